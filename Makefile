@@ -1,0 +1,59 @@
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+BACKEND ?= cpp
+LEVEL  ?= loop
+NAME   ?= keel_acme
+
+# Every worker of a parallel run gets its own core; one thread each keeps them from fighting over it.
+test demo check bless conform bench docs new: export HF_HUB_OFFLINE := 1
+test check bless: export OMP_NUM_THREADS := 1
+
+.PHONY: help dev test check bless conform bench new docs demo
+
+help:  ## show this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
+
+dev: $(STAMP)  ## make .venv and install everything, editable
+
+# torchvision pins one build of torch and timm needs torchvision, so both are installed without their dependencies;
+# torchvision 0.(N+15) is the release made for torch 2.N.
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,bench,triton]'
+	minor=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch").split(".")[1])') \
+	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm "torchvision==0.$$((minor + 15)).*"
+	touch $(STAMP)
+
+demo: $(STAMP)  ## a vendor plugin made, installed and used under two real models (about 4 minutes)
+	$(BIN)/python -m keel_conformance.demo
+
+test: $(STAMP)  ## every test
+	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile $(ARGS)
+
+check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile sdk/tests $(ARGS)
+
+bless: $(STAMP)  ## rewrite golden files, then show what changed
+	$(BIN)/python -m pytest -q --bless $(ARGS) || true
+	git --no-pager diff --stat -- '*/golden/*'
+
+conform: $(STAMP)  ## run the conformance suite on BACKEND=cpp
+	$(BIN)/keel conform $(BACKEND) $(ARGS)
+
+bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/benchmarks)
+	$(BIN)/keel bench --suite line --backend $(BACKEND) $(ARGS)
+
+new: $(STAMP)  ## render a plugin package NAME at LEVEL=graph or loop
+	$(BIN)/keel new $(NAME) --level $(LEVEL)
+
+docs: $(STAMP)  ## check that every link and every snippet of docs/ holds
+	$(BIN)/python -m pytest -q conformance/tests/test_docs.py $(ARGS)
