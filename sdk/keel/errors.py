@@ -1,0 +1,54 @@
+"""Every error Keel raises on purpose: a code in words, and one formatter for them all.
+
+A message says what could not be done, on what, each party's reason, where in the user's code, and what to do.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Codes are words; each has a page docs/errors/<code>.md.
+CODES = (
+    "no-owner",            # no backend takes an operator
+    "unknown-backend",     # a name that no entry point carries
+    "broken-plugin",       # a plugin that cannot be imported or is not a Backend
+    "api-version",         # a plugin made for another version of the plugin API
+    "not-here",            # a backend whose probe says that it cannot run on this machine
+    "refuse-raised",       # a plugin's own hook raised
+    "compile-raised",
+    "wrong-result",        # a compiled part returned something other than the types it promised
+    "bad-graph",           # a graph or a kernel breaks an invariant of its stage
+    "bad-plan",            # a placement fails its certificate
+    "bad-text",            # text that does not parse
+    "bad-option",          # an option that does not exist, or has the wrong type
+    "no-lowering",         # an operator has no loop form and no extern
+    "build-failed",        # the target's toolchain rejected a source
+)
+
+
+@dataclass(eq=False)
+class KeelError(Exception):
+    """An error raised on purpose.
+
+    ``what`` is one sentence; ``reasons`` maps a party (a backend, a rule) to its sentence; ``where`` is the user's source
+    line; ``do`` says what to try.
+    """
+
+    code: str
+    what: str
+    reasons: Mapping[str, str] | None = None
+    where: str | None = None
+    do: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"KeelError[{self.code}]: {self.what}"]
+        lines += [f"  {party}: {sentence}" for party, sentence in (self.reasons or {}).items()]
+        if self.where:
+            lines.append(f"  at {self.where}")
+        if self.do:
+            lines.append(self.do)
+        return "\n".join(lines)
+
+
+class KeelWarning(UserWarning):
+    """Something Keel worked around and thinks the user should see."""

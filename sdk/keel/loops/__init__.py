@@ -1,0 +1,1 @@
+"""The loop level: kernels as frozen data, printed, parsed, verified, interpreted."""

@@ -1,0 +1,163 @@
+"""The loop IR: a kernel is buffers and a tree of loops over straight-line statements, all frozen data.
+
+Values are numbered and assigned once.  A value is visible after its statement, in its own block and in the loops nested
+in it; the results of a Reduce are visible after the reduce loop that encloses it.  Arithmetic is never done in 16-bit floats or
+8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  ``interpret`` is the definition.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from keel.loops.index import Axis, Index, dims_of
+from keel.types import Dim, symbols_of
+
+Role = Literal["in", "out", "inout"]
+LoopKind = Literal["parallel", "reduce", "scan"]
+StoreMode = Literal["write", "add", "min", "max", "mul"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A one-dimensional run of ``size`` elements that a kernel is handed; indices count elements from its start."""
+
+    name: str
+    dtype: torch.dtype
+    size: Dim
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal of the given dtype; floats may be inf or nan."""
+
+    result: int
+    value: bool | int | float
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An index as an int64 number (a loop position, or a size that is only known at run time)."""
+
+    result: int
+    index: Index
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.int64
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """buffer[index]; where ``mask`` (a bool value) is given and false, nothing is read and the result is zero."""
+
+    result: int
+    buffer: str
+    index: Index
+    dtype: torch.dtype
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar op (a name of ``loops.scalars.SCALARS``) on earlier values."""
+
+    result: int
+    op: str
+    args: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Folds one tuple of values per iteration of the enclosing reduce loop with a monoid of ``loops.monoids.MONOIDS``."""
+
+    results: tuple[int, ...]
+    monoid: str
+    args: tuple[int, ...]
+    dtypes: tuple[torch.dtype, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The running fold, up to and with this iteration, of the enclosing scan loop (which runs in order)."""
+
+    results: tuple[int, ...]
+    monoid: str
+    args: tuple[int, ...]
+    dtypes: tuple[torch.dtype, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[index] = value, or an atomic read-modify-write; where ``mask`` is false nothing is written."""
+
+    buffer: str
+    index: Index
+    value: int
+    mode: StoreMode = "write"
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The body once for each point of the axes' product, the last axis fastest.
+
+    parallel: iterations are independent; reduce: they only feed Reduce statements of this very block (or contain
+    parallel and reduce loops that do); scan: they run in order, over one axis.
+    """
+
+    kind: LoopKind
+    axes: tuple[Axis, ...]
+    body: tuple[Stmt, ...]
+
+
+Stmt = Const | Position | Load | Apply | Reduce | Scan | Store | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A named kernel.  ``symbols`` are the sizes known only at run time, as int64 parameters after the buffers."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        dims: set[Dim] = {b.size for b in self.buffers}
+        for stmt in walk(self.body):
+            match stmt:
+                case Loop():
+                    dims |= {a.size for a in stmt.axes}
+                case Position() | Load() | Store():
+                    dims |= dims_of(stmt.index)
+        return symbols_of(dims)
+
+    def __str__(self) -> str:
+        from keel.loops.text import show
+
+        return show(self)
+
+
+def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement, loops before their bodies."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, Loop):
+            yield from walk(stmt.body)
+
+
+def results_of(stmt: Stmt) -> tuple[int, ...]:
+    match stmt:
+        case Const() | Position() | Load() | Apply():
+            return (stmt.result,)
+        case Reduce() | Scan():
+            return stmt.results
+        case Store() | Loop():
+            return ()
+

@@ -1,0 +1,77 @@
+"""The scalar ops of the loop IR: their arity and result dtype.
+
+What they mean is written once, in ``interpret``; how a missing one is made of others, in ``expand``.
+Operands of one op share a dtype (``where`` apart, whose first is bool; ``cast`` and ``bitcast`` take any).
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Domain = Literal["float", "int", "number", "bool", "integral", "any"]
+Result = Literal["same", "bool", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``domain``: operand dtypes (float: f32 f64; int: signed and unsigned; number: both; integral: int and bool; any: all);
+    ``result``: the operands' dtype, bool, or the one that the statement gives."""
+
+    name: str
+    arity: int
+    domain: Domain
+    result: Result
+    doc: str
+
+
+def _table(*rows: Scalar) -> Mapping[str, Scalar]:
+    return {row.name: row for row in rows}
+
+
+def _floats(**docs: str) -> tuple[Scalar, ...]:
+    return tuple(Scalar(name, 1, "float", "same", doc) for name, doc in docs.items())
+
+
+SCALARS: Mapping[str, Scalar] = _table(
+    Scalar("cast", 1, "any", "given", "converts; float to int truncates toward zero, to bool is != 0"),
+    Scalar("bitcast", 1, "any", "given", "reinterprets the bits; both dtypes have the same width"),
+    Scalar("where", 3, "any", "same", "the second where the first (bool) is true, else the third"),
+    Scalar("neg", 1, "number", "same", "-x; integers wrap"),
+    Scalar("abs", 1, "number", "same", "|x|; integers wrap"),
+    Scalar("sign", 1, "number", "same", "-1, 0 or 1; 0 at NaN and at both zeros"),
+    *_floats(
+        floor="largest integer <= x", ceil="smallest integer >= x", trunc="toward zero",
+        round="nearest integer, ties to even", sqrt="correctly rounded", rsqrt="1 / sqrt(x)", exp="e^x", exp2="2^x",
+        expm1="e^x - 1 without cancellation", log="natural; -inf at 0, NaN below", log2="base 2", log10="base 10",
+        log1p="log(1 + x) without cancellation", sin="sine", cos="cosine", tan="tangent", asin="arc sine", acos="arc cosine",
+        atan="arc tangent", sinh="hyperbolic sine", cosh="hyperbolic cosine", tanh="hyperbolic tangent",
+        asinh="area sine", acosh="area cosine", atanh="area tangent", erf="error function", erfc="1 - erf(x)",
+        erfinv="inverse of erf on (-1, 1)", lgamma="log |gamma(x)|", digamma="derivative of lgamma",
+        sigmoid="1 / (1 + e^-x)", reciprocal="1 / x"),
+    Scalar("isnan", 1, "float", "bool", "whether x is NaN"),
+    Scalar("isinf", 1, "float", "bool", "whether x is +inf or -inf"),
+    Scalar("add", 2, "number", "same", "x + y; integers wrap"),
+    Scalar("sub", 2, "number", "same", "x - y; integers wrap"),
+    Scalar("mul", 2, "number", "same", "x * y; integers wrap"),
+    Scalar("div", 2, "float", "same", "x / y, correctly rounded"),
+    Scalar("floordiv", 2, "int", "same", "floor(x / y); undefined at y = 0"),
+    Scalar("truncdiv", 2, "int", "same", "x / y toward zero; undefined at y = 0"),
+    Scalar("mod", 2, "number", "same", "remainder with the sign of y (Python's %)"),
+    Scalar("fmod", 2, "number", "same", "remainder with the sign of x (C's fmod)"),
+    Scalar("pow", 2, "float", "same", "x to the y, C's special cases"),
+    Scalar("atan2", 2, "float", "same", "angle of (y, x), C's special cases"),
+    Scalar("copysign", 2, "float", "same", "|x| with the sign of y"),
+    Scalar("nextafter", 2, "float", "same", "the next number after x toward y"),
+    Scalar("minimum", 2, "number", "same", "the smaller; NaN if either is NaN"),
+    Scalar("maximum", 2, "number", "same", "the larger; NaN if either is NaN"),
+    Scalar("fma", 3, "float", "same", "x * y + z, rounded once"),
+    *(Scalar(name, 2, "any", "bool", doc) for name, doc in (
+        ("eq", "x == y"), ("ne", "x != y"), ("lt", "x < y"), ("le", "x <= y"), ("gt", "x > y"), ("ge", "x >= y"))),
+    Scalar("and", 2, "integral", "same", "bitwise and; logical on bool"),
+    Scalar("or", 2, "integral", "same", "bitwise or; logical on bool"),
+    Scalar("xor", 2, "integral", "same", "bitwise exclusive or; logical on bool"),
+    Scalar("not", 1, "integral", "same", "bitwise complement; logical on bool"),
+    Scalar("shl", 2, "int", "same", "x << y; undefined unless 0 <= y < width"),
+    Scalar("shr", 2, "int", "same", "x >> y, arithmetic on signed; undefined unless 0 <= y < width"),
+)
