@@ -1,0 +1,337 @@
+"""Define-by-run lowering: a rule is Python that computes one element of an operator's result; what is kept is data.
+
+A rule is called once per distinct Call with a ``Builder`` and an ``Operand`` for each tensor argument.  It reads operands at
+coordinates that are index expressions over the result's axes, computes with overloaded operators, and returns the element
+(a tuple of elements for several results of one shape).  The ``Definition`` that comes out is what the scheduler inlines and fuses.
+
+Three kinds: a map has one element per point of the result; a fold adds axes to reduce over; a scatter writes its updates
+into a copy of its first read.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from keel.errors import KeelError
+from keel.loops.index import Axis, Index, Loaded, flatten, index, unflatten
+from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
+from keel.loops.monoids import MONOIDS
+from keel.loops.scalars import SCALARS
+from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
+
+Number = bool | int | float
+SMALL_FLOATS = frozenset(d for d in (
+    torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The element of operand number ``operand`` at coordinates ``at``; zero where ``mask`` is false."""
+
+    result: int
+    operand: int
+    at: tuple[Index, ...]
+    dtype: torch.dtype
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One write of a scatter: into the result at coordinates ``at``."""
+
+    at: tuple[Index, ...]
+    value: int
+    mode: StoreMode
+    mask: int | None = None
+
+
+Step = Const | Position | Read | Apply | Reduce | Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """How one element of each output is computed.
+
+    ``axes`` are the coordinates of the result (of the updates, for a scatter); ``folded`` those reduced over, the last
+    fastest; ``scanned`` is the axis that a scan runs along.  Steps up to the Reduce are evaluated at (axes, folded), those after it
+    at axes alone.  ``outputs`` are value numbers, one per tensor that the call returns; a scatter has ``update`` instead,
+    written into operand number ``base``.
+    """
+
+    kind: Literal["map", "fold", "scan", "scatter"]
+    axes: tuple[Axis, ...]
+    folded: tuple[Axis, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    scanned: Axis | None = None
+    update: Update | None = None
+    base: int | None = None
+
+    @property
+    def is_view(self) -> bool:
+        """Whether each element is just an element of the operand, wherever it is."""
+        return self.kind == "map" and len(self.steps) == 1 and isinstance(self.steps[0], Read) and self.steps[0].mask is None
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A number of the definition under construction; operators make more.  Plain numbers take the other operand's dtype."""
+
+    builder: Builder
+    number: int
+    dtype: torch.dtype
+
+    def __add__(self, other: Value | Number) -> Value:
+        return self.builder.apply("add", self, other)
+
+    def __radd__(self, other: Number) -> Value:
+        return self.builder.apply("add", other, self)
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return self.builder.apply("sub", self, other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.builder.apply("sub", other, self)
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return self.builder.apply("mul", self, other)
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.builder.apply("mul", other, self)
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        return self.builder.apply("div", self, other)
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return self.builder.apply("div", other, self)
+
+    def __neg__(self) -> Value:
+        return self.builder.apply("neg", self)
+
+    def __and__(self, other: Value | Number) -> Value:
+        return self.builder.apply("and", self, other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return self.builder.apply("or", self, other)
+
+    def __invert__(self) -> Value:
+        return self.builder.apply("not", self)
+
+    def __lt__(self, other: Value | Number) -> Value:
+        return self.builder.apply("lt", self, other)
+
+    def __le__(self, other: Value | Number) -> Value:
+        return self.builder.apply("le", self, other)
+
+    def __gt__(self, other: Value | Number) -> Value:
+        return self.builder.apply("gt", self, other)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return self.builder.apply("ge", self, other)
+
+    def equals(self, other: Value | Number) -> Value:
+        return self.builder.apply("eq", self, other)
+
+    def to(self, dtype: torch.dtype) -> Value:
+        return self.builder.cast(self, dtype)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor argument: its type, and its number among the call's tensors (``Call.tensors`` order)."""
+
+    builder: Builder
+    number: int
+    type: TensorType
+
+    def __getitem__(self, at: Sequence[Index | Dim]) -> Value:
+        """The element at coordinates ``at``, one per dimension."""
+        return self.builder.read(self, at)
+
+    def where(self, mask: Value, at: Sequence[Index | Dim]) -> Value:
+        """The element at ``at`` where ``mask`` holds, zero elsewhere; coordinates may lie outside where it does not."""
+        return self.builder.read(self, at, mask)
+
+
+class Builder:
+    """Collects the steps of one definition, equal steps once."""
+
+    def __init__(self, call: Call, shape: Iterable[Dim]):
+        self.call = call
+        self.shape = tuple(shape)
+        self._axes = tuple(Axis(f"d{i}", n) for i, n in enumerate(self.shape))
+        self._folded: tuple[Axis, ...] = ()
+        self._steps: list[Step] = []
+        self._known: dict[Any, Value] = {}
+        self._scanned: Axis | None = None
+        self._kind: Literal["map", "fold", "scan", "scatter"] = "map"
+        self._update: Update | None = None
+        self._base: int | None = None
+
+    # -- where we are ------------------------------------------------------------------------------
+
+    @property
+    def at(self) -> tuple[Index, ...]:
+        """The coordinates of the element that is being computed."""
+        return tuple(index(a) for a in self._axes)
+
+    def fold_over(self, sizes: Iterable[Dim]) -> tuple[Index, ...]:
+        """Declares the axes to reduce over, and returns their coordinates. Once per definition."""
+        self._folded = tuple(Axis(f"f{i}", n) for i, n in enumerate(sizes))
+        self._kind = "fold"
+        return tuple(index(a) for a in self._folded)
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def const(self, value: Number, dtype: torch.dtype) -> Value:
+        if dtype.is_floating_point:
+            value = float(value)
+        elif dtype == torch.bool:
+            value = bool(value)
+        else:
+            value = int(value)
+        return self._step(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
+
+    def number(self, value: Number | Dim | SymType, dtype: torch.dtype) -> Value:
+        """A Python number or a symbolic integer as a value of the dtype."""
+        if isinstance(value, SymType):
+            value = value.expr
+        if isinstance(value, bool | int | float):
+            return self.const(value, dtype)
+        return self.cast(self.position(index(value)), dtype)
+
+    def position(self, i: Index | Dim) -> Value:
+        """An index as an int64 value."""
+        i = index(i)
+        return self._step(("position", i), torch.int64, lambda n: Position(n, i))
+
+    def read(self, operand: Operand, at: Sequence[Index | Dim], mask: Value | None = None) -> Value:
+        where = tuple(index(i) for i in at)
+        if len(where) != operand.type.rank:
+            raise KeelError("bad-graph", f"{self.call.name} reads {operand.type} at {len(where)} coordinates.")
+        number = None if mask is None else mask.number
+        dtype = operand.type.dtype
+        return self._step(("read", operand.number, where, number), dtype,
+                          lambda n: Read(n, operand.number, where, dtype, number))
+
+    def broadcast(self, operand: Operand, at: Sequence[Index] | None = None) -> Value:
+        """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates)."""
+        at = self.at if at is None else at
+        shape = operand.type.shape
+        aligned = at[len(at) - len(shape):]
+        return self.read(operand, [0 if n == 1 else i for n, i in zip(shape, aligned, strict=True)])
+
+    def apply(self, op: str, *args: Value | Number, dtype: torch.dtype | None = None) -> Value:
+        """A scalar op; plain numbers take the dtype of the first value among ``args`` (of the last for ``where``)."""
+        values = [a for a in args if isinstance(a, Value)]
+        like = values[-1 if op == "where" else 0].dtype
+        if op == "where" and len(values) == 1:
+            like = dtype or torch.float32
+        known = [a if isinstance(a, Value) else self.const(a, like) for a in args]
+        rule = SCALARS[op]
+        if like in SMALL_FLOATS and op not in ("cast", "bitcast"):
+            raise KeelError("bad-graph", f"{self.call.name} computes {op} in {like}; cast to float32 first.")
+        operands = known[1:] if op == "where" else known
+        if op not in ("cast", "bitcast") and len({v.dtype for v in operands}) > 1:
+            raise KeelError("bad-graph", f"{self.call.name} mixes {[str(v.dtype) for v in operands]} in {op}.")
+        out = torch.bool if rule.result == "bool" else dtype if rule.result == "given" else operands[0].dtype
+        if out is None:
+            raise KeelError("bad-graph", f"{self.call.name} gives {op} no dtype.")
+        numbers = tuple(v.number for v in known)
+        return self._step((op, numbers, out), out, lambda n: Apply(n, op, numbers, out))
+
+    def where(self, mask: Value, yes: Value | Number, no: Value | Number) -> Value:
+        return self.apply("where", mask, yes, no)
+
+    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+        return value if value.dtype == dtype else self.apply("cast", value, dtype=dtype)
+
+    def math(self, value: Value) -> Value:
+        """``value`` in the dtype that arithmetic is done in: float32 for 16-bit and 8-bit floats, else its own."""
+        return self.cast(value, torch.float32) if value.dtype in SMALL_FLOATS else value
+
+    def as_index(self, value: Value, bound: Dim, *, wrap: bool = False) -> Index:
+        """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end."""
+        value = self.cast(value, torch.int64)
+        if wrap:
+            value = self.where(value < 0, value + self.number(bound, torch.int64), value)
+        return index(Loaded(value.number, bound))
+
+    # -- folds, scans, scatters ---------------------------------------------------------------------
+
+    def reduce(self, monoid: str, *values: Value) -> Value:
+        """The fold's first component; see ``reduce_all`` for monoids whose state has several."""
+        return self.reduce_all(monoid, *values)[0]
+
+    def reduce_all(self, monoid: str, *values: Value) -> tuple[Value, ...]:
+        return self._folding(Reduce, monoid, values)
+
+    def scan(self, monoid: str, dim: int, *values: Value) -> tuple[Value, ...]:
+        """The running fold along dimension ``dim`` of the result."""
+        self._kind, self._scanned = "scan", self._axes[dim]
+        return self._folding(Scan, monoid, values)
+
+    def scatter(self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode, mask: Value | None = None) -> None:
+        """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the axes."""
+        self._kind, self._base = "scatter", base.number
+        self._update = Update(tuple(index(i) for i in at), value.number, mode, None if mask is None else mask.number)
+
+    def _folding(self, form: type[Reduce] | type[Scan], monoid: str, values: Sequence[Value]) -> tuple[Value, ...]:
+        if len(values) != MONOIDS[monoid].arity:
+            raise KeelError("bad-graph", f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}.")
+        first = len(self._steps) and self._next
+        numbers = tuple(range(first, first + len(values)))
+        dtypes = tuple(v.dtype for v in values)
+        self._steps.append(form(numbers, monoid, tuple(v.number for v in values), dtypes))
+        return tuple(Value(self, n, d) for n, d in zip(numbers, dtypes, strict=True))
+
+    # -- making it ---------------------------------------------------------------------------------
+
+    @property
+    def _next(self) -> int:
+        if not self._steps:
+            return 0
+        last = self._steps[-1]
+        return (last.results[-1] if isinstance(last, Reduce | Scan) else last.result) + 1
+
+    def _step(self, key: Any, dtype: torch.dtype, make: Callable[[int], Step]) -> Value:
+        key = (*key, any(isinstance(s, Reduce) for s in self._steps))     # a step before the fold is not one after it
+        if key not in self._known:
+            number = self._next
+            self._steps.append(make(number))
+            self._known[key] = Value(self, number, dtype)
+        return self._known[key]
+
+    def finish(self, result: Value | Sequence[Value] | None) -> Definition:
+        values = () if result is None else (result,) if isinstance(result, Value) else tuple(result)
+        return Definition(self._kind, self._axes, self._folded, tuple(self._steps), tuple(v.number for v in values),
+                          self._scanned, self._update, self._base)
+
+
+Rule = Callable[..., Any]
+"""rule(builder, *args, **kwargs): args are the call's, with an Operand for each tensor."""
+
+
+def define(rule: Rule, call: Call) -> Definition:
+    """Runs ``rule`` on ``call``. The result's coordinates are those of the call's first output."""
+    first = next(t for t in call.out if isinstance(t, TensorType))
+    builder = Builder(call, first.shape)
+    operands = iter([Operand(builder, n, t) for n, t in enumerate(call.tensors)])
+
+    def bind(value: Any) -> Any:
+        if isinstance(value, TensorType):
+            return next(operands)
+        if isinstance(value, list | tuple):
+            return [bind(v) for v in value]
+        return value.expr if isinstance(value, SymType) else value
+    args = [bind(a) for a in call.args]
+    kwargs = {k: bind(v) for k, v in call.kwargs.items()}
+    return builder.finish(rule(builder, *args, **kwargs))
+
+
+def reshaped(at: Sequence[Index], old: tuple[Dim, ...], new: tuple[Dim, ...]) -> tuple[Index, ...]:
+    """Coordinates in shape ``old`` (row-major) of the element that stands at ``at`` in shape ``new``."""
+    return unflatten(flatten(at, contiguous_strides(new)), old)
