@@ -11,10 +11,6 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-# Every worker of a parallel run gets its own core; one thread each keeps them from fighting over it.
-test demo check bless conform bench docs new: export HF_HUB_OFFLINE := 1
-test check bless: export OMP_NUM_THREADS := 1
-
 .PHONY: help dev test check bless conform bench new docs demo
 
 help:  ## show this list

@@ -1,0 +1,51 @@
+"""What all tests share: the ``golden`` fixture, which compares a text with the file that holds what it should be."""
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Set before torch is imported: tests run beside each other, and threads that wait by spinning cost more than they give.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="rewrite golden files that differ from what tests give")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """``golden(text)`` compares ``text`` with ``tests/golden/<room>/<test file>/<test>.txt``; ``--bless`` rewrites it.
+
+    A test that compares several texts names each: ``golden(text, "backward")``. ``suffix`` sets the file's ending.
+    """
+    path = golden_folder(Path(request.path)) / re.sub(r"[^\w.=-]+", "-", request.node.name).strip("-")
+
+    def check(text: str, name: str = "", *, suffix: str = ".txt") -> None:
+        __tracebackhide__ = True
+        file = path.with_name(path.name + (f".{name}" if name else "") + suffix)
+        text = text.rstrip("\n") + "\n"
+        old = file.read_text() if file.exists() else None
+        if old == text:
+            return
+        if request.config.getoption("--bless"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        elif old is None:
+            pytest.fail(f"{file} is missing. Run pytest --bless and read what it writes; it would be:\n{text}")
+        else:
+            diff = "".join(difflib.unified_diff(old.splitlines(True), text.splitlines(True), "golden", "now"))
+            pytest.fail(f"{file} differs. If the new text is right, run pytest --bless.\n{diff}")
+
+    return check
+
+
+def golden_folder(test: Path) -> Path:
+    """``sdk/tests/loops/test_text.py`` keeps its goldens in ``sdk/tests/golden/loops/test_text``."""
+    tests = next(folder for folder in test.parents if folder.name == "tests")
+    return tests / "golden" / test.relative_to(tests).with_suffix("")

@@ -1,0 +1,198 @@
+"""The house rules that a parser can check: imports go down, private PyTorch stays in one room, files stay small."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KEEL = ROOT / "sdk" / "keel"
+
+# Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
+FLOORS = (
+    "errors", "types", "torch_adapter", "spec", "graph", "plugin", "partition", "loops", "schedule", "runtime",
+    "compile", "export", "explain", "minify", "new", "cli",
+)
+LINES = 600
+
+# Packages that a third party could have written, or that stand beside Keel: none has a door that others lack.
+OUTSIDE = {
+    name: root / name
+    for root in (ROOT / "reference_backends", ROOT / "conformance", ROOT / "templates")
+    for name in sorted(p.name for p in root.glob("keel_*"))
+}
+SCAFFOLD = ROOT / "templates" / "keel_templates" / "scaffold"
+
+
+def sources(*folders: Path) -> list[Path]:
+    """Python files under ``folders``, tests and scaffolds (which are templates) left out."""
+    found = [p for folder in folders for p in folder.rglob("*.py")]
+    return sorted(p for p in found if "tests" not in p.parts and SCAFFOLD not in p.parents)
+
+
+def code() -> list[Path]:
+    return sources(KEEL, *OUTSIDE.values())
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def module_of(path: Path) -> str:
+    """``sdk/keel/loops/ir.py`` is ``keel.loops.ir``; a package is the name of its folder."""
+    parts = path.relative_to(next(r for r in path.parents if r.parent == ROOT)).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Every import in the file, also those inside functions: (line, module in full, imported name or '')."""
+    package = module_of(path).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import():
+                yield from ((node.lineno, alias.name, "") for alias in node.names)
+            case ast.ImportFrom(module=module, level=level):
+                base = package[: len(package) - level + 1] if level else []
+                origin = ".".join([*base, *([module] if module else [])])
+                yield from ((node.lineno, origin, alias.name) for alias in node.names)
+
+
+def room_of(module: str, name: str) -> str | None:
+    """The room of ``keel`` that ``from module import name`` reaches into; None if it is none."""
+    match module.split("."):
+        case ["keel"]:
+            return name if (KEEL / name).is_dir() or (KEEL / f"{name}.py").exists() else "__init__"
+        case ["keel", room, *_]:
+            return room
+    return None
+
+
+def rooms() -> list[str]:
+    names = {p.stem for p in KEEL.glob("*.py")} | {p.name for p in KEEL.iterdir() if any(p.glob("*.py"))}
+    return sorted(names - {"__init__"})
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_rooms_import_only_from_the_floors_below(room: str) -> None:
+    assert room in FLOORS, f"{room} has no floor; give it its place in FLOORS"
+    allowed = {*FLOORS[: FLOORS.index(room)], room}
+    files = sources(KEEL / room) if (KEEL / room).is_dir() else [KEEL / f"{room}.py"]
+    upward = [f"{short(path)}:{line} imports {reached}"
+              for path in files for line, module, name in imports(path)
+              if (reached := room_of(module, name)) is not None and reached not in allowed]
+    assert not upward, "\n".join(upward)
+
+
+def private_torch(path: Path) -> Iterator[str]:
+    """Each use of private PyTorch in the file: an import, an attribute, or a module's name in a string."""
+    for line, module, name in imports(path):
+        if is_private(f"{module}.{name}"):
+            yield f"{short(path)}:{line} imports {module} {name}".rstrip()
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute() if (dotted := chain(node)) and is_private(dotted):
+                yield f"{short(path)}:{node.lineno} uses {dotted}"
+            case ast.Constant(value=str(text)) if text.replace(".", "").replace("_", "").isalnum() and is_private(text):
+                yield f"{short(path)}:{node.lineno} names {text}"
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.expr() as owner, ast.Constant(value=str(name)), *_]):
+                if is_private(f"{chain(owner)}.{name}"):
+                    yield f"{short(path)}:{node.lineno} reads {chain(owner)}.{name}"
+
+
+def chain(node: ast.AST) -> str:
+    """``torch.fx.Node`` for the attribute access that reads so; '' for any other expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attr) if (before := chain(value)):
+            return f"{before}.{attr}"
+    return ""
+
+
+def is_private(dotted: str) -> bool:
+    """True of what PyTorch promises nothing about: a component with one underscore, fx.experimental, functorch.
+
+    Operators are public whatever they are called: ``torch.ops.aten._softmax``.
+    """
+    match dotted.split("."):
+        case ["functorch", *_] | ["torch", "fx", "experimental", *_]:
+            return True
+        case ["torch", "ops", *_]:
+            return False
+        case ["torch", *rest]:
+            return any(part.startswith("_") and not part.startswith("__") for part in rest)
+    return False
+
+
+def test_only_the_adapter_touches_private_torch() -> None:
+    uses = [use for path in code() if KEEL / "torch_adapter" not in path.parents for use in private_torch(path)]
+    assert not uses, "\n".join(uses)
+
+
+@pytest.mark.parametrize("text, found", [
+    ("import torch._dynamo", True),
+    ("from torch import _guards", True),
+    ("from torch.fx.experimental.symbolic_shapes import ShapeEnv", True),
+    ("import torch\ndef f():\n    return torch._C._get_tracing_state()", True),
+    ("import importlib\nimportlib.import_module('torch._inductor.config')", True),
+    ("import torch\ngetattr(torch, '_inductor')", True),
+    ("from functorch.compile import aot_function", True),
+    ("import torch\nsoftmax = torch.ops.aten._softmax.default", False),
+    ("import torch\nname = torch.__version__", False),
+    ("'''Stands in for torch._dynamo, in words.'''", False),
+])
+def test_private_torch_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: bool) -> None:
+    path = tmp_path / "sdk" / "keel" / "sample.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    assert bool(list(private_torch(path))) is found
+
+
+def public_names() -> set[str]:
+    tree = ast.parse((KEEL / "__init__.py").read_text())
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                return set(ast.literal_eval(value))
+    raise AssertionError("sdk/keel/__init__.py has no __all__")
+
+
+@pytest.mark.parametrize("package", OUTSIDE)
+def test_what_stands_outside_uses_only_public_names_of_keel(package: str) -> None:
+    public, wrong = public_names(), []
+    for path in sources(OUTSIDE[package]):
+        wrong += [f"{short(path)}:{line} imports {module} {name}".rstrip()
+                  for line, module, name in imports(path)
+                  if module.startswith("keel.") or (module == "keel" and name and name not in public)]
+        wrong += [f"{short(path)}:{node.lineno} uses keel.{node.attr}"
+                  for node in ast.walk(ast.parse(path.read_text()))
+                  if isinstance(node, ast.Attribute) and chain(node).split(".")[:-1] == ["keel"]
+                  and node.attr not in public]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_keel_imports_nothing_that_stands_outside() -> None:
+    wrong = [f"{short(path)}:{line} imports {module}" for path in sources(KEEL) for line, module, _ in imports(path)
+             if module.split(".")[0] in OUTSIDE]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_has_two_subjects() -> None:
+    tests = [p for folder in ("sdk", "reference_backends", "conformance") for p in (ROOT / folder).rglob("test_*.py")]
+    long = {short(p): n for p in [*code(), *tests] if (n := len(p.read_text().splitlines())) >= LINES}
+    assert not long, f"{LINES} lines and more, so split them: {long}"
+
+
+def test_modules_say_what_they_are_for() -> None:
+    silent = [short(p) for p in code() if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))]
+    assert not silent, f"no module docstring: {silent}"
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = [short(p) for p in code() if p.stem in {"utils", "util", "common", "helpers", "base", "misc"}]
+    assert not drawers, f"names that say nothing: {drawers}"
