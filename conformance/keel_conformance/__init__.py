@@ -1,0 +1,1 @@
+"""Checks and measurements of backends, shared with their vendors."""

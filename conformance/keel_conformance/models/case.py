@@ -1,0 +1,81 @@
+"""A model with inputs to try it on: what every measurement and every check of a whole model takes."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+SCALES = ("line", "tiny")
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model, its inputs, and how to train it a step.
+
+    ``model(*args, **kwargs)`` is inference. ``model(*args, **kwargs, **targets)`` is a training pass, and
+    ``loss(out)`` the scalar to call ``backward`` on.
+    """
+
+    name: str
+    model: nn.Module
+    args: tuple[Tensor, ...]
+    kwargs: Mapping[str, Any]
+    targets: Mapping[str, Tensor]
+    loss: Callable[[Any], Tensor]
+
+    def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
+        """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
+        model = copy.deepcopy(self.model)
+        return replace(
+            self,
+            model=model if dtype is None else model.to(dtype),
+            args=tuple(_copied(x, dtype) for x in self.args),
+            kwargs={k: _copied(v, dtype) for k, v in self.kwargs.items()},
+            targets={k: _copied(v, dtype) for k, v in self.targets.items()},
+        )
+
+
+def _copied(value: Any, dtype: torch.dtype | None) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return value.clone() if dtype is None or not value.is_floating_point() else value.to(dtype, copy=True)
+
+
+class InDouble(TorchFunctionMode):
+    """Within it, whatever asks PyTorch for float32 gets float64.
+
+    Models cast to float32 on purpose (normalisations, rotary tables, ``logits.float()``). In a float64 reference such
+    a cast would throw away the digits the reference is for.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.float:
+            func = Tensor.double
+        return func(*map(_doubled, args), **{k: _doubled(v) for k, v in (kwargs or {}).items()})
+
+
+def _doubled(value: Any) -> Any:
+    return torch.float64 if value is torch.float32 else value
+
+
+def calibrate(model: nn.Module, *args: Tensor) -> None:
+    """Sets batch norms' running statistics from one batch.
+
+    Fresh statistics under random weights let the activations of a deep network grow without bound in ``eval`` mode,
+    and a model whose outputs are 1e9 measures nothing.
+    """
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)]
+    was, momenta = model.training, [m.momentum for m in norms]
+    for m in norms:
+        m.momentum = 1.0
+    model.train()
+    with torch.no_grad():
+        model(*args)
+    for m, momentum in zip(norms, momenta, strict=True):
+        m.momentum = momentum
+    model.train(was)
