@@ -1,10 +1,11 @@
 """What a vendor writes.  A backend is a value; a refusal is a sentence.
 
-``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget`` is
-the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
+``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget``
+is the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
 """
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from keel.errors import KeelError, KeelWarning
 from keel.loops.ir import Kernel
-from keel.types import Call, Dim, SymType
+from keel.types import Call, Dim, SymType, TensorType
 
 API = 1
 """The version of this page.  A new optional field does not raise it; a field that goes or changes its meaning does."""
@@ -33,20 +35,27 @@ class Refusal:
         return f"{self.sentence} It would take {self.nearest}." if self.nearest else self.sentence
 
 
+Refuses = Callable[[Call], Refusal | str | None]
+"""None takes the call; a sentence, or a Refusal, says why not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One row of a support table: which calls of ``ops`` are taken.  A field left at its default does not restrict.
 
-    ``ops`` are overload names (``aten.mm.default``), packet names (``aten.mm``) or ``*``.  ``when`` is the escape hatch: None, or a
-    sentence that says why not.
+    ``ops`` are overload names (``aten.mm.default``), packet names (``aten.mm``), families (``pointwise`` or another of
+    PyTorch's operator tags; ``view`` for operators whose result shares its operand's memory) or ``*``.  Other fields
+    restrict tensor arguments; ``dtypes`` restricts the results where the call has no tensor argument.  ``when`` is the
+    escape hatch.
     """
 
     ops: tuple[str, ...]
     dtypes: frozenset[torch.dtype] | None = None
+    results: frozenset[torch.dtype] | None = None            # dtypes of the results
     ranks: tuple[int, int] | None = None                     # lowest and highest rank, inclusive
     contiguous: bool = False                                 # every tensor argument must be row-major without gaps
     static: bool = False                                     # every size must be known
-    when: Callable[[Call], str | None] | None = None
+    when: Refuses | None = None
 
 
 @dataclass(frozen=True)
@@ -56,25 +65,22 @@ class Support:
     rules: tuple[Rule, ...]
 
 
-Refuses = Callable[[Call], Refusal | str | None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """A graph-level backend.
 
-    ``compile`` gets a functional FX graph whose every node is an ATen overload with ``meta["val"]``, whose placeholders are the
-    part's inputs (tensors, and ints where sizes are symbolic); it returns a callable that takes those positionally and returns
-    a tuple of the graph's outputs.  It must not write to its inputs, and returns each output with the dtype, shape, strides
-    and device of its ``meta["val"]``.
+    ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
+    the part's inputs (tensors, and ints where sizes are symbolic).  It returns a callable that takes those positionally
+    and returns a tuple of the graph's outputs.  That must not write to its inputs, and returns each output with the
+    dtype, shape, strides and device of its ``meta["val"]``.
     """
 
     name: str
-    device: str                                              # a torch device type: where its tensors live
+    device: str                                              # a torch device type: where its tensors live; * for any
     supports: Support | Refuses
     compile: Callable[[fx.GraphModule], Callable[..., Any]]
     probe: Callable[[], str | None] = lambda: None           # None, or the sentence that says why it cannot run here
-    last_resort: bool = False                                # takes only what no other backend takes; never keeps a composite
+    last_resort: bool = False                                # takes only what no other backend takes
     cost: Callable[[Call], float] | None = None              # seconds, by estimate; None: placed by order alone
     cache_key: Callable[[], str] | None = None               # changes whenever compiled parts must not be reused
     api: int = API
@@ -98,8 +104,9 @@ class Limits:
 class Extern:
     """An operator that a loop target does by a library call: contraction, convolution, sort …
 
-    ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes the same and
-    ``out=`` a tensor to fill (which may be any dense strided view).  ``refuse`` restricts which calls are taken.
+    ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
+    the same and ``out=`` a tensor to fill (which may be any dense strided view).  ``refuse`` restricts which calls are
+    taken.
     """
 
     run: Callable[..., Any]
@@ -123,11 +130,11 @@ Launcher = Callable[..., None]
 class LoopTarget:
     """A loop-level backend: three tables and two functions.
 
-    ``scalars`` gives the text of each scalar op, operands as ``{0} {1} …`` and the result's dtype name as ``{dtype}``; an op that
-    is not in it is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per monoid, where the
-    combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from its steps.  The tables are what the
-    target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels of a graph at once and returns one
-    launcher each.
+    ``scalars`` gives the text of each scalar op, operands as ``{0} {1} …`` and the result's dtype name as ``{dtype}``;
+    an op that is not in it is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per
+    monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from its steps.
+    The tables are what the target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels
+    of a graph at once and returns one launcher each.
     """
 
     name: str
@@ -144,43 +151,155 @@ class LoopTarget:
     api: int = API
 
 
-def refusal(backend: Backend, call: Call) -> Refusal | None:
-    """Why ``backend`` does not take ``call``; None if it takes it."""
-    if isinstance(backend.supports, Support):
-        return _refused(backend, backend.supports, call)
-    answer = backend.supports(call)
-    return Refusal(answer) if isinstance(answer, str) else answer
+def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | None:
+    """Why ``backend`` does not take ``call``; None if it takes it.
+
+    A ``supports`` that raises, or that returns something else than None, a sentence or a Refusal, counts as a refusal,
+    with a KeelWarning; under ``strict`` it raises KeelError[refuse-raised].
+    """
+    if (elsewhere := _off_device(backend, call)) is not None:
+        return elsewhere
+    try:
+        if isinstance(backend.supports, Support):
+            return _refused(backend, backend.supports, call)
+        return _sentence(backend.supports(call))
+    except Exception as raised:
+        error = KeelError("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
+                          {backend.name: _first_line(raised)}, do="This is a defect of the plugin: its `supports` "
+                          "returns None to take a call, or a sentence that says why not.")
+        if strict:
+            raise error from raised
+        warnings.warn(str(error), KeelWarning, stacklevel=2)
+        return Refusal(f"{backend.name} raised {_first_line(raised)}")
+
+
+def _off_device(backend: Backend, call: Call) -> Refusal | None:
+    if backend.device == "*":
+        return None
+    for t in (*call.tensors, *(o for o in call.out if isinstance(o, TensorType))):
+        if t.device.type != backend.device:
+            return Refusal(f"{backend.name} works on {backend.device} tensors, not on {t}" +
+                           (" on cpu." if t.device.type == "cpu" else "."), f"a copy on {backend.device}")
+    return None
 
 
 def _refused(backend: Backend, support: Support, call: Call) -> Refusal | None:
+    """The refusal of the row that came nearest to taking the call; None if one takes it."""
     rows = [r for r in support.rules if _names(r, call)]
     if not rows:
-        return Refusal(f"{backend.name} has no {call.name}.")
-    found = [_fails(backend.name, row, call) for row in rows]
-    return None if None in found else found[0]
+        return Refusal(f"{backend.name} has no {call.name}.", _sibling(support, call))
+    nearest: tuple[int, Refusal] | None = None
+    for row in rows:
+        failed = next(((step, why) for step, check in enumerate(_CHECKS)
+                       if (why := check(backend.name, row, call)) is not None), None)
+        if failed is None:
+            return None
+        if nearest is None or failed[0] > nearest[0]:
+            nearest = failed
+    return nearest[1] if nearest else None
 
 
 def _names(rule: Rule, call: Call) -> bool:
-    return any(o in ("*", call.name, call.name.rpartition(".")[0]) for o in rule.ops)
+    named = {"*", call.name, call.name.rpartition(".")[0], *_families(call)}
+    return not named.isdisjoint(rule.ops)
 
 
-def _fails(name: str, rule: Rule, call: Call) -> Refusal | None:
+def _families(call: Call) -> set[str]:
+    tags = {tag.name for tag in getattr(call.op, "tags", ())}
+    return tags | {"view"} if getattr(call.op, "is_view", False) else tags
+
+
+def _sibling(support: Support, call: Call) -> str | None:
+    """Another overload of the same operator that the table has."""
+    packet = call.name.rpartition(".")[0]
+    return next((o for rule in support.rules for o in rule.ops if o.rpartition(".")[0] == packet), None)
+
+
+def _bad_dtype(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.dtypes is None:
+        return None
+    for t in call.tensors or call.out:
+        if isinstance(t, TensorType) and t.dtype not in rule.dtypes:
+            return Refusal(f"{name} has no {call.name} on {_show(t.dtype)}.",
+                           f"a cast to {_listed(rule.dtypes, t.dtype)}")
+    return None
+
+
+def _bad_result(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.results is None:
+        return None
+    for t in call.out:
+        if isinstance(t, TensorType) and t.dtype not in rule.results:
+            return Refusal(f"{name} has no {call.name} with a result of {_show(t.dtype)}.",
+                           f"a result of {_listed(rule.results, t.dtype)}")
+    return None
+
+
+def _bad_rank(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.ranks is None:
+        return None
+    low, high = rule.ranks
+    span = f"rank {low}" if low == high else f"rank {low} to {high}"
     for t in call.tensors:
-        if rule.dtypes is not None and t.dtype not in rule.dtypes:
-            can = " or ".join(sorted(str(d).removeprefix("torch.") for d in rule.dtypes))
-            return Refusal(f"{name} has no {call.name} on {str(t.dtype).removeprefix('torch.')}.", f"a cast to {can}")
-        if rule.ranks is not None and not rule.ranks[0] <= t.rank <= rule.ranks[1]:
-            return Refusal(f"{name} takes {call.name} at rank {rule.ranks[0]} to {rule.ranks[1]}, not {t.rank}.")
-        if rule.contiguous and not t.is_contiguous:
+        if not low <= t.rank <= high:
+            return Refusal(f"{name} takes {call.name} at {span}, not at rank {t.rank}.",
+                           f"{t} reshaped to rank {min(max(t.rank, low), high)}")
+    return None
+
+
+def _not_contiguous(name: str, rule: Rule, call: Call) -> Refusal | None:
+    for t in call.tensors if rule.contiguous else ():
+        if not t.is_contiguous:
             return Refusal(f"{name} takes {call.name} on contiguous tensors, not on {t}.", "a contiguous copy")
-        if rule.static and t.symbols:
-            return Refusal(f"{name} takes {call.name} at static sizes only, not {t}.", "a padded or a specialised size")
+    return None
+
+
+def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
+    for t in call.tensors if rule.static else ():
+        if t.symbols:
+            return Refusal(f"{name} takes {call.name} at known sizes only, not on {t}.",
+                           "sizes that are marked static, or padded to one size")
+    return None
+
+
+def _declined(name: str, rule: Rule, call: Call) -> Refusal | None:
     return _sentence(rule.when(call)) if rule.when else None
 
 
-def _sentence(text: str | None) -> Refusal | None:
-    return None if text is None else Refusal(text)
+# From the coarsest to the finest: the row that fails at the last of them comes nearest to taking the call.
+_CHECKS = (_bad_dtype, _bad_result, _bad_rank, _not_contiguous, _not_static, _declined)
 
 
-__all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Rule", "Source",
-           "Support", "SymType", "refusal"]
+def _sentence(answer: object) -> Refusal | None:
+    match answer:
+        case None | Refusal():
+            return answer
+        case str():
+            return Refusal(answer)
+    raise TypeError(f"`supports` returned {answer!r}.")
+
+
+def _show(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _listed(dtypes: frozenset[torch.dtype], near: torch.dtype) -> str:
+    """The dtypes in words: those of the same kind as ``near`` first, then by width."""
+    def far(d: torch.dtype) -> tuple[bool, int, str]:
+        return _kind(d) != _kind(near), d.itemsize, str(d)
+    return " or ".join(_show(d) for d in sorted(dtypes, key=far))
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype.is_complex or dtype.is_floating_point:
+        return "complex" if dtype.is_complex else "float"
+    return "bool" if dtype == torch.bool else "int"
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else f"{type(error).__name__}."
+
+
+__all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Refuses", "Rule",
+           "ScalarText", "Source", "Support", "SymType", "TensorType", "refusal"]

@@ -1,0 +1,131 @@
+"""Support as data: which calls a table takes, and the sentence for each that it does not."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from keel.errors import KeelError, KeelWarning
+from keel.plugin import Backend, Refusal, Rule, Support, refusal
+from keel.types import Call, TensorType, symbol
+
+aten = torch.ops.aten
+F32, F16, F64, I64 = torch.float32, torch.float16, torch.float64, torch.int64
+
+
+def tensor(*shape: Any, dtype: torch.dtype = F32, device: str = "cpu") -> TensorType:
+    return TensorType.dense(dtype, shape, device)
+
+
+def mm(a: TensorType, b: TensorType) -> Call:
+    return Call(aten.mm.default, (a, b), {}, (tensor(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device.type),))
+
+
+def acme(*rules: Rule, device: str = "cpu") -> Backend:
+    return Backend(name="acme", device=device, supports=Support(rules), compile=lambda gm: gm.forward)
+
+
+SQUARE = mm(tensor(4, 4), tensor(4, 4))
+COLUMNS = TensorType(F32, (4, 4), (1, 4), torch.device("cpu"))
+MM = "aten.mm.default"
+
+
+@pytest.mark.parametrize("ops", [("aten.mm.default",), ("aten.mm",), ("*",), ("aten.add", "aten.mm")])
+def test_a_row_names_a_call_by_overload_packet_or_star(ops: tuple[str, ...]) -> None:
+    assert refusal(acme(Rule(ops=ops)), SQUARE) is None
+
+
+@pytest.mark.parametrize("op, family", [(aten.relu.default, "pointwise"), (aten.view.default, "view")])
+def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> None:
+    call = Call(op, (tensor(4),), {}, (tensor(4),))
+    assert refusal(acme(Rule(ops=(family,))), call) is None
+    assert refusal(acme(Rule(ops=(family,))), SQUARE) == Refusal("acme has no aten.mm.default.")
+
+
+@pytest.mark.parametrize("rule, call, text", [
+    (Rule(ops=("aten.add.Tensor",)), SQUARE, "acme has no aten.mm.default."),
+    (Rule(ops=("aten.mm.dtype",)), SQUARE, "acme has no aten.mm.default. It would take aten.mm.dtype."),
+    (Rule(ops=(MM,), dtypes=frozenset({F64, I64, F32})), mm(tensor(4, 4, dtype=F16), tensor(4, 4, dtype=F16)),
+     "acme has no aten.mm.default on float16. It would take a cast to float32 or float64 or int64."),
+    (Rule(ops=("aten.full",), dtypes=frozenset({F32})),
+     Call(aten.full.default, ((4,), 1.0), {"dtype": F64}, (tensor(4, dtype=F64),)),
+     "acme has no aten.full.default on float64. It would take a cast to float32."),
+    (Rule(ops=("*",), results=frozenset({F32})),
+     Call(aten.argmax.default, (tensor(4),), {}, (tensor(dtype=I64),)),
+     "acme has no aten.argmax.default with a result of int64. It would take a result of float32."),
+    (Rule(ops=("aten.relu",), ranks=(2, 2)), Call(aten.relu.default, (tensor(2, 3, 4),), {}, (tensor(2, 3, 4),)),
+     "acme takes aten.relu.default at rank 2, not at rank 3. It would take f32[2, 3, 4] reshaped to rank 2."),
+    (Rule(ops=("aten.relu",), ranks=(1, 4)), Call(aten.relu.default, (tensor(),), {}, (tensor(),)),
+     "acme takes aten.relu.default at rank 1 to 4, not at rank 0. It would take f32[] reshaped to rank 1."),
+    (Rule(ops=(MM,), contiguous=True), mm(tensor(4, 4), COLUMNS),
+     "acme takes aten.mm.default on contiguous tensors, not on f32[4, 4]{1, 4}. It would take a contiguous copy."),
+    (Rule(ops=(MM,), static=True), mm(tensor(symbol("s0"), 4), tensor(4, 4)),
+     "acme takes aten.mm.default at known sizes only, not on f32[s0, 4]. "
+     "It would take sizes that are marked static, or padded to one size."),
+    (Rule(ops=(MM,), when=lambda call: "acme multiplies matrices of 32 rows and more."), SQUARE,
+     "acme multiplies matrices of 32 rows and more."),
+    (Rule(ops=(MM,), when=lambda call: Refusal("acme wants multiples of 8.", "padding to 8")), SQUARE,
+     "acme wants multiples of 8. It would take padding to 8."),
+], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static", "when",
+        "when with the nearest"])
+def test_a_refusal_says_what_failed_and_what_would_be_taken(rule: Rule, call: Call, text: str) -> None:
+    assert str(refusal(acme(rule), call)) == text
+
+
+def test_what_satisfies_every_field_is_taken() -> None:
+    rule = Rule(ops=(MM,), dtypes=frozenset({F32}), results=frozenset({F32}), ranks=(2, 2), contiguous=True,
+                static=True, when=lambda call: None)
+    assert refusal(acme(rule), SQUARE) is None
+
+
+def test_the_row_that_came_nearest_speaks() -> None:
+    rules = (Rule(ops=(MM,), dtypes=frozenset({F16})), Rule(ops=(MM,), contiguous=True), Rule(ops=(MM,), ranks=(3, 3)))
+    why = refusal(acme(*rules), mm(tensor(4, 4), COLUMNS))
+    assert str(why).startswith("acme takes aten.mm.default on contiguous tensors")
+
+
+def test_one_row_is_enough() -> None:
+    rules = (Rule(ops=(MM,), dtypes=frozenset({F16})), Rule(ops=("aten.mm",), dtypes=frozenset({F32})))
+    assert refusal(acme(*rules), SQUARE) is None
+
+
+def test_a_backend_refuses_tensors_of_other_devices() -> None:
+    call = Call(aten.relu.default, (tensor(4, device="meta"),), {}, (tensor(4, device="meta"),))
+    assert refusal(acme(Rule(ops=("*",)), device="*"), call) is None
+    assert refusal(acme(Rule(ops=("*",)), device="meta"), call) is None
+    assert str(refusal(acme(Rule(ops=("*",))), call)) == (
+        "acme works on cpu tensors, not on f32[4] on meta. It would take a copy on cpu.")
+    assert str(refusal(acme(Rule(ops=("*",)), device="cuda"), SQUARE)) == (
+        "acme works on cuda tensors, not on f32[4, 4] on cpu. It would take a copy on cuda.")
+
+
+def test_a_factory_on_another_device_is_refused() -> None:
+    call = Call(aten.full.default, ((4,), 1.0), {}, (tensor(4, device="meta"),))
+    assert "works on cpu tensors" in str(refusal(acme(Rule(ops=("*",))), call))
+
+
+def asking(supports: Callable[[Call], Any]) -> Backend:
+    return Backend(name="acme", device="cpu", supports=supports, compile=lambda gm: gm.forward)
+
+
+def test_supports_may_be_a_function() -> None:
+    assert refusal(asking(lambda call: None), SQUARE) is None
+    assert refusal(asking(lambda call: "acme is shut."), SQUARE) == Refusal("acme is shut.")
+    assert refusal(asking(lambda call: Refusal("No.", "more")), SQUARE) == Refusal("No.", "more")
+
+
+@pytest.mark.parametrize("answer", ["raises", "bool", "when"])
+def test_a_hook_that_misbehaves_is_a_refusal_and_a_warning(answer: str, golden: Callable[..., None]) -> None:
+    def raises(call: Call) -> str:
+        raise KeyError("flux\ncapacitor")
+
+    backend = {"raises": asking(raises), "bool": asking(lambda call: True),
+               "when": acme(Rule(ops=("*",), when=raises))}[answer]
+    with pytest.warns(KeelWarning, match="refuse-raised"):
+        assert str(refusal(backend, SQUARE)).startswith("acme raised ")
+    with pytest.raises(KeelError) as caught:
+        refusal(backend, SQUARE, strict=True)
+    assert caught.value.code == "refuse-raised"
+    golden(str(caught.value))
