@@ -1,0 +1,110 @@
+"""A loop target as a graph-level backend: what it refuses follows from its tables, and it compiles by lower, schedule, render, build."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from keel.errors import KeelError
+from keel.loops.define import Definition
+from keel.loops.expand import expand, missing
+from keel.loops.ir import Apply, Kernel, Reduce, Scan
+from keel.loops.lower import lower
+from keel.loops.monoids import MONOIDS
+from keel.loops.verify import verify
+from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source
+from keel.runtime.launch import program
+from keel.schedule.fuel import Fuel
+from keel.schedule.plan import Schedule, schedule
+from keel.schedule.tensors import read
+from keel.torch_adapter import hint_of
+from keel.types import DTYPE_NAMES, Call, Dim, TensorType
+
+
+def loop_backend(target: LoopTarget) -> Backend:
+    """The graph-level backend that ``target`` amounts to."""
+    return Backend(name=target.name, device=target.device, supports=lambda call: refuse(target, call),
+                   compile=lambda gm: compile_part(target, gm), probe=target.probe, cost=target.cost, api=target.api)
+
+
+# -- what a loop target takes --------------------------------------------------------------------------
+
+def refuse(target: LoopTarget, call: Call) -> Refusal | None:
+    """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
+    if wrong := next((t for t in (*call.tensors, *call.out) if isinstance(t, TensorType) and t.device.type != target.device), None):
+        return Refusal(f"{target.name} works on {target.device}, not on {wrong.device.type}.", f"a copy on {target.device}")
+    extern = target.externs.get(call.name)
+    why: Refusal | str | None = None
+    if extern is not None:
+        why = extern.refuse(call) if extern.refuse else None
+        if why is None:
+            return None
+    definition = lower(call)
+    if not isinstance(definition, str):
+        return _beyond(target, call, definition)
+    if why is not None:
+        return Refusal(why) if isinstance(why, str) else why
+    return Refusal(f"{target.name} has no {call.name}: {definition}")
+
+
+def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal | None:
+    """What of the definition the tables cannot say."""
+    for dtype in (*(t.dtype for t in call.tensors), *(t.dtype for t in call.out if isinstance(t, TensorType))):
+        if dtype not in target.dtypes:
+            return Refusal(f"{target.name} has no {DTYPE_NAMES.get(dtype, str(dtype))}, which {call.name} uses here.")
+    for step in definition.steps:
+        match step:
+            case Apply() if why := missing(step.op, target.scalars):
+                return Refusal(f"{target.name} cannot compute {step.op}, which {call.name} needs: {why}")
+            case Reduce() | Scan():
+                steps = () if step.monoid in target.reductions else MONOIDS[step.monoid].steps
+                for op, _ in steps:
+                    if why := missing(op, target.scalars):
+                        return Refusal(f"{target.name} cannot fold with {step.monoid}, which {call.name} needs: {why}")
+            case _:
+                pass
+    update = definition.update
+    if update is not None and update.mode != "write" and update.mode not in target.limits.atomics:
+        return Refusal(f"{target.name} has no atomic {update.mode}, which {call.name} needs.")
+    return None
+
+
+# -- compiling -----------------------------------------------------------------------------------------
+
+def compile_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Callable[..., tuple[Any, ...]]:
+    """The part as a callable over its inputs."""
+    plan = schedule_part(target, gm, fuel)
+    kernels = {k: verified(expand(k, target.scalars, target.reductions)) for k in plan.kernels()}
+    sources = [Source(k, target.render(k)) for k in kernels.values()]
+    launchers = target.build(sources) if sources else []
+    if len(launchers) != len(sources):
+        raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+    built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
+    return program(plan, built)
+
+
+def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
+    """The kernels and library calls of a part, before they are rendered."""
+    hints = hints_of(gm)
+    return schedule(read(gm, lower, target.externs), target.limits, hints, fuel)
+
+
+def verified(kernel: Kernel) -> Kernel:
+    verify(kernel)
+    return kernel
+
+
+def hints_of(gm: fx.GraphModule) -> Callable[[Dim], int]:
+    """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known."""
+    table: dict[str, int] = {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            table |= hint_of(node.meta["val"])
+
+    def hint(dim: Dim) -> int:
+        if isinstance(dim, int):
+            return dim
+        return int(dim.subs({s: table.get(str(s), 64) for s in dim.free_symbols}))
+    return hint
+

@@ -1,0 +1,1 @@
+"""Running compiled parts: launch lists, arenas, links between parts, checks."""

@@ -1,0 +1,287 @@
+"""The launch list of a loop-level part, as one flat Python function over one planned arena.
+
+The function's text is generated once per part: allocate outputs, launch kernels, call libraries, return.  Sizes that are
+symbolic are its int arguments, solved once per call; what depends on their values alone (the arena and the views into it) is
+made once per distinct values and kept for the next call.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from keel.errors import KeelError
+from keel.loops.ir import Kernel
+from keel.plugin import Launcher
+from keel.schedule.memory import Lifetime, pack
+from keel.schedule.plan import Launch, Schedule
+from keel.schedule.tensors import External, Slot
+from keel.types import Dim, SymType, TensorType, as_dim, symbols_of
+
+BINDINGS = 32
+"""How many sets of sizes keep their arenas."""
+
+
+def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:
+    """A callable that takes the part's inputs positionally and returns the tuple of its outputs.
+
+    Safe to call from several threads: each call holds an arena of its own.
+    """
+    return _Program(schedule, launchers).build()
+
+
+class _Program:
+    def __init__(self, schedule: Schedule, launchers: Mapping[Kernel, Launcher]):
+        self.schedule, self.launchers = schedule, launchers
+        self.tensors = schedule.tensors
+        self.symbols = self._symbols()
+        self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "fit": fit,
+                                      "Max": max, "Min": min}
+        self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
+        self.kept: list[int] = self._in_arena()
+        self.bound: set[int] = set(self.given)               # tensors that the text has a variable for
+
+    # -- what lives where ------------------------------------------------------------------------------
+
+    def _in_arena(self) -> list[int]:
+        """Base tensors that are made here, into memory given to the maker, and that no output shows."""
+        shown = {self.tensors.base(o)[0] for o in self.tensors.outputs if isinstance(o, int)}
+        made: dict[int, None] = {}
+        for step in self.schedule.steps:
+            for t in self._made_into(step):
+                made[t] = None
+        return [t for t in made if t not in shown]
+
+    def _made_into(self, step: Launch | External) -> tuple[int, ...]:
+        if isinstance(step, Launch):
+            return step.writes
+        return step.results if _fills(step) else ()
+
+    def _lifetimes(self, sizes: Mapping[str, int]) -> list[Lifetime]:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for k, step in enumerate(self.schedule.steps):
+            touched = step.tensors if isinstance(step, Launch) else (*step.operands, *step.results)
+            for t in touched:
+                if t >= 0:
+                    base = self.tensors.base(t)[0]
+                    first.setdefault(base, k)
+                    last[base] = k
+        return [Lifetime(evaluate(self._type(t).extent, sizes) * self._type(t).dtype.itemsize, first[t], last[t])
+                for t in self.kept]
+
+    def _type(self, tensor: int) -> TensorType:
+        return self.tensors.tensors[tensor].type
+
+    def arena(self, values: tuple[int, ...]) -> list[torch.Tensor]:
+        """Fresh memory for one call: the kept tensors, then the views into them."""
+        sizes = dict(zip(self.symbols, values, strict=True))
+        offsets, total = pack(self._lifetimes(sizes))
+        made: dict[int, torch.Tensor] = {}
+        if self.kept:
+            memory = torch.empty(total, dtype=torch.uint8, device=self._type(self.kept[0]).device)
+        for t, offset in zip(self.kept, offsets, strict=True):
+            type = self._type(t)
+            extent = evaluate(type.extent, sizes)
+            flat = memory[offset:offset + extent * type.dtype.itemsize].view(type.dtype)
+            made[t] = flat.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes))
+        for t in self.views:
+            base, offset = self.tensors.base(t)
+            type = self._type(t)
+            made[t] = made[base].as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes),
+                                            made[base].storage_offset() + evaluate(offset, sizes))
+        return list(made.values())
+
+    # -- the text --------------------------------------------------------------------------------------
+
+    def build(self) -> Callable[..., tuple[Any, ...]]:
+        self.views = self._views()
+        body = [line for step in self.schedule.steps for line in self._step(step)]
+        body += [line for o in self.tensors.outputs if isinstance(o, int) for line in self._bind(o)]
+        results = ["None" if o is None else _text(o.expr) if isinstance(o, SymType) else f"t{o}" for o in self.tensors.outputs]
+        held = [*self.kept, *self.views]
+        inputs = [f"t{i}" if isinstance(i, int) else f"n{k}" for k, i in enumerate(self.tensors.inputs)]
+        text = [f"def run({''.join(f'{name}, ' for name in inputs)}):", *self._solve(inputs),
+                *([f"    arena = take({self._key()})", f"    {''.join(f't{t}, ' for t in held)}= arena"] if held else []),
+                *body, f"    result = ({''.join(f'{r}, ' for r in results)})",
+                *(["    give(" + self._key() + ", arena)"] if held else []), "    return result", ""]
+        arenas = _Arenas(self.arena)
+        self.names |= {"take": arenas.take, "give": arenas.give}
+        source = "\n".join(text)
+        exec(compile(source, "<keel launch list>", "exec"), self.names)
+        run: Callable[..., tuple[Any, ...]] = self.names["run"]
+        run.__doc__ = source
+        return run
+
+    def _views(self) -> list[int]:
+        """Tensors inside kept ones that library calls take."""
+        kept = set(self.kept)
+        used = [t for s in self.schedule.steps if isinstance(s, External) for t in s.operands]
+        return [t for t in dict.fromkeys(used) if t not in kept and self.tensors.base(t)[0] in kept]
+
+    def _symbols(self) -> tuple[str, ...]:
+        dims: list[Dim] = [d for t in self.tensors.tensors for d in (*t.type.shape, *t.type.strides)]
+        dims += [t.alias[1] for t in self.tensors.tensors if t.alias]
+        dims += [v.expr for v in (*self.tensors.inputs, *self.tensors.outputs) if isinstance(v, SymType)]
+        for step in self.schedule.steps:
+            if isinstance(step, External):
+                dims += [v.expr for v in _leaves((step.args, tuple(step.kwargs.values()))) if isinstance(v, SymType)]
+        return symbols_of(dims)
+
+    def _solve(self, inputs: Sequence[str]) -> list[str]:
+        """Lines that bind each symbol to an input's value or to a size of one."""
+        found: dict[str, str] = {}
+        for name, value in zip(inputs, self.tensors.inputs, strict=True):
+            if isinstance(value, SymType):
+                if isinstance(value.expr, sympy.Symbol):
+                    found.setdefault(str(value.expr), name)
+        for name, value in zip(inputs, self.tensors.inputs, strict=True):
+            if isinstance(value, int):
+                type = self._type(value)
+                for source, dims in (("size", type.shape), ("stride", type.strides)):
+                    for k, d in enumerate(dims):
+                        if isinstance(d, sympy.Symbol):
+                            found.setdefault(str(d), f"{name}.{source}({k})")
+        lines = [f"    {s} = {found[s]}" for s in self.symbols if s in found]
+        for name, value in zip(inputs, self.tensors.inputs, strict=True):
+            if isinstance(value, SymType) and (solved := _linear(value.expr, set(found))):
+                symbol, factor, rest = solved
+                found[symbol] = name
+                lines.append(f"    {symbol} = ({name} - {_text(rest)}) // {_text(factor)}")
+        if missing := [s for s in self.symbols if s not in found]:
+            raise KeelError("bad-graph", f"No input of the part tells the size {missing[0]}.")
+        return lines
+
+    def _key(self) -> str:
+        return f"({''.join(f'{s}, ' for s in self.symbols)})"
+
+    def _step(self, step: Launch | External) -> list[str]:
+        if isinstance(step, Launch):
+            lines = [line for t in step.writes for line in self._allocate(t)]
+            name = self._name(step.kernel.name, self.launchers[step.kernel])
+            args = [*(f"t{t}" for t in step.tensors), *step.kernel.symbols]
+            return [*lines, f"    {name}({', '.join(args)})"]
+        lines = [line for t in step.operands for line in self._bind(t)]
+        args = [*map(self._arg, step.args), *(f"{k}={self._arg(v)}" for k, v in step.kwargs.items())]
+        if _fills(step):
+            lines += [line for t in step.results for line in self._allocate(t)]
+            name = self._name("out", step.extern.out)
+            return [*lines, f"    {name}({', '.join([*args, f'out=t{step.results[0]}'])})"]
+        name = self._name("call", step.extern.run)
+        self.bound |= set(step.results)
+        targets = ", ".join("_" if t < 0 else f"t{t}" for t in step.results)
+        fits = [f"    t{t} = fit(t{t}, {_tuple(self._type(t).strides)})" for t in step.results if t >= 0]
+        return [*lines, f"    {targets} = {name}({', '.join(args)})", *fits]
+
+    def _allocate(self, tensor: int) -> list[str]:
+        if tensor in self.bound or tensor in set(self.kept):
+            return []
+        self.bound.add(tensor)
+        t = self._type(tensor)
+        dtype, device = self._name("dtype", t.dtype), self._name("device", t.device)
+        return [f"    t{tensor} = empty_strided({_tuple(t.shape)}, {_tuple(t.strides)}, dtype={dtype}, device={device})"]
+
+    def _bind(self, tensor: int) -> list[str]:
+        """Lines that make a variable for a tensor that is a view of another."""
+        if tensor in self.bound or tensor in self.views or tensor in self.kept:
+            return []
+        self.bound.add(tensor)
+        base, offset = self.tensors.base(tensor)
+        t = self._type(tensor)
+        where = "" if offset == 0 else f", t{base}.storage_offset() + {_text(offset)}"
+        return [f"    t{tensor} = as_strided(t{base}, {_tuple(t.shape)}, {_tuple(t.strides)}{where})"]
+
+    def _arg(self, value: Any) -> str:
+        if isinstance(value, Slot):
+            return f"t{value.number}"
+        if isinstance(value, SymType):
+            return _text(value.expr)
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(self._arg, value))}]"
+        if value is None or isinstance(value, bool | int | str):
+            return repr(value)
+        return self._name("constant", value)
+
+    def _name(self, stem: str, value: Any) -> str:
+        """A global of the text that holds ``value``."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+
+class _Arenas:
+    """Arenas by sizes, each lent to one call at a time; the sizes used least recently are let go."""
+
+    def __init__(self, make: Callable[[tuple[int, ...]], list[torch.Tensor]]):
+        self.make = make
+        self.free: OrderedDict[tuple[int, ...], list[list[torch.Tensor]]] = OrderedDict()
+
+    def take(self, key: tuple[int, ...]) -> list[torch.Tensor]:
+        try:
+            return self.free[key].pop()
+        except (KeyError, IndexError):
+            return self.make(key)
+
+    def give(self, key: tuple[int, ...], arena: list[torch.Tensor]) -> None:
+        if key not in self.free:
+            if len(self.free) >= BINDINGS:
+                self.free.popitem(last=False)
+            self.free[key] = []
+        self.free[key].append(arena)
+
+
+def _fills(step: External) -> bool:
+    """Whether the library call writes its one result into memory that it is given."""
+    return step.extern.out is not None and len(step.results) == 1
+
+
+def fit(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """``tensor`` itself if it lies as promised, else a copy that does: a library may choose its own layout."""
+    if tensor.stride() == strides or tensor.numel() == 0:
+        return tensor
+    if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The value of a size for given symbols."""
+    if isinstance(dim, int):
+        return dim
+    return int(dim.subs({s: sizes[str(s)] for s in dim.free_symbols}))
+
+
+def _linear(expr: Dim, known: set[str]) -> tuple[str, Dim, Dim] | None:
+    """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so."""
+    unknown = [s for s in symbols_of([expr]) if s not in known]
+    if isinstance(expr, int) or len(unknown) != 1:
+        return None
+    (symbol,) = (s for s in expr.free_symbols if str(s) == unknown[0])
+    factor = as_dim(sympy.diff(expr, symbol)) if expr.is_polynomial(symbol) else 0
+    rest = as_dim(sympy.expand(expr - factor * symbol))
+    return (unknown[0], factor, rest) if factor != 0 and unknown[0] not in symbols_of([factor, rest]) else None
+
+
+def _ints(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(d, sizes) for d in dims)
+
+
+def _text(dim: Dim) -> str:
+    """A size as a Python expression over its symbols."""
+    return str(dim) if isinstance(dim, int) or dim.is_Symbol else f"({dim})"
+
+
+def _tuple(dims: Sequence[Dim]) -> str:
+    return f"({''.join(f'{_text(d)}, ' for d in dims)})"
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for v in value for leaf in _leaves(v)]
+    return [value]

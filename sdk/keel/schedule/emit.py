@@ -1,0 +1,334 @@
+"""From a group of fused tensors to one kernel: nested loops over a chain of iteration spaces.
+
+A group's tensors live on spaces (sets of axes) that form a chain by inclusion: rows inside nothing, elements inside rows.
+Each space is a loop depth.  What must be stored or folded is evaluated on demand, each value once, in the outermost loop
+where all that it needs is bound; a fold's result is there after its loop, so whatever needs it goes to a later pass.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from keel.errors import KeelError
+from keel.loops.define import Read
+from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
+from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
+from keel.schedule.tensors import Defined, Tensors
+
+Space = frozenset[Axis]
+Coords = tuple[Index, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A fused node: where its axes and folded axes stand among the group's axes."""
+
+    node: Defined
+    at: Mapping[Axis, Index]                                 # of the definition's axes and folded axes
+    space: Space                                             # of its results
+    body: Space                                              # of its steps before the fold; equal to ``space`` for a map
+
+    @property
+    def is_fold(self) -> bool:
+        return self.node.definition.kind == "fold"
+
+    @property
+    def coords(self) -> Coords:
+        return tuple(self.at[a] if a in self.at else Index() for a in self.node.definition.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """What becomes one kernel: its nodes in order, and the numbers of the tensors that get memory."""
+
+    members: tuple[Placed, ...]
+    stored: frozenset[int]
+    axes: tuple[Axis, ...]                                   # of all spaces, in loop order
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A kernel whose buffers are still tensors: ``reads`` and ``writes`` name the tensor of each buffer, in order."""
+
+    kernel: Kernel
+    tensors: tuple[int, ...]
+
+
+@dataclass
+class _Block:
+    axes: Space
+    stmts: list[Stmt] = field(default_factory=list)
+    known: dict[Any, int] = field(default_factory=dict)
+    folds: dict[int, tuple[int, ...]] = field(default_factory=dict)   # fold (by id) -> its results, once computed
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A definition under evaluation: where its axes are, under which mask, and its fold's results if it has one."""
+
+    node: Defined
+    at: Mapping[Axis, Index]
+    mask: int | None
+    folded: tuple[int, ...] | None
+    memo: dict[int, int] = field(default_factory=dict)
+
+
+class Emitter:
+    """Evaluates elements of tensors into nested blocks. ``inlined`` maps a tensor to the node that is computed in place."""
+
+    def __init__(self, tensors: Tensors, producers: Mapping[int, Defined], inlined: Callable[[int], bool]):
+        self.tensors, self.producers, self.inlined = tensors, producers, inlined
+        self.blocks = [_Block(frozenset())]
+        self.depths: dict[int, int] = {}
+        self.buffers: dict[tuple[int, str], Buffer] = {}
+        self.members: dict[int, Placed] = {}
+        self.results: dict[int, tuple[Placed, int]] = {}     # tensor -> its member, and which result it is
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def step(self, key: Any, axes: Iterable[Axis], args: Iterable[int], make: Callable[[int], Stmt]) -> int:
+        """The number of a value; a new statement in the outermost block that has what it needs, unless it is known there."""
+        need = frozenset(axes)
+        depth = max((self.depths[a] for a in args), default=0)
+        while not need <= self.blocks[depth].axes:
+            depth += 1
+            if depth == len(self.blocks):
+                raise KeelError("bad-graph", f"{sorted(a.name for a in need)} are not bound where {key} is computed.")
+        block = self.blocks[depth]
+        if key not in block.known:
+            number = self.number(depth)
+            block.stmts.append(make(number))
+            block.known[key] = number
+        return block.known[key]
+
+    def number(self, depth: int) -> int:
+        number = len(self.depths)
+        self.depths[number] = depth
+        return number
+
+    def buffer(self, tensor: int, role: str) -> str:
+        """The buffer of a tensor that has memory of its own."""
+        key = (tensor, "in" if role == "in" else "out")
+        if key not in self.buffers:
+            t = self.tensors.tensors[tensor].type
+            self.buffers[key] = Buffer(f"b{len(self.buffers)}", t.dtype, t.extent, role)  # type: ignore[arg-type]
+        return self.buffers[key].name
+
+    def element(self, tensor: int, coords: Coords, mask: int | None = None) -> int:
+        """The element of ``tensor`` at ``coords``."""
+        if tensor in self.results:
+            member, k = self.results[tensor]
+            if member.is_fold:
+                return self._folded(member, k, coords, mask)
+            return self._evaluate(member.node, k, coords, mask)
+        if self.inlined(tensor):
+            node = self.producers[tensor]
+            return self._evaluate(node, node.results.index(tensor), coords, mask)
+        base, offset = self.tensors.base(tensor)
+        strides = self.tensors.tensors[tensor].type.strides
+        at = flatten(coords, strides) + offset
+        name = self.buffer(base, "in")
+        dtype = self.tensors.tensors[tensor].type.dtype
+        args = [*loaded_of(at), *([] if mask is None else [mask])]
+        return self.step(("load", base, at, mask), axes_of(at), args, lambda n: Load(n, name, at, dtype, mask))
+
+    def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None) -> int:
+        at = dict(zip(node.definition.axes, coords, strict=True))
+        return self.value(_Frame(node, at, mask, None), node.definition.outputs[k])
+
+    def _folded(self, member: Placed, k: int, coords: Coords, mask: int | None) -> int:
+        results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
+        if results is None or mask is not None or any(a != b for a, b in zip(coords, member.coords, strict=True)):
+            raise KeelError("bad-graph", f"The fold {member.node.name} is read where it is not computed.")
+        return self.value(_Frame(member.node, member.at, None, results), member.node.definition.outputs[k])
+
+    def value(self, frame: _Frame, number: int) -> int:
+        """The kernel's number of a definition's value."""
+        if number not in frame.memo:
+            frame.memo[number] = self._compute(frame, number)
+        return frame.memo[number]
+
+    def _compute(self, frame: _Frame, number: int) -> int:
+        step = next(s for s in frame.node.definition.steps
+                    if number in (s.results if isinstance(s, Reduce | Scan) else (s.result,)))
+        match step:
+            case Const():
+                return self.step(("const", repr(step.value), step.dtype), (), (), lambda n: Const(n, step.value, step.dtype))
+            case Position():
+                at = self.moved(frame, step.index)
+                return self.step(("position", at), axes_of(at), loaded_of(at), lambda n: Position(n, at))
+            case Apply():
+                args = tuple(self.value(frame, a) for a in step.args)
+                return self.step((step.op, args, step.dtype), (), args, lambda n: Apply(n, step.op, args, step.dtype))
+            case Read():
+                coords = tuple(self.moved(frame, i) for i in step.at)
+                mask = self._mask(frame, step)
+                return self.element(frame.node.operands[step.operand], coords, mask)
+            case Reduce() | Scan():
+                if frame.folded is None:
+                    raise KeelError("bad-graph", f"The fold {frame.node.name} is not computed here.")
+                return frame.folded[step.results.index(number)]
+
+    def _mask(self, frame: _Frame, step: Read) -> int | None:
+        if step.mask is None:
+            return frame.mask
+        own = self.value(frame, step.mask)
+        if frame.mask is None:
+            return own
+        args = (frame.mask, own)
+        return self.step(("and", args, torch.bool), (), args, lambda n: Apply(n, "and", args, torch.bool))
+
+    def moved(self, frame: _Frame, i: Index) -> Index:
+        """A definition's index over the group's axes, its loaded indices renumbered."""
+        return substitute(i, frame.at, lambda n: self.value(frame, n))
+
+    # -- groups --------------------------------------------------------------------------------------
+
+    def group(self, group: Group) -> Kernel:
+        for member in group.members:
+            for k, tensor in enumerate(member.node.results):
+                self.results[tensor] = (member, k)
+        chain = spaces(group)
+        stores = [(m, k) for m in group.members for k, t in enumerate(m.node.results) if t in group.stored]
+        _Passes(self, chain, group.axes).process(0, [*stores])
+        return self.kernel()
+
+    def arguments(self, node: Defined, at: Mapping[Axis, Index], numbers: Sequence[int]) -> tuple[int, ...]:
+        """The values so numbered in the node's definition, its axes being ``at``."""
+        frame = _Frame(node, at, None, None)
+        return tuple(self.value(frame, n) for n in numbers)
+
+    def output(self, node: Defined, at: Mapping[Axis, Index], folded: tuple[int, ...], k: int) -> int:
+        """The node's k-th output, its fold's or scan's results being ``folded``."""
+        return self.value(_Frame(node, at, None, folded), node.definition.outputs[k])
+
+    def coordinates(self, node: Defined, at: Mapping[Axis, Index], coords: Coords) -> Coords:
+        """Coordinates of the node's definition over the loops' axes."""
+        frame = _Frame(node, at, None, None)
+        return tuple(self.moved(frame, i) for i in coords)
+
+    def store(self, member: Placed, k: int) -> None:
+        tensor = member.node.results[k]
+        value = self.element(tensor, member.coords)
+        at = flatten(member.coords, self.tensors.tensors[tensor].type.strides)
+        self.blocks[-1].stmts.append(Store(self.buffer(tensor, "out"), at, value))
+
+    def kernel(self) -> Kernel:
+        return Kernel("kernel", tuple(self.buffers.values()), tuple(self.blocks[0].stmts))
+
+    def open(self, axes: Iterable[Axis]) -> None:
+        self.blocks.append(_Block(self.blocks[-1].axes | frozenset(axes)))
+
+    def close(self, kind: str, axes: Sequence[Axis]) -> None:
+        block = self.blocks.pop()
+        self.blocks[-1].stmts.append(Loop(kind, tuple(axes), tuple(block.stmts)))  # type: ignore[arg-type]
+
+
+def spaces(group: Group) -> list[Space]:
+    """The chain of the group's spaces, from the empty one. Raises KeelError[bad-graph] if they form no chain."""
+    chain = sorted({frozenset(), *(s for m in group.members for s in (m.space, m.body))}, key=len)
+    if not all(a < b for a, b in zip(chain, chain[1:], strict=False)):
+        raise KeelError("bad-graph", "The spaces of a group form no chain.")
+    return chain
+
+
+Target = Placed | tuple[Placed, int]
+"""A fold to compute, or a store of a member's k-th result."""
+
+
+class _Passes:
+    """Orders stores and folds into passes over the chain of spaces."""
+
+    def __init__(self, emitter: Emitter, chain: Sequence[Space], order: Sequence[Axis]):
+        self.emitter, self.chain, self.order = emitter, chain, order
+        self.depth = {space: d for d, space in enumerate(chain)}
+        self._needs: dict[int, tuple[Placed, ...]] = {}
+
+    def process(self, depth: int, targets: Sequence[Target]) -> None:
+        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open block."""
+        emitter, block = self.emitter, self.emitter.blocks[-1]
+        pending: list[Target] = [*self._required(depth, targets), *targets]
+        partial: dict[int, tuple[int, ...]] = {}
+        while pending:
+            ready = [t for t in pending if all(id(f) in block.folds for f in self.closure(t) if self.depth[f.space] == depth)]
+            if not ready:
+                raise KeelError("bad-graph", "The folds of a group wait for each other.")
+            pending = [t for t in pending if t not in ready]
+            inner = [t for t in ready if self._body(t) > depth]
+            for target in ready:
+                if self._body(target) == depth:
+                    self._here(target, partial)
+            if inner:
+                partial |= self._pass(depth, inner)
+            for fold in [t for t in inner if isinstance(t, Placed) and self.depth[t.space] == depth]:
+                block.folds[id(fold)] = partial.pop(id(fold))
+        self.partial = partial
+
+    def _pass(self, depth: int, inner: Sequence[Target]) -> dict[int, tuple[int, ...]]:
+        """One loop over the next space for all of ``inner``; gives the results of its folds, by id."""
+        axes = [a for a in self.order if a in self.chain[depth + 1] - self.chain[depth]]
+        self.emitter.open(axes)
+        self.process(depth + 1, inner)
+        folds = [t for t in inner if isinstance(t, Placed)]
+        given = self.partial
+        results: dict[int, tuple[int, ...]] = {}
+        for fold in folds:
+            reduce = next(s for s in fold.node.definition.steps if isinstance(s, Reduce))
+            numbers = tuple(self.emitter.number(depth) for _ in reduce.results)
+            self.emitter.blocks[-1].stmts.append(Reduce(numbers, reduce.monoid, given[id(fold)], reduce.dtypes))
+            results[id(fold)] = numbers
+        self.emitter.close("reduce" if folds else "parallel", axes)
+        return results
+
+    def _here(self, target: Target, partial: dict[int, tuple[int, ...]]) -> None:
+        """A target whose body lives at the open depth: a store, or the arguments of a fold."""
+        if isinstance(target, Placed):
+            reduce = next(s for s in target.node.definition.steps if isinstance(s, Reduce))
+            frame = _Frame(target.node, target.at, None, None)
+            partial[id(target)] = tuple(self.emitter.value(frame, a) for a in reduce.args)
+        else:
+            self.emitter.store(*target)
+
+    def _required(self, depth: int, targets: Sequence[Target]) -> list[Placed]:
+        """The folds at this depth that the targets need, each before those that need it."""
+        out: dict[int, Placed] = {}
+        for target in targets:
+            for fold in self.closure(target):
+                if self.depth[fold.space] == depth:
+                    out[id(fold)] = fold
+        return [f for f in out.values() if f not in targets]
+
+    def _body(self, target: Target) -> int:
+        return self.depth[target.body if isinstance(target, Placed) else target[0].space]
+
+    def closure(self, target: Target) -> tuple[Placed, ...]:
+        """All folds that must be done before ``target`` can be."""
+        member, fold = (target, target) if isinstance(target, Placed) else (target[0], None)
+        found = self.needs(member)
+        return found if fold is not None or not member.is_fold else (*found, member)
+
+    def needs(self, member: Placed) -> tuple[Placed, ...]:
+        """The folds of the group on which the member's steps depend, through inlined nodes and other members."""
+        if id(member) not in self._needs:
+            found: dict[int, Placed] = {}
+            for tensor in member.node.operands:
+                self._collect(tensor, found, set())
+            self._needs[id(member)] = tuple(found.values())
+        return self._needs[id(member)]
+
+    def _collect(self, tensor: int, found: dict[int, Placed], seen: set[int]) -> None:
+        if tensor in seen:
+            return
+        seen.add(tensor)
+        if tensor in self.emitter.results:
+            member, _ = self.emitter.results[tensor]
+            for fold in self.needs(member):
+                found[id(fold)] = fold
+            if member.is_fold:
+                found[id(member)] = member
+        elif self.emitter.inlined(tensor):
+            for operand in self.emitter.producers[tensor].operands:
+                self._collect(operand, found, seen)

@@ -1,0 +1,413 @@
+"""Fusion is one decision: which tensors get memory.
+
+1. A map that is cheap to repeat, or has one reader that evaluates it once, is computed in place (``inlined``).
+2. Every other defined node joins, in topological order, the group with which it shares most bytes: its producers' groups
+   (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``unify``), the spaces stay a chain, the
+   machine stays busy, and no cycle arises.
+3. Only tensors that leave their group are stored.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from keel.loops.define import Read
+from keel.loops.index import Axis, Index, axes_of, index, substitute
+from keel.loops.ir import Apply
+from keel.plugin import Limits
+from keel.schedule.emit import Coords, Group, Placed, Space
+from keel.schedule.fuel import Fuel
+from keel.schedule.tensors import Defined, External, Tensors
+from keel.schedule.unify import Digits, NoSolution, Solution
+from keel.types import Dim, product
+
+CHEAP = frozenset({"cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul", "minimum", "maximum", "eq", "ne", "lt", "le",
+                   "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"})
+Hint = Callable[[Dim], int]
+LeafRead = tuple[int, Coords]
+
+
+@dataclass(eq=False)
+class _Open:
+    """A group that still grows. ``at`` maps each tensor that it makes or reads to coordinates over its digits."""
+
+    order: int
+    digits: Digits
+    members: list[Placed] = field(default_factory=list)
+    made: dict[int, Coords] = field(default_factory=dict)
+    read: dict[int, list[Coords]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Groups and library calls in an order in which they can run, and which tensors are computed in place."""
+
+    steps: tuple[Group | Defined | External, ...]            # a lone Defined is a scan or a scatter
+    inlined: frozenset[int]
+    producers: Mapping[int, Defined]
+
+
+def fuse(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Fusion:
+    """Decides what gets memory and which nodes share a kernel."""
+    return _Fuser(tensors, limits, hint, fuel or Fuel()).run()
+
+
+class _Fuser:
+    def __init__(self, tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel):
+        self.tensors, self.limits, self.hint, self.fuel = tensors, limits, hint, fuel
+        self.producers: dict[int, Defined] = {t: n for n in tensors.nodes if isinstance(n, Defined) for t in n.results}
+        self.position = {id(n): k for k, n in enumerate(tensors.nodes)}
+        self.escaping = self._escaping()
+        self.readers = self._readers()
+        self.inlined = self._inlined()
+        self.leaves: dict[int, list[LeafRead]] = {}
+        self.unit: dict[int, _Open | Defined | External] = {}       # of each tensor with a producer that is not inlined
+        self.groups: list[_Open] = []
+        self.touching: dict[int, list[_Open]] = {}                   # groups that read or make a tensor
+
+    def run(self) -> Fusion:
+        for node in self.tensors.nodes:
+            if isinstance(node, External):
+                for t in node.results:
+                    self.unit[t] = node
+            elif node.definition.kind in ("scan", "scatter"):
+                for t in node.results:
+                    self.unit[t] = node
+            elif not all(t in self.inlined for t in node.results):
+                self._place(node)
+        order = self._ordered()
+        stored = self._stored()
+        steps = tuple(self._closed(u, stored) if isinstance(u, _Open) else u for u in order)
+        return Fusion(steps, frozenset(self.inlined), self.producers)
+
+    # -- what gets memory ----------------------------------------------------------------------------
+
+    def _escaping(self) -> set[int]:
+        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are views of."""
+        wanted: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
+        for node in self.tensors.nodes:
+            if isinstance(node, External):
+                wanted |= set(node.operands)
+        return {self.tensors.base(t)[0] for t in wanted}
+
+    def _readers(self) -> dict[int, list[Defined]]:
+        """The nodes other than views that read each tensor, through views."""
+        readers: dict[int, list[Defined]] = {}
+        for node in self.tensors.nodes:
+            if isinstance(node, Defined) and not node.definition.is_view:
+                for t in set(node.operands):
+                    for s in self._through_views(t):
+                        readers.setdefault(s, []).append(node)
+        return readers
+
+    def _through_views(self, tensor: int) -> Iterator[int]:
+        yield tensor
+        while (node := self.producers.get(tensor)) is not None and node.definition.is_view:
+            tensor = node.operands[0]
+            yield tensor
+
+    def _inlined(self) -> set[int]:
+        inlined: set[int] = set()
+        for node in self.tensors.nodes:
+            if not isinstance(node, Defined) or node.definition.kind != "map":
+                continue
+            if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
+                if node.definition.is_view or self._in_place(node, inlined):
+                    inlined.add(node.results[0])
+        return inlined
+
+    def _is_alias(self, node: Defined) -> bool:
+        return self.tensors.tensors[node.results[0]].alias is not None
+
+    def _in_place(self, node: Defined, inlined: set[int]) -> bool:
+        definition = node.definition
+        ops = [s.op for s in definition.steps if isinstance(s, Apply)]
+        reads = [s for s in definition.steps if isinstance(s, Read)]
+        readers = self.readers.get(node.results[0], [])
+        light = all(op in CHEAP for op in ops) and len(ops) <= 4
+        if not reads:
+            return light
+        size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
+        if light and len(reads) == 1 and not self._deep(node, inlined):
+            operand = self.tensors.tensors[node.operands[reads[0].operand]].type
+            if self._bytes(operand) <= self._bytes(self.tensors.tensors[node.results[0]].type) or len(readers) <= 1:
+                return True
+        return len(readers) == 1 and (self._work(readers[0]) <= size or light and len(reads) <= 2)
+
+    def _deep(self, node: Defined, inlined: set[int]) -> bool:
+        """Whether the operand is itself computed in place by more than a view: chains are not repeated."""
+        for t in node.operands:
+            if t in inlined and not self.producers[t].definition.is_view and any(
+                    isinstance(s, Read) for s in self.producers[t].definition.steps):
+                return True
+        return False
+
+    def _bytes(self, type: object) -> int:
+        return self.hint(type.numel) * type.dtype.itemsize   # type: ignore[attr-defined]
+
+    def _work(self, node: Defined) -> int:
+        return self.hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))
+
+    # -- which loops match ----------------------------------------------------------------------------
+
+    def _leaf_reads(self, node: Defined) -> list[LeafRead]:
+        """What the node reads from memory or from other members, as coordinates over its own axes."""
+        key = self.position[id(node)]
+        if key not in self.leaves:
+            found: list[LeafRead] = []
+            for step in node.definition.steps:
+                if isinstance(step, Read):
+                    found.extend(self._reads_at(node.operands[step.operand], step.at))
+            self.leaves[key] = list(dict.fromkeys(found))
+        return self.leaves[key]
+
+    def _reads_at(self, tensor: int, coords: Coords) -> Iterator[LeafRead]:
+        if tensor not in self.inlined:
+            yield tensor, coords
+            return
+        node = self.producers[tensor]
+        values = dict(zip(node.definition.axes, coords, strict=True))
+        for leaf, at in self._leaf_reads(node):
+            yield leaf, tuple(substitute(i, values) for i in at)
+
+    def _place(self, node: Defined) -> None:
+        reads = self._leaf_reads(node)
+        for group in self._candidates(reads):
+            placed = self._joined(group, node, reads)
+            if placed is not None and self.fuel.take():
+                self._add(group, placed, reads)
+                return
+        group = _Open(len(self.groups), Digits(f"g{len(self.groups)}_"))
+        self.groups.append(group)
+        definition = node.definition
+        at = {a: index(group.digits.new(a.size)) for a in (*definition.axes, *definition.folded)}
+        self._add(group, _placed(node, at), reads)
+
+    def _candidates(self, reads: Sequence[LeafRead]) -> list[_Open]:
+        """Groups that make or read what this node reads, those that share most bytes first, later ones first among equals."""
+        shared: dict[int, int] = {}
+        by_id: dict[int, _Open] = {}
+        for tensor in dict.fromkeys(t for t, _ in reads):
+            for group in self.touching.get(tensor, ()):
+                weight = 2 if tensor in group.made else 1
+                shared[id(group)] = shared.get(id(group), 0) + weight * self._bytes(self.tensors.tensors[tensor].type)
+                by_id[id(group)] = group
+        ranked = sorted(by_id.values(), key=lambda g: (-shared[id(g)], -g.order))
+        return ranked[:8]
+
+    def _joined(self, group: _Open, node: Defined, reads: Sequence[LeafRead]) -> Placed | None:
+        """Where ``node`` stands in the group's loops, or None. The group's digits are refined only if it joins."""
+        if len(group.members) >= 48 or self._buffers(group, node, reads) > self.limits.max_buffers:
+            return None
+        definition = node.definition
+        own = (*definition.axes, *definition.folded)
+        solution = Solution(Digits("x"), group.digits.copy())
+        try:
+            for tensor, coords in reads:
+                if tensor in group.made:
+                    solution.equate(coords, group.made[tensor], self.tensors.tensors[tensor].type.shape)
+            for tensor, coords in sorted(reads, key=lambda r: -self._bytes(self.tensors.tensors[r[0]].type)):
+                for known in group.read.get(tensor, ()):
+                    solution = self._attempt(solution, coords, known, self.tensors.tensors[tensor].type.shape)
+            placed = self._complete(group, node, own, solution)
+        except NoSolution:
+            return None
+        if placed is None or not self._sound(group, placed, solution) or self._cyclic(group, reads):
+            return None
+        self._refine(group, solution.y)
+        return placed
+
+    def _attempt(self, solution: Solution, coords: Coords, known: Coords, shape: Sequence[Dim]) -> Solution:
+        trial = solution.copy()
+        try:
+            trial.equate(coords, known, shape)
+        except NoSolution:
+            return solution
+        return trial
+
+    def _complete(self, group: _Open, node: Defined, own: Sequence[Axis], solution: Solution) -> Placed | None:
+        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new ones."""
+        digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
+        free = [d for d in digits if d not in solution.given]
+        if not solution.given and digits:
+            return None
+        axes = [d for a in self._axes(group) for d in _digits(solution.y.now(index(a)))]
+        rest = [a for a in axes if a not in set(solution.given.values())]
+        more: dict[Axis, Axis] = {}
+        if free and rest:
+            if [d.size for d in free] != [a.size for a in rest]:
+                return None
+            more = dict(zip(free, rest, strict=True))
+        elif free:
+            more = {d: solution.y.new(d.size) for d in free}
+        return _placed(node, {a: solution.value(index(a), more) for a in own})
+
+    def _axes(self, group: _Open) -> list[Axis]:
+        found: dict[Axis, None] = {}
+        for member in group.members:
+            for i in member.at.values():
+                for a in sorted(axes_of(group.digits.now(i)), key=lambda a: a.name):
+                    found[a] = None
+        return list(found)
+
+    def _sound(self, group: _Open, placed: Placed, solution: Solution) -> bool:
+        """Whether the spaces stay a chain and enough iterations stay independent."""
+        members = [_moved(m, solution.y) for m in group.members]
+        chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
+        if not all(a < b for a, b in zip(chain, chain[1:], strict=False)):
+            return False
+        before = min((self._size(m.space) for m in members), default=0)
+        after = self._size(chain[0])
+        work = max(self._size(s) for s in chain)
+        if after < min(self.limits.parallel, before):
+            return False
+        if after < max(2, self.limits.parallel) and work > 4096:      # a fold to almost nothing: nobody waits for it here
+            folds = [m for m in members if m.is_fold and self._size(m.space) < max(2, self.limits.parallel)]
+            made = {t for f in folds for t in f.node.results}
+            return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
+        return True
+
+    def _depends(self, node: Defined, made: set[int]) -> bool:
+        """Whether the node needs one of ``made``, through members and nodes computed in place."""
+        todo, seen = list(node.operands), set()
+        while todo:
+            t = todo.pop()
+            if t in made:
+                return True
+            if t not in seen and t in self.producers:
+                seen.add(t)
+                todo.extend(self.producers[t].operands)
+        return False
+
+    def _size(self, space: Space) -> int:
+        return self.hint(product(a.size for a in space))
+
+    def _buffers(self, group: _Open, node: Defined, reads: Sequence[LeafRead]) -> int:
+        return len({*group.made, *group.read, *(t for t, _ in reads), *node.results})
+
+    def _cyclic(self, group: _Open, reads: Sequence[LeafRead]) -> bool:
+        """Whether something outside the group that this node needs needs the group."""
+        first = min(self.position[id(m.node)] for m in group.members)
+        todo = [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
+        seen: set[int] = set()
+        while todo:
+            unit = todo.pop()
+            if unit is group:
+                return True
+            if id(unit) in seen:
+                continue
+            seen.add(id(unit))
+            if self._last(unit) >= first:
+                todo.extend(self._before(unit))
+        return False
+
+    def _last(self, unit: _Open | Defined | External) -> int:
+        nodes = [m.node for m in unit.members] if isinstance(unit, _Open) else [unit]
+        return max(self.position[id(n)] for n in nodes)
+
+    def _before(self, unit: _Open | Defined | External) -> list[_Open | Defined | External]:
+        """The units that make what this one reads from memory."""
+        if isinstance(unit, _Open):
+            read = list(unit.read)
+        elif isinstance(unit, External):
+            read = [self.tensors.base(t)[0] for t in unit.operands]
+        else:
+            read = [t for t, _ in self._leaf_reads(unit)]
+            if unit.definition.base is not None:
+                read += [t for t, _ in self._reads_at(unit.operands[unit.definition.base], _anywhere(self, unit))]
+        return [self.unit[t] for t in read if t in self.unit and self.unit[t] is not unit]
+
+    # -- bookkeeping --------------------------------------------------------------------------------
+
+    def _refine(self, group: _Open, digits: Digits) -> None:
+        group.digits = digits
+        group.members = [_moved(m, digits) for m in group.members]
+        group.made = {t: tuple(map(digits.now, c)) for t, c in group.made.items()}
+        group.read = {t: [tuple(map(digits.now, c)) for c in cs] for t, cs in group.read.items()}
+
+    def _add(self, group: _Open, placed: Placed, reads: Sequence[LeafRead]) -> None:
+        group.members.append(placed)
+        for t in placed.node.results:
+            group.made[t] = placed.coords
+            self.unit[t] = group
+            self.touching.setdefault(t, []).append(group)
+        for tensor, coords in reads:
+            if tensor in group.made:
+                continue
+            at = tuple(substitute(i, placed.at) for i in coords)
+            known = group.read.setdefault(tensor, [])
+            if at not in known:
+                known.append(at)
+            if group not in (touching := self.touching.setdefault(tensor, [])):
+                touching.append(group)
+
+    def _stored(self) -> set[int]:
+        """Tensors that leave the group that makes them."""
+        stored = set(self.escaping)
+        for group in self.groups:
+            stored |= set(group.read)
+        for node in self.tensors.nodes:
+            if isinstance(node, Defined) and node.definition.kind in ("scan", "scatter"):
+                stored |= {t for t, _ in self._leaf_reads(node)}
+                if node.definition.base is not None:
+                    stored |= {t for t, _ in self._reads_at(node.operands[node.definition.base], _anywhere(self, node))}
+        return stored
+
+    def _closed(self, group: _Open, stored: set[int]) -> Group:
+        members = tuple(group.members)
+        out = frozenset(t for m in members for t in m.node.results if t in stored)
+        return Group(members, out, tuple(self._axes(group)))
+
+    def _ordered(self) -> list[_Open | Defined | External]:
+        """All units, each after those it reads, otherwise as their first nodes stand in the graph."""
+        units: list[_Open | Defined | External] = [*self.groups]
+        units += [n for n in self.tensors.nodes if isinstance(n, External) or n.definition.kind in ("scan", "scatter")]
+        units.sort(key=self._last)
+        done: dict[int, None] = {}
+        out: list[_Open | Defined | External] = []
+
+        def visit(unit: _Open | Defined | External) -> None:
+            stack = [(unit, iter(self._before(unit)))]
+            done[id(unit)] = None
+            while stack:
+                top, rest = stack[-1]
+                following = next((u for u in rest if id(u) not in done), None)
+                if following is None:
+                    out.append(top)
+                    stack.pop()
+                else:
+                    done[id(following)] = None
+                    stack.append((following, iter(self._before(following))))
+        for unit in units:
+            if id(unit) not in done:
+                visit(unit)
+        return out
+
+
+def _anywhere(fuser: _Fuser, node: Defined) -> Coords:
+    """Coordinates of a scatter's base, as axes of their own."""
+    shape = fuser.tensors.tensors[node.results[0]].type.shape
+    return tuple(index(Axis(f"b{n}", size)) for n, size in enumerate(shape))
+
+
+def _digits(i: Index) -> list[Axis]:
+    """The digits of a split axis, highest first."""
+    terms = [(a, c) for a, c in i.terms if isinstance(a, Axis)]
+    out: list[Axis] = []
+    step: Dim = 1
+    while terms:
+        found = next(t for t in terms if t[1] == step)
+        terms.remove(found)
+        out.append(found[0])
+        step = (index(step) * found[0].size).const
+    return out[::-1]
+
+
+def _placed(node: Defined, at: Mapping[Axis, Index]) -> Placed:
+    definition = node.definition
+    space = frozenset(a for d in definition.axes for a in axes_of(at[d]))
+    return Placed(node, at, space, space | frozenset(a for d in definition.folded for a in axes_of(at[d])))
+
+
+def _moved(member: Placed, digits: Digits) -> Placed:
+    return _placed(member.node, {a: digits.now(i) for a, i in member.at.items()})

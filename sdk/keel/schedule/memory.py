@@ -1,0 +1,46 @@
+"""Memory planning: intermediate tensors share one arena by lifetime.
+
+Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pisarchyk and Lee, Efficient memory management for deep
+neural net inference, 2020): each tensor goes to the lowest gap, between those that live at the same time, that holds it.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the width of the widest vector register in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """``size`` bytes from step ``first`` to step ``last``, both inclusive."""
+
+    size: int
+    first: int
+    last: int
+
+
+def pack(lifetimes: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
+    """An offset in bytes for each lifetime, and the arena's size; what lives at the same time does not overlap."""
+    offsets = [0] * len(lifetimes)
+    placed: list[int] = []
+    for k in sorted(range(len(lifetimes)), key=lambda k: (-lifetimes[k].size, lifetimes[k].first)):
+        mine = lifetimes[k]
+        start = 0
+        for other in placed:                                 # in order of their offsets
+            it = lifetimes[other]
+            if it.last < mine.first or mine.last < it.first:
+                continue
+            if offsets[other] - start >= mine.size:
+                break
+            start = max(start, _aligned(offsets[other] + it.size))
+        offsets[k] = start
+        placed.append(k)
+        placed.sort(key=lambda p: offsets[p])
+    total = max((offsets[k] + t.size for k, t in enumerate(lifetimes)), default=0)
+    return tuple(offsets), total
+
+
+def _aligned(offset: int) -> int:
+    return (offset + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

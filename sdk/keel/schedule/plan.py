@@ -1,0 +1,131 @@
+"""The schedule of a part: kernels and library calls in order, each buffer a numbered tensor."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+from keel.loops.index import Axis, Index, flatten, index
+from keel.loops.ir import Kernel, Scan, Store
+from keel.plugin import Limits
+from keel.schedule.emit import Emitter, Group
+from keel.schedule.fuel import Fuel
+from keel.schedule.fuse import Fusion, fuse
+from keel.schedule.order import canonical
+from keel.schedule.tensors import Defined, External, Tensors
+from keel.types import Dim
+
+Hint = Callable[[Dim], int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel run: ``tensors`` are the numbers of its buffers, in the kernel's order."""
+
+    kernel: Kernel
+    tensors: tuple[int, ...]
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "out")
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "in")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What runs, in order, and on which tensors."""
+
+    tensors: Tensors
+    steps: tuple[Launch | External, ...]
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The distinct kernels, in order of first use."""
+        return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
+
+    def traffic(self, hint: Hint) -> int:
+        """Bytes that kernels read and write, each buffer once per launch."""
+        return sum(hint(b.size) * b.dtype.itemsize for s in self.steps if isinstance(s, Launch) for b in s.kernel.buffers)
+
+
+def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
+    """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes."""
+    fusion = fuse(tensors, limits, hint, fuel)
+    steps: list[Launch | External] = []
+    for step in fusion.steps:
+        match step:
+            case External():
+                steps.append(step)
+            case Group():
+                if step.stored:
+                    steps.append(_kernel(tensors, fusion, hint, lambda e, g=step: e.group(g)))
+            case Defined():
+                steps.extend(_alone(tensors, fusion, hint, step))
+    return Schedule(tensors, tuple(steps))
+
+
+def _kernel(tensors: Tensors, fusion: Fusion, hint: Hint, emit: Callable[[Emitter], Kernel]) -> Launch:
+    emitter = Emitter(tensors, fusion.producers, fusion.inlined.__contains__)
+    kernel = emit(emitter)
+    return Launch(canonical(kernel, hint), tuple(t for t, _ in emitter.buffers))
+
+
+def _alone(tensors: Tensors, fusion: Fusion, hint: Hint, node: Defined) -> Iterator[Launch]:
+    """A scan as one kernel; a scatter as a copy of its base and the updates."""
+    if node.definition.kind == "scan":
+        yield _kernel(tensors, fusion, hint, lambda e: _scan(e, tensors, node))
+    else:
+        yield _kernel(tensors, fusion, hint, lambda e: _copy_base(e, tensors, node))
+        yield _kernel(tensors, fusion, hint, lambda e: _updates(e, tensors, node))
+
+
+def _scan(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+    definition = node.definition
+    along = definition.scanned
+    assert along is not None
+    at = {a: index(a) for a in definition.axes}
+    emitter.open([a for a in definition.axes if a is not along])
+    emitter.open([along])
+    step = next(s for s in definition.steps if isinstance(s, Scan))
+    args = emitter.arguments(node, at, step.args)
+    numbers = tuple(emitter.number(len(emitter.blocks) - 1) for _ in step.results)
+    emitter.blocks[-1].stmts.append(Scan(numbers, step.monoid, args, step.dtypes))
+    for k, tensor in enumerate(node.results):
+        value = emitter.output(node, at, numbers, k)
+        where = flatten([at[a] for a in definition.axes], tensors.tensors[tensor].type.strides)
+        emitter.blocks[-1].stmts.append(Store(emitter.buffer(tensor, "out"), where, value))
+    emitter.close("scan", [along])
+    emitter.close("parallel", [a for a in definition.axes if a is not along])
+    return emitter.kernel()
+
+
+def _copy_base(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+    base, (result,) = node.definition.base, node.results
+    assert base is not None
+    type = tensors.tensors[result].type
+    axes = [Axis(f"c{n}", size) for n, size in enumerate(type.shape)]
+    at: tuple[Index, ...] = tuple(map(index, axes))
+    emitter.open(axes)
+    value = emitter.element(node.operands[base], at)
+    emitter.blocks[-1].stmts.append(Store(emitter.buffer(result, "out"), flatten(at, type.strides), value))
+    emitter.close("parallel", axes)
+    return emitter.kernel()
+
+
+def _updates(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+    definition, (result,) = node.definition, node.results
+    update = definition.update
+    assert update is not None
+    at = {a: index(a) for a in definition.axes}
+    emitter.open(definition.axes)
+    (value,) = emitter.arguments(node, at, (update.value,))
+    mask = None if update.mask is None else emitter.arguments(node, at, (update.mask,))[0]
+    where = flatten(emitter.coordinates(node, at, update.at), tensors.tensors[result].type.strides)
+    store = Store(emitter.buffer(result, "inout"), where, value, update.mode, mask)
+    emitter.blocks[-1].stmts.append(store)
+    emitter.close("parallel", definition.axes)
+    return emitter.kernel()
+
+

@@ -1,0 +1,172 @@
+"""A part's FX graph as tensors and steps on plain integers: what the scheduler works on.
+
+Every tensor of the graph has a number.  It is given (a placeholder), defined (a lowering rule says how to compute an element),
+made by a library call, or a view that shares another tensor's storage; a view is also defined, so kernels read through it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import call_of, type_of
+from keel.loops.define import Definition, Read
+from keel.plugin import Extern
+from keel.types import Call, Dim, SymType, TensorType, as_dim, leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the graph. ``alias`` is (base tensor, offset in elements) for one that shares another's storage."""
+
+    name: str
+    type: TensorType
+    alias: tuple[int, Dim] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``."""
+
+    name: str
+    definition: Definition
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of tensor ``number`` in an extern's arguments."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer."""
+
+    name: str
+    extern: Extern
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: tuple[int, ...]                                 # -1 for an output that is not produced
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        return tuple(v.number for v in leaves((*self.args, *self.kwargs.values())) if isinstance(v, Slot))
+
+
+Node = Defined | External
+
+
+@dataclass
+class Tensors:
+    """The part: ``inputs`` are placeholders in order (a tensor number, or a SymType), ``outputs`` likewise (None for None)."""
+
+    tensors: list[Tensor] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)          # in topological order
+    inputs: list[int | SymType] = field(default_factory=list)
+    outputs: list[int | SymType | None] = field(default_factory=list)
+
+    def base(self, number: int) -> tuple[int, Dim]:
+        """The tensor whose storage ``number`` lies in, and its offset there, in elements."""
+        offset: Dim = 0
+        while (alias := self.tensors[number].alias) is not None:
+            number, offset = alias[0], as_dim(offset + alias[1])
+        return number, offset
+
+
+def read(gm: fx.GraphModule, lower: Callable[[Call], Definition | str], externs: Mapping[str, Extern]) -> Tensors:
+    """The tensors of ``gm``. Raises KeelError[no-lowering] for a node that has neither a rule nor an extern."""
+    return _Reader(lower, externs).read(gm)
+
+
+class _Reader:
+    def __init__(self, lower: Callable[[Call], Definition | str], externs: Mapping[str, Extern]):
+        self.lower, self.externs = lower, externs
+        self.out = Tensors()
+        self.values: dict[fx.Node, Any] = {}                 # tensor number, SymType, or a tuple of them
+
+    def read(self, gm: fx.GraphModule) -> Tensors:
+        for node in gm.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    value = self._fresh(node.name, type_of(node.meta["val"]))
+                    self.out.inputs.append(value)
+                    self.values[node] = value
+                case "output":
+                    self.out.outputs.extend(self._value(a) for a in node.args[0])
+                case "call_function":
+                    self.values[node] = self._node(node)
+                case _:
+                    raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
+        return self.out
+
+    def _fresh(self, name: str, type: TensorType | SymType, alias: tuple[int, Dim] | None = None) -> int | SymType:
+        if isinstance(type, SymType):
+            return type
+        self.out.tensors.append(Tensor(name, type, alias))
+        return len(self.out.tensors) - 1
+
+    def _value(self, arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            return self.values[arg]
+        if isinstance(arg, list | tuple):
+            return [self._value(a) for a in arg]
+        return arg
+
+    def _node(self, node: fx.Node) -> Any:
+        call = call_of(node)
+        if call is None:                                     # getitem, or arithmetic on sizes
+            if str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], fx.Node):
+                return self.values[node.args[0]][node.args[1]]
+            return type_of(node.meta["val"])
+        vals = node.meta["val"]
+        several = isinstance(vals, list | tuple)
+        if call.name in self.externs and _takes(self.externs[call.name], call):
+            results = tuple(-1 if t is None else self._fresh(node.name, t) for t in call.out)
+            self.out.nodes.append(External(node.name, self.externs[call.name], tuple(map(self._slots, node.args)),
+                                           {k: self._slots(v) for k, v in node.kwargs.items()}, results))
+            return results if several else results[0]
+        definition = self.lower(call)
+        if isinstance(definition, str):
+            raise KeelError("no-lowering", f"{call} has no loop form and no extern.", {"lowering": definition})
+        nodes = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
+        operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
+        alias = self._alias(node, definition, operands)
+        results = tuple(self._fresh(node.name, t, alias) for t in call.out if t is not None)
+        self.out.nodes.append(Defined(node.name, definition, operands, results))
+        return results if several else results[0]
+
+    def _slots(self, arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            value = self.values[arg]
+            return value if isinstance(value, SymType) else Slot(value)
+        if isinstance(arg, list | tuple):
+            return [self._slots(a) for a in arg]
+        return arg
+
+    def _alias(self, node: fx.Node, definition: Definition, operands: Sequence[int]) -> tuple[int, Dim] | None:
+        """Where the node's storage lies, if it is a view by its schema."""
+        if not definition.is_view or len(operands) != 1 or not shares_storage(node.target):
+            return None
+        source = next(a for a in node.args if isinstance(a, fx.Node))
+        here, there = (type_of(n.meta["val"].storage_offset()) for n in (node, source))
+        return operands[0], as_dim(here.expr - there.expr)
+
+
+def _takes(extern: Extern, call: Call) -> bool:
+    return extern.refuse is None or extern.refuse(call) is None
+
+
+def shares_storage(target: Any) -> bool:
+    """Whether the overload's result is a view of its argument: its schema says ``Tensor(a) -> Tensor(a)``."""
+    text = str(getattr(target, "_schema", ""))
+    return "Tensor(a)" in text.partition("->")[2]
+
+
+def reads_of(definition: Definition) -> tuple[Read, ...]:
+    return tuple(s for s in definition.steps if isinstance(s, Read))
