@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import fx
 
 from keel.errors import KeelError
@@ -18,7 +19,7 @@ from keel.runtime.launch import program
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
-from keel.torch_adapter import hint_of
+from keel.torch_adapter import dim_of, hint_of
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 
@@ -99,8 +100,10 @@ def hints_of(gm: fx.GraphModule) -> Callable[[Dim], int]:
     """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known."""
     table: dict[str, int] = {}
     for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            table |= hint_of(node.meta["val"])
+        val = node.meta.get("val") if node.op == "placeholder" else None
+        for size in (*val.shape, *val.stride()) if isinstance(val, torch.Tensor) else (val,):
+            if isinstance(size, torch.SymInt) and (hint := hint_of(size)) is not None:
+                table.setdefault(str(dim_of(size)), hint)
 
     def hint(dim: Dim) -> int:
         if isinstance(dim, int):

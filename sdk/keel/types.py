@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import mul
-from typing import Any
+from typing import Any, Literal
 
 import sympy
 import torch
@@ -98,7 +98,7 @@ class TensorType:
         """How many elements of storage the tensor spans, from its first element to its last."""
         if any(n == 0 for n in self.shape):
             return 0
-        return as_dim(1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)))
+        return as_dim(sympy.expand(1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -113,9 +113,10 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SymType:
-    """An integer known by its expression over size symbols."""
+    """A number known by its expression over size symbols: an integer, or a ``float`` or ``bool`` computed from integers."""
 
-    expr: Dim
+    expr: Any
+    kind: Literal["int", "float", "bool"] = "int"
 
     def __str__(self) -> str:
         return f"sym({self.expr})"

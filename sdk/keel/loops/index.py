@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 import sympy
 
+from keel.loops.dims import join_terms, non_negative, positive, show_dim, tidy
 from keel.types import Dim, as_dim
 
 
@@ -35,7 +37,7 @@ class Loaded:
     bound: Dim
 
     def __str__(self) -> str:
-        return f"%{self.value}"
+        return f"(%{self.value} < {show_dim(self.bound)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Div:
     by: Dim
 
     def __str__(self) -> str:
-        return f"({self.of}) // {_factor(self.by)}"
+        return f"{_operand(self.of)} // {show_dim(self.by, tight=True)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Mod:
     by: Dim
 
     def __str__(self) -> str:
-        return f"({self.of}) % {_factor(self.by)}"
+        return f"{_operand(self.of)} % {show_dim(self.by, tight=True)}"
 
 
 Atom = Axis | Loaded | Div | Mod
@@ -74,8 +76,13 @@ class Index:
         other = index(other)
         return make(self.const + other.const, (*self.terms, *other.terms))
 
+    __radd__ = __add__
+
     def __sub__(self, other: Index | Dim) -> Index:
         return self + index(other) * -1
+
+    def __rsub__(self, other: Index | Dim) -> Index:
+        return index(other) - self
 
     def __mul__(self, factor: Dim) -> Index:
         """Times a size; the product of two indices is not affine and has no form here."""
@@ -100,22 +107,24 @@ class Index:
         return next((c for a, c in self.terms if a == atom), 0)
 
     def __str__(self) -> str:
-        parts = []
-        for atom, c in self.terms:
-            text = str(atom)
-            if c != 1:
-                text = f"{_factor(c)}*({text})" if isinstance(atom, Div | Mod) else f"{_factor(c)}*{text}"
-            elif isinstance(atom, Div | Mod) and (len(self.terms) > 1 or self.const != 0):
-                text = f"({text})"
-            parts.append(text)
+        if len(self.terms) == 1 and self.const == 0 and self.terms[0][1] == 1:
+            return str(self.terms[0][0])
+        parts = [_term(atom, c) for atom, c in self.terms]
         if self.const != 0 or not parts:
-            parts.append(str(self.const))
-        return " + ".join(parts)
+            parts.append(show_dim(self.const))
+        return join_terms(parts)
 
 
-def _factor(d: Dim) -> str:
-    text = str(d)
-    return text if isinstance(d, int) and d >= 0 or text.isidentifier() else f"({text})"
+def _term(atom: Atom, c: Dim) -> str:
+    text = f"({atom})" if isinstance(atom, Div | Mod) else str(atom)
+    if isinstance(c, int):
+        return text if c == 1 else f"-{text}" if c == -1 else f"{c}*{text}"
+    return f"{show_dim(c, tight=True)}*{text}"
+
+
+def _operand(i: Index) -> str:
+    lone = len(i.terms) == 1 and i.const == 0 and i.terms[0][1] == 1 and isinstance(i.terms[0][0], Axis)
+    return str(i) if lone else f"({i})"
 
 
 ZERO = Index()
@@ -126,34 +135,53 @@ def index(value: Index | Atom | Dim) -> Index:
     if isinstance(value, Index):
         return value
     if isinstance(value, Axis | Loaded | Div | Mod):
-        return Index(0, ((value, 1),))
-    return Index(as_dim(value))
+        return make(0, [(value, 1)])
+    return Index(tidy(as_dim(value)))
 
 
 def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
-    """The canonical Index of a constant and of terms in any order, axes of size 1 dropped."""
+    """The canonical Index of a constant and of terms in any order: axes of size 1 dropped, b*(x // b) + x % b rejoined to x."""
     merged: dict[Atom, Dim] = {}
     for atom, c in terms:
         if isinstance(atom, Axis) and atom.size == 1:
             continue
         merged[atom] = merged[atom] + c if atom in merged else c
-    kept = [(a, _tidy(c)) for a, c in merged.items()]
-    return Index(_tidy(const), tuple(sorted(((a, c) for a, c in kept if c != 0), key=lambda t: _order(t[0]))))
-
-
-def _tidy(d: Dim) -> Dim:
-    return d if isinstance(d, int) else as_dim(sympy.expand(d))
+    kept = [(a, k) for a, c in merged.items() if (k := tidy(c)) != 0]
+    if len(kept) > 1:
+        joined = _rejoined(kept)
+        if joined is not None:
+            return joined + const
+        kept.sort(key=lambda t: _order(t[0]))
+    return Index(tidy(const), tuple(kept))
 
 
 def _order(atom: Atom) -> tuple[int, str]:
     return (0 if isinstance(atom, Axis) else 1, str(atom))
 
 
+def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
+    """The sum of ``terms`` if a pair of them is one: c*b*(x // b) + c*(x % b) = c*x and
+    c*b*((x // b) % a) + c*(x % b) = c*(x % (a*b))."""
+    found = dict(terms)
+    for atom, c in terms:
+        if not isinstance(atom, Mod):
+            continue
+        q, step = floordiv(atom.of, atom.by), tidy(c * atom.by)
+        for other in (a for a, k in terms if k == step):
+            if index(other) == q:
+                joined = atom.of * c
+            elif isinstance(other, Mod) and other.of == q:
+                joined = mod(atom.of, tidy(atom.by * other.by)) * c
+            else:
+                continue
+            del found[atom], found[other]
+            return make(0, found.items()) + joined
+    return None
+
+
 def below(low: Dim, high: Dim) -> bool:
     """Whether low < high can be proved; False means that it is not known."""
-    if isinstance(low, int) and isinstance(high, int):
-        return low < high
-    return sympy.expand(high - low).is_positive is True
+    return positive(high - low)
 
 
 def quotient(d: Dim, by: Dim) -> Dim | None:
@@ -182,13 +210,13 @@ def bounds(i: Index) -> tuple[Dim, Dim] | None:
         top = _top(atom)
         if top is None:
             return None
-        if _non_negative(c):
+        if non_negative(c):
             high = high + c * top
-        elif _non_negative(-c):
+        elif non_negative(-c):
             low = low + c * top
         else:
             return None
-    return _tidy(low), _tidy(high)
+    return tidy(low), tidy(high)
 
 
 def _top(atom: Atom) -> Dim | None:
@@ -201,17 +229,13 @@ def _top(atom: Atom) -> Dim | None:
             return atom.by - 1
         case Div():
             inner = bounds(atom.of)
-            if inner is None or not _non_negative(inner[0]):
+            if inner is None or not non_negative(inner[0]):
                 return None
             high = inner[1]
             if isinstance(high, int) and isinstance(atom.by, int):
                 return high // atom.by
-            exact = quotient(_tidy(high + 1), atom.by)      # floor((n*k - 1) / n) = k - 1
-            return None if exact is None else _tidy(exact - 1)
-
-
-def _non_negative(d: Dim) -> bool:
-    return d >= 0 if isinstance(d, int) else d.is_nonnegative is True
+            exact = quotient(tidy(high + 1), atom.by)      # floor((n*k - 1) / n) = k - 1
+            return None if exact is None else tidy(exact - 1)
 
 
 def _split(i: Index, by: Dim) -> tuple[Index, Index]:
@@ -233,46 +257,60 @@ def _split(i: Index, by: Dim) -> tuple[Index, Index]:
 
 def _within(i: Index, by: Dim) -> bool:
     found = bounds(i)
-    return found is not None and _non_negative(found[0]) and below(found[1], by)
+    return found is not None and non_negative(found[0]) and below(found[1], by)
 
 
 def floordiv(i: Index, by: Dim) -> Index:
+    """floor(i / by); by > 0."""
+    by = tidy(by)
     if by == 1:
         return i
     whole, rest = _split(i, by)
     if _within(rest, by):
         return whole
-    if (rest.const == 0 and len(rest.terms) == 1 and rest.terms[0][1] == 1 and isinstance(rest.terms[0][0], Div)):
-        inner = rest.terms[0][0]                       # (x // a) // b = x // (a * b)
-        return whole + floordiv(inner.of, _tidy(inner.by * by))
-    rest, by = _reduced(rest, by)
+    inner = _lone(rest)
+    if isinstance(inner, Div):                         # (x // a) // b = x // (a * b)
+        return whole + floordiv(inner.of, inner.by * by)
+    if isinstance(inner, Mod) and (a := quotient(inner.by, by)) is not None:
+        return whole + mod(floordiv(inner.of, by), a)  # (x % (a * b)) // b = (x // b) % a
+    for c, n in _factors(rest, by):                    # (c*x + r) // (c*n) = x // n where 0 <= r < c
+        x, r = _split(rest, c)
+        if _within(r, c):
+            return whole + floordiv(x, n)
     return whole + index(Div(rest, by))
 
 
 def mod(i: Index, by: Dim) -> Index:
+    """i - by * floor(i / by); by > 0."""
+    by = tidy(by)
     if by == 1:
         return ZERO
     _, rest = _split(i, by)
     if _within(rest, by):
         return rest
-    if rest.const == 0 and len(rest.terms) == 1 and rest.terms[0][1] == 1 and isinstance(rest.terms[0][0], Mod):
-        inner = rest.terms[0][0]                       # (x % (a * b)) % b = x % b
-        if quotient(inner.by, by) is not None:
-            return mod(inner.of, by)
+    inner = _lone(rest)
+    if isinstance(inner, Mod) and quotient(inner.by, by) is not None:
+        return mod(inner.of, by)                       # (x % (a * b)) % b = x % b
+    for c, n in _factors(rest, by):                    # (c*x + r) % (c*n) = c*(x % n) + r where 0 <= r < c
+        x, r = _split(rest, c)
+        if _within(r, c):
+            return mod(x, n) * c + r
     return index(Mod(rest, by))
 
 
-def _reduced(rest: Index, by: Dim) -> tuple[Index, Dim]:
-    """(c*x) // (c*n) = x // n for the largest literal c that divides every coefficient."""
-    for _, c in rest.terms:
-        n = quotient(by, c) if c != 1 else None
-        if n is None or n == 1:
-            continue
-        quotients = [quotient(k, c) for _, k in rest.terms]
-        const = quotient(rest.const, c)
-        if const is not None and all(q is not None for q in quotients):
-            return make(const, [(a, q) for (a, _), q in zip(rest.terms, quotients, strict=True) if q is not None]), n
-    return rest, by
+def _lone(i: Index) -> Atom | None:
+    return i.terms[0][0] if i.const == 0 and len(i.terms) == 1 and i.terms[0][1] == 1 else None
+
+
+def _factors(i: Index, by: Dim) -> list[tuple[Dim, Dim]]:
+    """The (c, n) with by = c * n that could come out of ``i``: each c > 1 shares a factor with a coefficient."""
+    found: dict[Dim, Dim] = {}
+    for _, k in i.terms:
+        c = gcd(k, by) if isinstance(k, int) and isinstance(by, int) else k
+        n = quotient(by, c) if c != 1 and positive(c) else None
+        if n is not None and n != 1:
+            found[c] = n
+    return list(found.items())
 
 
 def substitute(i: Index, values: Mapping[Axis, Index], loaded: Callable[[int], int] | None = None) -> Index:
@@ -320,11 +358,13 @@ def loaded_of(i: Index) -> set[int]:
 
 
 def dims_of(i: Index) -> set[Dim]:
-    """Every symbolic size that ``i`` mentions, as coefficients, constants or divisors."""
+    """Every symbolic size that ``i`` mentions, as coefficients, constants, divisors or bounds."""
     found = {i.const, *(c for _, c in i.terms)}
     for atom, _ in i.terms:
         if isinstance(atom, Div | Mod):
             found |= {atom.by} | dims_of(atom.of)
+        elif isinstance(atom, Loaded):
+            found.add(atom.bound)
     return {d for d in found if not isinstance(d, int)}
 
 
@@ -337,11 +377,13 @@ def flatten(indices: Iterable[Index], strides: Iterable[Dim]) -> Index:
 
 
 def unflatten(offset: Index, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
-    """Row-major coordinates of a linear index."""
+    """Row-major coordinates of a linear index; the caller promises 0 <= offset < the product of ``shape``."""
+    if 0 in shape:                                     # no offset satisfies the promise
+        return (ZERO,) * len(shape)
     out: list[Index] = []
     step: Dim = 1
     for axis, size in reversed(list(enumerate(shape))):
         q = floordiv(offset, step)
-        out.append(q if axis == 0 else mod(q, size))
-        step = _tidy(step * size)
+        out.append(ZERO if size == 1 else q if axis == 0 else mod(q, size))
+        step = tidy(step * size)
     return tuple(reversed(out))

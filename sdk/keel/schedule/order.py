@@ -174,35 +174,30 @@ def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple
 
 def named(kernel: Kernel) -> Kernel:
     """``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its content."""
-    axes: dict[Axis, Index] = {}
-    new_axes: dict[Axis, tuple[Axis, ...]] = {}
     values: dict[int, int] = {}
-
-    def visit(body: tuple[Stmt, ...], depth: int) -> None:
-        for stmt in body:
-            for r in results_of(stmt):
-                values[r] = len(values)
-            if isinstance(stmt, Loop):
-                for a in stmt.axes:
-                    b = Axis(f"{'ijklmn'[min(depth, 5)]}{sum(1 for x in axes if _level(new_axes[x][0]) == depth)}", a.size)
-                    axes[a], new_axes[a] = index(b), (b,)
-                visit(stmt.body, depth + 1)
-
-    visit(kernel.body, 0)
+    for stmt in _defining(kernel.body):
+        for r in results_of(stmt):
+            values[r] = len(values)
     counts = {"in": count(), "out": count(), "inout": count()}
     names = {b.name: f"{b.role}{next(counts[b.role])}" for b in kernel.buffers}
-    body = _renumbered(_with_axes(kernel.body, new_axes), axes, values, names)
+    body = _renamed(kernel.body, 0, {}, values, names)
     buffers = tuple(Buffer(names[b.name], b.dtype, b.size, b.role) for b in kernel.buffers)
     digest = hashlib.sha256(repr((buffers, body)).encode()).hexdigest()[:10]
     return Kernel(f"k_{digest}", buffers, body)
 
 
-def _level(axis: Axis) -> int:
-    return "ijklmn".index(axis.name[0])
+def _defining(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement in the order in which its results are there: loops with all that is in them."""
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            yield from _defining(stmt.body)
+        else:
+            yield stmt
 
 
-def _renumbered(body: tuple[Stmt, ...], axes: Mapping[Axis, Index], values: Mapping[int, int],
-                names: Mapping[str, str]) -> tuple[Stmt, ...]:
+def _renamed(body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], values: Mapping[int, int],
+             names: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """The statements with axes called i0, i1 … in loops at the top, j0, j1 … in those nested in them, and so on."""
     def at(i: Index) -> Index:
         return substitute(i, axes, lambda n: values[n])
 
@@ -222,7 +217,9 @@ def _renumbered(body: tuple[Stmt, ...], axes: Mapping[Axis, Index], values: Mapp
             case Reduce() | Scan():
                 return replace(s, results=tuple(values[r] for r in s.results), args=tuple(values[a] for a in s.args))
             case Loop():
-                return replace(s, body=_renumbered(s.body, axes, values, names))
+                new = tuple(Axis(f"{chr(ord('i') + depth)}{k}", a.size) for k, a in enumerate(s.axes))
+                inner = {**axes, **{a: index(b) for a, b in zip(s.axes, new, strict=True)}}
+                return Loop(s.kind, new, _renamed(s.body, depth + 1, inner, values, names))
             case _:
                 return replace(s, result=values[s.result])
     return tuple(map(one, body))
