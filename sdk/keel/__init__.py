@@ -1,11 +1,31 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the public names, and nothing else."""
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
+from keel.loops.dims import evaluate, non_negative
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, bounds, dims_of, index, loaded_of
+from keel.loops.ir import (
+    Apply,
+    Buffer,
+    Const,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    results_of,
+    walk,
+)
+from keel.loops.monoids import MONOIDS, Monoid
+from keel.loops.scalars import SCALARS, Scalar
 from keel.plugin import (
     API,
     Backend,
     Call,
     Extern,
+    Launcher,
     Limits,
     LoopTarget,
     Refusal,
@@ -14,27 +34,58 @@ from keel.plugin import (
     Support,
     refusal,
 )
-from keel.types import SymType, TensorType
+from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
 
 __all__ = [
     "API",
+    "DTYPE_NAMES",
+    "MONOIDS",
+    "SCALARS",
+    "Apply",
+    "Axis",
     "Backend",
+    "Buffer",
     "Call",
+    "Const",
+    "Dim",
     "Discovery",
+    "Div",
     "Extern",
+    "Index",
     "KeelError",
     "KeelWarning",
+    "Kernel",
+    "Launcher",
     "Limits",
+    "Load",
+    "Loaded",
+    "Loop",
     "LoopTarget",
+    "Mod",
+    "Monoid",
+    "Position",
+    "Reduce",
     "Refusal",
     "Rule",
+    "Scalar",
+    "Scan",
     "Source",
+    "Stmt",
+    "Store",
     "Support",
     "SymType",
     "TensorType",
+    "bounds",
+    "dims_of",
     "discover",
+    "evaluate",
     "find",
+    "index",
+    "loaded_of",
+    "non_negative",
     "refusal",
     "resolve",
+    "results_of",
     "survey",
+    "walk",
 ]
