@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+META = "keel.fuel"
+"""The key of ``gm.meta`` under which a part's graph carries the Fuel of the whole graph."""
+
 
 @dataclass
 class Fuel:

@@ -1,0 +1,112 @@
+"""The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel import dump
+from keel.discover import resolve
+from keel.errors import KeelError
+from keel.graph.negotiate import negotiate
+from keel.graph.verify import verify
+from keel.partition import certificate
+from keel.partition.assign import place
+from keel.partition.split import split
+from keel.plugin import Backend
+from keel.runtime.fallback import compile_part
+from keel.runtime.link import link
+from keel.schedule.fuel import META as FUEL
+from keel.schedule.fuel import Fuel
+from keel.torch_adapter import Boxed, Captured, capture, unwrapped
+
+MODES = ("default", "reduce-overhead")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for.  Equal settings compile equally, so Dynamo keeps what it has compiled."""
+
+    backends: tuple[Backend, ...]
+    mode: str = "default"
+    strict: bool = False
+    fuel: int | None = None
+
+
+def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
+            dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
+            fuel: int | None = None) -> Callable[..., Any]:
+    """``torch.compile`` through Keel: ``fn`` (a function or a module), each operator by the first backend that takes it.
+
+    ``backends`` are names of installed backends or Backend values, in order of preference.  ``mode``, ``dynamic`` and
+    ``fullgraph`` are PyTorch's.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many
+    times, to find by bisection the fusion that breaks something.  Raises KeelError.
+    """
+    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel})
+    return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
+
+
+def dynamo_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
+                   options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., "fuel": ...})``."""
+    with unwrapped():
+        settings = read_settings(mode, options)
+    return DynamoBackend(settings)(gm, example_inputs)
+
+
+@dataclass(frozen=True)
+class DynamoBackend:
+    """Keel with its settings, as Dynamo calls it."""
+
+    settings: Settings
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        with unwrapped():
+            return capture(gm, example_inputs, lambda captured: compile_graph(captured, self.settings))
+
+
+def compile_graph(captured: Captured, settings: Settings) -> Boxed:
+    """One captured graph as a callable."""
+    folder = dump.folder(captured.kind)
+    dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
+    verify(captured.gm, "capture")
+
+    gm = negotiate(captured, settings.backends, strict=settings.strict)
+    dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
+    verify(gm, "negotiation")
+
+    plan = place(gm, settings.backends, gm.meta["keel.refusals"], strict=settings.strict)
+    certificate.check(gm, plan)
+    dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
+
+    meta = {dump.META: folder, FUEL: Fuel(settings.fuel)}
+    parts = [compile_part(gm, plan, part, strict=settings.strict, meta=meta) for part in split(gm, plan)]
+    return link(gm, parts, captured.constants)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,)}
+
+
+def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
+    """The settings, checked.  Raises KeelError[bad-option] and what ``resolve`` raises."""
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    for name, value in given.items():
+        if name not in _TYPES:
+            near = get_close_matches(name, _TYPES, n=1)
+            raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
+                            do=f"Did you mean {near[0]!r}?" if near else None)
+        if not isinstance(value, _TYPES[name]) or (name == "fuel" and (isinstance(value, bool) or value < 0)):
+            raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
+    if mode is not None and mode not in MODES:
+        raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},
+                        do="Leave the mode out, or use one of these.")
+    strict = given.get("strict", False)
+    return Settings(resolve(given.get("backends"), strict=strict), mode or "default", strict, given.get("fuel"))
+
+
+_MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
+            "fuel": "the number of fusions to allow"}

@@ -1,0 +1,132 @@
+"""Reading an FX graph: the call that a node makes, the types of values, what may share memory, where the user wrote it."""
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.torch_adapter import dim_of, expression, is_operator, may_alias
+from keel.types import Call, SymType, TensorType, Type, leaves
+
+_SIZES = frozenset({"aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default",
+                    "aten.sym_storage_offset.default"})
+_CACHE = "keel.call"
+
+
+def type_of(value: object) -> Type:
+    """The type of a fake tensor or of a number, symbolic or not.
+
+    Raises KeelError[bad-graph] for a tensor without strides (sparse ...) and for what is neither.
+    """
+    match value:
+        case torch.Tensor():
+            if value.layout is not torch.strided:
+                raise KeelError("bad-graph", f"A tensor of layout {value.layout} has no type: only strided tensors have.",
+                                do="Convert it with to_dense(), or keep that code out of the compiled function.")
+            return TensorType(value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())),
+                              value.device)
+        case torch.SymInt():
+            return SymType(dim_of(value))
+        case torch.SymFloat():
+            return SymType(expression(value), "float")
+        case torch.SymBool():
+            return SymType(expression(value), "bool")
+        case bool():
+            return SymType(value, "bool")
+        case int():
+            return SymType(value)
+        case float():
+            return SymType(value, "float")
+    raise KeelError("bad-graph", f"{type(value).__name__} is not a value that a graph computes.")
+
+
+def types_of(value: object) -> tuple[Type | None, ...]:
+    """The types of a node's results: one each, None for one that is not produced; none for a node without results."""
+    if value is None:
+        return ()
+    if isinstance(value, tuple | list):
+        return tuple(None if v is None else type_of(v) for v in leaves(value))
+    return (type_of(value),)
+
+
+def is_call(node: fx.Node) -> bool:
+    """Whether a node makes an operator call; reading a size is none."""
+    return node.op == "call_function" and is_operator(node.target) and str(node.target) not in _SIZES
+
+
+def call_of(node: fx.Node) -> Call | None:
+    """The operator call that a node makes.
+
+    None for what does no work: inputs, constants, the output, the picking of one result of several, and arithmetic on
+    symbolic numbers, which includes reading a size.
+    """
+    if (cached := node.meta.get(_CACHE)) is not None and cached[0] is node.args and cached[1] is node.meta["val"]:
+        call: Call = cached[2]
+        return call
+    if not is_call(node):
+        return None
+    assert callable(node.target)
+    call = Call(node.target, tuple(map(_argument, node.args)), {k: _argument(v) for k, v in node.kwargs.items()},
+                types_of(node.meta["val"]))
+    node.meta[_CACHE] = (node.args, node.meta["val"], call)
+    return call
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, fx.Node):
+        # What has no value is a graph, the argument of an operator of higher order.
+        return type_of(value.meta["val"]) if value.meta.get("val") is not None else f"%{value.target}"
+    if isinstance(value, list | tuple):
+        return type(value)(map(_argument, value)) if type(value) in (list, tuple) else tuple(map(_argument, value))
+    return value
+
+
+def bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
+    """For each node, the nodes whose memory its value may be in: itself, unless it is a view or one of several results."""
+    found: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in graph.nodes:
+        found[node] = _bases(node, found)
+    return found
+
+
+def _bases(node: fx.Node, found: Mapping[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:
+    if node.op != "call_function":
+        return frozenset({node})
+    if node.target is operator.getitem:
+        source, i = node.args
+        assert isinstance(source, fx.Node) and isinstance(i, int)
+        aliased = may_alias(source.target) if callable(source.target) else {}
+        owner, result = source, (i if i in aliased else 0 if len(aliased) == 1 and 0 in aliased else None)
+        several = isinstance(source.meta.get("val"), list)
+        if result is None or (i not in aliased and not several):
+            return frozenset({node})
+    else:
+        owner, result = node, 0
+    aliased = may_alias(owner.target) if callable(owner.target) else {}
+    given = [owner.args[k] for k in aliased.get(result, ()) if k < len(owner.args)]
+    from_args = [found[a] for a in leaves(given) if isinstance(a, fx.Node)]
+    return frozenset().union(*from_args) if from_args else frozenset({node})
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
+
+
+def where(node: fx.Node) -> str | None:
+    """``path:line   code`` of the user's innermost line that made the node; None if it is not known.
+
+    The path is relative to the current directory where it lies below it.
+    """
+    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
+    if not frames:
+        return None
+    last = frames[-1]
+    file = last["file"]
+    if file.startswith(os.getcwd() + os.sep):
+        file = os.path.relpath(file)
+    return f"{file}:{last['line']}   {last['code'].strip()}".rstrip()

@@ -1,0 +1,85 @@
+"""One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.torch_adapter import Decomposition, NotRecorded, expression, hint_of, record
+
+aten = torch.ops.aten
+
+
+def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
+    """The graph of ``decomposition`` on the arguments of ``node``.
+
+    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  Raises
+    NotRecorded where the decomposition does not give what the operator promises.
+    """
+    args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
+    promised = node.meta["val"]
+
+    def faithful(*args: Any, **kwargs: Any) -> Any:
+        found = decomposition(*args, **kwargs)
+        if found is NotImplemented:
+            return found
+        if not isinstance(promised, tuple | list):
+            return as_promised(found, promised)
+        if not isinstance(found, tuple | list) or len(found) != len(promised):
+            raise NotRecorded("Its decomposition gives another number of results.")
+        return tuple(as_promised(f, p) for f, p in zip(found, promised, strict=True))
+
+    return record(faithful, args, kwargs, mode)
+
+
+def _value(arg: Any) -> Any:
+    if not isinstance(arg, fx.Node):
+        return arg
+    if "val" not in arg.meta:
+        raise NotRecorded("It takes a graph.")
+    return arg.meta["val"]
+
+
+def as_promised(found: Any, promised: Any) -> Any:
+    """``found`` with the strides of ``promised``, copied where it has others.  Raises NotRecorded where types differ."""
+    if promised is None:
+        return None
+    if not isinstance(found, torch.Tensor) or not isinstance(promised, torch.Tensor):
+        raise NotRecorded("Its decomposition gives a number, or nothing, for a result.")
+    if found.dtype != promised.dtype or found.device != promised.device:
+        raise NotRecorded(f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} "
+                          f"on {promised.device}.")
+    if len(found.shape) != len(promised.shape) or not _equal(found.shape, promised.shape):
+        raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
+    if _layout(found) == _layout(promised):
+        return found
+    order = _order(promised)
+    back = [order.index(d) for d in range(len(order))]
+    copied = aten.permute.default(
+        aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format), back)
+    if _layout(copied) != _layout(promised):
+        raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
+    return copied
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
+
+
+def _layout(t: torch.Tensor) -> list[Any]:
+    """Where the tensor starts in its memory, and the strides that matter: not those of dimensions with one element."""
+    strides = [expression(s) for n, s in zip(t.shape, t.stride(), strict=True) if expression(n) != 1]
+    return [expression(t.storage_offset()), *strides]
+
+
+def _order(t: torch.Tensor) -> list[int]:
+    """The dimensions from the outermost to the innermost in memory."""
+    def size(d: int) -> tuple[int, int]:
+        return -(hint_of(t.stride(d)) or 0), d
+    return sorted(range(t.dim()), key=size)
+
+
+Lookup = Callable[[Callable[..., Any]], Decomposition | None]
+"""The decomposition of an operator, if it has one."""

@@ -1,0 +1,283 @@
+"""Claim or descend: a call that some backend takes stays whole, any other is written out as what they take.
+
+Memoised by what tells calls from each other (operator and types), so a decomposition is recorded once for all equal calls
+of a graph; its values are shared by all places where it is written out.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import bases, call_of, is_call, where
+from keel.graph.expand import Lookup, expand
+from keel.plugin import Backend, Refusal, refusal
+from keel.torch_adapter import (
+    Captured,
+    NotRecorded,
+    Symbolic,
+    decomposition_of,
+    expression,
+    has_effect,
+    is_overload,
+    is_random,
+)
+from keel.types import Call, leaves
+
+Made = fx.Node | tuple[Any, ...] | None
+"""What stands for a node of the old graph: a node, or one per result."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
+
+    ``first`` says that only backends that are no last resort work on it.
+    """
+
+    kept: bool
+    first: bool
+    parts: fx.Graph | None = None
+
+
+def negotiate(captured: Captured, backends: Sequence[Backend], *, decomposition: Lookup = decomposition_of,
+              strict: bool = False) -> fx.GraphModule:
+    """The graph in calls that ``backends`` take.
+
+    A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
+    are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and unused ones dropped.
+    ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken.
+
+    Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, and under ``strict``
+    KeelError[refuse-raised] for a backend that cannot say.
+    """
+    desk = _Desk(tuple(backends), decomposition, strict, captured.fake_mode)
+    gm = _Rewrite(captured.gm, desk).run()
+    gm.meta["keel.refusals"] = {n.name: dict(desk.refusals(n)) for n in gm.graph.nodes if is_call(n)}
+    return gm
+
+
+@dataclass
+class _Desk:
+    """Asks backends about calls, each question once."""
+
+    backends: tuple[Backend, ...]
+    decomposition: Lookup
+    strict: bool
+    mode: Any
+    asked: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
+    decided: dict[Any, Verdict | None] = field(default_factory=dict)
+    undone: dict[Any, str] = field(default_factory=dict)
+
+    def refusals(self, node: fx.Node) -> Mapping[str, Refusal]:
+        call = call_of(node)
+        assert call is not None
+        if (found := self.asked.get(call.key)) is None:
+            answers = ((b.name, refusal(b, call, strict=self.strict)) for b in self.backends)
+            found = self.asked[call.key] = {name: why for name, why in answers if why is not None}
+        return found
+
+    def verdict(self, node: fx.Node) -> Verdict | None:
+        call = call_of(node)
+        assert call is not None
+        # Values written out say where in memory they start, which depends on where the arguments do.
+        key = (call.key, tuple(_starts(node)))
+        if key not in self.decided:
+            self.decided[key] = None                    # a call that comes up in its own decomposition is not covered by it
+            self.decided[key] = self._decide(node, call)
+        return self.decided[key]
+
+    def _decide(self, node: fx.Node, call: Call) -> Verdict | None:
+        refused = self.refusals(node)
+        if any(b.name not in refused for b in self.backends if not b.last_resort):
+            return Verdict(kept=True, first=True)
+        last = any(b.name not in refused for b in self.backends if b.last_resort)
+        if last and all(b.last_resort for b in self.backends):
+            return Verdict(kept=True, first=False)
+        parts = self._written_out(node, call)
+        below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
+        if below is not None and all(v is not None and v.first for v in below):
+            return Verdict(kept=False, first=True, parts=parts)
+        if last:
+            return Verdict(kept=True, first=False)
+        if below is not None and None not in below:
+            return Verdict(kept=False, first=False, parts=parts)
+        return None
+
+    def _written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
+        found = self.decomposition(call.op) if is_overload(call.op) else None
+        if found is None:
+            self.undone[call.key] = "There is no decomposition of it."
+            return None
+        try:
+            return expand(node, found, self.mode)
+        except NotRecorded as e:
+            self.undone[call.key] = str(e)
+            return None
+
+    def nobody(self, node: fx.Node) -> KeelError:
+        """The error for a call without an owner, with each backend's reason, and its pieces'."""
+        call = call_of(node)
+        assert call is not None
+        reasons = {name: str(why) for name, why in self.refusals(node).items()}
+        if (why := self.undone.get(call.key)) is not None:
+            reasons["decomposition"] = why
+        else:
+            reasons |= self._missing(node, call)
+        names = [b.name for b in self.backends]
+        return KeelError("no-owner", f"no backend takes %{node.name} = {call}.", reasons, where(node),
+                         f"Add a backend that takes it, for instance backends={[*names, 'eager']}, "
+                         "or see docs/errors/no-owner.md.")
+
+    def _missing(self, node: fx.Node, call: Call) -> dict[str, str]:
+        parts = self._written_out(node, call)
+        lacking = [n for n in parts.nodes if is_call(n) and self.verdict(n) is None] if parts is not None else []
+        if not lacking:
+            return {}
+        return {"decomposition": f"Nobody takes its piece {call_of(lacking[0])}."}
+
+
+@dataclass
+class _Rewrite:
+    """The new graph as it grows."""
+
+    gm: fx.GraphModule
+    desk: _Desk
+    graph: fx.Graph = field(default_factory=fx.Graph)
+    made: dict[fx.Node, Made] = field(default_factory=dict)
+    numbers: dict[Any, fx.Node] = field(default_factory=dict)
+    equal: dict[Any, fx.Node] = field(default_factory=dict)
+
+    def run(self) -> fx.GraphModule:
+        old = bases(self.gm.graph)
+        returned = _returned(self.gm.graph)
+        # Memory that the caller gets must stay apart from all other memory.
+        apart = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
+        for node in self.gm.graph.nodes:
+            self.made[node] = self._old(node, bool(old[node] & apart))
+        self._unalias(old, returned)
+        _drop_unused(self.graph)
+        self.graph.lint()
+        gm = fx.GraphModule(self.gm, self.graph, class_name="negotiated")
+        gm.meta = dict(self.gm.meta)
+        return gm
+
+    def _old(self, node: fx.Node, apart: bool) -> Made:
+        if node.op == "call_function":
+            return self._function(node, self.made, None, apart)
+        new = self.graph.node_copy(node, lambda n: self.made[n])  # type: ignore[arg-type, return-value]
+        if isinstance(value := node.meta.get("val"), Symbolic):
+            self.numbers.setdefault(expression(value), new)
+        return new
+
+    def _function(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, apart: bool) -> Made:
+        """``node``, of the old graph or of the parts of its node ``origin``, in the new graph."""
+        if node.target is operator.getitem:
+            source = made[node.args[0]]  # type: ignore[index]
+            if isinstance(source, tuple):
+                return source[node.args[1]]  # type: ignore[index]
+        if not is_call(node):
+            return self._once(node, made, origin, apart)
+        verdict = self.desk.verdict(node)
+        if verdict is None:
+            raise self.desk.nobody(node if origin is None else origin)
+        if verdict.parts is None:
+            return self._once(node, made, origin, apart)
+        given = (made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node))
+        results = self._inline(verdict.parts, list(given), node if origin is None else origin, apart)
+        return results if isinstance(node.meta["val"], tuple | list) else results[0]
+
+    def _inline(self, parts: fx.Graph, given: list[Made], origin: fx.Node, apart: bool) -> tuple[Any, ...]:
+        made: dict[fx.Node, Made] = {}
+        inputs = iter(given)
+        for node in parts.nodes:
+            match node.op:
+                case "placeholder":
+                    made[node] = next(inputs)
+                case "call_function":
+                    made[node] = self._function(node, made, origin, apart)
+                case "output":
+                    return tuple(made[r] if isinstance(r, fx.Node) else r for r in node.args[0])
+        raise AssertionError("a graph ends in its output")
+
+    def _once(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, apart: bool) -> fx.Node:
+        """A copy of ``node``, or the equal node that the new graph has already."""
+        value = node.meta["val"]
+        number = expression(value) if isinstance(value, Symbolic) and not is_call(node) else None
+        if number is not None and (known := self.numbers.get(number)) is not None:
+            return known
+        args, kwargs = fx.node.map_aggregate((node.args, node.kwargs),
+                                             lambda a: made[a] if isinstance(a, fx.Node) else a)
+        pure = not apart and not has_effect(node.target) and not is_random(node.target)  # type: ignore[arg-type]
+        key = (node.target, _frozen(args), _frozen(tuple(kwargs.items()))) if pure else None
+        if key is not None and (known := self.equal.get(key)) is not None:
+            return known
+        new = self.graph.create_node("call_function", node.target, args, kwargs, None if origin else node.name)
+        new.meta = dict(node.meta) if origin is None else {**_origin(origin), "val": value}
+        if key is not None:
+            self.equal[key] = new
+        for v in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(v, Symbolic) and v is value:
+                self.numbers.setdefault(expression(v), new)
+        return new
+
+    def _unalias(self, old: Mapping[fx.Node, frozenset[fx.Node]], returned: list[fx.Node | None]) -> None:
+        """Copies results that came to share memory with an input or with each other by being written out."""
+        output = self.graph.output_node()
+        results = list(output.args[0])  # type: ignore[arg-type]
+        new = bases(self.graph)
+        for i, (was, now) in enumerate(zip(returned, results, strict=True)):
+            if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
+                continue
+            mine = {self.made[b] for b in old[was]}
+            inputs = {b for b in new[now] if b.op == "placeholder"} - mine
+            shared = any(isinstance(r, fx.Node) and new[r] & new[now] and not old[o] & old[was]
+                         for o, r in zip(returned[:i], results[:i], strict=True) if o is not None)
+            if inputs or shared:
+                with self.graph.inserting_before(output):
+                    results[i] = self.graph.call_function(torch.ops.aten.clone.default, (now,))
+                results[i].meta = {**now.meta}
+                new = bases(self.graph)
+        output.args = (tuple(results),)
+
+
+def _starts(node: fx.Node) -> Iterator[Any]:
+    for a in node.all_input_nodes:
+        value = a.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            start = value.storage_offset()
+            yield start if isinstance(start, int) else expression(start)
+
+
+def _returned(graph: fx.Graph) -> list[fx.Node | None]:
+    return [r if isinstance(r, fx.Node) else None for r in graph.output_node().args[0]]  # type: ignore[union-attr]
+
+
+_KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
+
+
+def _origin(node: fx.Node) -> dict[str, Any]:
+    """What the nodes written out for ``node`` keep of it."""
+    kept = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
+    return {**kept, "keel.composite": node.meta.get("keel.composite", node.name)}
+
+
+def _frozen(value: Any) -> Any:
+    """A hashable equal of arguments; numbers that compare equal but differ stay apart."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, slice):
+        return ("slice", _frozen(value.start), _frozen(value.stop), _frozen(value.step))
+    return (type(value), repr(value)) if isinstance(value, float | bool | int) else value
+
+
+def _drop_unused(graph: fx.Graph) -> None:
+    for node in reversed(graph.nodes):
+        if node.op in ("call_function", "get_attr") and not node.users and not (
+                node.op == "call_function" and has_effect(node.target)):  # type: ignore[arg-type]
+            graph.erase_node(node)

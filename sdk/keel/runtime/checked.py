@@ -1,0 +1,178 @@
+"""What a compiled part promises, checked: types of its outputs on its first call, everything on every call with KEEL_CHECK=1."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import bases, type_of, where
+from keel.types import Dim, SymType, TensorType, Type
+
+Run = Callable[..., Sequence[Any]]
+
+
+def always() -> bool:
+    """Whether KEEL_CHECK=1 asks for every check on every call."""
+    return os.environ.get("KEEL_CHECK", "0") not in ("", "0")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The types of a part's inputs and outputs (None for an output that is not produced), the user's line that made each
+    output, and by output which inputs it may share memory with."""
+
+    owner: str
+    part: str
+    inputs: tuple[Type, ...]
+    outputs: tuple[Type | None, ...]
+    names: tuple[str, ...]
+    lines: tuple[str | None, ...]
+    shares: tuple[frozenset[int], ...]
+
+
+def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
+    """What the graph of a part says about whatever compiles it."""
+    inputs = gm.graph.find_nodes(op="placeholder")
+    number = {node: i for i, node in enumerate(inputs)}
+    results = gm.graph.output_node().args[0]
+    assert isinstance(results, tuple)
+    base = bases(gm.graph)
+    return Promise(owner, part, tuple(type_of(n.meta["val"]) for n in inputs),
+                   tuple(type_of(r.meta["val"]) for r in results), tuple(r.name for r in results),
+                   tuple(where(r) for r in results),
+                   tuple(frozenset(number[b] for b in base[r] if b in number) for r in results))
+
+
+def first_call(run: Run, made: Promise) -> Run:
+    """``run`` with the number, dtypes, shapes, strides and devices of its outputs checked.  Raises KeelError[wrong-result]."""
+    def checked(*args: Any) -> Sequence[Any]:
+        results = run(*args)
+        _verify_types(made, args, results)
+        return results
+    return checked
+
+
+def every_call(run: Run, made: Promise) -> Run:
+    """``run`` with all that it promises checked on every call: types as on a first call, and that it wrote to no input
+    and returns no memory that is an input's or another output's.  Raises KeelError[wrong-result]."""
+    def checked(*args: Any) -> Sequence[Any]:
+        before = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
+        results = run(*args)
+        _verify_types(made, args, results)
+        written = [f"input {i}" for i, (was, now) in enumerate(zip(before, args, strict=True)) if not _untouched(was, now)]
+        if written:
+            raise _wrong(made, {made.owner: f"It wrote to {', '.join(written)}."})
+        if shared := list(_shared(made, args, results)):
+            raise _wrong(made, {made.owner: " ".join(shared)})
+        return results
+    return checked
+
+
+def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
+    if not isinstance(results, tuple | list):
+        raise _wrong(made, {made.owner: f"It returned {type(results).__name__}, not a tuple."})
+    if len(results) != len(made.outputs):
+        raise _wrong(made, {made.owner: f"It returned {len(results)} values, not {len(made.outputs)}."})
+    known = _symbols(made.inputs, args)
+    reasons: dict[str, str] = {}
+    line = None
+    for name, at, want, got in zip(made.names, made.lines, made.outputs, results, strict=True):
+        if (why := _mismatch(want, got, known)) is not None:
+            reasons[f"%{name}"] = why
+            line = line or at
+    if reasons:
+        raise _wrong(made, reasons, line)
+
+
+def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None) -> KeelError:
+    return KeelError("wrong-result", f"{made.owner} broke the promise of part {made.part}.", reasons, line,
+                     f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.")
+
+
+def _mismatch(want: Type | None, got: Any, known: dict[str, int]) -> str | None:
+    if want is None:
+        return None
+    if isinstance(want, SymType):
+        return None if isinstance(got, int | float) else f"It is {type(got).__name__}, not a number."
+    if not isinstance(got, torch.Tensor):
+        return f"It is {type(got).__name__}, not a tensor."
+    if got.dtype != want.dtype:
+        return f"Its dtype is {got.dtype}, not {want.dtype}."
+    if got.device.type != want.device.type or got.device.index not in (want.device.index, None) and want.device.index is not None:
+        return f"Its device is {got.device}, not {want.device}."
+    shape = [_value(d, known) for d in want.shape]
+    if len(shape) != got.dim() or any(n is not None and n != m for n, m in zip(shape, got.shape, strict=True)):
+        return f"Its shape is {list(got.shape)}, not {_sizes(want.shape, known)}."
+    strides = [_value(d, known) for d in want.strides]
+    matter = got.numel() > 0
+    if matter and any(s is not None and s != t and n > 1 for n, s, t in zip(got.shape, strides, got.stride(), strict=True)):
+        return f"Its strides are {list(got.stride())}, not {_sizes(want.strides, known)}."
+    return None
+
+
+def _sizes(dims: Sequence[Dim], known: dict[str, int]) -> str:
+    values = (_value(d, known) for d in dims)
+    return f"[{', '.join(str(d if v is None else v) for d, v in zip(dims, values, strict=True))}]"
+
+
+def _symbols(types: Sequence[Type], args: Sequence[Any]) -> dict[str, int]:
+    """The values of the symbols that are a size or a number among the inputs."""
+    known: dict[str, int] = {}
+    for t, arg in zip(types, args, strict=True):
+        pairs = zip(t.shape, arg.shape, strict=True) if isinstance(t, TensorType) else [(t.expr, arg)]
+        for want, got in pairs:
+            if isinstance(want, sympy.Symbol):
+                known[str(want)] = int(got)
+    return known
+
+
+def _value(dim: Dim, known: dict[str, int]) -> int | None:
+    """The value of a size; None if it depends on a symbol that no input tells."""
+    if isinstance(dim, int):
+        return dim
+    if any(str(s) not in known for s in dim.free_symbols):
+        return None
+    value = dim.xreplace({s: sympy.Integer(known[str(s)]) for s in dim.free_symbols})
+    return int(value) if value.is_number else None
+
+
+def _untouched(was: Any, now: Any) -> bool:
+    """Whether a tensor has the same bits as before, NaNs included."""
+    if not isinstance(now, torch.Tensor):
+        return True
+    if was.shape != now.shape or was.dtype != now.dtype:
+        return False
+    return torch.equal(_bits(was), _bits(now))
+
+
+def _bits(t: torch.Tensor) -> torch.Tensor:
+    return t.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
+    """A sentence for each output in memory that it may not be in."""
+    memory = [_memory(a) for a in args]
+    mine = [_memory(r) for r in results]
+    for i, name in enumerate(made.names):
+        for k, theirs in enumerate(memory):
+            if mine[i] is not None and mine[i] == theirs and k not in made.shares[i]:
+                yield f"Its output %{name} is in the memory of input {k}."
+        for j in range(i):
+            if mine[i] is not None and mine[i] == mine[j] and not made.shares[i] & made.shares[j] and not _same(made, i, j):
+                yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
+
+
+def _same(made: Promise, i: int, j: int) -> bool:
+    return made.names[i] == made.names[j]
+
+
+def _memory(value: Any) -> int | None:
+    if not isinstance(value, torch.Tensor) or value.numel() == 0:
+        return None
+    return value.untyped_storage().data_ptr() or None

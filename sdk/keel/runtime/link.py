@@ -1,0 +1,117 @@
+"""From compiled parts to one callable: a straight-line Python function, written once per graph, with nothing left to decide."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.graph.calls import is_call
+from keel.torch_adapter import Boxed
+
+
+@dataclass(frozen=True)
+class Linkable:
+    """A compiled part: takes the values of the nodes ``inputs`` positionally, returns those of ``outputs`` as a tuple.
+
+    ``first`` is called in place of ``run`` until it has returned once.
+    """
+
+    name: str
+    run: Callable[..., Sequence[Any]]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    first: Callable[..., Sequence[Any]] | None = None
+
+
+def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, torch.Tensor]) -> Boxed:
+    """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
+
+    It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
+    """
+    text, names = _text(gm, parts, constants)
+    # The checks of a first call take themselves out by putting the bare part in their own place.
+    for part in parts:
+        names[part.name] = part.run if part.first is None else _once(names, part.name, part.first, part.run)
+    exec(compile(text, f"<keel {gm.meta.get('keel.name', 'graph')}>", "exec"), names)
+    run: Boxed = names["run"]
+    run.__doc__ = text
+    return run
+
+
+def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*args: Any) -> Any:
+        results = first(*args)
+        names[name] = then
+        return results
+    return checked
+
+
+def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
+          constants: Mapping[str, torch.Tensor]) -> tuple[str, dict[str, Any]]:
+    nodes = {n.name: n for n in gm.graph.nodes}
+    results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
+    names: dict[str, Any] = {f"c_{name}": tensor for name, tensor in constants.items()}
+    inputs = [n.name for n in gm.graph.find_nodes(op="placeholder") if n.name not in constants]
+    sizes = _sizes(r for r in results if isinstance(r, fx.Node))
+    last = _last_uses(parts, [r.name for r in results if isinstance(r, fx.Node)] +
+                      [a.name for s in sizes for a in s.all_input_nodes])
+
+    def value(name: str) -> str:
+        return f"c_{name}" if name in constants else f"v_{name}"
+
+    lines = ["def run(args):"]
+    if inputs:
+        lines += [f"    {', '.join(map(value, inputs))}, = args"]
+    lines += ["    args.clear()"]
+    unused = [i for i in inputs if i not in last]
+    lines += [f"    del {', '.join(map(value, unused))}"] if unused else []
+    for i, part in enumerate(parts):
+        call = f"{part.name}({', '.join(map(value, part.inputs))})"
+        lines.append(f"    {', '.join(map(value, part.outputs))}, = {call}" if part.outputs else f"    {call}")
+        dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs)) if last.get(n, i) == i and n not in constants]
+        lines += [f"    del {', '.join(map(value, dead))}"] if dead else []
+    for node in sizes:
+        lines.append(f"    {value(node.name)} = {_size(node, value, names)}")
+    lines.append(f"    return [{', '.join(value(r.name) if isinstance(r, fx.Node) else repr(r) for r in results)}]")
+    missing = {r.name for r in results if isinstance(r, fx.Node)} - nodes.keys()
+    assert not missing, missing
+    return "\n".join(lines) + "\n", names
+
+
+def _last_uses(parts: Sequence[Linkable], kept: Sequence[str]) -> dict[str, int]:
+    """The number of the part that uses each value last; values that are ``kept`` to the end have one past them all."""
+    last = {name: i for i, part in enumerate(parts) for name in part.inputs}
+    return last | dict.fromkeys(kept, len(parts))
+
+
+def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
+    """The arithmetic on sizes that results need, in order."""
+    found: dict[fx.Node, None] = {}
+
+    def visit(node: fx.Node) -> None:
+        if node in found or not is_size(node):
+            return
+        for a in node.all_input_nodes:
+            visit(a)
+        found[node] = None
+
+    for r in results:
+        visit(r)
+    return list(found)
+
+
+def is_size(node: fx.Node) -> bool:
+    """Whether a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
+    return (node.op == "call_function" and node.target is not operator.getitem and not is_call(node)
+            and isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float))
+
+
+def _size(node: fx.Node, value: Callable[[str], str], names: dict[str, Any]) -> str:
+    function = f"f_{node.name}"
+    names[function] = node.target
+    args = [value(a.name) if isinstance(a, fx.Node) else repr(a) for a in node.args]
+    return f"{function}({', '.join(args)})"

@@ -1,0 +1,129 @@
+"""From Dynamo's graph to functional ATen graphs and back: AOTAutograd traces, partitions and wraps; Keel compiles.
+
+AOTAutograd's runtime wrapper owns what is not a value: it writes mutated inputs back, makes outputs that alias inputs or
+each other alias again, undoes the merging of equal inputs, and ties forward and backward together.  Compiled code is pure.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+from torch import fx
+from torch._dynamo.exc import ShortenTraceback
+from torch._dynamo.utils import counters
+from torch._functorch import config as functorch_config
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from keel.errors import KeelError
+from keel.torch_adapter.recorder import fake_mode_of
+
+Kind = Literal["inference", "forward", "backward"]
+Boxed = Callable[[list[Any]], Sequence[Any]]
+"""Takes its inputs in a list, which it empties so that they can be freed early; returns its outputs."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One graph to compile: functional ATen, a value (``meta["val"]``) on every node that computes one.
+
+    Its last placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs.
+    """
+
+    gm: fx.GraphModule
+    kind: Kind
+    constants: Mapping[str, torch.Tensor]
+
+    @property
+    def fake_mode(self) -> Any:
+        """Under which decompositions are recorded; None if the graph has no tensors."""
+        return fake_mode_of(self.gm)
+
+
+Compiler = Callable[[Captured], Boxed]
+
+
+def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler) -> Callable[..., Any]:
+    """What Dynamo gets back for ``gm``: a callable with its calling convention, made of what ``compiler`` makes.
+
+    ``compiler`` is called for an inference graph, or for a forward and (now or when it is first needed) a backward graph.
+    Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
+    """
+    def of(kind: Kind) -> Callable[[fx.GraphModule, Sequence[Any]], Boxed]:
+        def compile_graph(traced: fx.GraphModule, _inputs: Sequence[Any]) -> Boxed:
+            run = compiler(lift_constants(traced, kind))
+            run._boxed_call = True  # type: ignore[attr-defined]
+            return run
+        return compile_graph
+
+    # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
+    backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
+    # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.
+    with functorch_config.patch(donated_buffer=False):
+        return cast(Callable[..., Any], aot_module_simplified(
+            gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
+            partition_fn=min_cut_rematerialization_partition, decompositions={}))
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Lets a KeelError that is raised inside reach the user as it is; Dynamo wraps every other error of a backend."""
+    try:
+        yield
+    except _Unwrapped:
+        raise
+    except KeelError as e:
+        raise _Unwrapped(e) from e.__cause__
+
+
+class _Unwrapped(KeelError, ShortenTraceback):
+    """A KeelError that Dynamo lets through as it is."""
+
+    def __init__(self, e: KeelError) -> None:
+        Exception.__init__(self, str(e))
+        KeelError.__init__(self, e.code, e.what, e.reasons, e.where, e.do)
+        self.first_useful_frame = None
+
+
+_Unwrapped.__name__ = _Unwrapped.__qualname__ = "KeelError"
+_Unwrapped.__module__ = KeelError.__module__
+
+
+def lift_constants(gm: fx.GraphModule, kind: Kind) -> Captured:
+    """The graph with its tensor attributes made its last placeholders: no backend meets a ``get_attr`` of a tensor."""
+    attributes: dict[str, list[fx.Node]] = {}
+    for node in gm.graph.find_nodes(op="get_attr"):
+        if isinstance(_attribute(gm, str(node.target)), torch.Tensor):
+            attributes.setdefault(str(node.target), []).append(node)
+    mode = fake_mode_of(gm)
+    constants: dict[str, torch.Tensor] = {}
+    last = next((n for n in reversed(gm.graph.find_nodes(op="placeholder"))), None)
+    for target, nodes in attributes.items():
+        tensor = _attribute(gm, target)
+        with gm.graph.inserting_after(last) if last else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
+            last = gm.graph.placeholder(target.replace(".", "_").lstrip("_"))
+        last.meta = {"val": nodes[0].meta.get("val", tensor if mode is None else None)}
+        if last.meta["val"] is None:
+            last.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
+        constants[last.name] = tensor
+        for node in nodes:
+            node.replace_all_uses_with(last)
+            gm.graph.erase_node(node)
+    if constants:
+        gm.recompile()
+    return Captured(gm, kind, constants)
+
+
+def _attribute(gm: fx.GraphModule, target: str) -> Any:
+    value: Any = gm
+    for name in target.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def compiled_graphs() -> int:
+    """How many graphs Dynamo has handed to backends in this process since ``torch.compiler.reset()``."""
+    return int(counters["stats"]["unique_graphs"])

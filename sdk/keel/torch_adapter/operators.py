@@ -1,0 +1,58 @@
+"""What an operator's schema says: what it writes, what its results alias, whether it draws random numbers."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+
+
+def is_operator(target: object) -> bool:
+    """Whether ``target`` is an operator of ``torch.ops``: an overload, or one of higher order (``cond`` ...)."""
+    return isinstance(target, OpOverload | HigherOrderOperator)
+
+
+def is_overload(target: object) -> bool:
+    """Whether ``target`` is an overload: an operator that takes tensors and numbers, and has a schema."""
+    return isinstance(target, OpOverload)
+
+
+def writes(op: Callable[..., Any]) -> bool:
+    """Whether an operator writes to an argument."""
+    return isinstance(op, OpOverload) and op._schema.is_mutable
+
+
+@cache
+def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
+    """For each result that may share memory with arguments: the positions of these.  Empty for most operators.
+
+    A result that is a list counts as result 0.
+    """
+    if not isinstance(op, OpOverload):
+        return MappingProxyType({})
+    sets = [set(a.alias_info.before_set) if a.alias_info else set() for a in op._schema.arguments]
+    found: dict[int, tuple[int, ...]] = {}
+    for i, result in enumerate(op._schema.returns):
+        if result.alias_info:
+            mine = set(result.alias_info.before_set) | set(result.alias_info.after_set)
+            # A list of views says only that it aliases something.
+            found[i] = tuple(k for k, theirs in enumerate(sets) if theirs and (theirs & mine or not mine - {"*"}))
+    return MappingProxyType(found)
+
+
+@cache
+def is_random(op: Callable[..., Any]) -> bool:
+    """Whether two equal calls may give different results."""
+    tags = getattr(op, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+@cache
+def has_effect(op: Callable[..., Any]) -> bool:
+    """Whether a call matters even if nobody uses its result: a check, a write, a collective, an operator of higher order."""
+    if not isinstance(op, OpOverload):
+        return isinstance(op, HigherOrderOperator)
+    return op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op)
