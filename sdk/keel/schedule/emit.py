@@ -62,6 +62,7 @@ class _Block:
     axes: Space
     stmts: list[Stmt] = field(default_factory=list)
     known: dict[Any, int] = field(default_factory=dict)
+    elements: dict[tuple[int, Coords, int | None], int] = field(default_factory=dict)
     folds: dict[int, tuple[int, ...]] = field(default_factory=dict)   # fold (by id) -> its results, once computed
 
 
@@ -118,7 +119,15 @@ class Emitter:
         return self.buffers[key].name
 
     def element(self, tensor: int, coords: Coords, mask: int | None = None) -> int:
-        """The element of ``tensor`` at ``coords``."""
+        """The element of ``tensor`` at ``coords``, zero where ``mask`` is false."""
+        key = (tensor, coords, mask)
+        known = next((b.elements[key] for b in self.blocks if key in b.elements), None)
+        if known is None:
+            known = self._element(tensor, coords, mask)
+            self.blocks[self.depths[known]].elements[key] = known
+        return known
+
+    def _element(self, tensor: int, coords: Coords, mask: int | None) -> int:
         if tensor in self.results:
             member, k = self.results[tensor]
             if member.is_fold:
@@ -245,7 +254,9 @@ class _Passes:
     def __init__(self, emitter: Emitter, chain: Sequence[Space], order: Sequence[Axis]):
         self.emitter, self.chain, self.order = emitter, chain, order
         self.depth = {space: d for d, space in enumerate(chain)}
+        self.position = {id(m): k for k, m in enumerate(dict.fromkeys(m for m, _ in emitter.results.values()))}
         self._needs: dict[int, tuple[Placed, ...]] = {}
+        self._rests: dict[int, tuple[Placed, ...]] = {}
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
         """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open block."""
@@ -286,11 +297,25 @@ class _Passes:
     def _here(self, target: Target, partial: dict[int, tuple[int, ...]]) -> None:
         """A target whose body lives at the open depth: a store, or the arguments of a fold."""
         if isinstance(target, Placed):
+            self._settle(target)
             reduce = next(s for s in target.node.definition.steps if isinstance(s, Reduce))
             frame = _Frame(target.node, target.at, None, None)
             partial[id(target)] = tuple(self.emitter.value(frame, a) for a in reduce.args)
         else:
+            self._settle(target[0])
             self.emitter.store(*target)
+
+    def _settle(self, member: Placed) -> None:
+        """Evaluates the maps that ``member`` rests on one by one, in order, so that evaluation does not nest deep."""
+        below: dict[int, Placed] = {}
+        todo = [member]
+        while todo:
+            for other in self.rests_on(todo.pop()):
+                if not other.is_fold and self.position[id(other)] not in below:
+                    below[self.position[id(other)]] = other
+                    todo.append(other)
+        for k in sorted(below):
+            self.emitter.element(below[k].node.results[0], below[k].coords)
 
     def _required(self, depth: int, targets: Sequence[Target]) -> list[Placed]:
         """The folds at this depth that the targets need, each before those that need it."""
@@ -313,22 +338,29 @@ class _Passes:
     def needs(self, member: Placed) -> tuple[Placed, ...]:
         """The folds of the group on which the member's steps depend, through inlined nodes and other members."""
         if id(member) not in self._needs:
-            found: dict[int, Placed] = {}
-            for tensor in member.node.operands:
-                self._collect(tensor, found, set())
-            self._needs[id(member)] = tuple(found.values())
+            folds: dict[int, Placed] = {}
+            for found in self.rests_on(member):
+                folds |= {id(f): f for f in self.needs(found)}
+                if found.is_fold:
+                    folds[id(found)] = found
+            self._needs[id(member)] = tuple(folds.values())
         return self._needs[id(member)]
 
-    def _collect(self, tensor: int, found: dict[int, Placed], seen: set[int]) -> None:
-        if tensor in seen:
-            return
-        seen.add(tensor)
-        if tensor in self.emitter.results:
-            member, _ = self.emitter.results[tensor]
-            for fold in self.needs(member):
-                found[id(fold)] = fold
-            if member.is_fold:
-                found[id(member)] = member
-        elif self.emitter.inlined(tensor):
-            for operand in self.emitter.producers[tensor].operands:
-                self._collect(operand, found, seen)
+    def rests_on(self, member: Placed) -> tuple[Placed, ...]:
+        """The members of the group that the member's steps read, through inlined nodes, in the group's order."""
+        if id(member) not in self._rests:
+            found: dict[int, Placed] = {}
+            seen: set[int] = set()
+            todo = list(member.node.operands)
+            while todo:
+                tensor = todo.pop()
+                if tensor in seen:
+                    continue
+                seen.add(tensor)
+                if tensor in self.emitter.results:
+                    other = self.emitter.results[tensor][0]
+                    found[self.position[id(other)]] = other
+                elif self.emitter.inlined(tensor):
+                    todo.extend(self.emitter.producers[tensor].operands)
+            self._rests[id(member)] = tuple(found[k] for k in sorted(found))
+        return self._rests[id(member)]

@@ -23,6 +23,8 @@ from keel.types import Dim, product
 
 CHEAP = frozenset({"cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul", "minimum", "maximum", "eq", "ne", "lt", "le",
                    "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"})
+DEEPEST = 24
+"""How many nodes computed in place may stand in a chain: evaluation nests with it."""
 Hint = Callable[[Dim], int]
 LeafRead = tuple[int, Coords]
 
@@ -108,12 +110,15 @@ class _Fuser:
 
     def _inlined(self) -> set[int]:
         inlined: set[int] = set()
+        depth: dict[int, int] = {}
         for node in self.tensors.nodes:
             if not isinstance(node, Defined) or node.definition.kind != "map":
                 continue
             if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
-                if node.definition.is_view or self._in_place(node, inlined):
+                below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
+                if node.definition.is_view or below <= DEEPEST and self._in_place(node, inlined):
                     inlined.add(node.results[0])
+                    depth[node.results[0]] = below
         return inlined
 
     def _is_alias(self, node: Defined) -> bool:

@@ -12,8 +12,9 @@ from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import Fusion, fuse
 from keel.schedule.order import canonical
-from keel.schedule.tensors import Defined, External, Tensors
-from keel.types import Dim
+from keel.schedule.split import split
+from keel.schedule.tensors import Defined, External, Tensor, Tensors
+from keel.types import Dim, TensorType
 
 Hint = Callable[[Dim], int]
 
@@ -60,25 +61,40 @@ def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = N
                 steps.append(step)
             case Group():
                 if step.stored:
-                    steps.append(_kernel(tensors, fusion, hint, lambda e, g=step: e.group(g)))
+                    steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, lambda e, g=step: e.group(g)))
             case Defined():
-                steps.extend(_alone(tensors, fusion, hint, step))
+                for emit in _alone(tensors, step):
+                    steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
     return Schedule(tensors, tuple(steps))
 
 
-def _kernel(tensors: Tensors, fusion: Fusion, hint: Hint, emit: Callable[[Emitter], Kernel]) -> Launch:
+def _kernel(tensors: Tensors, fusion: Fusion, emit: Callable[[Emitter], Kernel]) -> Launch:
     emitter = Emitter(tensors, fusion.producers, fusion.inlined.__contains__)
     kernel = emit(emitter)
-    return Launch(canonical(kernel, hint), tuple(t for t, _ in emitter.buffers))
+    return Launch(kernel, tuple(t for t, _ in emitter.buffers))
 
 
-def _alone(tensors: Tensors, fusion: Fusion, hint: Hint, node: Defined) -> Iterator[Launch]:
+def _launches(tensors: Tensors, limits: Limits, hint: Hint, launch: Launch) -> Iterator[Launch]:
+    """The launch with its kernel in canonical form, or the two that it is split into."""
+    kernel = canonical(launch.kernel, hint)
+    halves = split(kernel, limits, hint)
+    if halves is None:
+        yield Launch(kernel, launch.tensors)
+        return
+    numbers = dict(zip((b.name for b in kernel.buffers), launch.tensors, strict=True))
+    device = tensors.tensors[launch.tensors[0]].type.device
+    for partial in halves.partials:
+        tensors.tensors.append(Tensor(partial.name, TensorType.dense(partial.dtype, (partial.size,), device)))
+        numbers[partial.name] = len(tensors.tensors) - 1
+    for half in (halves.first, halves.second):
+        yield Launch(canonical(half, hint), tuple(numbers[b.name] for b in half.buffers))
+
+
+def _alone(tensors: Tensors, node: Defined) -> tuple[Callable[[Emitter], Kernel], ...]:
     """A scan as one kernel; a scatter as a copy of its base and the updates."""
     if node.definition.kind == "scan":
-        yield _kernel(tensors, fusion, hint, lambda e: _scan(e, tensors, node))
-    else:
-        yield _kernel(tensors, fusion, hint, lambda e: _copy_base(e, tensors, node))
-        yield _kernel(tensors, fusion, hint, lambda e: _updates(e, tensors, node))
+        return (lambda e: _scan(e, tensors, node),)
+    return (lambda e: _copy_base(e, tensors, node), lambda e: _updates(e, tensors, node))
 
 
 def _scan(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
