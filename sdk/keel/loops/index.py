@@ -1,7 +1,8 @@
 """Index arithmetic: integer-affine expressions over loop axes, with floor-division, modulo and loaded indices as atoms.
 
-Canonical form: a constant plus terms sorted by atom, equal atoms merged, zero coefficients dropped; so equality of canonical
-forms is structural.  Coefficients are ``int``, or sympy polynomials where sizes are symbolic; sympy is never touched otherwise.
+Canonical form: a constant plus terms sorted by atom, equal atoms merged, zero coefficients dropped; so equality of
+canonical forms is structural.  Coefficients are ``int``, or sympy polynomials where sizes are symbolic; sympy is never
+touched otherwise.
 Every axis ranges over 0 <= axis < size and every size is positive while its loop runs, which is what makes the
 simplifications of ``floordiv`` and ``mod`` sound: (q*n + r) // n = q when 0 <= r < n.
 """
@@ -140,7 +141,10 @@ def index(value: Index | Atom | Dim) -> Index:
 
 
 def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
-    """The canonical Index of a constant and of terms in any order: axes of size 1 dropped, b*(x // b) + x % b rejoined to x."""
+    """The canonical Index of a constant and of terms in any order.
+
+    Equal atoms are merged, axes of size 1 dropped, b*(x // b) + x % b rejoined to x.
+    """
     merged: dict[Atom, Dim] = {}
     for atom, c in terms:
         if isinstance(atom, Axis) and atom.size == 1:
@@ -150,7 +154,7 @@ def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
     if len(kept) > 1:
         joined = _rejoined(kept)
         if joined is not None:
-            return joined + const
+            return joined + index(const)
         kept.sort(key=lambda t: _order(t[0]))
     return Index(tidy(const), tuple(kept))
 
@@ -175,7 +179,8 @@ def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
             else:
                 continue
             del found[atom], found[other]
-            return make(0, found.items()) + joined
+            total: Index = make(0, found.items()) + joined
+            return total
     return None
 
 
@@ -294,7 +299,8 @@ def mod(i: Index, by: Dim) -> Index:
     for c, n in _factors(rest, by):                    # (c*x + r) % (c*n) = c*(x % n) + r where 0 <= r < c
         x, r = _split(rest, c)
         if _within(r, c):
-            return mod(x, n) * c + r
+            scaled: Index = mod(x, n) * c
+            return scaled + r
     return index(Mod(rest, by))
 
 

@@ -1,8 +1,9 @@
 """The loop IR: a kernel is buffers and a tree of loops over straight-line statements, all frozen data.
 
-Values are numbered and assigned once.  A value is visible after its statement, in its own block and in the loops nested
-in it; the results of a Reduce are visible after the reduce loop that encloses it.  Arithmetic is never done in 16-bit floats or
-8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  ``interpret`` is the definition.
+Values are numbered and assigned once.  A value is visible after its statement, in its own block and in the loops
+nested in it; the results of a Reduce are visible after the reduce loop that encloses it.  Arithmetic is never done in
+16-bit or 8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  ``interpret`` is the
+definition.
 """
 from __future__ import annotations
 
@@ -30,13 +31,23 @@ class Buffer:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal of the given dtype; floats may be inf or nan."""
+    """A literal of the given dtype; floats may be inf or nan.  Equal where their texts are: so is NaN."""
 
     result: int
     value: bool | int | float
     dtype: torch.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, str, torch.dtype]:
+        return self.result, repr(self.value), self.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Folds one tuple of values per iteration of the enclosing reduce loop with a monoid of ``loops.monoids.MONOIDS``."""
+    """Folds one tuple of values per iteration of the enclosing reduce loop with a monoid of ``loops.monoids``."""
 
     results: tuple[int, ...]
     monoid: str

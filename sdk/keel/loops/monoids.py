@@ -1,7 +1,7 @@
 """What a Reduce or a Scan folds with: an identity and an associative combination, as data over scalar ops.
 
-``combine`` is a straight-line program on values 0..n-1 (the left state) and n..2n-1 (the right one); each step appends one
-value; ``outputs`` names the combined state.  A target that has no native form of a monoid renders this program.
+The ``steps`` are a straight-line program on values 0..n-1 (the left state) and n..2n-1 (the right one); each step
+appends one value; ``outputs`` names the combined state.  A target that has no native form of a monoid renders it.
 """
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from dataclasses import dataclass
 
 import torch
 
+from keel.loops.scalars import Domain
+
 Literal = bool | int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """``identity(dtypes)`` gives the literals of the empty fold; ``steps`` are (scalar op, argument numbers)."""
+    """``identity(dtypes)`` gives the literals of the empty fold; ``steps`` are (scalar op, argument numbers).
+
+    ``domains`` says which dtypes each part of the state may have, in the words of ``scalars.Domain``.
+    """
 
     name: str
     arity: int
     identity: Callable[[tuple[torch.dtype, ...]], tuple[Literal, ...]]
     steps: tuple[tuple[str, tuple[int, ...]], ...]
     outputs: tuple[int, ...]
+    domains: tuple[Domain, ...]
     doc: str
 
 
@@ -44,15 +50,16 @@ def _zero(dtypes: tuple[torch.dtype, ...]) -> tuple[Literal, ...]:
 
 
 def _one(dtypes: tuple[torch.dtype, ...]) -> tuple[Literal, ...]:
-    return tuple(1.0 if d.is_floating_point else 1 for d in dtypes)
+    return tuple(True if d == torch.bool else 1.0 if d.is_floating_point else 1 for d in dtypes)
 
 
-def _simple(name: str, op: str, identity: Callable[[tuple[torch.dtype, ...]], tuple[Literal, ...]], doc: str) -> Monoid:
-    return Monoid(name, 1, identity, ((op, (0, 1)),), (2,), doc)
+def _simple(name: str, op: str, domain: Domain, identity: Callable[[tuple[torch.dtype, ...]], tuple[Literal, ...]],
+            doc: str) -> Monoid:
+    return Monoid(name, 1, identity, ((op, (0, 1)),), (2,), (domain,), doc)
 
 
 def _arg(name: str, better: str, start: Callable[[torch.dtype], Literal], doc: str) -> Monoid:
-    """(value, position): NaN beats every number, ties go to the lower position; -1 marks the empty fold."""
+    """(value, position): NaN beats numbers, ties go to the lower position; the empty fold stands at the greatest."""
     steps: tuple[tuple[str, tuple[int, ...]], ...] = (
         (better, (2, 0)),               # 4  right is better
         ("eq", (2, 0)),                 # 5
@@ -69,17 +76,18 @@ def _arg(name: str, better: str, start: Callable[[torch.dtype], Literal], doc: s
         ("where", (15, 2, 0)),          # 16
         ("where", (15, 3, 1)),          # 17
     )
-    return Monoid(name, 2, lambda dtypes: (start(dtypes[0]), torch.iinfo(torch.int64).max), steps, (16, 17), doc)
+    return Monoid(name, 2, lambda dtypes: (start(dtypes[0]), torch.iinfo(dtypes[1]).max), steps, (16, 17),
+                  ("any", "int"), doc)
 
 
 MONOIDS: Mapping[str, Monoid] = {m.name: m for m in (
-    _simple("sum", "add", _zero, "x0 + x1 + ..., in any order"),
-    _simple("prod", "mul", _one, "x0 * x1 * ..., in any order"),
-    _simple("max", "maximum", lambda ds: (lowest(ds[0]),), "the largest; NaN if any is NaN"),
-    _simple("min", "minimum", lambda ds: (highest(ds[0]),), "the smallest; NaN if any is NaN"),
-    _simple("any", "or", lambda ds: (False,), "whether any is true"),
-    _simple("all", "and", lambda ds: (True,), "whether all are true"),
-    _simple("xor", "xor", _zero, "exclusive or of all"),
+    _simple("sum", "add", "number", _zero, "x0 + x1 + ..., in any order"),
+    _simple("prod", "mul", "number", _one, "x0 * x1 * ..., in any order"),
+    _simple("max", "maximum", "number", lambda ds: (lowest(ds[0]),), "the largest; NaN if any is NaN"),
+    _simple("min", "minimum", "number", lambda ds: (highest(ds[0]),), "the smallest; NaN if any is NaN"),
+    _simple("any", "or", "bool", lambda ds: (False,), "whether any is true"),
+    _simple("all", "and", "bool", lambda ds: (True,), "whether all are true"),
+    _simple("xor", "xor", "integral", _zero, "exclusive or of all"),
     _arg("argmax", "gt", lowest, "the largest and where it first stands; the first NaN if there is one"),
     _arg("argmin", "lt", highest, "the smallest and where it first stands; the first NaN if there is one"),
     # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979.
@@ -87,16 +95,14 @@ MONOIDS: Mapping[str, Monoid] = {m.name: m for m in (
         ("add", (2, 5)),                # 6  n
         ("sub", (3, 0)),                # 7  delta
         ("div", (5, 6)),                # 8  nb / n, NaN where both are empty
-        ("eq", (6, 2)),                 # 9  the right state is empty
-        ("sub", (8, 8)),                # 10 zero, or NaN
-        ("sub", (2, 2)),                # 11 zero
-        ("where", (9, 11, 8)),          # 12 weight of the right state
-        ("mul", (7, 12)),               # 13
-        ("add", (0, 13)),               # 14 mean
-        ("mul", (7, 7)),                # 15
-        ("mul", (15, 2)),               # 16
-        ("mul", (16, 12)),              # 17 delta^2 * na * nb / n
-        ("add", (1, 4)),                # 18
-        ("add", (18, 17)),              # 19 m2
-    ), (14, 19, 6), "(mean, sum of squared deviations, count)"),
+        ("sub", (2, 2)),                # 9  zero
+        ("eq", (5, 9)),                 # 10 the right state is empty
+        ("mul", (7, 8)),                # 11
+        ("where", (10, 9, 11)),         # 12 delta * nb / n
+        ("add", (0, 12)),               # 13 mean
+        ("mul", (7, 12)),               # 14
+        ("mul", (14, 2)),               # 15 delta^2 * na * nb / n
+        ("add", (1, 4)),                # 16
+        ("add", (16, 15)),              # 17 m2
+    ), (13, 17, 6), ("float", "float", "float"), "(mean, sum of squared deviations, count); NaN past an infinity"),
 )}

@@ -15,7 +15,8 @@ Result = Literal["same", "bool", "given"]
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """``domain``: operand dtypes (float: f32 f64; int: signed and unsigned; number: both; integral: int and bool; any: all);
+    """``domain``: operand dtypes (float: f32 f64; int: signed and unsigned; number: both; integral: int and bool;
+    any: these and bool, but for the 16-bit and 8-bit floats, which only ``cast`` and ``bitcast`` take);
     ``result``: the operands' dtype, bool, or the one that the statement gives."""
 
     name: str
@@ -44,7 +45,8 @@ SCALARS: Mapping[str, Scalar] = _table(
         floor="largest integer <= x", ceil="smallest integer >= x", trunc="toward zero",
         round="nearest integer, ties to even", sqrt="correctly rounded", rsqrt="1 / sqrt(x)", exp="e^x", exp2="2^x",
         expm1="e^x - 1 without cancellation", log="natural; -inf at 0, NaN below", log2="base 2", log10="base 10",
-        log1p="log(1 + x) without cancellation", sin="sine", cos="cosine", tan="tangent", asin="arc sine", acos="arc cosine",
+        log1p="log(1 + x) without cancellation",
+        sin="sine", cos="cosine", tan="tangent", asin="arc sine", acos="arc cosine",
         atan="arc tangent", sinh="hyperbolic sine", cosh="hyperbolic cosine", tanh="hyperbolic tangent",
         asinh="area sine", acosh="area cosine", atanh="area tangent", erf="error function", erfc="1 - erf(x)",
         erfinv="inverse of erf on (-1, 1)", lgamma="log |gamma(x)|", digamma="derivative of lgamma",

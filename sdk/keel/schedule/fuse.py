@@ -25,6 +25,8 @@ CHEAP = frozenset({"cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul"
                    "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"})
 DEEPEST = 24
 """How many nodes computed in place may stand in a chain: evaluation nests with it."""
+NEAREST = 8
+"""How many groups are tried for a node, and how many of those that touch a tensor are looked at."""
 Hint = Callable[[Dim], int]
 LeafRead = tuple[int, Coords]
 
@@ -65,7 +67,7 @@ class _Fuser:
         self.leaves: dict[int, list[LeafRead]] = {}
         self.unit: dict[int, _Open | Defined | External] = {}       # of each tensor with a producer that is not inlined
         self.groups: list[_Open] = []
-        self.touching: dict[int, list[_Open]] = {}                   # groups that read or make a tensor
+        self.touching: dict[int, list[_Open]] = {}                  # groups that read or make a tensor
 
     def run(self) -> Fusion:
         for node in self.tensors.nodes:
@@ -189,16 +191,24 @@ class _Fuser:
         self._add(group, _placed(node, at), reads)
 
     def _candidates(self, reads: Sequence[LeafRead]) -> list[_Open]:
-        """Groups that make or read what this node reads, those that share most bytes first, later ones first among equals."""
+        """Groups that make or read what this node reads, those that share most bytes first, later ones first among equals.
+
+        A group that makes none of it must share an eighth of the bytes: merging strangers only lengthens lives.
+        """
         shared: dict[int, int] = {}
         by_id: dict[int, _Open] = {}
+        makers: set[int] = set()
+        total = 0
         for tensor in dict.fromkeys(t for t, _ in reads):
-            for group in self.touching.get(tensor, ()):
-                weight = 2 if tensor in group.made else 1
-                shared[id(group)] = shared.get(id(group), 0) + weight * self._bytes(self.tensors.tensors[tensor].type)
+            size = self._bytes(self.tensors.tensors[tensor].type)
+            total += size
+            for group in self.touching.get(tensor, ())[-NEAREST:]:
+                made = tensor in group.made
+                shared[id(group)] = shared.get(id(group), 0) + (2 * size if made else size)
                 by_id[id(group)] = group
-        ranked = sorted(by_id.values(), key=lambda g: (-shared[id(g)], -g.order))
-        return ranked[:8]
+                makers |= {id(group)} if made else set()
+        worth = [g for k, g in by_id.items() if k in makers or 8 * shared[k] >= total]
+        return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:NEAREST]
 
     def _joined(self, group: _Open, node: Defined, reads: Sequence[LeafRead]) -> Placed | None:
         """Where ``node`` stands in the group's loops, or None. The group's digits are refined only if it joins."""

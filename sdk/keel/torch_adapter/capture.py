@@ -21,6 +21,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from keel.errors import KeelError
 from keel.torch_adapter.recorder import fake_mode_of
 
+aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
 Boxed = Callable[[list[Any]], Sequence[Any]]
 """Takes its inputs in a list, which it empties so that they can be freed early; returns its outputs."""
@@ -54,7 +55,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     """
     def of(kind: Kind) -> Callable[[fx.GraphModule, Sequence[Any]], Boxed]:
         def compile_graph(traced: fx.GraphModule, _inputs: Sequence[Any]) -> Boxed:
-            run = compiler(lift_constants(traced, kind))
+            run = compiler(tidied(traced, kind))
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
         return compile_graph
@@ -92,8 +93,9 @@ _Unwrapped.__name__ = _Unwrapped.__qualname__ = "KeelError"
 _Unwrapped.__module__ = KeelError.__module__
 
 
-def lift_constants(gm: fx.GraphModule, kind: Kind) -> Captured:
-    """The graph with its tensor attributes made its last placeholders: no backend meets a ``get_attr`` of a tensor."""
+def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
+    """The graph with its tensor attributes made its last placeholders (no backend meets a ``get_attr`` of a tensor), and
+    without operators that do nothing to values."""
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         if isinstance(_attribute(gm, str(node.target)), torch.Tensor):
@@ -112,8 +114,11 @@ def lift_constants(gm: fx.GraphModule, kind: Kind) -> Captured:
         for node in nodes:
             node.replace_all_uses_with(last)
             gm.graph.erase_node(node)
-    if constants:
-        gm.recompile()
+    for op in (aten.detach.default, aten.alias.default):      # what matters to autograd only
+        for node in gm.graph.find_nodes(op="call_function", target=op):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+    gm.recompile()
     return Captured(gm, kind, constants)
 
 

@@ -50,5 +50,6 @@ def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
 @cache
 def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
     """What each prim is in terms of ATen operators."""
-    packets = (getattr(prims, name) for name in prims.__all__)
-    return MappingProxyType({p.default: p.impl_aten for p in packets if hasattr(p, "impl_aten")})
+    known = (getattr(prims, name, None) for name in prims.__all__)
+    return MappingProxyType({p if isinstance(p, OpOverload) else p.default: p.impl_aten
+                             for p in known if hasattr(p, "impl_aten")})

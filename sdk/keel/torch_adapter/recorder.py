@@ -81,15 +81,16 @@ class _Recorder(TorchDispatchMode):
                 return in_aten(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             raise NotRecorded(f"It uses {func}.")
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
         if func._schema.is_mutable:
             raise _Mutates(f"It writes to its arguments by {func}.")
-        if func._can_decompose() and func.namespace != "prim":
+        if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if func.namespace == "prim" or _asks(func):
-            return out
-        self.writer.call(func, args, kwargs, out)
+        if not _asks(func):
+            self.writer.call(func, args, kwargs, out)
         return out
 
 
