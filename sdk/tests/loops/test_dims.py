@@ -1,0 +1,83 @@
+"""Sizes: tidy forms equal what they came from, texts read back, signs are claimed only where they always hold."""
+from __future__ import annotations
+
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keel.errors import KeelError
+from keel.loops.dims import assumed, evaluate, non_negative, positive, show_dim, symbol, tidy
+from keel.types import Dim
+
+S, T, U = symbol("s0"), symbol("s1"), symbol("u0", "any")
+AT = [{"s0": s, "s1": t, "u0": u} for s in (1, 2, 5) for t in (1, 3, 4) for u in (-3, 0, 2)]
+
+leaves = st.one_of(st.sampled_from((S, T, U)), st.integers(-4, 4).map(sympy.Integer))
+divisors = st.sampled_from((sympy.Integer(2), sympy.Integer(3), S, T, S * T, S + 1))
+dims = st.recursive(leaves, lambda d: st.one_of(
+    st.tuples(d, d).map(lambda p: p[0] + p[1]), st.tuples(d, d).map(lambda p: p[0] * p[1]),
+    st.tuples(d, divisors).map(lambda p: sympy.floor(p[0] / p[1])),
+    st.tuples(d, divisors).map(lambda p: sympy.Mod(*p)),
+    st.tuples(d, d).map(lambda p: sympy.Max(*p)), st.tuples(d, d).map(lambda p: sympy.Min(*p))), max_leaves=5)
+
+
+@given(dims)
+def test_the_tidy_form_and_its_text_are_worth_the_same(d: sympy.Expr) -> None:
+    form = tidy(d)
+    python = compile(show_dim(form), "size", "eval")
+    for at in AT:
+        want = int(d.subs({S: at["s0"], T: at["s1"], U: at["u0"]}))
+        assert evaluate(form, at) == want
+        assert eval(python, {"max": max, "min": min}, dict(at)) == want
+
+
+@given(dims)
+def test_tidying_twice_is_tidying_once(d: sympy.Expr) -> None:
+    assert tidy(tidy(d)) == tidy(d)
+
+
+@given(dims)
+def test_a_sign_is_claimed_only_where_it_always_holds(d: sympy.Expr) -> None:
+    values = [evaluate(tidy(d), at) for at in AT]
+    assert not positive(d) or all(v > 0 for v in values)
+    assert not non_negative(d) or all(v >= 0 for v in values)
+
+
+@pytest.mark.parametrize("d", [768 * S - 767, S * T, S, 3 * S * T - S - T, sympy.Integer(1)])
+def test_polynomials_that_are_positive_at_all_sizes_are_known_to_be(d: Dim) -> None:
+    assert positive(d)
+
+
+@pytest.mark.parametrize(("d", "text"), [
+    (768 * S, "768*s0"), (S * T + 1, "s0*s1 + 1"), (1 - S, "1 - s0"), (-S, "-s0"), (S ** 2, "s0**2"), (7, "7"),
+    (-7, "-7"), (sympy.floor(S / 2), "s0 // 2"), (sympy.floor((S + 1) / 2), "(s0 + 1) // 2"),
+    (2 * sympy.floor(S / T) + 1, "2*(s0 // s1) + 1"),
+    (sympy.Mod(S, 4) * T, "s1*(s0 % 4)"), (sympy.Max(1, S - 3), "max(1, s0 - 3)"), (S * (S + 1) / 2, "s0**2/2 + s0/2")])
+def test_texts(d: Dim, text: str) -> None:
+    assert show_dim(tidy(d)) == text
+
+
+def test_a_tight_text_is_one_factor() -> None:
+    assert [show_dim(d, tight=True) for d in (4, -4, S, S + 1, 2 * S)] == ["4", "(-4)", "s0", "(s0 + 1)", "(2*s0)"]
+
+
+def test_pytorch_functions_become_plain_ones() -> None:
+    """Told by name, as ``FloorDiv(s0 + 1, 2)`` prints where PyTorch halves a size."""
+    named = {n: type(n, (sympy.Function,), {}) for n in ("FloorDiv", "CleanDiv", "PythonMod", "CeilDiv", "Identity")}
+    assert tidy(named["FloorDiv"](S + 1, 2)) == sympy.floor((S + 1) / 2)
+    assert tidy(named["CleanDiv"](S, 2)) == sympy.floor(S / 2)
+    assert tidy(named["PythonMod"](S, 4)) == sympy.Mod(S, 4)
+    assert tidy(named["Identity"](S) * 2) == 2 * S
+    assert evaluate(named["CeilDiv"](S, 2), {"s0": 5}) == 3
+    with pytest.raises(KeelError, match="Frobnicate"):
+        tidy(sympy.Function("Frobnicate")(S))
+
+
+def test_symbols_say_what_is_known_of_them() -> None:
+    assert [assumed(symbol("n", a)) for a in (">= 1", ">= 0", "any")] == [">= 1", ">= 0", "any"]
+
+
+def test_a_size_that_is_no_integer_has_no_value() -> None:
+    with pytest.raises(ValueError, match="5/2"):
+        evaluate(S / 2, {"s0": 5})
