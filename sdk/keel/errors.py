@@ -30,8 +30,8 @@ CODES = (
 class KeelError(Exception):
     """An error raised on purpose.
 
-    ``what`` is one sentence; ``reasons`` maps a party (a backend, a rule) to its sentence; ``where`` is the user's source
-    line; ``do`` says what to try.
+    ``what`` is one sentence; ``reasons`` maps a party (a backend, a rule) to its sentence; ``where`` is the user's
+    source line; ``do`` says what to try.
     """
 
     code: str

@@ -1,4 +1,6 @@
-"""A loop target as a graph-level backend: what it refuses follows from its tables, and it compiles by lower, schedule, render, build."""
+"""A loop target as a graph-level backend: what it refuses follows from its tables, and it compiles by lower, schedule,
+render, build.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -33,8 +35,10 @@ def loop_backend(target: LoopTarget) -> Backend:
 
 def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
-    if wrong := next((t for t in (*call.tensors, *call.out) if isinstance(t, TensorType) and t.device.type != target.device), None):
-        return Refusal(f"{target.name} works on {target.device}, not on {wrong.device.type}.", f"a copy on {target.device}")
+    types = [t for t in (*call.tensors, *call.out) if isinstance(t, TensorType)]
+    if wrong := next((t for t in types if t.device.type != target.device), None):
+        return Refusal(f"{target.name} works on {target.device}, not on {wrong.device.type}.",
+                       f"a copy on {target.device}")
     extern = target.externs.get(call.name)
     why: Refusal | str | None = None
     if extern is not None:
@@ -102,8 +106,8 @@ def hints_of(gm: fx.GraphModule) -> Callable[[Dim], int]:
     for node in gm.graph.nodes:
         val = node.meta.get("val") if node.op == "placeholder" else None
         for size in (*val.shape, *val.stride()) if isinstance(val, torch.Tensor) else (val,):
-            if isinstance(size, torch.SymInt) and (hint := hint_of(size)) is not None:
-                table.setdefault(str(dim_of(size)), hint)
+            if isinstance(size, torch.SymInt) and (known := hint_of(size)) is not None:
+                table.setdefault(str(dim_of(size)), known)
 
     def hint(dim: Dim) -> int:
         if isinstance(dim, int):

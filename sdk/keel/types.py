@@ -33,7 +33,9 @@ def symbol(name: str) -> sympy.Symbol:
 
 
 def as_dim(value: object) -> Dim:
-    """``value`` as a Dim: sympy integers become ``int``. Raises TypeError for anything that is not an integer expression."""
+    """``value`` as a Dim: sympy integers become ``int``. Raises TypeError for anything that is not an integer
+    expression.
+    """
     if isinstance(value, int):
         return int(value)
     if isinstance(value, sympy.Integer):
@@ -113,7 +115,9 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SymType:
-    """A number known by its expression over size symbols: an integer, or a ``float`` or ``bool`` computed from integers."""
+    """A number known by its expression over size symbols: an integer, or a ``float`` or ``bool`` computed from
+    integers.
+    """
 
     expr: Any
     kind: Literal["int", "float", "bool"] = "int"
@@ -129,9 +133,9 @@ Type = TensorType | SymType
 class Call:
     """One operator applied to arguments whose types are known.
 
-    ``op`` is a ``torch.ops`` overload.  ``args`` and ``kwargs`` are the graph node's, with a ``TensorType`` for each tensor
-    and a ``SymType`` for each symbolic integer (inside lists and tuples too); ``out`` has one type per output, None for an
-    output that is not produced.
+    ``op`` is a ``torch.ops`` overload. ``args`` and ``kwargs`` are the graph node's, with a ``TensorType`` for each
+    tensor and a ``SymType`` for each symbolic integer (inside lists and tuples too); ``out`` has one type per
+    output, None for an output that is not produced.
     """
 
     op: Callable[..., Any]

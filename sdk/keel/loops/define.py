@@ -1,11 +1,12 @@
 """Define-by-run lowering: a rule is Python that computes one element of an operator's result; what is kept is data.
 
-A rule is called once per distinct Call with a ``Builder`` and an ``Operand`` for each tensor argument.  It reads operands at
-coordinates that are index expressions over the result's axes, computes with overloaded operators, and returns the element
-(a tuple of elements for several results of one shape).  The ``Definition`` that comes out is what the scheduler inlines and fuses.
+A rule is called once per distinct Call with a ``Builder`` and an ``Operand`` for each tensor argument. It reads
+operands at coordinates that are index expressions over the result's axes, computes with overloaded operators, and
+returns the element (a tuple of elements for several results of one shape). The ``Definition`` that comes out is
+what the scheduler inlines and fuses.
 
-Three kinds: a map has one element per point of the result; a fold adds axes to reduce over; a scatter writes its updates
-into a copy of its first read.
+Three kinds: a map has one element per point of the result; a fold adds axes to reduce over; a scatter writes its
+updates into a copy of its first read.
 """
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from keel.loops.scalars import SCALARS
 from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
 
 Number = bool | int | float
-SMALL_FLOATS = frozenset(d for d in (
-    torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
+SMALL_FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+                          torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,10 @@ Step = Const | Position | Read | Apply | Reduce | Scan
 class Definition:
     """How one element of each output is computed.
 
-    ``axes`` are the coordinates of the result (of the updates, for a scatter); ``folded`` those reduced over, the last
-    fastest; ``scanned`` is the axis that a scan runs along.  Steps up to the Reduce are evaluated at (axes, folded), those after it
-    at axes alone.  ``outputs`` are value numbers, one per tensor that the call returns; a scatter has ``update`` instead,
-    written into operand number ``base``.
+    ``axes`` are the coordinates of the result (of the updates, for a scatter); ``folded`` those reduced over, the
+    last fastest; ``scanned`` is the axis that a scan runs along. Steps up to the Reduce are evaluated at (axes,
+    folded), those after it at axes alone. ``outputs`` are value numbers, one per tensor that the call returns; a
+    scatter has ``update`` instead, written into operand number ``base``.
     """
 
     kind: Literal["map", "fold", "scan", "scatter"]
@@ -73,12 +74,15 @@ class Definition:
     @property
     def is_view(self) -> bool:
         """Whether each element is just an element of the operand, wherever it is."""
-        return self.kind == "map" and len(self.steps) == 1 and isinstance(self.steps[0], Read) and self.steps[0].mask is None
+        (first, *rest) = self.steps
+        return self.kind == "map" and not rest and isinstance(first, Read) and first.mask is None
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A number of the definition under construction; operators make more.  Plain numbers take the other operand's dtype."""
+    """A number of the definition under construction; operators make more. Plain numbers take the other operand's
+    dtype.
+    """
 
     builder: Builder
     number: int
@@ -274,15 +278,19 @@ class Builder:
         self._kind, self._scanned = "scan", self._axes[dim]
         return self._folding(Scan, monoid, values)
 
-    def scatter(self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode, mask: Value | None = None) -> None:
-        """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the axes."""
+    def scatter(self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode,
+                mask: Value | None = None) -> None:
+        """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the
+        axes.
+        """
         self._kind, self._base = "scatter", base.number
         self._update = Update(tuple(index(i) for i in at), value.number, mode, None if mask is None else mask.number)
 
     def _folding(self, form: type[Reduce] | type[Scan], monoid: str, values: Sequence[Value]) -> tuple[Value, ...]:
         if len(values) != MONOIDS[monoid].arity:
-            raise KeelError("bad-graph", f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}.")
-        first = len(self._steps) and self._next
+            raise KeelError("bad-graph",
+                            f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}.")
+        first = self._next
         numbers = tuple(range(first, first + len(values)))
         dtypes = tuple(v.dtype for v in values)
         self._steps.append(form(numbers, monoid, tuple(v.number for v in values), dtypes))

@@ -1,13 +1,13 @@
 """The launch list of a loop-level part, as one flat Python function over one planned arena.
 
-The function's text is generated once per part: allocate outputs, launch kernels, call libraries, return.  Sizes that are
-symbolic are its int arguments, solved once per call; what depends on their values alone (the arena and the views into it) is
-made once per distinct values and kept for the next call.
+The function's text is generated once per part: allocate outputs, launch kernels, call libraries, return. Sizes that
+are symbolic are its int arguments, solved once per call; what depends on their values alone (the arena and the
+views into it) is made once per distinct values and kept for the next call.
 """
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -101,13 +101,14 @@ class _Program:
         self.views = self._views()
         body = [line for step in self.schedule.steps for line in self._step(step)]
         body += [line for o in self.tensors.outputs if isinstance(o, int) for line in self._bind(o)]
-        results = ["None" if o is None else _text(o.expr) if isinstance(o, SymType) else f"t{o}" for o in self.tensors.outputs]
+        results = [f"t{o}" if isinstance(o, int) else "None" if o is None else _text(o.expr)
+                   for o in self.tensors.outputs]
         held = [*self.kept, *self.views]
         inputs = [f"t{i}" if isinstance(i, int) else f"n{k}" for k, i in enumerate(self.tensors.inputs)]
-        text = [f"def run({''.join(f'{name}, ' for name in inputs)}):", *self._solve(inputs),
-                *([f"    arena = take({self._key()})", f"    {''.join(f't{t}, ' for t in held)}= arena"] if held else []),
-                *body, f"    result = ({''.join(f'{r}, ' for r in results)})",
-                *(["    give(" + self._key() + ", arena)"] if held else []), "    return result", ""]
+        text = [f"def run({_listed(inputs)}):", *self._solve(inputs),
+                *([f"    arena = take({self._key()})", f"    {_listed(f't{t}' for t in held)}= arena"] if held else []),
+                *body, f"    result = ({_listed(results)})",
+                *([f"    give({self._key()}, arena)"] if held else []), "    return result", ""]
         arenas = _Arenas(self.arena)
         self.names |= {"take": arenas.take, "give": arenas.give}
         source = "\n".join(text)
@@ -135,9 +136,8 @@ class _Program:
         """Lines that bind each symbol to an input's value or to a size of one."""
         found: dict[str, str] = {}
         for name, value in zip(inputs, self.tensors.inputs, strict=True):
-            if isinstance(value, SymType):
-                if isinstance(value.expr, sympy.Symbol):
-                    found.setdefault(str(value.expr), name)
+            if isinstance(value, SymType) and isinstance(value.expr, sympy.Symbol):
+                found.setdefault(str(value.expr), name)
         for name, value in zip(inputs, self.tensors.inputs, strict=True):
             if isinstance(value, int):
                 type = self._type(value)
@@ -156,7 +156,7 @@ class _Program:
         return lines
 
     def _key(self) -> str:
-        return f"({''.join(f'{s}, ' for s in self.symbols)})"
+        return f"({_listed(self.symbols)})"
 
     def _step(self, step: Launch | External) -> list[str]:
         if isinstance(step, Launch):
@@ -182,7 +182,8 @@ class _Program:
         self.bound.add(tensor)
         t = self._type(tensor)
         dtype, device = self._name("dtype", t.dtype), self._name("device", t.device)
-        return [f"    t{tensor} = empty_strided({_tuple(t.shape)}, {_tuple(t.strides)}, dtype={dtype}, device={device})"]
+        where = f"dtype={dtype}, device={device}"
+        return [f"    t{tensor} = empty_strided({_tuple(t.shape)}, {_tuple(t.strides)}, {where})"]
 
     def _bind(self, tensor: int) -> list[str]:
         """Lines that make a variable for a tensor that is a view of another."""
@@ -278,7 +279,11 @@ def _text(dim: Dim) -> str:
 
 
 def _tuple(dims: Sequence[Dim]) -> str:
-    return f"({''.join(f'{_text(d)}, ' for d in dims)})"
+    return f"({_listed(map(_text, dims))})"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"{name}, " for name in names)
 
 
 def _leaves(value: Any) -> list[Any]:

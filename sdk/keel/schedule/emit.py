@@ -1,13 +1,15 @@
 """From a group of fused tensors to one kernel: nested loops over a chain of iteration spaces.
 
-A group's tensors live on spaces (sets of axes) that form a chain by inclusion: rows inside nothing, elements inside rows.
-Each space is a loop depth.  What must be stored or folded is evaluated on demand, each value once, in the outermost loop
-where all that it needs is bound; a fold's result is there after its loop, so whatever needs it goes to a later pass.
+A group's tensors live on spaces (sets of axes) that form a chain by inclusion: rows inside nothing, elements inside
+rows. Each space is a loop depth. What must be stored or folded is evaluated on demand, each value once, in the
+outermost loop where all that it needs is bound; a fold's result is there after its loop, so whatever needs it goes
+to a later pass.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -29,7 +31,7 @@ class Placed:
     node: Defined
     at: Mapping[Axis, Index]                                 # of the definition's axes and folded axes
     space: Space                                             # of its results
-    body: Space                                              # of its steps before the fold; equal to ``space`` for a map
+    body: Space                                              # of its steps before the fold; ``space`` for a map
 
     @property
     def is_fold(self) -> bool:
@@ -78,7 +80,9 @@ class _Frame:
 
 
 class Emitter:
-    """Evaluates elements of tensors into nested blocks. ``inlined`` maps a tensor to the node that is computed in place."""
+    """Evaluates elements of tensors into nested blocks. ``inlined`` maps a tensor to the node that is computed in
+    place.
+    """
 
     def __init__(self, tensors: Tensors, producers: Mapping[int, Defined], inlined: Callable[[int], bool]):
         self.tensors, self.producers, self.inlined = tensors, producers, inlined
@@ -91,7 +95,9 @@ class Emitter:
     # -- values --------------------------------------------------------------------------------------
 
     def step(self, key: Any, axes: Iterable[Axis], args: Iterable[int], make: Callable[[int], Stmt]) -> int:
-        """The number of a value; a new statement in the outermost block that has what it needs, unless it is known there."""
+        """The number of a value; a new statement in the outermost block that has what it needs, unless it is known
+        there.
+        """
         need = frozenset(axes)
         depth = max((self.depths[a] for a in args), default=0)
         while not need <= self.blocks[depth].axes:
@@ -165,7 +171,9 @@ class Emitter:
                     if number in (s.results if isinstance(s, Reduce | Scan) else (s.result,)))
         match step:
             case Const():
-                return self.step(("const", repr(step.value), step.dtype), (), (), lambda n: Const(n, step.value, step.dtype))
+                const = step
+                return self.step(("const", repr(const.value), const.dtype), (), (),
+                                 lambda n: Const(n, const.value, const.dtype))
             case Position():
                 at = self.moved(frame, step.index)
                 return self.step(("position", at), axes_of(at), loaded_of(at), lambda n: Position(n, at))
@@ -239,7 +247,7 @@ class Emitter:
 def spaces(group: Group) -> list[Space]:
     """The chain of the group's spaces, from the empty one. Raises KeelError[bad-graph] if they form no chain."""
     chain = sorted({frozenset(), *(s for m in group.members for s in (m.space, m.body))}, key=len)
-    if not all(a < b for a, b in zip(chain, chain[1:], strict=False)):
+    if not all(a < b for a, b in pairwise(chain)):
         raise KeelError("bad-graph", "The spaces of a group form no chain.")
     return chain
 
@@ -259,12 +267,14 @@ class _Passes:
         self._rests: dict[int, tuple[Placed, ...]] = {}
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
-        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open block."""
-        emitter, block = self.emitter, self.emitter.blocks[-1]
+        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open block.
+        """
+        block = self.emitter.blocks[-1]
         pending: list[Target] = [*self._required(depth, targets), *targets]
         partial: dict[int, tuple[int, ...]] = {}
         while pending:
-            ready = [t for t in pending if all(id(f) in block.folds for f in self.closure(t) if self.depth[f.space] == depth)]
+            ready = [t for t in pending if all(id(f) in block.folds for f in self.closure(t)
+                                               if self.depth[f.space] == depth)]
             if not ready:
                 raise KeelError("bad-graph", "The folds of a group wait for each other.")
             pending = [t for t in pending if t not in ready]

@@ -1,15 +1,15 @@
 """Fusion is one decision: which tensors get memory.
 
-1. A map that is cheap to repeat, or has one reader that evaluates it once, is computed in place (``inlined``).
-2. Every other defined node joins, in topological order, the group with which it shares most bytes: its producers' groups
-   (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``unify``), the spaces stay a chain, the
-   machine stays busy, and no cycle arises.
-3. Only tensors that leave their group are stored.
+1. A map that is cheap to repeat, or has one reader that evaluates it once, is computed in place (``inlined``). 2.
+Every other defined node joins, in topological order, the group with which it shares most bytes: its producers'
+groups (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``unify``), the
+spaces stay a chain, the machine stays busy, and no cycle arises. 3. Only tensors that leave their group are stored.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from keel.loops.define import Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
@@ -19,10 +19,11 @@ from keel.schedule.emit import Coords, Group, Placed, Space
 from keel.schedule.fuel import Fuel
 from keel.schedule.tensors import Defined, External, Tensors
 from keel.schedule.unify import Digits, NoSolution, Solution
-from keel.types import Dim, product
+from keel.types import Dim, TensorType, product
 
-CHEAP = frozenset({"cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul", "minimum", "maximum", "eq", "ne", "lt", "le",
-                   "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"})
+CHEAP = frozenset((
+    "cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul", "minimum", "maximum", "eq", "ne", "lt", "le", "gt",
+    "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"))
 DEEPEST = 24
 """How many nodes computed in place may stand in a chain: evaluation nests with it."""
 NEAREST = 8
@@ -71,10 +72,7 @@ class _Fuser:
 
     def run(self) -> Fusion:
         for node in self.tensors.nodes:
-            if isinstance(node, External):
-                for t in node.results:
-                    self.unit[t] = node
-            elif node.definition.kind in ("scan", "scatter"):
+            if isinstance(node, External) or node.definition.kind in ("scan", "scatter"):
                 for t in node.results:
                     self.unit[t] = node
             elif not all(t in self.inlined for t in node.results):
@@ -87,7 +85,9 @@ class _Fuser:
     # -- what gets memory ----------------------------------------------------------------------------
 
     def _escaping(self) -> set[int]:
-        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are views of."""
+        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are
+        views of.
+        """
         wanted: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
         for node in self.tensors.nodes:
             if isinstance(node, External):
@@ -118,7 +118,7 @@ class _Fuser:
                 continue
             if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
                 below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
-                if node.definition.is_view or below <= DEEPEST and self._in_place(node, inlined):
+                if node.definition.is_view or (below <= DEEPEST and self._in_place(node, inlined)):
                     inlined.add(node.results[0])
                     depth[node.results[0]] = below
         return inlined
@@ -139,7 +139,7 @@ class _Fuser:
             operand = self.tensors.tensors[node.operands[reads[0].operand]].type
             if self._bytes(operand) <= self._bytes(self.tensors.tensors[node.results[0]].type) or len(readers) <= 1:
                 return True
-        return len(readers) == 1 and (self._work(readers[0]) <= size or light and len(reads) <= 2)
+        return len(readers) == 1 and (self._work(readers[0]) <= size or (light and len(reads) <= 2))
 
     def _deep(self, node: Defined, inlined: set[int]) -> bool:
         """Whether the operand is itself computed in place by more than a view: chains are not repeated."""
@@ -149,8 +149,8 @@ class _Fuser:
                 return True
         return False
 
-    def _bytes(self, type: object) -> int:
-        return self.hint(type.numel) * type.dtype.itemsize   # type: ignore[attr-defined]
+    def _bytes(self, type: TensorType) -> int:
+        return self.hint(type.numel) * type.dtype.itemsize
 
     def _work(self, node: Defined) -> int:
         return self.hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))
@@ -191,7 +191,8 @@ class _Fuser:
         self._add(group, _placed(node, at), reads)
 
     def _candidates(self, reads: Sequence[LeafRead]) -> list[_Open]:
-        """Groups that make or read what this node reads, those that share most bytes first, later ones first among equals.
+        """Groups that make or read what this node reads, those that share most bytes first, later ones first among
+        equals.
 
         A group that makes none of it must share an eighth of the bytes: merging strangers only lengthens lives.
         """
@@ -241,7 +242,8 @@ class _Fuser:
         return trial
 
     def _complete(self, group: _Open, node: Defined, own: Sequence[Axis], solution: Solution) -> Placed | None:
-        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new ones."""
+        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new ones.
+        """
         digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
         free = [d for d in digits if d not in solution.given]
         if not solution.given and digits:
@@ -269,14 +271,14 @@ class _Fuser:
         """Whether the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
-        if not all(a < b for a, b in zip(chain, chain[1:], strict=False)):
+        if not all(a < b for a, b in pairwise(chain)):
             return False
         before = min((self._size(m.space) for m in members), default=0)
         after = self._size(chain[0])
         work = max(self._size(s) for s in chain)
         if after < min(self.limits.parallel, before):
             return False
-        if after < max(2, self.limits.parallel) and work > 4096:      # a fold to almost nothing: nobody waits for it here
+        if after < max(2, self.limits.parallel) and work > 4096:   # a fold to almost nothing: nobody waits for it here
             folds = [m for m in members if m.is_fold and self._size(m.space) < max(2, self.limits.parallel)]
             made = {t for f in folds for t in f.node.results}
             return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))

@@ -1,7 +1,8 @@
 """Memory planning: intermediate tensors share one arena by lifetime.
 
-Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pisarchyk and Lee, Efficient memory management for deep
-neural net inference, 2020): each tensor goes to the lowest gap, between those that live at the same time, that holds it.
+Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pisarchyk and Lee, Efficient memory
+management for deep neural net inference, 2020): each tensor goes to the lowest gap, between those that live at the
+same time, that holds it.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Canonical loops: axes split until indices are affine, ordered by memory strides, merged where they count on, renamed.
+"""Canonical loops: axes split until indices are affine, ordered by memory strides, merged where they count on,
+renamed.
 
-Kernels that compute the same thing come out equal, whatever the shapes they came from were called: equality and the name,
-a hash of the text, serve deduplication and caching.
+Kernels that compute the same thing come out equal, whatever the shapes they came from were called: equality and the
+name, a hash of the text, serve deduplication and caching.
 """
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def _merged(kernel: Kernel) -> Kernel:
 
 
 def _count_on(i: Index, outer: Axis, inner: Axis) -> bool:
-    return (index(i.coefficient(inner)) * inner.size).const == i.coefficient(outer)
+    return bool((index(i.coefficient(inner)) * inner.size).const == i.coefficient(outer))
 
 
 def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple[Stmt, ...]:

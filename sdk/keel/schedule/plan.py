@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-
 from keel.loops.index import Axis, Index, flatten, index
 from keel.loops.ir import Kernel, Scan, Store
 from keel.plugin import Limits
@@ -48,7 +47,8 @@ class Schedule:
 
     def traffic(self, hint: Hint) -> int:
         """Bytes that kernels read and write, each buffer once per launch."""
-        return sum(hint(b.size) * b.dtype.itemsize for s in self.steps if isinstance(s, Launch) for b in s.kernel.buffers)
+        launches = [s for s in self.steps if isinstance(s, Launch)]
+        return sum(hint(b.size) * b.dtype.itemsize for s in launches for b in s.kernel.buffers)
 
 
 def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
@@ -61,11 +61,15 @@ def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = N
                 steps.append(step)
             case Group():
                 if step.stored:
-                    steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, lambda e, g=step: e.group(g)))
+                    steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, _of_group(step)))
             case Defined():
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
     return Schedule(tensors, tuple(steps))
+
+
+def _of_group(group: Group) -> Callable[[Emitter], Kernel]:
+    return lambda emitter: emitter.group(group)
 
 
 def _kernel(tensors: Tensors, fusion: Fusion, emit: Callable[[Emitter], Kernel]) -> Launch:

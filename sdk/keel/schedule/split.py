@@ -1,7 +1,8 @@
-"""Reduction splitting: a fold with too few independent results becomes partial folds that fill the machine, and one that combines them.
+"""Reduction splitting: a fold with too few independent results becomes partial folds that fill the machine, and one
+that combines them.
 
-Monoids are associative, and a fold's state is what its combination takes, so partial states are just folded again.  A chunk that is
-not full is padded with the identity: its loads are masked and what it folds is replaced.
+Monoids are associative, and a fold's state is what its combination takes, so partial states are just folded again.
+A chunk that is not full is padded with the identity: its loads are masked and what it folds is replaced.
 """
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ ENOUGH = 4096
 
 @dataclass(frozen=True)
 class Halves:
-    """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` folds them and does the rest."""
+    """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` folds them and does the
+    rest.
+    """
 
     first: Kernel
     second: Kernel
@@ -42,7 +45,9 @@ class _Shape:
 
 
 def split(kernel: Kernel, limits: Limits, hint: Hint) -> Halves | None:
-    """The two kernels that ``kernel`` becomes on a machine with ``limits.parallel`` lanes of work; None if it stays whole."""
+    """The two kernels that ``kernel`` becomes on a machine with ``limits.parallel`` lanes of work; None if it stays
+    whole.
+    """
     shape = _shape(kernel)
     if shape is None:
         return None

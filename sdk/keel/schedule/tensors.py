@@ -1,7 +1,8 @@
 """A part's FX graph as tensors and steps on plain integers: what the scheduler works on.
 
-Every tensor of the graph has a number.  It is given (a placeholder), defined (a lowering rule says how to compute an element),
-made by a library call, or a view that shares another tensor's storage; a view is also defined, so kernels read through it.
+Every tensor of the graph has a number. It is given (a placeholder), defined (a lowering rule says how to compute an
+element), made by a library call, or a view that shares another tensor's storage; a view is also defined, so kernels
+read through it.
 """
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from keel.errors import KeelError
 from keel.graph.calls import call_of, type_of
 from keel.loops.define import Definition, Read
 from keel.plugin import Extern
-from keel.types import Call, Dim, SymType, TensorType, as_dim, leaves
+from keel.torch_adapter import dim_of
+from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,9 @@ Node = Defined | External
 
 @dataclass
 class Tensors:
-    """The part: ``inputs`` are placeholders in order (a tensor number, or a SymType), ``outputs`` likewise (None for None)."""
+    """The part: ``inputs`` are placeholders in order (a tensor number, or a SymType), ``outputs`` likewise (None for
+    None).
+    """
 
     tensors: list[Tensor] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)          # in topological order
@@ -94,7 +98,8 @@ class _Reader:
         for node in gm.graph.nodes:
             match node.op:
                 case "placeholder":
-                    value = self._fresh(node.name, type_of(node.meta["val"]))
+                    type = type_of(node.meta["val"])
+                    value = type if isinstance(type, SymType) else self._fresh(node.name, type)
                     self.out.inputs.append(value)
                     self.values[node] = value
                 case "output":
@@ -105,9 +110,9 @@ class _Reader:
                     raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
         return self.out
 
-    def _fresh(self, name: str, type: TensorType | SymType, alias: tuple[int, Dim] | None = None) -> int | SymType:
-        if isinstance(type, SymType):
-            return type
+    def _fresh(self, name: str, type: Type, alias: tuple[int, Dim] | None = None) -> int:
+        if not isinstance(type, TensorType):
+            raise KeelError("bad-graph", f"%{name} gives a number, which no loop backend computes.")
         self.out.tensors.append(Tensor(name, type, alias))
         return len(self.out.tensors) - 1
 
@@ -154,8 +159,8 @@ class _Reader:
         if not definition.is_view or len(operands) != 1 or not shares_storage(node.target):
             return None
         source = next(a for a in node.args if isinstance(a, fx.Node))
-        here, there = (type_of(n.meta["val"].storage_offset()) for n in (node, source))
-        return operands[0], as_dim(here.expr - there.expr)
+        here, there = (dim_of(n.meta["val"].storage_offset()) for n in (node, source))
+        return operands[0], as_dim(here - there)
 
 
 def _takes(extern: Extern, call: Call) -> bool:

@@ -1,9 +1,10 @@
 """When one tensor's loops can be another's: solving coordinate equations over digits.
 
-Every dimension is written as a mixed-radix sum of digits (axes).  A consumer that reads a tensor at coordinates c(x) lies in
-the same loops as the tensor, which stands at g(y), if c(x) = g(y) has a solution that gives each of its digits x one group
-axis y.  Reshapes split and merge dimensions, so digits are refined until both sides have the same radices; permutations need
-nothing.  Equations that do not come apart into digits have no solution here, and the tensors are simply not fused.
+Every dimension is written as a mixed-radix sum of digits (axes). A consumer that reads a tensor at coordinates c(x)
+lies in the same loops as the tensor, which stands at g(y), if c(x) = g(y) has a solution that gives each of its
+digits x one group axis y. Reshapes split and merge dimensions, so digits are refined until both sides have the same
+radices; permutations need nothing. Equations that do not come apart into digits have no solution here, and the
+tensors are simply not fused.
 """
 from __future__ import annotations
 
