@@ -1,0 +1,41 @@
+"""FX operators as loop definitions: one rule per overload, by family."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from keel.loops.define import Definition, Rule, define
+from keel.types import DTYPE_NAMES, Call, TensorType
+
+from . import pointwise
+from .arguments import NoLoopForm
+
+RULES: Mapping[Any, Rule] = {**pointwise.RULES}
+
+_known: dict[tuple[Any, ...], Definition | str] = {}
+
+
+def lower(call: Call) -> Definition | str:
+    """The loops of ``call``, or the sentence that says why it has none. Memoised by ``call.key``."""
+    if call.key not in _known:
+        _known[call.key] = _lower(call)
+    return _known[call.key]
+
+
+def _lower(call: Call) -> Definition | str:
+    rule = RULES.get(call.op)
+    if rule is None:
+        return f"{call.name} has no loop form."
+    tensors = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
+    odd = next((t.dtype for t in tensors if t.dtype.is_complex or t.dtype not in DTYPE_NAMES), None)
+    if odd is not None:
+        return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
+    try:
+        return define(rule, call)
+    except NoLoopForm as why:
+        return why.sentence
+
+
+__all__ = ["RULES", "lower"]

@@ -1,0 +1,130 @@
+"""How rules read their arguments: type promotion, literals, canonical dimensions, and the sentence for what is beyond.
+
+Promotion is PyTorch's: tensors with dimensions outrank 0-d tensors, which outrank Python numbers, within one category
+of bool, integer, float (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+
+from keel.loops.define import SMALL_FLOATS, Builder, Number, Operand, Value
+from keel.types import Dim, TensorType
+
+Argument = Operand | Number | Dim
+
+
+@dataclass(eq=False)
+class NoLoopForm(Exception):
+    """A call that a rule cannot express; ``sentence`` says why, with a full stop."""
+
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def refuse(b: Builder, why: str) -> NoReturn:
+    """Ends the rule: ``aten.pow.Tensor_Tensor <why>``, where ``why`` begins with a verb and ends with a full stop."""
+    raise NoLoopForm(f"{b.call.name} {why}")
+
+
+def out_dtype(b: Builder, n: int = 0) -> torch.dtype:
+    """The dtype of result number ``n``."""
+    out = b.call.out[n]
+    assert isinstance(out, TensorType)
+    return out.dtype
+
+
+def math_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What arithmetic on ``dtype`` is done in."""
+    return torch.float32 if dtype in SMALL_FLOATS else dtype
+
+
+# -- promotion ---------------------------------------------------------------------------------------
+
+def result_dtype(*args: Argument) -> torch.dtype:
+    """The dtype that PyTorch promotes ``args`` to."""
+    ranks: list[torch.dtype | None] = [None, None, None]           # dimensioned tensors, 0-d tensors, numbers
+    for a in args:
+        rank, dtype = _ranked(a)
+        had = ranks[rank]
+        ranks[rank] = dtype if had is None else torch.promote_types(had, dtype)
+    result = _outranked(ranks[0], _outranked(ranks[1], ranks[2]))
+    assert result is not None
+    return result
+
+
+def _ranked(a: Argument) -> tuple[int, torch.dtype]:
+    if isinstance(a, Operand):
+        return (0 if a.type.rank else 1), a.type.dtype
+    if isinstance(a, bool):
+        return 2, torch.bool
+    return 2, torch.get_default_dtype() if isinstance(a, float) else torch.int64
+
+
+def _outranked(high: torch.dtype | None, low: torch.dtype | None) -> torch.dtype | None:
+    if high is None or low is None:
+        return low if high is None else high
+    if high.is_floating_point:
+        return high
+    return torch.promote_types(high, low) if high == torch.bool or low.is_floating_point else high
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
+    """The element of ``a``, broadcast to the result, rounded to ``dtype`` and ready for arithmetic."""
+    if isinstance(a, Operand):
+        return b.math(b.cast(b.broadcast(a), dtype))
+    return literal(b, a, dtype)
+
+
+def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
+    """A number in the dtype that arithmetic on ``dtype`` is done in, not rounded to a 16-bit float; integers wrap."""
+    return b.number(wrapped(a, dtype), math_dtype(dtype))
+
+
+def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
+    """As ``lift``, but a number is rounded to ``dtype`` too: what comparisons see."""
+    if isinstance(a, bool | int | float) and dtype in SMALL_FLOATS:
+        a = float(torch.tensor(float(a), dtype=torch.float64).to(dtype))
+    return lift(b, a, dtype)
+
+
+def wrapped(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
+    """``a`` as C converts it to the integer ``dtype``; unchanged for other dtypes and for symbolic sizes."""
+    if not isinstance(a, bool | int | float) or dtype == torch.bool or dtype.is_floating_point:
+        return a
+    info = torch.iinfo(dtype)
+    return (int(a) - info.min) % (1 << info.bits) + info.min
+
+
+def exact(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
+    """``a`` where ``dtype`` can hold it; otherwise there is no loop form, for eager raises an error."""
+    if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point:
+        unsigned = torch.iinfo(dtype).min == 0
+        if wrapped(a, dtype) != int(a) and not (unsigned and -torch.iinfo(dtype).max <= a < 0):
+            refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
+    return a
+
+
+def store(b: Builder, value: Value, n: int = 0) -> Value:
+    """``value`` in the dtype of result number ``n``."""
+    return b.cast(value, out_dtype(b, n))
+
+
+# -- dimensions --------------------------------------------------------------------------------------
+
+def canonical(dim: int, rank: int) -> int:
+    """``dim`` counted from the front; a 0-d tensor counts as one dimension."""
+    return dim % max(rank, 1)
+
+
+def canonical_all(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...]:
+    """Sorted dimensions counted from the front; None and an empty list mean all."""
+    given = [dims] if isinstance(dims, int) else list(dims or range(rank))
+    return tuple(sorted(canonical(d, rank) for d in given)) if rank else ()

@@ -1,0 +1,170 @@
+"""Definitions run by plain vectorised torch: axes are ``arange`` tensors, a fold is a torch reduction over its axes.
+
+Small enough to be believed; what rules are compared with eager by.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from keel.loops.define import Definition, Read, Update
+from keel.loops.dims import evaluate as size_of
+from keel.loops.index import Axis, Div, Index, Loaded, Mod
+from keel.loops.ir import Apply, Const, Position, Reduce, Scan
+
+APPLY = {
+    "where": torch.where, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor,
+    "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
+    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
+    "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan,
+    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh,
+    "tanh": torch.tanh, "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf,
+    "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma, "digamma": torch.digamma,
+    "sigmoid": torch.sigmoid, "reciprocal": torch.reciprocal, "isnan": torch.isnan, "isinf": torch.isinf,
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
+    "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "truncdiv": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "mod": torch.remainder, "fmod": torch.fmod, "pow": torch.pow, "atan2": torch.atan2, "copysign": torch.copysign,
+    "nextafter": torch.nextafter, "minimum": torch.minimum, "maximum": torch.maximum,
+    "fma": lambda x, y, z: (x.double() * y.double() + z.double()).to(x.dtype),
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor, "not": torch.bitwise_not,
+    "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
+}
+
+
+def evaluate(definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int] | None = None) -> list[Tensor]:
+    """The results of ``definition`` on ``tensors``, its symbols bound; the result of a scatter is the written copy."""
+    return _Run(definition, tensors, symbols or {}).results()
+
+
+class _Run:
+    """Every value has the rank of axes and folded axes together, 1 along those it does not depend on."""
+
+    def __init__(self, definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int]):
+        self.definition, self.tensors, self.symbols = definition, tensors, symbols
+        self.space = (*definition.axes, *definition.folded)
+        self.sizes = [size_of(a.size, symbols) for a in self.space]
+        self.values: dict[int, Tensor] = {}
+
+    def results(self) -> list[Tensor]:
+        for step in self.definition.steps:
+            match step:
+                case Const():
+                    self.values[step.result] = torch.tensor(step.value, dtype=step.dtype)
+                case Position():
+                    self.values[step.result] = self.at(step.index)
+                case Read():
+                    self.values[step.result] = self.read(step)
+                case Apply():
+                    self.values[step.result] = self.apply(step)
+                case Reduce():
+                    self.fold(step)
+                case Scan():
+                    self.scan(step)
+        if self.definition.update is not None:
+            return [self.scatter(self.definition.update)]
+        rank, shape = len(self.definition.axes), self.sizes[:len(self.definition.axes)]
+        return [self.values[n].expand(*shape, *[1] * len(self.definition.folded)).reshape(shape)
+                if self.definition.folded else self.values[n].expand(self.sizes[:rank]) for n in self.definition.outputs]
+
+    def at(self, index: Index) -> Tensor:
+        total = torch.tensor(size_of(index.const, self.symbols))
+        for atom, c in index.terms:
+            total = total + self.atom(atom) * size_of(c, self.symbols)
+        return total
+
+    def atom(self, atom: Axis | Loaded | Div | Mod) -> Tensor:
+        match atom:
+            case Axis():
+                n = self.space.index(atom)
+                return torch.arange(self.sizes[n]).reshape([-1 if i == n else 1 for i in range(len(self.space))])
+            case Loaded():
+                return self.values[atom.value]
+            case Div():
+                return self.at(atom.of) // size_of(atom.by, self.symbols)
+            case Mod():
+                return self.at(atom.of) % size_of(atom.by, self.symbols)
+
+    def read(self, step: Read) -> Tensor:
+        source = self.tensors[step.operand]
+        if step.mask is None:
+            indices = [self.at(i) for i in step.at]
+            everywhere = all(i.numel() for i in indices)
+            assert not everywhere or all(int(i.min()) >= 0 for i in indices), f"{step} reads before the start"
+            return source[tuple(indices)]
+        mask = self.values[step.mask]
+        if not source.numel():
+            assert not mask.any(), f"{step} reads an empty tensor"
+            return torch.zeros_like(mask, dtype=source.dtype)
+        indices = [torch.where(mask, self.at(i), 0) for i in step.at]
+        assert all(not i.numel() or int(i.min()) >= 0 for i in indices), f"{step} reads before the start"
+        return torch.where(mask, source[tuple(indices)], torch.zeros((), dtype=source.dtype))
+
+    def apply(self, step: Apply) -> Tensor:
+        args = [self.values[n] for n in step.args]
+        if step.op == "cast":
+            return args[0].to(step.dtype)
+        if step.op == "bitcast":
+            return args[0].contiguous().view(step.dtype)
+        out = APPLY[step.op](*args)
+        assert out.dtype == step.dtype, f"{step} gives {out.dtype}"
+        return out
+
+    def fold(self, step: Reduce) -> None:
+        kept, folded = len(self.definition.axes), len(self.definition.folded)
+        args = [self.values[n].expand(self.sizes).reshape(*self.sizes[:kept], -1) for n in step.args]
+        for n, value in zip(step.results, folds(step.monoid, args), strict=True):
+            self.values[n] = value.reshape(*self.sizes[:kept], *[1] * folded)
+
+    def scan(self, step: Scan) -> None:
+        along = self.space.index(self.definition.scanned)
+        value = self.values[step.args[0]].expand(self.sizes)
+        running = {"sum": torch.cumsum, "prod": torch.cumprod}[step.monoid](value, along, dtype=value.dtype)
+        self.values[step.results[0]] = running
+
+    def scatter(self, update: Update) -> Tensor:
+        out = self.tensors[self.definition.base].clone()
+        mask = torch.tensor(True) if update.mask is None else self.values[update.mask]
+        mask = mask.expand(self.sizes)
+        where = tuple(self.at(i).expand(self.sizes)[mask] for i in update.at)
+        value = self.values[update.value].expand(self.sizes)[mask]
+        if not out.ndim:
+            where, out, flat = (torch.zeros(value.shape, dtype=torch.int64),), out.reshape(1), True
+        else:
+            flat = False
+        if update.mode in ("write", "add"):
+            out = out.index_put(where, value, accumulate=update.mode == "add")
+        else:
+            linear = torch.zeros_like(value, dtype=torch.int64)
+            for i, n in zip(where, out.shape, strict=True):
+                linear = linear * n + i
+            mode = {"min": "amin", "max": "amax", "mul": "prod"}[update.mode]
+            out = out.reshape(-1).scatter_reduce(0, linear, value, mode).reshape(out.shape)
+        return out.reshape(()) if flat else out
+
+
+def folds(monoid: str, args: list[Tensor]) -> list[Tensor]:
+    """The components of a monoid's fold over the last dimension."""
+    x = args[0]
+    match monoid:
+        case "sum":
+            return [x.sum(-1, dtype=x.dtype)]
+        case "prod":
+            return [x.prod(-1, dtype=x.dtype)]
+        case "max":
+            return [x.amax(-1)]
+        case "min":
+            return [x.amin(-1)]
+        case "any":
+            return [x.any(-1)]
+        case "all":
+            return [x.all(-1)]
+        case "argmax" | "argmin":
+            best = (x.amax if monoid == "argmax" else x.amin)(-1, keepdim=True)
+            hit = (x == best) | (torch.isnan(x) if x.is_floating_point() else False)
+            where = torch.where(hit, args[1], torch.iinfo(torch.int64).max).amin(-1, keepdim=True)
+            return [best[..., 0], where[..., 0]]
+    raise AssertionError(f"no fold with {monoid}")
