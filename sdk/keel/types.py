@@ -14,7 +14,7 @@ from typing import Any, Literal
 import sympy
 import torch
 
-Dim = int | sympy.Expr
+Dim: TypeAlias = int | sympy.Expr
 
 DTYPE_NAMES: Mapping[torch.dtype, str] = {
     torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
