@@ -12,8 +12,8 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "types", "torch_adapter", "spec", "graph", "plugin", "partition", "loops", "schedule", "runtime",
-    "compile", "export", "explain", "minify", "new", "cli",
+    "errors", "types", "dump", "loops", "torch_adapter", "spec", "plugin", "graph", "partition", "schedule", "runtime",
+    "loop_backend", "discover", "compile", "export", "explain", "minify", "new", "cli",
 )
 LINES = 600
 
