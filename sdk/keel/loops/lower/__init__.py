@@ -9,10 +9,10 @@ import torch
 from keel.loops.define import Definition, Rule, define
 from keel.types import DTYPE_NAMES, Call, TensorType
 
-from . import pointwise
+from . import activations, pointwise
 from .arguments import NoLoopForm
 
-RULES: Mapping[Any, Rule] = {**pointwise.RULES}
+RULES: Mapping[Any, Rule] = {**pointwise.RULES, **activations.RULES}
 
 _known: dict[tuple[Any, ...], Definition | str] = {}
 

@@ -55,6 +55,12 @@ def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = N
     return definition
 
 
+def one_by_one(op: Any, *tensors: Tensor, parameters: Sequence[Any] = ()) -> Any:
+    """What ``op`` gives on each element alone: eager's scalar code, which its vectorised code does not always agree with."""
+    rows = [op(*elements, *parameters) for elements in zip(*(t.split(1) for t in tensors), strict=True)]
+    return tuple(map(torch.cat, zip(*rows, strict=True))) if isinstance(rows[0], tuple) else torch.cat(rows)
+
+
 def compare(call: Call, got: Sequence[Tensor], want: Any, rtol: float | None = None, atol: float | None = None) -> None:
     wants = [w for w in (want if isinstance(want, tuple | list) else (want,)) if w is not None]
     assert len(got) == len(wants), f"{call}: {len(got)} results"

@@ -1,0 +1,258 @@
+"""Activation functions and their gradients, each as eager computes it: which side of a corner, what NaN becomes.
+
+Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats.  Where its vectorised code answers
+NaN and infinity differently from its scalar code, the scalar code (which CUDA shares) is followed.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from keel.loops.define import Builder, Operand, Rule, Value
+
+from .arguments import lift, literal, out_dtype, refuse, store
+
+aten = torch.ops.aten
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def of_one(body: Callable[..., Value]) -> Rule:
+    """``body(b, x, *parameters)`` on the operand in the dtype of arithmetic."""
+    def rule(b: Builder, x: Operand, *args: Any, **kwargs: Any) -> Value:
+        return store(b, body(b, lift(b, x, out_dtype(b)), *args, **kwargs))
+    return rule
+
+
+def of_two(body: Callable[..., Value]) -> Rule:
+    """``body(b, x, y, *parameters)``: a gradient and what it is the gradient at, in the schema's order."""
+    def rule(b: Builder, x: Operand, y: Operand, *args: Any, **kwargs: Any) -> Value:
+        dtype = out_dtype(b)
+        return store(b, body(b, lift(b, x, dtype), lift(b, y, dtype), *args, **kwargs))
+    return rule
+
+
+def sigmoid(b: Builder, x: Value) -> Value:
+    return b.apply("sigmoid", x)
+
+
+# -- rectifiers --------------------------------------------------------------------------------------
+
+def relu(b: Builder, x: Operand) -> Value:
+    value = lift(b, x, out_dtype(b))
+    return store(b, b.apply("maximum", value, 0))
+
+
+def threshold(b: Builder, x: Operand, at: Any, value: Any) -> Value:
+    """x where x > at or x is NaN, else value."""
+    dtype = out_dtype(b)
+    v = lift(b, x, dtype)
+    return store(b, b.where(v <= literal(b, at, dtype), literal(b, value, dtype), v))
+
+
+def threshold_backward(b: Builder, grad: Operand, x: Operand, at: Any) -> Value:
+    dtype = out_dtype(b)
+    return store(b, b.where(lift(b, x, dtype) <= literal(b, at, dtype), 0, lift(b, grad, dtype)))
+
+
+def hardtanh(b: Builder, x: Operand, low: float = -1.0, high: float = 1.0) -> Value:
+    dtype = out_dtype(b)
+    raised = b.apply("maximum", lift(b, x, dtype), literal(b, low, dtype))
+    return store(b, b.apply("minimum", raised, literal(b, high, dtype)))
+
+
+def hardtanh_backward(b: Builder, grad: Value, x: Value, low: float, high: float) -> Value:
+    return b.where((x <= low) | (x >= high), 0.0, grad)
+
+
+def leaky_relu(b: Builder, x: Value, slope: float = 0.01) -> Value:
+    return b.where(x > 0.0, x, x * slope)
+
+
+def leaky_relu_backward(b: Builder, grad: Value, x: Value, slope: float, is_result: bool) -> Value:
+    return b.where(x > 0.0, grad, grad * slope)
+
+
+def prelu(b: Builder, x: Value, weight: Value) -> Value:
+    return b.where(x > 0.0, x, weight * x)
+
+
+def prelu_backward(b: Builder, grad: Operand, x: Operand, weight: Operand) -> tuple[Value, Value]:
+    dtype = out_dtype(b)
+    g, v, w = (lift(b, t, dtype) for t in (grad, x, weight))
+    positive = v > 0.0
+    return store(b, b.where(positive, g, w * g)), store(b, b.where(positive, 0.0, v * g), 1)
+
+
+def elu(b: Builder, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    below = b.apply("expm1", x * input_scale) * (alpha * scale)
+    return b.where(x < 0.0, below, x * scale)
+
+
+def elu_backward(b: Builder, grad: Value, alpha: float, scale: float, input_scale: float, is_result: bool,
+                 x: Value) -> Value:
+    down, up = alpha * scale, scale
+    below = grad * input_scale * (x + down) if is_result else grad * input_scale * down * b.apply("exp", x * input_scale)
+    return b.where(x <= 0.0, below, grad * up)
+
+
+def elu_backward_rule(b: Builder, grad: Operand, alpha: float, scale: float, input_scale: float, is_result: bool,
+                      x: Operand) -> Value:
+    dtype = out_dtype(b)
+    return store(b, elu_backward(b, lift(b, grad, dtype), alpha, scale, input_scale, is_result, lift(b, x, dtype)))
+
+
+def hardshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
+    return b.where((x >= -lambd) & (x <= lambd), 0.0, x)
+
+
+def hardshrink_backward(b: Builder, grad: Value, x: Value, lambd: float) -> Value:
+    return b.where((x >= -lambd) & (x <= lambd), 0.0, grad)
+
+
+def softshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
+    """Zero times x between the corners, so that NaN stays."""
+    return b.where(x > lambd, x - lambd, b.where(x < -lambd, x + lambd, x * 0.0))
+
+
+# -- piecewise polynomials ---------------------------------------------------------------------------
+
+def _ramp(b: Builder, x: Value) -> Value:
+    return b.apply("minimum", b.apply("maximum", x + 3.0, 0.0), 6.0)
+
+
+def hardsigmoid(b: Builder, x: Value) -> Value:
+    return _ramp(b, x) / 6.0
+
+
+def hardsigmoid_backward(b: Builder, grad: Value, x: Value) -> Value:
+    return b.where((x > -3.0) & (x < 3.0), grad * (1 / 6), 0.0)
+
+
+def hardswish(b: Builder, x: Value) -> Value:
+    return x * _ramp(b, x) / 6.0
+
+
+def hardswish_backward(b: Builder, grad: Value, x: Value) -> Value:
+    return b.where(x <= -3.0, 0.0, b.where(x < 3.0, grad * (x / 3.0 + 0.5), grad))
+
+
+# -- smooth ------------------------------------------------------------------------------------------
+
+def sigmoid_backward(b: Builder, grad: Value, y: Value) -> Value:
+    return grad * ((1.0 - y) * y)
+
+
+def tanh_backward(b: Builder, grad: Value, y: Value) -> Value:
+    return grad * b.apply("fma", -y, y, b.const(1, y.dtype))
+
+
+def silu(b: Builder, x: Value) -> Value:
+    return x / (1.0 + b.apply("exp", -x))
+
+
+def silu_backward(b: Builder, grad: Value, x: Value) -> Value:
+    s = sigmoid(b, x)
+    return grad * s * (1.0 + x * (1.0 - s))
+
+
+def softplus(b: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    scaled = x * beta
+    return b.where(scaled > threshold, x, b.apply("log1p", b.apply("exp", scaled)) / beta)
+
+
+def softplus_backward(b: Builder, grad: Value, x: Value, beta: float, threshold: float) -> Value:
+    scaled = x * beta
+    return b.where(scaled > threshold, grad, grad * sigmoid(b, scaled))
+
+
+def log_sigmoid(b: Builder, x: Value) -> Value:
+    """min(x, 0) - log(1 + e^-|x|)"""
+    return b.apply("minimum", x, 0.0) - b.apply("log1p", b.apply("exp", -b.apply("abs", x)))
+
+
+def mish(b: Builder, x: Value) -> Value:
+    return x * b.apply("tanh", b.apply("log1p", b.apply("exp", x)))
+
+
+def mish_backward(b: Builder, grad: Value, x: Value) -> Value:
+    s = sigmoid(b, x)
+    t = b.apply("tanh", softplus(b, x))
+    return grad * (t + x * s * (1.0 - t * t))
+
+
+def gelu(b: Builder, x: Value, approximate: str = "none") -> Value:
+    if approximate == "tanh":
+        inner = SQRT_2_OVER_PI * (x + CUBIC * (x * x * x))
+        return 0.5 * x * (1.0 + b.apply("tanh", inner))
+    return 0.5 * x * (1.0 + b.apply("erf", x * SQRT_HALF))
+
+
+def gelu_backward(b: Builder, grad: Value, x: Value, approximate: str = "none") -> Value:
+    if approximate == "tanh":
+        square = x * x
+        t = b.apply("tanh", SQRT_2_OVER_PI * (x + CUBIC * (square * x)))
+        slope = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * square)
+        return grad * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+    cdf = 0.5 * (1.0 + b.apply("erf", x * SQRT_HALF))
+    pdf = b.apply("exp", x * x * -0.5) * (0.5 * SQRT_2_OVER_PI)
+    return grad * (cdf + x * pdf)
+
+
+def logit_backward(b: Builder, grad: Value, x: Value, eps: float | None = None) -> Value:
+    if eps is not None:
+        return b.where((x < eps) | (x > 1 - eps), 0.0, grad / (x * (1.0 - x)))
+    at_end = x.equals(0.0) | x.equals(1.0)
+    inside = b.where(at_end, grad * float("inf"), grad / (x * (1.0 - x)))
+    return b.where((x < 0.0) | (x > 1.0), float("nan"), inside)
+
+
+def glu(b: Builder, x: Operand, dim: int = -1) -> Value:
+    half = b.shape[dim]
+    at = list(b.at)
+    other = list(at)
+    other[dim] = at[dim] + half
+    dtype = out_dtype(b)
+    gate = b.math(b.cast(x[other], dtype))
+    return store(b, b.math(b.cast(x[at], dtype)) * sigmoid(b, gate))
+
+
+def log_sigmoid_rule(b: Builder, x: Operand) -> Any:
+    """The buffer that eager returns beside the result is e^-|x| on CPU and empty elsewhere."""
+    out = b.call.out[1]
+    if out is None or getattr(out, "shape", None) != b.shape:
+        refuse(b, "returns a buffer of another shape here.")
+    value = lift(b, x, out_dtype(b))
+    return store(b, log_sigmoid(b, value)), store(b, b.apply("exp", -b.apply("abs", value)), 1)
+
+
+def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand) -> Value:
+    """The gradient from x alone: it does not need what the forward kept."""
+    dtype = out_dtype(b)
+    value = lift(b, x, dtype)
+    return store(b, lift(b, grad, dtype) * sigmoid(b, -value))
+
+
+RULES: Mapping[Any, Rule] = {
+    aten.relu.default: relu, aten.threshold.default: threshold, aten.threshold_backward.default: threshold_backward,
+    aten.hardtanh.default: hardtanh, aten.hardtanh_backward.default: of_two(hardtanh_backward),
+    aten.leaky_relu.default: of_one(leaky_relu), aten.leaky_relu_backward.default: of_two(leaky_relu_backward),
+    aten._prelu_kernel.default: of_two(prelu), aten._prelu_kernel_backward.default: prelu_backward,
+    aten.elu.default: of_one(elu), aten.elu_backward.default: elu_backward_rule,
+    aten.hardshrink.default: of_one(hardshrink), aten.hardshrink_backward.default: of_two(hardshrink_backward),
+    aten.softshrink.default: of_one(softshrink), aten.softshrink_backward.default: of_two(hardshrink_backward),
+    aten.hardsigmoid.default: of_one(hardsigmoid), aten.hardsigmoid_backward.default: of_two(hardsigmoid_backward),
+    aten.hardswish.default: of_one(hardswish), aten.hardswish_backward.default: of_two(hardswish_backward),
+    aten.sigmoid_backward.default: of_two(sigmoid_backward), aten.tanh_backward.default: of_two(tanh_backward),
+    aten.silu.default: of_one(silu), aten.silu_backward.default: of_two(silu_backward),
+    aten.softplus.default: of_one(softplus), aten.softplus_backward.default: of_two(softplus_backward),
+    aten.mish.default: of_one(mish), aten.mish_backward.default: of_two(mish_backward),
+    aten.gelu.default: of_one(gelu), aten.gelu_backward.default: of_two(gelu_backward),
+    aten.logit_backward.default: of_two(logit_backward), aten.glu.default: glu,
+    aten.log_sigmoid_forward.default: log_sigmoid_rule, aten.log_sigmoid_backward.default: log_sigmoid_backward,
+}
