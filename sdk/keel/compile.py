@@ -40,7 +40,7 @@ class Settings:
 def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
             dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
             fuel: int | None = None) -> Callable[..., Any]:
-    """``torch.compile`` through Keel: ``fn`` (a function or a module), each operator by the first backend that takes it.
+    """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by the first backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference.  ``mode``, ``dynamic`` and
     ``fullgraph`` are PyTorch's.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many
@@ -99,7 +99,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             near = get_close_matches(name, _TYPES, n=1)
             raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
                             do=f"Did you mean {near[0]!r}?" if near else None)
-        if not isinstance(value, _TYPES[name]) or (name == "fuel" and (isinstance(value, bool) or value < 0)):
+        if type(value) not in _TYPES[name] or (isinstance(value, int) and value < 0):
             raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
     if mode is not None and mode not in MODES:
         raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},

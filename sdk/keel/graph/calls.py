@@ -1,4 +1,4 @@
-"""Reading an FX graph: the call that a node makes, the types of values, what may share memory, where the user wrote it."""
+"""Reading an FX graph: the call a node makes, the types of values, what may share memory, where the user wrote it."""
 from __future__ import annotations
 
 import operator
@@ -27,7 +27,7 @@ def type_of(value: object) -> Type:
     match value:
         case torch.Tensor():
             if value.layout is not torch.strided:
-                raise KeelError("bad-graph", f"A tensor of layout {value.layout} has no type: only strided tensors have.",
+                raise KeelError("bad-graph", f"A tensor of layout {value.layout} has no type; only strided ones have.",
                                 do="Convert it with to_dense(), or keep that code out of the compiled function.")
             return TensorType(value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())),
                               value.device)
@@ -88,7 +88,7 @@ def _argument(value: Any) -> Any:
 
 
 def bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
-    """For each node, the nodes whose memory its value may be in: itself, unless it is a view or one of several results."""
+    """For each node, the nodes whose memory its value may be in: itself, unless it is a view or picks from views."""
     found: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
         found[node] = _bases(node, found)

@@ -43,7 +43,7 @@ def _value(arg: Any) -> Any:
 
 
 def as_promised(found: Any, promised: Any) -> Any:
-    """``found`` with the strides of ``promised``, copied where it has others.  Raises NotRecorded where types differ."""
+    """``found`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
     if promised is None:
         return None
     if not isinstance(found, torch.Tensor) or not isinstance(promised, torch.Tensor):

@@ -1,14 +1,15 @@
 """Claim or descend: a call that some backend takes stays whole, any other is written out as what they take.
 
-Memoised by what tells calls from each other (operator and types), so a decomposition is recorded once for all equal calls
-of a graph; its values are shared by all places where it is written out.
+Memoised by what tells calls from each other (operator and types), so a decomposition is recorded once for all equal
+calls of a graph.  Its fake values are shared by all places where it is written out: two nodes that have the same one
+need not have the same memory.
 """
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -50,8 +51,11 @@ def negotiate(captured: Captured, backends: Sequence[Backend], *, decomposition:
     """The graph in calls that ``backends`` take.
 
     A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
-    are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and unused ones dropped.
-    ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken.
+    are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and
+    unused ones dropped.  ``decomposition`` gives an operator's decomposition, or None.
+
+    ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken, and a node that was
+    written out for another has that one's name as ``meta["keel.composite"]``.
 
     Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, and under ``strict``
     KeelError[refuse-raised] for a backend that cannot say.
@@ -88,7 +92,7 @@ class _Desk:
         # Values written out say where in memory they start, which depends on where the arguments do.
         key = (call.key, tuple(_starts(node)))
         if key not in self.decided:
-            self.decided[key] = None                    # a call that comes up in its own decomposition is not covered by it
+            self.decided[key] = None                    # a call that comes up in its own decomposition is no help
             self.decided[key] = self._decide(node, call)
         return self.decided[key]
 
@@ -170,7 +174,7 @@ class _Rewrite:
     def _old(self, node: fx.Node, apart: bool) -> Made:
         if node.op == "call_function":
             return self._function(node, self.made, None, apart)
-        new = self.graph.node_copy(node, lambda n: self.made[n])  # type: ignore[arg-type, return-value]
+        new = self.graph.node_copy(node, lambda n: self.made[n])
         if isinstance(value := node.meta.get("val"), Symbolic):
             self.numbers.setdefault(expression(value), new)
         return new
@@ -180,7 +184,7 @@ class _Rewrite:
         if node.target is operator.getitem:
             source = made[node.args[0]]  # type: ignore[index]
             if isinstance(source, tuple):
-                return source[node.args[1]]  # type: ignore[index]
+                return cast(Made, source[node.args[1]])  # type: ignore[index]
         if not is_call(node):
             return self._once(node, made, origin, apart)
         verdict = self.desk.verdict(node)
@@ -213,7 +217,7 @@ class _Rewrite:
             return known
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs),
                                              lambda a: made[a] if isinstance(a, fx.Node) else a)
-        pure = not apart and not has_effect(node.target) and not is_random(node.target)  # type: ignore[arg-type]
+        pure = not apart and not has_effect(node.target) and not is_random(node.target)
         key = (node.target, _frozen(args), _frozen(tuple(kwargs.items()))) if pure else None
         if key is not None and (known := self.equal.get(key)) is not None:
             return known
@@ -279,5 +283,5 @@ def _frozen(value: Any) -> Any:
 def _drop_unused(graph: fx.Graph) -> None:
     for node in reversed(graph.nodes):
         if node.op in ("call_function", "get_attr") and not node.users and not (
-                node.op == "call_function" and has_effect(node.target)):  # type: ignore[arg-type]
+                node.op == "call_function" and has_effect(node.target)):
             graph.erase_node(node)

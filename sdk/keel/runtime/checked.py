@@ -1,4 +1,4 @@
-"""What a compiled part promises, checked: types of its outputs on its first call, everything on every call with KEEL_CHECK=1."""
+"""What a compiled part promises, checked: types on its first call, everything on every call with KEEL_CHECK=1."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import bases, type_of, where
-from keel.types import Dim, SymType, TensorType, Type
+from keel.types import Dim, SymType, TensorType, Type, leaves
 
 Run = Callable[..., Sequence[Any]]
 
@@ -24,8 +24,8 @@ def always() -> bool:
 
 @dataclass(frozen=True)
 class Promise:
-    """The types of a part's inputs and outputs (None for an output that is not produced), the user's line that made each
-    output, and by output which inputs it may share memory with."""
+    """The types of a part's inputs and outputs, and by output: its node's name, the user's line that made it, the
+    inputs it may share memory with, and the nodes whose memory it may be in."""
 
     owner: str
     part: str
@@ -34,6 +34,7 @@ class Promise:
     names: tuple[str, ...]
     lines: tuple[str | None, ...]
     shares: tuple[frozenset[int], ...]
+    bases: tuple[frozenset[str], ...]
 
 
 def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
@@ -41,16 +42,20 @@ def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
     inputs = gm.graph.find_nodes(op="placeholder")
     number = {node: i for i, node in enumerate(inputs)}
     results = gm.graph.output_node().args[0]
-    assert isinstance(results, tuple)
     base = bases(gm.graph)
+    nodes = [r for r in leaves(results) if isinstance(r, fx.Node)]
     return Promise(owner, part, tuple(type_of(n.meta["val"]) for n in inputs),
-                   tuple(type_of(r.meta["val"]) for r in results), tuple(r.name for r in results),
-                   tuple(where(r) for r in results),
-                   tuple(frozenset(number[b] for b in base[r] if b in number) for r in results))
+                   tuple(type_of(r.meta["val"]) for r in nodes), tuple(r.name for r in nodes),
+                   tuple(where(r) for r in nodes),
+                   tuple(frozenset(number[b] for b in base[r] if b in number) for r in nodes),
+                   tuple(frozenset(b.name for b in base[r]) for r in nodes))
 
 
 def first_call(run: Run, made: Promise) -> Run:
-    """``run`` with the number, dtypes, shapes, strides and devices of its outputs checked.  Raises KeelError[wrong-result]."""
+    """``run`` with the number, dtypes, shapes, strides and devices of its outputs checked.
+
+    Raises KeelError[wrong-result].
+    """
     def checked(*args: Any) -> Sequence[Any]:
         results = run(*args)
         _verify_types(made, args, results)
@@ -65,7 +70,8 @@ def every_call(run: Run, made: Promise) -> Run:
         before = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
         results = run(*args)
         _verify_types(made, args, results)
-        written = [f"input {i}" for i, (was, now) in enumerate(zip(before, args, strict=True)) if not _untouched(was, now)]
+        pairs = enumerate(zip(before, args, strict=True))
+        written = [f"input {i}" for i, (was, now) in pairs if not _untouched(was, now)]
         if written:
             raise _wrong(made, {made.owner: f"It wrote to {', '.join(written)}."})
         if shared := list(_shared(made, args, results)):
@@ -104,14 +110,14 @@ def _mismatch(want: Type | None, got: Any, known: dict[str, int]) -> str | None:
         return f"It is {type(got).__name__}, not a tensor."
     if got.dtype != want.dtype:
         return f"Its dtype is {got.dtype}, not {want.dtype}."
-    if got.device.type != want.device.type or got.device.index not in (want.device.index, None) and want.device.index is not None:
+    if got.device.type != want.device.type or want.device.index not in (None, got.device.index):
         return f"Its device is {got.device}, not {want.device}."
     shape = [_value(d, known) for d in want.shape]
     if len(shape) != got.dim() or any(n is not None and n != m for n, m in zip(shape, got.shape, strict=True)):
         return f"Its shape is {list(got.shape)}, not {_sizes(want.shape, known)}."
     strides = [_value(d, known) for d in want.strides]
-    matter = got.numel() > 0
-    if matter and any(s is not None and s != t and n > 1 for n, s, t in zip(got.shape, strides, got.stride(), strict=True)):
+    per_dim = zip(got.shape, strides, got.stride(), strict=True)
+    if got.numel() > 0 and any(s is not None and s != t and n > 1 for n, s, t in per_dim):
         return f"Its strides are {list(got.stride())}, not {_sizes(want.strides, known)}."
     return None
 
@@ -164,12 +170,8 @@ def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Itera
             if mine[i] is not None and mine[i] == theirs and k not in made.shares[i]:
                 yield f"Its output %{name} is in the memory of input {k}."
         for j in range(i):
-            if mine[i] is not None and mine[i] == mine[j] and not made.shares[i] & made.shares[j] and not _same(made, i, j):
+            if mine[i] is not None and mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
                 yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
-
-
-def _same(made: Promise, i: int, j: int) -> bool:
-    return made.names[i] == made.names[j]
 
 
 def _memory(value: Any) -> int | None:

@@ -20,8 +20,8 @@ def compile_part(gm: fx.GraphModule, plan: Plan, made: PartGraph, *, strict: boo
                  meta: Mapping[str, Any]) -> Linkable:
     """The part ``made`` of ``gm``, compiled.  Its graph is given ``meta``.
 
-    A backend that cannot compile what it claimed is passed over with a KeelWarning; under ``strict``, or if nobody else takes
-    all calls of the part, that is KeelError[compile-raised].
+    A backend that cannot compile what it claimed is passed over with a KeelWarning; under ``strict``, or if nobody else
+    takes all calls of the part, that is KeelError[compile-raised].
     """
     promised = promise(made.gm, made.part.owner.name, made.part.name)
     run, owner = _compiled(gm, plan, made, strict, meta)
@@ -67,10 +67,11 @@ def _fresh(gm: fx.GraphModule, plan: Plan, made: PartGraph) -> PartGraph:
 
 
 def _failed(made: PartGraph, backend: Backend, raised: Exception) -> KeelError:
-    nodes = [gm_node for gm_node in made.gm.graph.nodes if is_call(gm_node)]
+    nodes = [n for n in made.gm.graph.nodes if is_call(n)]
     lines = str(raised).strip().splitlines()
     count = f"{len(nodes)} call{'s' if len(nodes) != 1 else ''}"
-    return KeelError("compile-raised", f"{backend.name} could not compile part {made.part.name} of {count}, which it took.",
-                     {backend.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
-                     next((at for n in nodes if (at := where(n))), None),
-                     "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")
+    return KeelError(
+        "compile-raised", f"{backend.name} could not compile part {made.part.name} of {count}, which it took.",
+        {backend.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
+        next((at for n in nodes if (at := where(n))), None),
+        "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")

@@ -1,4 +1,4 @@
-"""From compiled parts to one callable: a straight-line Python function, written once per graph, with nothing left to decide."""
+"""From compiled parts to one callable: straight-line Python, written once per graph, with nothing left to decide."""
 from __future__ import annotations
 
 import operator

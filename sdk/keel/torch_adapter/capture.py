@@ -1,14 +1,15 @@
 """From Dynamo's graph to functional ATen graphs and back: AOTAutograd traces, partitions and wraps; Keel compiles.
 
-AOTAutograd's runtime wrapper owns what is not a value: it writes mutated inputs back, makes outputs that alias inputs or
-each other alias again, undoes the merging of equal inputs, and ties forward and backward together.  Compiled code is pure.
+AOTAutograd's runtime wrapper owns what is not a value: it writes mutated inputs back, makes outputs that alias inputs
+or each other alias again, undoes the merging of equal inputs, and ties forward and backward together.  Compiled code is
+pure.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import fx
@@ -50,23 +51,23 @@ Compiler = Callable[[Captured], Boxed]
 def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler) -> Callable[..., Any]:
     """What Dynamo gets back for ``gm``: a callable with its calling convention, made of what ``compiler`` makes.
 
-    ``compiler`` is called for an inference graph, or for a forward and (now or when it is first needed) a backward graph.
+    ``compiler`` is called for an inference graph, or for a forward and (now or when first needed) a backward graph.
     Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
     """
-    def of(kind: Kind) -> Callable[[fx.GraphModule, Sequence[Any]], Boxed]:
-        def compile_graph(traced: fx.GraphModule, _inputs: Sequence[Any]) -> Boxed:
-            run = compiler(tidied(traced, kind))
+    def of(kind: Kind) -> Any:
+        def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+            run = compiler(tidied(gm, kind))
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
         return compile_graph
 
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
-    backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
+    backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.
     with functorch_config.patch(donated_buffer=False):
-        return cast(Callable[..., Any], aot_module_simplified(
+        return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
-            partition_fn=min_cut_rematerialization_partition, decompositions={}))
+            partition_fn=min_cut_rematerialization_partition, decompositions={})
 
 
 @contextmanager
@@ -94,8 +95,8 @@ _Unwrapped.__module__ = KeelError.__module__
 
 
 def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
-    """The graph with its tensor attributes made its last placeholders (no backend meets a ``get_attr`` of a tensor), and
-    without operators that do nothing to values."""
+    """The graph with its tensor attributes made its last placeholders, so that no backend meets a ``get_attr`` of a
+    tensor, and without operators that do nothing to values."""
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         if isinstance(_attribute(gm, str(node.target)), torch.Tensor):
@@ -107,9 +108,10 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         tensor = _attribute(gm, target)
         with gm.graph.inserting_after(last) if last else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
             last = gm.graph.placeholder(target.replace(".", "_").lstrip("_"))
-        last.meta = {"val": nodes[0].meta.get("val", tensor if mode is None else None)}
-        if last.meta["val"] is None:
-            last.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
+        known = nodes[0].meta.get("val")
+        if known is None:
+            known = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
+        last.meta = {"val": known}
         constants[last.name] = tensor
         for node in nodes:
             node.replace_all_uses_with(last)

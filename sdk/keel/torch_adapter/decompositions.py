@@ -9,7 +9,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import torch
 import torch._prims as prims
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
@@ -36,7 +35,7 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType({
 
 
 def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
-    """PyTorch's decomposition of an overload, taking the overload's arguments; None if it has none, or none that is right.
+    """PyTorch's decomposition of an overload, taking its arguments; None if it has none, or none that is right.
 
     It may use in-place operators and prims: ``record`` gives it in functional ATen form.
     """
@@ -52,4 +51,4 @@ def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
     """What each prim is in terms of ATen operators."""
     known = (getattr(prims, name, None) for name in prims.__all__)
     return MappingProxyType({p if isinstance(p, OpOverload) else p.default: p.impl_aten
-                             for p in known if hasattr(p, "impl_aten")})
+                             for p in known if p is not None and hasattr(p, "impl_aten")})

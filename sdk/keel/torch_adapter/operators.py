@@ -52,7 +52,8 @@ def is_random(op: Callable[..., Any]) -> bool:
 
 @cache
 def has_effect(op: Callable[..., Any]) -> bool:
-    """Whether a call matters even if nobody uses its result: a check, a write, a collective, an operator of higher order."""
+    """Whether a call matters even if nobody uses its result: a check, a write, a random draw, a collective, an operator
+    of higher order."""
     if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
     return op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op)

@@ -31,8 +31,9 @@ class NotRecorded(Exception):
 def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], mode: FakeTensorMode) -> fx.Graph:
     """The operators that ``fn(*args, **kwargs)`` runs.
 
-    Placeholders stand for the tensors and symbolic numbers among the arguments, in order, lists flattened (None, numbers and
-    strings are taken as they are).  The output is a tuple with one entry per result.  Every node has ``meta["val"]``.
+    Placeholders stand for the tensors and symbolic numbers among the arguments, in order, lists flattened (None,
+    numbers and strings are taken as they are).  The output is a tuple with one entry per result.  Every node has
+    ``meta["val"]``.
     Guards that ``fn`` needs go to the shape environment of ``mode``.  Raises NotRecorded.
     """
     try:
@@ -69,9 +70,9 @@ class _Mutates(Exception):
     """An operator wrote to one of its arguments."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, writer: _Writer) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.writer = writer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -187,17 +188,18 @@ def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) 
     if target is None:
         raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
     first, *rest = [_arithmetic(a, known, graph) for a in wanted.args]
+    result = first if rest else _apply(graph, target, first)
     for other in rest:
-        node = graph.call_function(target, (first, other))
-        node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in (first, other)))
-        first = node
-    if not rest:
-        assert isinstance(first, fx.Node)
-        node = graph.call_function(target, (first,))
-        node.meta["val"] = target(first.meta["val"])
-        first = node
-    known[wanted] = first
-    return first
+        result = _apply(graph, target, result, other)
+    assert isinstance(result, fx.Node)
+    known[wanted] = result
+    return result
+
+
+def _apply(graph: fx.Graph, target: Callable[..., Any], *args: fx.Node | int | float) -> fx.Node:
+    node = graph.call_function(target, args)
+    node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
+    return node
 
 
 def fake_mode_of(gm: fx.GraphModule) -> FakeTensorMode | None:

@@ -44,8 +44,3 @@ def constant_of(value: object) -> object:
     if not known.is_number:
         return value
     return int(known) if isinstance(value, torch.SymInt) else float(known)
-
-
-def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
-    """Whether two sizes are equal for every value of their symbols.  Asks without adding a guard; False when not known."""
-    return bool(a == b) if isinstance(a, int) and isinstance(b, int) else expression(a) == expression(b)
