@@ -140,6 +140,11 @@ class Kernel:
 
     @property
     def symbols(self) -> tuple[str, ...]:
+        return symbols_of(self.sizes)
+
+    @property
+    def sizes(self) -> set[Dim]:
+        """Every size that the kernel mentions, in buffers, loops and indices."""
         dims: set[Dim] = {b.size for b in self.buffers}
         for stmt in walk(self.body):
             match stmt:
@@ -147,7 +152,7 @@ class Kernel:
                     dims |= {a.size for a in stmt.axes}
                 case Position() | Load() | Store():
                     dims |= dims_of(stmt.index)
-        return symbols_of(dims)
+        return dims
 
     def __str__(self) -> str:
         from keel.loops.text import show

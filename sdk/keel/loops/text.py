@@ -1,0 +1,425 @@
+"""The text of a kernel: ``show`` prints it, ``parse`` reads it back to an equal kernel.
+
+A value's dtype stands after a colon where it does not follow from the operands: at constants and casts.  A symbol is a
+positive integer unless ``where`` says ``>= 0`` or ``any`` after its name.  ``#`` starts a comment.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn, cast, get_args
+
+import sympy
+import torch
+
+from keel.errors import KeelError
+from keel.loops.dims import assumed, show_dim, symbol, tidy
+from keel.loops.index import Axis, Index, Loaded, floordiv, index, mod
+from keel.loops.ir import (
+    Apply,
+    Buffer,
+    Const,
+    Kernel,
+    Load,
+    Loop,
+    LoopKind,
+    Position,
+    Reduce,
+    Role,
+    Scan,
+    Stmt,
+    Store,
+    StoreMode,
+)
+from keel.loops.monoids import MONOIDS
+from keel.loops.scalars import SCALARS
+from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Dim
+
+Dtypes = dict[int, torch.dtype]
+Buffers = Mapping[str, Buffer]
+
+
+def show(kernel: Kernel) -> str:
+    """The kernel's text, one statement a line, ending in a newline."""
+    buffers = {b.name: b for b in kernel.buffers}
+    lines = [_header(kernel), *_block(kernel.body, buffers, {}, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
+    """One statement's text; of a loop, its first line.  ``dtypes`` are those of the values before it."""
+    match stmt:
+        case Loop():
+            axes = ", ".join(f"{a.name} < {show_dim(a.size)}" for a in stmt.axes)
+            return f"{stmt.kind} {axes}:" if axes else f"{stmt.kind}:"
+        case Store():
+            mode = "" if stmt.mode == "write" else f"{stmt.mode} "
+            return f"store {mode}{stmt.buffer}[{stmt.index}] %{stmt.value}{_mask(stmt.mask)}"
+        case Const():
+            return f"%{stmt.result} = const {_literal(stmt.value)}{_type(stmt.dtype)}"
+        case Position():
+            return f"%{stmt.result} = position {stmt.index}"
+        case Load():
+            held = buffers[stmt.buffer].dtype if stmt.buffer in buffers else None
+            text = f"%{stmt.result} = load {stmt.buffer}[{stmt.index}]{_mask(stmt.mask)}"
+            return text if held == stmt.dtype else text + _type(stmt.dtype)
+        case Apply():
+            text = f"%{stmt.result} = {stmt.op}{_values(stmt.args)}"
+            return text if follows(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
+        case Reduce() | Scan():
+            word = "reduce" if isinstance(stmt, Reduce) else "scan"
+            text = f"{', '.join(f'%{r}' for r in stmt.results)} = {word} {stmt.monoid}{_values(stmt.args)}"
+            same = tuple(dtypes.get(a) for a in stmt.args) == stmt.dtypes
+            return text if same else text + _type(*stmt.dtypes)
+
+
+def follows(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -> torch.dtype | None:
+    """The result dtype that the op's table row gives; None if the statement has to say it."""
+    row = SCALARS.get(op)
+    if row is None or row.result == "given":
+        return None
+    return torch.bool if row.result == "bool" else dtypes.get(args[-1]) if args else None
+
+
+def note(stmt: Stmt, dtypes: Dtypes) -> None:
+    """Adds the dtypes of the values that ``stmt`` assigns."""
+    match stmt:
+        case Const() | Position() | Load() | Apply():
+            dtypes[stmt.result] = stmt.dtype
+        case Reduce() | Scan():
+            dtypes |= zip(stmt.results, stmt.dtypes, strict=False)
+        case Store() | Loop():
+            pass
+
+
+def _header(kernel: Kernel) -> str:
+    outs = [b for b in kernel.buffers if b.role == "out"]
+    ins = [b for b in kernel.buffers if b.role != "out"]
+    if (*ins, *outs) != kernel.buffers:             # an unusual order: every buffer in the first list, with its role
+        ins, outs = list(kernel.buffers), []
+    text = f"kernel {kernel.name}({', '.join(_buffer(b, b.role == 'in') for b in ins)})"
+    text += f" -> ({', '.join(_buffer(b, True) for b in outs)})"
+    symbols = {s for d in kernel.sizes if isinstance(d, sympy.Expr) for s in d.free_symbols}
+    known = [s.name + ("" if assumed(s) == ">= 1" else f" {assumed(s)}") for s in sorted(symbols, key=lambda s: s.name)]
+    return f"{text} where {', '.join(known)}:" if known else f"{text}:"
+
+
+def _buffer(b: Buffer, plain: bool) -> str:
+    role = "" if plain else f"{b.role} "
+    return f"{b.name}: {role}{DTYPE_NAMES[b.dtype]}[{show_dim(b.size)}]"
+
+
+def _block(body: tuple[Stmt, ...], buffers: Buffers, dtypes: Dtypes, depth: int) -> Iterator[str]:
+    for stmt in body:
+        yield "  " * depth + line_of(stmt, buffers, dtypes)
+        note(stmt, dtypes)
+        if isinstance(stmt, Loop):
+            yield from _block(stmt.body, buffers, dtypes, depth + 1)
+
+
+def _literal(value: bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _type(*dtypes: torch.dtype) -> str:
+    return " : " + ", ".join(DTYPE_NAMES[d] for d in dtypes)
+
+
+def _values(values: tuple[int, ...]) -> str:
+    return "".join(f" %{v}" for v in values)
+
+
+def _mask(mask: int | None) -> str:
+    return "" if mask is None else f" if %{mask}"
+
+
+# -- reading -------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    depth: int
+    text: str
+
+    def wants(self, what: str) -> NoReturn:
+        raise KeelError("bad-text", f"Line {self.number}: expected {what}, found {self.text!r}.")
+
+
+def parse(text: str) -> Kernel:
+    """The kernel of that text.  Raises KeelError[bad-text] that names the line and what was expected there."""
+    lines = [line for n, raw in enumerate(text.splitlines(), 1) if (line := _line(n, raw))]
+    if not lines:
+        raise KeelError("bad-text", "Line 1: expected a kernel, found nothing.")
+    reader = _Reader(lines)
+    kernel = reader.kernel()
+    if reader.at < len(lines):
+        lines[reader.at].wants("a statement of the kernel, indented")
+    if unused := sorted(set(reader.names) - set(kernel.symbols)):
+        lines[0].wants(f"only sizes that the kernel uses after where, not {unused[0]}")
+    return kernel
+
+
+def _line(number: int, raw: str) -> _Line | None:
+    text = raw.split("#")[0].rstrip()
+    if not text:
+        return None
+    spaces = len(text) - len(text.lstrip(" "))
+    line = _Line(number, spaces // 2, text[spaces:])
+    return line.wants("two spaces per level") if spaces % 2 or text[spaces] == "\t" else line
+
+
+_HEADER = re.compile(r"kernel (\w+)\((.*)\) -> \((.*)\)(?: where ([^()]*))?:")
+_BUFFER = re.compile(r"(\w+): (?:(in|out|inout) )?(\w+)\[(.+)\]")
+_SYMBOL = re.compile(r"([A-Za-z_]\w*)(?: (>= 0|any))?")
+_LOOP = re.compile(rf"({'|'.join(get_args(LoopKind))})(?: (.*))?:")
+_AXIS = re.compile(r"([A-Za-z_]\w*) < (.+)")
+_STORE = re.compile(rf"store (?:({'|'.join(get_args(StoreMode))}) )?(\w+)\[(.+)\] %(\d+)(?: if %(\d+))?")
+_ASSIGN = re.compile(r"%(\d+(?:, %\d+)*) = (\w+)(.*)")
+_CONST = re.compile(r" (\S+) : (\w+)")
+_LOAD = re.compile(r" (\w+)\[(.+)\](?: if %(\d+))?(?: : (\w+))?")
+_FOLD = re.compile(r" (\w+)((?: %\d+)+)(?: : (\w+(?:, \w+)*))?")
+_APPLY = re.compile(r"((?: %\d+)+)(?: : (\w+))?")
+_TOKEN = re.compile(r"\s*(%\d+|\d+|[A-Za-z_]\w*|//|\*\*|[-+*/%()<,])")
+
+
+@dataclass
+class _Reader:
+    """What is known so far on the way down the lines."""
+
+    lines: list[_Line]
+    at: int = 0
+    names: dict[str, sympy.Symbol | Axis] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    dtypes: Dtypes = field(default_factory=dict)
+
+    def kernel(self) -> Kernel:
+        line = self.lines[0]
+        found = _HEADER.fullmatch(line.text)
+        if found is None or line.depth:
+            line.wants("kernel name(buffers) -> (buffers):")
+        for part in _parts(found[4] or ""):
+            if (known := _SYMBOL.fullmatch(part)) is None:
+                line.wants(f"a size's name after where, not {part!r}")
+            self.names[known[1]] = symbol(known[1], known[2] or ">= 1")
+        buffers = [self.buffer(line, b, role) for n, role in ((2, "in"), (3, "out")) for b in _parts(found[n])]
+        self.buffers = {b.name: b for b in buffers}
+        self.at = 1
+        return Kernel(found[1], tuple(buffers), self.block(1))
+
+    def buffer(self, line: _Line, text: str, role: str) -> Buffer:
+        found = _BUFFER.fullmatch(text)
+        if found is None:
+            line.wants(f"a buffer as name: dtype[size], not {text!r}")
+        return Buffer(found[1], _dtype(line, found[3]), self.size(line, found[4]), cast(Role, found[2] or role))
+
+    def block(self, depth: int) -> tuple[Stmt, ...]:
+        body: list[Stmt] = []
+        while self.at < len(self.lines) and (line := self.lines[self.at]).depth >= depth:
+            if line.depth > depth:
+                line.wants(f"a statement {2 * depth} spaces in")
+            self.at += 1
+            stmt = self.loop(line, depth) if _LOOP.fullmatch(line.text) else self.statement(line)
+            note(stmt, self.dtypes)
+            body.append(stmt)
+        return tuple(body)
+
+    def loop(self, line: _Line, depth: int) -> Loop:
+        found = _LOOP.fullmatch(line.text)
+        assert found is not None
+        axes = []
+        for part in _parts(found[2] or ""):
+            axis = _AXIS.fullmatch(part)
+            if axis is None:
+                line.wants(f"an axis as name < size, not {part!r}")
+            axes.append(Axis(axis[1], self.size(line, axis[2])))
+        outer = dict(self.names)
+        self.names |= {a.name: a for a in axes}
+        body = self.block(depth + 1)
+        self.names = outer
+        return Loop(cast(LoopKind, found[1]), tuple(axes), body)
+
+    def statement(self, line: _Line) -> Stmt:
+        if store := _STORE.fullmatch(line.text):
+            mode = cast(StoreMode, store[1] or "write")
+            return Store(store[2], self.index(line, store[3]), int(store[4]), mode, _number(store[5]))
+        found = _ASSIGN.fullmatch(line.text)
+        if found is None:
+            line.wants("a loop (parallel, reduce, scan), a store, or %n = op ...")
+        results = tuple(int(r.lstrip("%")) for r in found[1].split(", "))
+        word, rest = found[2], found[3]
+        if word in ("reduce", "scan"):
+            return self.fold(line, Reduce if word == "reduce" else Scan, results, rest)
+        if len(results) > 1:
+            line.wants(f"one result of {word}")
+        return self.value(line, results[0], word, rest)
+
+    def value(self, line: _Line, result: int, word: str, rest: str) -> Stmt:
+        if word == "const":
+            const = _CONST.fullmatch(rest) or line.wants("%n = const literal : dtype")
+            return Const(result, _constant(line, const[1]), _dtype(line, const[2]))
+        if word == "position":
+            return Position(result, self.index(line, rest))
+        if word == "load":
+            load = _LOAD.fullmatch(rest) or line.wants("%n = load buffer[index]")
+            held = self.buffers.get(load[1]) or line.wants(f"a buffer of the kernel, not {load[1]!r}")
+            dtype = _dtype(line, load[4]) if load[4] else held.dtype
+            return Load(result, load[1], self.index(line, load[2]), dtype, _number(load[3]))
+        if word not in SCALARS:
+            line.wants(f"const, position, load, reduce, scan or a scalar op, not {word!r}")
+        apply = _APPLY.fullmatch(rest) or line.wants(f"%n = {word} %a ...")
+        args = _numbers(apply[1])
+        given = _dtype(line, apply[2]) if apply[2] else follows(word, args, self.dtypes)
+        return Apply(result, word, args, given or line.wants("the result's dtype after a colon"))
+
+    def fold(self, line: _Line, form: type[Reduce] | type[Scan], results: tuple[int, ...], rest: str) -> Reduce | Scan:
+        found = _FOLD.fullmatch(rest) or line.wants("the name of a monoid, then its values")
+        if found[1] not in MONOIDS:
+            line.wants(f"a monoid ({', '.join(MONOIDS)}), not {found[1]!r}")
+        args = _numbers(found[2])
+        dtypes = [_dtype(line, d) for d in found[3].split(", ")] if found[3] else [
+            self.dtypes.get(a) or line.wants(f"a value that stands above, not %{a}") for a in args]
+        return form(results, found[1], args, tuple(dtypes))
+
+    def size(self, line: _Line, text: str) -> Dim:
+        value = self.expression(line, text)
+        return line.wants(f"a size without loop axes, not {text!r}") if isinstance(value, Index) else tidy(value)
+
+    def index(self, line: _Line, text: str) -> Index:
+        value = self.expression(line, text)
+        return value if isinstance(value, Index) else index(value)
+
+    def expression(self, line: _Line, text: str) -> Index | Dim:
+        tokens = _TOKEN.findall(text)
+        if "".join(tokens) != re.sub(r"\s", "", text):
+            line.wants(f"an index, not {text!r}")
+        terms = _Expression(line, self.names, [*tokens, ""])
+        value = terms.sum()
+        return value if terms.tokens[terms.at] == "" else terms.wants("the end of the index")
+
+
+@dataclass
+class _Expression:
+    """Recursive descent over + - * // / % ** and parentheses; sizes stay sizes until an axis meets them."""
+
+    line: _Line
+    names: Mapping[str, sympy.Symbol | Axis]
+    tokens: list[str]
+    at: int = 0
+
+    def wants(self, what: str) -> NoReturn:
+        self.line.wants(f"{what} before {self.tokens[self.at] or 'the end'!r}")
+
+    def take(self, *wanted: str) -> str:
+        token = self.tokens[self.at]
+        if token not in wanted:
+            return ""
+        self.at += 1
+        return token
+
+    def sum(self) -> Index | Dim:
+        value = self.product()
+        while sign := self.take("+", "-"):
+            other = self.product()
+            value = value + other if sign == "+" else value - other
+        return value
+
+    def product(self) -> Index | Dim:
+        value = self.factor()
+        while op := self.take("*", "//", "%", "/"):
+            value = self.joined(op, value, self.factor())
+        return value
+
+    def joined(self, op: str, left: Index | Dim, right: Index | Dim) -> Index | Dim:
+        if op == "*" and not (isinstance(left, Index) and isinstance(right, Index)):
+            return left * right
+        if isinstance(right, Index) or (isinstance(right, int) and right <= 0):
+            self.wants("a size to multiply with" if op == "*" else "a positive size to divide by")
+        if isinstance(left, Index):
+            if op == "/":
+                self.wants("// between an index and a size")
+            return floordiv(left, right) if op == "//" else mod(left, right)
+        if isinstance(left, int) and isinstance(right, int) and op != "/":
+            return left // right if op == "//" else left % right
+        ratio = sympy.sympify(left) / right
+        return ratio if op == "/" else sympy.floor(sympy.expand(ratio)) if op == "//" else sympy.Mod(left, right)
+
+    def factor(self) -> Index | Dim:
+        if self.take("-"):
+            return self.factor() * -1
+        value = self.atom()
+        if self.take("**"):
+            power = self.atom()
+            if isinstance(value, Index) or not isinstance(power, int):
+                self.wants("a size to the power of a number")
+            return value ** power
+        return value
+
+    def atom(self) -> Index | Dim:
+        token = self.tokens[self.at]
+        self.at += 1
+        if token.isdigit():
+            return int(token)
+        if token in ("max", "min"):
+            return self.extreme(token)
+        if token in self.names:
+            name = self.names[token]
+            return index(name) if isinstance(name, Axis) else name
+        if token == "(":
+            value = self.loaded() if self.tokens[self.at].startswith("%") else self.sum()
+            return value if self.take(")") else self.wants("')'")
+        self.at -= 1
+        return self.wants("a number, a size or an axis that is in scope")
+
+    def loaded(self) -> Index:
+        value = self.tokens[self.at]
+        self.at += 1
+        if not value[1:] or not self.take("<"):
+            self.wants("(%n < bound)")
+        bound = self.sum()
+        return self.wants("a size as bound") if isinstance(bound, Index) else index(Loaded(int(value[1:]), tidy(bound)))
+
+    def extreme(self, word: str) -> Dim:
+        values = [self.sum()] if self.take("(") else self.wants("'('")
+        while self.take(","):
+            values.append(self.sum())
+        if not self.take(")") or any(isinstance(v, Index) for v in values):
+            self.wants(f"{word} of sizes")
+        return (sympy.Max if word == "max" else sympy.Min)(*values)
+
+
+def _parts(text: str) -> list[str]:
+    """Split at the commas that stand outside of parentheses and brackets."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts] if text.strip() else []
+
+
+def _dtype(line: _Line, name: str) -> torch.dtype:
+    return DTYPES_BY_NAME.get(name) or line.wants(f"a dtype ({', '.join(DTYPES_BY_NAME)}), not {name!r}")
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(v[1:]) for v in text.split())
+
+
+def _constant(line: _Line, text: str) -> bool | int | float:
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    try:
+        value = float(text)
+    except ValueError:
+        return line.wants(f"a number, true or false, not {text!r}")
+    return math.nan if math.isnan(value) else value
