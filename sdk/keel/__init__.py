@@ -1,8 +1,9 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the public names, and nothing else."""
+from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
 from keel.loops.dims import evaluate, non_negative
-from keel.loops.index import Axis, Div, Index, Loaded, Mod, bounds, dims_of, index, loaded_of
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of
 from keel.loops.ir import (
     Apply,
     Buffer,
@@ -75,7 +76,10 @@ __all__ = [
     "Support",
     "SymType",
     "TensorType",
+    "axes_of",
     "bounds",
+    "compile",
+    "compiled_graphs",
     "dims_of",
     "discover",
     "evaluate",

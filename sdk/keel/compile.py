@@ -22,7 +22,10 @@ from keel.runtime.fallback import compile_part
 from keel.runtime.link import link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
-from keel.torch_adapter import Boxed, Captured, capture, unwrapped
+from keel.torch_adapter import Boxed, Captured, capture, compiled_graphs, unwrapped
+
+__all__ = ["DynamoBackend", "Settings", "compile", "compile_graph", "compiled_graphs", "dynamo_backend",
+           "read_settings"]
 
 MODES = ("default", "reduce-overhead")
 

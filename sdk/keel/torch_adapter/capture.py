@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from traceback import format_exception
 from typing import Any, Literal
 
 import torch
 from torch import fx
-from torch._dynamo.exc import ShortenTraceback
-from torch._dynamo.utils import counters
-from torch._functorch import config as functorch_config
-from torch._functorch.aot_autograd import aot_module_simplified
-from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._ops import OpOverload
 
 from keel.errors import KeelError
 from keel.torch_adapter.recorder import fake_mode_of
@@ -54,6 +52,11 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     ``compiler`` is called for an inference graph, or for a forward and (now or when first needed) a backward graph.
     Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
     """
+    # Importing these takes longer than importing torch, and who only writes a backend does not need them.
+    from torch._functorch import config
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
             run = compiler(tidied(gm, kind))
@@ -64,7 +67,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.
-    with functorch_config.patch(donated_buffer=False):
+    with config.patch(donated_buffer=False):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=min_cut_rematerialization_partition, decompositions={})
@@ -75,23 +78,27 @@ def unwrapped() -> Iterator[None]:
     """Lets a KeelError that is raised inside reach the user as it is; Dynamo wraps every other error of a backend."""
     try:
         yield
-    except _Unwrapped:
-        raise
     except KeelError as e:
-        raise _Unwrapped(e) from e.__cause__
+        passing = _passing()(e)
+        if e.__cause__ is not None:                           # Dynamo drops causes
+            passing.add_note("".join(format_exception(e.__cause__)))
+        raise passing from e.__cause__
 
 
-class _Unwrapped(KeelError, ShortenTraceback):
-    """A KeelError that Dynamo lets through as it is."""
+@cache
+def _passing() -> Callable[[KeelError], KeelError]:
+    """A kind of KeelError that Dynamo lets through, made of any other."""
+    from torch._dynamo.exc import ShortenTraceback
 
-    def __init__(self, e: KeelError) -> None:
-        Exception.__init__(self, str(e))
-        KeelError.__init__(self, e.code, e.what, e.reasons, e.where, e.do)
-        self.first_useful_frame = None
+    class Passing(KeelError, ShortenTraceback):
+        def __init__(self, e: KeelError) -> None:
+            Exception.__init__(self, str(e))
+            KeelError.__init__(self, e.code, e.what, e.reasons, e.where, e.do)
+            self.first_useful_frame = None
 
-
-_Unwrapped.__name__ = _Unwrapped.__qualname__ = "KeelError"
-_Unwrapped.__module__ = KeelError.__module__
+    Passing.__name__ = Passing.__qualname__ = KeelError.__qualname__
+    Passing.__module__ = KeelError.__module__
+    return Passing
 
 
 def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
@@ -120,6 +127,9 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         for node in gm.graph.find_nodes(op="call_function", target=op):
             node.replace_all_uses_with(node.args[0])
             gm.graph.erase_node(node)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
+            node.meta.setdefault("val", None)
     gm.recompile()
     return Captured(gm, kind, constants)
 
@@ -133,4 +143,6 @@ def _attribute(gm: fx.GraphModule, target: str) -> Any:
 
 def compiled_graphs() -> int:
     """How many graphs Dynamo has handed to backends in this process since ``torch.compiler.reset()``."""
+    from torch._dynamo.utils import counters
+
     return int(counters["stats"]["unique_graphs"])

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from keel.torch_adapter.decompositions import prims_in_aten
+from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression
 
 aten = torch.ops.aten
@@ -39,7 +39,11 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     try:
         return _record(fn, args, kwargs, mode)
     except _Mutates:
+        pass
+    try:
         return _record(dispatch_functionalize(fn), args, kwargs, mode)
+    except _Mutates as e:
+        raise NotRecorded(str(e)) from e
 
 
 def _record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], mode: FakeTensorMode) -> fx.Graph:
@@ -85,7 +89,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if func._schema.is_mutable:
-            raise _Mutates(f"It writes to its arguments by {func}.")
+            if (pure := decomposition_of(func)) is None:
+                raise _Mutates(f"It writes to its arguments by {func}.")
+            with self:
+                return pure(*args, **kwargs)
         if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
