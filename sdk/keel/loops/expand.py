@@ -134,7 +134,7 @@ def _written(op: str, given: Dtypes, have: Names, held: frozenset[torch.dtype],
             return found
         lacks.append(found)
     # Of the ways that failed, the one to tell of runs in no circle and needs least.
-    return min(lacks, key=lambda names: (op in names, len(names)), default=frozenset((op,)))
+    return min(lacks, key=lambda names: (not names.isdisjoint(busy | {op}), len(names)), default=frozenset((op,)))
 
 
 def _filled(program: Program, given: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names) -> Program | Names:
@@ -222,7 +222,7 @@ class _Writer:
         return _written(stmt.op, given, self.have, self.held, self.busy)
 
     def place(self, stmt: Apply, program: Program, out: list[Stmt]) -> None:
-        """Appends ``stmt`` itself if the program is empty, else the program, its result numbered as that of ``stmt``."""
+        """Appends ``stmt`` itself if the program is empty, else the program, its result numbered as ``stmt`` is."""
         if not program.steps:
             out.append(stmt)
             return
