@@ -1,0 +1,204 @@
+"""Sources to launchers: one module per graph in the content cache, compiled functions per sizes, short calls."""
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from keel import Kernel, Launcher, Source, evaluate
+from keel_triton.blocks import Blocks, choose
+from keel_triton.plan import NARROW, Launch, plan, reach
+
+SIZES = 256                 # how many sets of sizes a launcher keeps its compiled functions for
+
+
+def build(sources: Sequence[Source]) -> Sequence[Launcher]:
+    """One launcher per source.  Functions whose sizes are known start to compile at once, side by side.
+
+    Raises KeelError[build-failed] when a launcher is first called, if Triton rejects its source.
+    """
+    from keel_triton.compiled import interpreting
+
+    module = load("\n\n".join(s.text for s in sources))
+    if interpreting():
+        return [_interpreted(module, s.kernel) for s in sources]
+    graph = [_Launchable(module, s.kernel) for s in sources]
+    if torch.cuda.is_available():
+        for one in graph:
+            if not one.kernel.symbols:
+                one.start(torch.cuda.current_device(), True, {})
+    for one in graph:
+        one.siblings = graph
+    return [one.launcher() for one in graph]
+
+
+# -- the module ----------------------------------------------------------------------------------------
+
+def load(text: str) -> ModuleType:
+    """The module with that source.  Triton reads the source of its functions from files, so it is written to one."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    path = cache_folder() / f"{digest}.py"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        os.replace(draft, path)
+    return _imported(path)
+
+
+def cache_folder() -> Path:
+    root = os.environ.get("KEEL_CACHE_DIR") or Path.home() / ".cache" / "keel"
+    return Path(root) / "triton"
+
+
+@lru_cache(maxsize=1024)
+def _imported(path: Path) -> ModuleType:
+    from keel_triton.compiled import interpreting
+
+    spec = importlib.util.spec_from_file_location(f"keel_triton_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if interpreting():
+        from keel_triton.interpreted import libdevice
+
+        module.__dict__["libdevice"] = libdevice
+    return module
+
+
+# -- launchers -----------------------------------------------------------------------------------------
+
+Settled = tuple[tuple[Blocks, ...], bool, dict[str, int]]
+
+
+def settle(kernel: Kernel, launch: Launch, sizes: Mapping[str, int]) -> Settled:
+    """(blocks of each part, whether indices are 64-bit, values of the int parameters) at these sizes."""
+    numbers = {s: sizes[s] for s in launch.symbols} | {n: evaluate(d, sizes) for d, n in launch.sizes.items()}
+    wide = launch.index == "int64" or (launch.index == "INDEX" and reach(kernel, sizes) > NARROW)
+    return tuple(choose(part, sizes) for part in launch.parts), wide, numbers
+
+
+def constants(launch: Launch, blocks: Sequence[Blocks]) -> tuple[tuple[str, int], ...]:
+    """The values of the constant parameters; that of INDEX is filled in when the function is compiled."""
+    values = {"INDEX": 0}
+    for k, b in enumerate(blocks):
+        values |= {f"XBLOCK{launch.suffix(k)}": b.x, f"RBLOCK{launch.suffix(k)}": b.r}
+    return tuple((c, values[c]) for c in launch.constants)
+
+
+def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
+    """Runs the functions through Triton's interpreter, on tensors wherever they are."""
+    from keel_triton.compiled import Variant, constants_of
+
+    def launch(*args: Any) -> None:
+        buffers, sizes = args[:len(kernel.buffers)], dict(zip(kernel.symbols, args[len(kernel.buffers):], strict=True))
+        given = dict(zip((b.name for b in kernel.buffers), buffers, strict=True))
+        for one in plan(kernel):
+            blocks, wide, numbers = settle(kernel, one, sizes)
+            programs = sum(b.programs for b in blocks)
+            if programs:
+                values = constants_of(Variant(constants(one, blocks), 1, wide=wide))
+                tensors = [given[b.name] for b in one.buffers]
+                getattr(module, one.name)[(programs,)](*tensors, *numbers.values(), **values)
+
+    return launch
+
+
+Run = Callable[[list[int], int], None]
+
+
+class _Launchable:
+    """A kernel with its compiled functions, by device, alignment and sizes."""
+
+    def __init__(self, module: ModuleType, kernel: Kernel):
+        self.module, self.kernel = module, kernel
+        self.siblings: Sequence[_Launchable] = ()
+        self.ready: OrderedDict[tuple[int, ...], list[tuple[tuple[int, ...], Run]]] = OrderedDict()
+
+    def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Any]:
+        """(launch, blocks, numbers, compiled kernel to be) of each launch that has programs at these sizes."""
+        from keel_triton.compiled import Variant, compiler
+
+        found = []
+        for one in plan(self.kernel):
+            blocks, wide, numbers = settle(self.kernel, one, sizes)
+            if sum(b.programs for b in blocks):
+                even = frozenset(n for n, v in numbers.items() if v % 16 == 0)
+                variant = Variant(constants(one, blocks), max(b.warps for b in blocks), aligned, even, wide)
+                function = getattr(self.module, one.name)
+                found.append((one, blocks, numbers, variant, compiler.start(function, one, variant, target_of(device))))
+        return found
+
+    def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> list[tuple[tuple[int, ...], Run]]:
+        """Compiles for these sizes, the graph's other kernels with them, and loads onto the current device."""
+        from keel_triton.compiled import constants_of, runner
+
+        sizes = dict(zip(self.kernel.symbols, values, strict=True))
+        if sizes:
+            for other in self.siblings:
+                if sizes.keys() >= set(other.kernel.symbols):
+                    other.start(device, aligned, {s: sizes[s] for s in other.kernel.symbols})
+        number = {b.name: k for k, b in enumerate(self.kernel.buffers)}
+        runs = []
+        for one, blocks, numbers, variant, future in self.start(device, aligned, sizes):
+            rest = (*numbers.values(), *constants_of(variant).values())
+            run = runner(future.result(), sum(b.programs for b in blocks), rest)
+            runs.append((tuple(number[b.name] for b in one.buffers), run))
+        return runs
+
+    def launcher(self) -> Launcher:
+        count, ready = len(self.kernel.buffers), self.ready
+        current_device, current_stream = _driver()
+
+        def launch(*args: Any) -> None:
+            pointers = [a.data_ptr() for a in args[:count]]
+            bits = 0
+            for p in pointers:
+                bits |= p
+            device = args[0].get_device()
+            if device != current_device():
+                with torch.cuda.device(device):
+                    return launch(*args)
+            key = (device, (bits & 15) == 0, *args[count:])
+            runs = ready.get(key)
+            if runs is None:
+                runs = ready[key] = self.prepare(device, key[1], args[count:])
+                if len(ready) > SIZES:
+                    ready.popitem(last=False)
+            stream = current_stream(device)
+            for which, run in runs:
+                run([pointers[k] for k in which], stream)
+            return None
+
+        return launch
+
+
+def _driver() -> tuple[Callable[[], int], Callable[[int], int]]:
+    """(the current device, the current stream of a device), asked for when a launcher first runs."""
+    found: list[Any] = []
+
+    def driver() -> Any:
+        if not found:
+            import triton
+
+            found.append(triton.runtime.driver.active)
+        return found[0]
+
+    return (lambda: driver().get_current_device()), (lambda device: driver().get_current_stream(device))
+
+
+@lru_cache(maxsize=64)
+def target_of(device: int) -> Any:
+    """What Triton compiles for on that device."""
+    from triton.backends.compiler import GPUTarget
+
+    major, minor = torch.cuda.get_device_capability(device)
+    return GPUTarget("cuda", 10 * major + minor, 32)

@@ -1,0 +1,106 @@
+"""Triton functions compiled for given block sizes: once per process and, in Triton's own cache, once per machine."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from keel import KeelError
+from keel_triton.plan import Launch
+from keel_triton.tables import POINTEES
+
+# Products are not contracted with sums and libdevice keeps subnormals: results are those of the operators one by one.
+OPTIONS = {"num_stages": 1, "enable_fp_fusion": False, "enable_reflect_ftz": False, "sanitize_overflow": False}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a compiled function depends on beside its source.
+
+    ``even`` are the int parameters that are multiples of 16, ``aligned`` says that all pointers are, ``wide`` that ints
+    have 64 bits.
+    """
+
+    constants: tuple[tuple[str, int], ...]
+    warps: int
+    aligned: bool = True
+    even: frozenset[str] = frozenset()
+    wide: bool = False
+
+
+def interpreting() -> bool:
+    """Whether Triton interprets functions on the CPU instead of compiling them (TRITON_INTERPRET=1)."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+def source_of(function: Any, launch: Launch, variant: Variant) -> ASTSource:
+    """The function with its argument types and constants, as Triton's compiler takes it."""
+    names = launch.names
+    types = {names[b.name]: f"*{POINTEES[b.dtype]}" for b in launch.buffers}
+    numbers = dict.fromkeys((*launch.symbols, *launch.sizes.values()), "i64" if variant.wide else "i32")
+    constants = constants_of(variant)
+    signature = {**types, **numbers, **dict.fromkeys(constants, "constexpr")}
+    tidy = [n for n in types if variant.aligned] + [n for n in numbers if n in variant.even]
+    attrs = {(list(signature).index(n),): [["tt.divisibility", 16]] for n in tidy}
+    return ASTSource(function, signature, constants, attrs)
+
+
+def constants_of(variant: Variant) -> dict[str, Any]:
+    """The values of the constant parameters; INDEX is a dtype."""
+    values: dict[str, Any] = dict(variant.constants)
+    if "INDEX" in values:
+        values["INDEX"] = triton.language.int64 if variant.wide else triton.language.int32
+    return values
+
+
+def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Any:
+    """Triton's compiled kernel.  Raises KeelError[build-failed]."""
+    options = {**OPTIONS, "num_warps": variant.warps}
+    try:
+        return triton.compile(source_of(function, launch, variant), target=target, options=options)
+    except Exception as raised:
+        path = function.fn.__code__.co_filename
+        raise KeelError("build-failed", f"Triton could not compile {launch.name}.", {"triton": str(raised)}, where=path,
+                        do="This is a defect of keel_triton; the source above shows it.") from raised
+
+
+class Compiler:
+    """Compilations under way and done; equal requests share one."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.done: dict[tuple[Any, ...], Future[Any]] = {}
+
+    def start(self, function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Future[Any]:
+        """The compiled kernel to be, made in another thread: most of Triton's compiler runs outside Python's lock."""
+        key = (function.fn.__code__.co_filename, launch.name, variant, target)
+        with self.lock:
+            if key not in self.done:
+                self.done[key] = _pool().submit(compile_now, function, launch, variant, target)
+            return self.done[key]
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="keel-triton")
+
+
+compiler = Compiler()
+
+
+def runner(kernel: Any, programs: int, rest: tuple[Any, ...]) -> Callable[[list[int], int], None]:
+    """``run(pointers, stream)`` of a compiled kernel on the current device, everything else settled beforehand."""
+    run, function, packed = kernel.run, kernel.function, kernel.packed_metadata
+
+    def launch(pointers: list[int], stream: int) -> None:
+        run(programs, 1, 1, stream, function, packed, None, None, None, *pointers, *rest)
+
+    return launch

@@ -1,0 +1,164 @@
+"""What of a kernel runs at once: its top-level statements as pieces that need nothing from each other, by launch.
+
+Programs of one launch cannot wait for each other, so a loop that needs another's stores goes to a later launch, and
+loops that share a folded value go to one program together.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from keel import (
+    Apply,
+    Axis,
+    Const,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    loaded_of,
+    results_of,
+    walk,
+)
+
+Body = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``body`` for each point of ``axes``, in any order; without axes it runs once."""
+
+    axes: tuple[Axis, ...]
+    body: Body
+
+
+def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
+    """The pieces of each launch, in order; loops that never run are left out."""
+    stored = {b for s in walk(kernel.body) if isinstance(s, Store) for b in [s.buffer]}
+    copied = [isinstance(s, Const | Position | Apply) or (isinstance(s, Load) and s.buffer not in stored)
+              for s in kernel.body]
+    groups = _ordered(kernel.body, _groups(kernel.body, copied))
+    pieces = [(_piece(kernel.body, group, copied), level) for group, level in groups]
+    levels = sorted({level for _, level in groups})
+    found = [tuple(p for p, at in pieces if at == level and all(a.size != 0 for a in p.axes)) for level in levels]
+    return tuple(launch for launch in found if launch)
+
+
+def reads(body: Iterable[Stmt]) -> Iterator[int]:
+    """The numbers of all values that the statements read, those of their own included."""
+    for s in walk(tuple(body)):
+        match s:
+            case Position():
+                yield from loaded_of(s.index)
+            case Load():
+                yield from loaded_of(s.index)
+                yield from () if s.mask is None else (s.mask,)
+            case Apply() | Reduce() | Scan():
+                yield from s.args
+            case Store():
+                yield from loaded_of(s.index)
+                yield from (s.value,) if s.mask is None else (s.value, s.mask)
+
+
+def indices(body: Iterable[Stmt]) -> Iterator[Index]:
+    """All indices in the statements."""
+    for s in walk(tuple(body)):
+        if isinstance(s, Position | Load | Store):
+            yield s.index
+
+
+def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
+    """Statements that must run in one program: those that are tied by a value which is not simply computed again."""
+    made = {r: i for i, s in enumerate(body) for r in _made(s)}
+    parent = list(range(len(body)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, s in enumerate(body):
+        if copied[i]:
+            continue
+        pending, seen = list(reads((s,))), set[int]()
+        while pending:
+            maker = made.get(pending.pop(), i)
+            if maker in seen or maker == i:
+                continue
+            seen.add(maker)
+            if copied[maker]:
+                pending += reads((body[maker],))
+            else:
+                parent[root(i)] = root(maker)
+    groups: dict[int, list[int]] = {}
+    for i in range(len(body)):
+        if not copied[i]:
+            groups.setdefault(root(i), []).append(i)
+    return list(groups.values())
+
+
+def _made(s: Stmt) -> set[int]:
+    return {r for inner in walk((s,)) for r in results_of(inner)}
+
+
+def _ordered(body: Body, groups: list[list[int]]) -> list[tuple[list[int], int]]:
+    """Each group with the number of the launch it goes to; groups that need each other both ways become one."""
+    while True:
+        after = [[any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups] for p in groups]
+        n = len(groups)
+        for k in range(n):
+            for i in range(n):
+                for j in range(n):
+                    after[i][j] = after[i][j] or (after[i][k] and after[k][j])
+        tied = next(((i, j) for i in range(n) for j in range(i) if after[i][j] and after[j][i]), None)
+        if tied is None:
+            break
+        i, j = tied
+        groups = [*(g for k, g in enumerate(groups) if k not in tied), sorted(groups[i] + groups[j])]
+    level: dict[int, int] = {}
+    for i in sorted(range(n), key=lambda i: sum(after[j][i] for j in range(n))):
+        level[i] = 1 + max((level[j] for j in range(n) if after[j][i]), default=-1)
+    return sorted(((g, level[i]) for i, g in enumerate(groups)), key=lambda t: (t[1], t[0]))
+
+
+def _conflict(a: Stmt, b: Stmt) -> bool:
+    """Whether ``b`` must see what ``a`` stored, or must not disturb what ``a`` reads."""
+    (a_reads, a_stores), (b_reads, b_stores) = _touched(a), _touched(b)
+    if any(buffer in b_reads for buffer, _ in a_stores) or any(buffer in a_reads for buffer, _ in b_stores):
+        return True
+    return any(x == y and (m == "write" or m != n) for x, m in a_stores for y, n in b_stores)
+
+
+def _touched(s: Stmt) -> tuple[set[str], set[tuple[str, str]]]:
+    inner = list(walk((s,)))
+    return {t.buffer for t in inner if isinstance(t, Load)}, {(t.buffer, t.mode) for t in inner if isinstance(t, Store)}
+
+
+def _piece(body: Body, group: list[int], copied: list[bool]) -> Piece:
+    made = {r: i for i, s in enumerate(body) if copied[i] for r in results_of(s)}
+    needed, pending = set[int](), list(reads(body[i] for i in group))
+    while pending:
+        maker = made.get(pending.pop())
+        if maker is not None and maker not in needed:
+            needed.add(maker)
+            pending += reads((body[maker],))
+    lone = body[group[0]] if len(group) == 1 else None
+    if isinstance(lone, Loop) and lone.kind == "parallel":
+        return _flat(Piece(lone.axes, (*(body[i] for i in sorted(needed)), *lone.body)))
+    return Piece((), tuple(body[i] for i in sorted({*needed, *group})))
+
+
+def _flat(piece: Piece) -> Piece:
+    """Parallel in parallel with only plain values between them is one loop, which gives more programs."""
+    *before, last = piece.body
+    if not isinstance(last, Loop) or last.kind != "parallel":
+        return piece
+    stored = {s.buffer for s in walk(last.body) if isinstance(s, Store)}
+    if any(isinstance(s, Loop | Store) or (isinstance(s, Load) and s.buffer in stored) for s in before):
+        return piece
+    return _flat(Piece((*piece.axes, *last.axes), (*before, *last.body)))

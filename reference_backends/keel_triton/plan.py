@@ -1,0 +1,241 @@
+"""How a kernel becomes launches of blocks: which axes the programs share, how each inner loop runs, what is passed in.
+
+``render`` prints a plan and ``build`` launches it; both derive it from the kernel alone.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Literal
+
+import sympy
+
+from keel import (
+    Axis,
+    Buffer,
+    Dim,
+    Div,
+    Index,
+    Kernel,
+    Load,
+    Loaded,
+    Loop,
+    Mod,
+    Position,
+    Store,
+    dims_of,
+    evaluate,
+    walk,
+)
+from keel_triton.phases import Body, launches
+
+Mode = Literal["block", "steps", "serial"]
+
+ONE_PASS = 4096             # the longest row held in one block by a loop that stands alone
+SEVERAL_PASSES = 16384      # the longest row held in one block where that saves reading it again
+UNROLLED = 16               # the longest loop that each lane runs by itself, its iterations written out
+NARROW = 2**31 - 2**21      # indices below this fit int32, the lanes past the end of the last block included
+
+_TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrsuv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece as blocks: ``axes`` are flattened and cut into blocks of XBLOCK rows; without axes there is one row.
+
+    ``rank`` 0: scalars; 1: one lane per row; 2: rows by lanes of the inner loops.  ``contiguous`` says whether
+    neighbours in memory are mostly neighbouring rows (x) or neighbouring points of the inner loops (r).
+    """
+
+    axes: tuple[Axis, ...]
+    body: Body
+    rank: int
+    contiguous: Literal["x", "r"]
+
+    @property
+    def rows(self) -> tuple[Dim, ...]:
+        return tuple(a.size for a in self.axes)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One Triton function: its parameters are ``buffers``, ``symbols``, ``derived`` sizes, then constants.
+
+    ``index`` is the dtype of index arithmetic, INDEX where it is known only with the sizes.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    buffers: tuple[Buffer, ...]
+    symbols: tuple[str, ...]
+    derived: tuple[Dim, ...]
+    index: Literal["int32", "int64", "INDEX"]
+
+    def suffix(self, part: int) -> str:
+        return str(part) if len(self.parts) > 1 else ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The parameter of each buffer: its name, unless the source has another use for that."""
+        return {b.name: f"{b.name}_" if _TAKEN.fullmatch(b.name) else b.name for b in self.buffers}
+
+    @property
+    def sizes(self) -> dict[Dim, str]:
+        """The parameters that hold sizes which are computed on the host."""
+        return {d: f"n{k}" for k, d in enumerate(self.derived)}
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The parameters that are passed at each launch."""
+        return (*self.names.values(), *self.symbols, *self.sizes.values())
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        names = ["INDEX"] if self.index == "INDEX" else []
+        for k, part in enumerate(self.parts):
+            if part.axes:
+                names.append(f"XBLOCK{self.suffix(k)}")
+            if steps(part):
+                names.append(f"RBLOCK{self.suffix(k)}")
+        return tuple(names)
+
+
+@lru_cache(maxsize=4096)
+def plan(kernel: Kernel) -> tuple[Launch, ...]:
+    """The launches that do what ``kernel`` does, in order."""
+    phases = launches(kernel)
+    index: Literal["int32", "int64", "INDEX"] = "INDEX"
+    if not kernel.symbols:
+        index = "int64" if reach(kernel, {}) > NARROW else "int32"
+    found = []
+    for k, pieces in enumerate(phases):
+        parts = tuple(_part(p.axes, p.body) for p in pieces)
+        name = kernel.name if len(phases) == 1 else f"{kernel.name}_{k}"
+        found.append(_launch(kernel, name, parts, index))
+    return tuple(found)
+
+
+def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["int32", "int64", "INDEX"]) -> Launch:
+    touched = {s.buffer for p in parts for s in walk(p.body) if isinstance(s, Load | Store)}
+    dims = sorted({d for p in parts for d in _dims(p)}, key=str)
+    derived = {a for d in dims for a in _opaque(d)}
+    symbols = {str(s) for d in dims for a in _transparent(d) for s in a.free_symbols}
+    return Launch(name, parts, tuple(b for b in kernel.buffers if b.name in touched),
+                  tuple(s for s in kernel.symbols if s in symbols), tuple(sorted(derived, key=str)), index)
+
+
+def _part(axes: tuple[Axis, ...], body: Body) -> Part:
+    contiguous = _contiguous(axes, body)
+    inner = [s for s in body if isinstance(s, Loop)]
+    whole = Part(axes, body, 2, contiguous)
+    if all(mode(s, whole) == "serial" for s in inner):
+        return Part(axes, body, 1 if axes else 0, contiguous)
+    return whole
+
+
+def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
+    lanes = rows = 0
+    for loop in (s for s in body if isinstance(s, Loop)):
+        for s in walk(loop.body):
+            if isinstance(s, Load | Store):
+                lanes += bool(loop.axes) and s.index.coefficient(loop.axes[-1]) in (1, -1)
+                rows += bool(axes) and s.index.coefficient(axes[-1]) in (1, -1)
+    return "x" if rows and rows >= lanes else "r"          # windows overlap in both, and are short
+
+
+def mode(loop: Loop, part: Part) -> Mode:
+    """How a loop directly in ``part`` runs: in one block, in steps of RBLOCK, or each lane alone, point by point."""
+    size = length(loop)
+    if not loop.axes or size == 0:
+        return "serial"
+    if not isinstance(size, int):
+        return "steps"
+    if part.axes and size <= (UNROLLED if part.contiguous == "x" else 4):
+        return "serial"
+    same = sum(length(s) == size for s in part.body if isinstance(s, Loop))
+    limit = SEVERAL_PASSES if same > 1 else ONE_PASS
+    if part.contiguous == "x" and part.axes:
+        limit = 64
+    return "block" if size <= limit else "steps"
+
+
+def steps(part: Part) -> tuple[Loop, ...]:
+    """The loops of ``part`` that run in steps of RBLOCK."""
+    return tuple(s for s in part.body if isinstance(s, Loop) and part.rank == 2 and mode(s, part) == "steps")
+
+
+def blocks(part: Part) -> tuple[int, ...]:
+    """The padded lengths of the loops that run in one block."""
+    return tuple(padded(length(s)) for s in part.body
+                 if isinstance(s, Loop) and part.rank == 2 and mode(s, part) == "block")
+
+
+def length(loop: Loop) -> Dim:
+    return prod(a.size for a in loop.axes)
+
+
+def padded(size: Dim) -> int:
+    """The next power of two."""
+    return 1 << max(int(size) - 1, 0).bit_length()
+
+
+def reach(kernel: Kernel, symbols: Mapping[str, int]) -> int:
+    """The largest magnitude that index arithmetic can meet in ``kernel`` at these sizes."""
+    found = [evaluate(b.size, symbols) for b in kernel.buffers]
+    for s in walk(kernel.body):
+        match s:
+            case Loop():
+                found.append(prod(evaluate(a.size, symbols) for a in s.axes))
+            case Position() | Load() | Store():
+                found.append(_magnitude(s.index, symbols)[1])
+    return max(found, default=0)
+
+
+def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:
+    """A bound on abs(i), and one on every intermediate result."""
+    total = worst = abs(evaluate(i.const, symbols))
+    for atom, c in i.terms:
+        match atom:
+            case Axis():
+                top = inner = evaluate(atom.size, symbols)
+            case Loaded():
+                top = inner = evaluate(atom.bound, symbols)
+            case Div():
+                top, inner = _magnitude(atom.of, symbols)
+            case Mod():
+                top, inner = evaluate(atom.by, symbols), 2 * _magnitude(atom.of, symbols)[1]
+        total += abs(evaluate(c, symbols)) * top
+        worst = max(worst, inner)
+    return total, max(worst, total)
+
+
+def _dims(part: Part) -> Iterator[sympy.Expr]:
+    sizes: list[Dim] = list(part.rows)
+    for s in walk(part.body):
+        match s:
+            case Loop():
+                sizes += [a.size for a in s.axes]
+            case Position() | Load() | Store():
+                sizes += dims_of(s.index)
+    yield from (d for d in sizes if not isinstance(d, int))
+
+
+def _opaque(d: sympy.Expr) -> Iterator[sympy.Expr]:
+    """The subexpressions that are computed on the host: all that is not a sum, a product or a whole number."""
+    if isinstance(d, sympy.Add | sympy.Mul) and all(not a.is_Number or a.is_Integer for a in d.args):
+        for a in d.args:
+            yield from _opaque(a)
+    elif not isinstance(d, sympy.Symbol | sympy.Integer):
+        yield d
+
+
+def _transparent(d: sympy.Expr) -> Iterator[sympy.Expr]:
+    """The symbols that a kernel computes with itself."""
+    if isinstance(d, sympy.Symbol):
+        yield d
+    elif isinstance(d, sympy.Add | sympy.Mul) and all(not a.is_Number or a.is_Integer for a in d.args):
+        for a in d.args:
+            yield from _transparent(a)

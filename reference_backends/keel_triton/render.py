@@ -1,0 +1,52 @@
+"""Kernel to Triton source: one function per launch, a helper for each of its parts where there are several.  Pure."""
+from __future__ import annotations
+
+from keel import Kernel
+from keel_triton.body import body
+from keel_triton.indices import product_text
+from keel_triton.plan import Launch, plan
+
+HEADER = '''import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+'''
+
+
+def render(kernel: Kernel) -> str:
+    """The source of a module that has a function for each launch of ``kernel``."""
+    helpers: dict[str, str] = {}
+    functions = [text for launch in plan(kernel) for text in _functions(launch, helpers)]
+    return "\n\n".join([HEADER, *helpers.values(), *functions])
+
+
+def parameters(launch: Launch) -> list[str]:
+    return [*launch.arguments, *(f"{c}: tl.constexpr" for c in launch.constants)]
+
+
+def _functions(launch: Launch, helpers: dict[str, str]) -> list[str]:
+    remarks = [f"# {name} = {d}" for d, name in launch.sizes.items()]
+    bodies = [body(launch, k, helpers) for k in range(len(launch.parts))]
+    if len(bodies) == 1:
+        start = ["pid = tl.program_id(0)"] if launch.parts[0].axes else []
+        return [_function(launch.name, parameters(launch), [*remarks, *start, *bodies[0]])]
+    names = [f"{launch.name}_part{k}" for k in range(len(bodies))]
+    found = [_function(n, ["pid", *parameters(launch)], b) for n, b in zip(names, bodies, strict=True)]
+    return [*found, _function(launch.name, parameters(launch), [*remarks, *_dispatch(launch, names)])]
+
+
+def _dispatch(launch: Launch, names: list[str]) -> list[str]:
+    """Each program works on the part that its number falls into."""
+    args = ", ".join(p.split(":")[0] for p in parameters(launch))
+    counts, calls, last = ["pid = tl.program_id(0)"], [], len(names) - 1
+    for k, (part, name) in enumerate(zip(launch.parts, names, strict=True)):
+        rows = product_text(part.rows, launch.sizes)
+        count = f"tl.cdiv({rows}, XBLOCK{launch.suffix(k)})" if part.axes else "1"
+        if k < last:
+            counts.append(f"end{k} = {f'end{k - 1} + ' if k else ''}{count}")
+        calls.append("else:" if k == last else f"{'elif' if k else 'if'} pid < end{k}:")
+        calls.append(f"    {name}({f'pid - end{k - 1}' if k else 'pid'}, {args})")
+    return [*counts, *calls]
+
+
+def _function(name: str, params: list[str], body: list[str]) -> str:
+    return f"@triton.jit\ndef {name}({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
