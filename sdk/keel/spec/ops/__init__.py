@@ -1,0 +1,1 @@
+"""Composites by family."""

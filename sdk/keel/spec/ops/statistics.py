@@ -1,0 +1,72 @@
+"""Variance and what is made of it, in two passes: the mean first, then the squared deviations from it.
+
+One pass over sums of squares cancels; two passes read the row twice while it is in cache, and round like eager's
+cascade.
+"""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from keel.spec.op import Family
+
+aten = torch.ops.aten
+family = Family("statistics")
+
+_SMALL = (torch.float16, torch.bfloat16)
+
+
+def accurate(x: torch.Tensor) -> torch.Tensor:
+    """``x`` in the dtype that it is summed in: float32 for 16-bit floats."""
+    return x.to(torch.float32) if x.dtype in _SMALL else x
+
+
+def all_dims(x: torch.Tensor, dims: list[int] | None) -> list[int]:
+    """The canonical dims: none given means all."""
+    return [d % max(x.dim(), 1) for d in dims] if dims else list(range(x.dim()))
+
+
+def _moments(x: torch.Tensor, dims: list[int] | None, correction: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """(variance, mean) of a tensor in its accurate dtype, dims kept."""
+    over = all_dims(x, dims)
+    count = prod([x.shape[d] for d in over]) if x.dim() else 1
+    mean = aten.sum.dim_IntList(x, over, True) / count
+    apart = x - mean
+    squares = aten.sum.dim_IntList(apart * apart, over, True)
+    freedom = count - (1 if correction is None else correction)
+    if isinstance(freedom, int | float):
+        freedom = max(freedom, 0)
+    return squares / freedom, mean
+
+
+def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: torch.Tensor) -> torch.Tensor:
+    return result if keepdim or not x.dim() else aten.squeeze.dims(result, all_dims(x, dims))
+
+
+_CLAUSES = (
+    "The variance is the sum of squared deviations from the mean over (count - correction).",
+    "The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
+    "NaN or inf among the elements gives NaN.",
+)
+
+
+@family(aten.var_mean.correction, clauses=_CLAUSES)
+def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
+             keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Variance and mean over ``dim``."""
+    var, mean = _moments(accurate(x), dim, correction)
+    return (_dropped(x, dim, keepdim, var).to(x.dtype), _dropped(x, dim, keepdim, mean).to(x.dtype))
+
+
+@family(aten.var.correction, clauses=_CLAUSES)
+def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """Variance over ``dim``."""
+    return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype)
+
+
+@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",))
+def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """Standard deviation over ``dim``."""
+    return _dropped(x, dim, keepdim, aten.sqrt.default(_moments(accurate(x), dim, correction)[0])).to(x.dtype)
