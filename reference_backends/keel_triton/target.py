@@ -12,4 +12,4 @@ from keel_triton.tables import DTYPES, REDUCTIONS, SCALARS
 LIMITS = Limits(max_buffers=64, max_rank=8, atomics=frozenset({"add"}), vector=4, parallel=1024)
 
 target = LoopTarget(name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render,
-                    build=build, externs=EXTERNS, limits=LIMITS, probe=probe)
+                    build=build, externs=EXTERNS, limits=LIMITS, suffix="py", probe=probe)

@@ -2,6 +2,8 @@
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
+from keel.externs import aten_externs
+from keel.loop_backend import loop_backend
 from keel.loops.dims import evaluate, non_negative
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of
 from keel.loops.ir import (
@@ -76,6 +78,7 @@ __all__ = [
     "Support",
     "SymType",
     "TensorType",
+    "aten_externs",
     "axes_of",
     "bounds",
     "compile",
@@ -85,6 +88,7 @@ __all__ = [
     "evaluate",
     "find",
     "index",
+    "loop_backend",
     "loaded_of",
     "non_negative",
     "refusal",

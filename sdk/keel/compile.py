@@ -22,6 +22,7 @@ from keel.runtime.fallback import compile_part
 from keel.runtime.link import link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
+from keel.spec import decomposition_of
 from keel.torch_adapter import Boxed, Captured, capture, compiled_graphs, unwrapped
 
 __all__ = ["DynamoBackend", "Settings", "compile", "compile_graph", "compiled_graphs", "dynamo_backend",
@@ -78,7 +79,7 @@ def compile_graph(captured: Captured, settings: Settings) -> Boxed:
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
 
-    gm = negotiate(captured, settings.backends, strict=settings.strict)
+    gm = negotiate(captured, settings.backends, decomposition=decomposition_of, strict=settings.strict)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
 

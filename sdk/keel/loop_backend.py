@@ -4,11 +4,13 @@ render, build.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
+from keel import dump
 from keel.errors import KeelError
 from keel.loops.define import Definition
 from keel.loops.expand import expand, missing
@@ -18,6 +20,7 @@ from keel.loops.monoids import MONOIDS
 from keel.loops.verify import verify
 from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source
 from keel.runtime.launch import program
+from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
@@ -77,11 +80,15 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 
 # -- compiling -----------------------------------------------------------------------------------------
 
-def compile_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Callable[..., tuple[Any, ...]]:
+def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs."""
-    plan = schedule_part(target, gm, fuel)
+    plan = schedule_part(target, gm, gm.meta.get(FUEL))
     kernels = {k: verified(expand(k, target.scalars, target.reductions)) for k in plan.kernels()}
     sources = [Source(k, target.render(k)) for k in kernels.values()]
+    folder: Path | None = gm.meta.get(dump.META)
+    for source in sources:
+        dump.write(folder, f"06-{source.kernel.name}.loops", source.kernel.__str__)
+        dump.write(folder, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
     launchers = target.build(sources) if sources else []
     if len(launchers) != len(sources):
         raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")

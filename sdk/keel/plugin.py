@@ -146,6 +146,7 @@ class LoopTarget:
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
     externs: Mapping[str, Extern] = field(default_factory=dict)   # by overload name
     limits: Limits = Limits()
+    suffix: str = "txt"                                       # of files that hold its sources
     probe: Callable[[], str | None] = lambda: None
     cost: Callable[[Call], float] | None = None
     api: int = API
