@@ -1,0 +1,1 @@
+"""``keel bench``: what the project promises, measured beside eager PyTorch and Inductor."""

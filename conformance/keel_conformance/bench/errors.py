@@ -1,0 +1,96 @@
+"""How far a step's tensors are from float64, and how far they may be.
+
+The error of a tensor is normwise: ``|x - r| / |r|`` in the Euclidean norm, r being the float64 reference. Single
+elements of a gradient may cancel to nearly nothing, and their relative error says nothing about the computation; the
+norm does not cancel. Errors of several draws (other weights, other inputs) are combined as a root mean square: one draw
+of a scalar such as a loss is a lottery.
+
+A compiler may be ``TIMES`` as far off as eager PyTorch. Where eager is nearly exact (it accumulates batch statistics in
+double precision on a CPU), twice its error would be less than one rounding of the result, which no computation in the
+tensor's own dtype can be held to. So eager's error counts as at least ``FLOOR_ULPS`` ulp of the tensor's norm.
+
+Running means are measured against the spread of the data they are means of, not against themselves: behind another
+normalisation the mean is exactly zero in exact arithmetic, and its relative error is noise over noise.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TIMES = 2.0
+FLOOR_ULPS = 1.0
+
+Left = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor in one draw: squared error norms of compiler and eager, squared scale, and whether classes agree."""
+
+    squared_error: float
+    squared_eager: float
+    squared_scale: float
+    ulp: float
+    same_classes: bool
+
+
+def compare(left: Left, eager: Left, reference: Left) -> dict[str, Comparison]:
+    """Every tensor of ``reference`` compared. Raises KeyError if the compiled or the eager step did not leave one."""
+    return {name: _compare(left[name], eager[name], exact, _scale(name, reference))
+            for name, exact in reference.items()}
+
+
+def _compare(x: Tensor, eager: Tensor, exact: Tensor, scale: Tensor) -> Comparison:
+    if x.shape != exact.shape or x.dtype != eager.dtype:
+        return Comparison(math.inf, 0.0, 0.0, 0.0, False)
+    finite = x.isfinite() & eager.isfinite() & exact.isfinite()
+    squares = [float((t.double() - exact)[finite].square().sum()) for t in (x, eager)]
+    return Comparison(squares[0], squares[1], float(scale[finite].square().sum()), torch.finfo(x.dtype).eps,
+                      same_classes(x, eager))
+
+
+def _scale(name: str, reference: Left) -> Tensor:
+    if name.startswith("buffer ") and name.endswith("running_mean"):
+        spread = reference[name.removesuffix("mean") + "var"].sqrt()
+        return torch.maximum(spread, reference[name].abs())
+    return reference[name]
+
+
+def same_classes(x: Tensor, y: Tensor) -> bool:
+    """True if NaN, +inf and -inf stand at the same elements of both."""
+    return all(torch.equal(of(x), of(y)) for of in (torch.isnan, torch.isposinf, torch.isneginf))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One tensor over all draws: ``times`` is its error as a multiple of eager's; both are relative to its scale."""
+
+    name: str
+    times: float
+    error: float
+    eager: float
+    same_classes: bool
+
+    @property
+    def holds(self) -> bool:
+        return self.times <= TIMES and self.same_classes
+
+
+def judge(draws: Sequence[Mapping[str, Comparison]]) -> list[Verdict]:
+    """A verdict for each tensor, worst first."""
+    verdicts = [_judge(name, [draw[name] for draw in draws]) for name in draws[0]]
+    return sorted(verdicts, key=lambda v: (v.same_classes, -v.times))
+
+
+def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
+    scale = math.sqrt(sum(d.squared_scale for d in draws))
+    error, eager = (math.sqrt(total) for total in (sum(d.squared_error for d in draws),
+                                                   sum(d.squared_eager for d in draws)))
+    least = max(eager, FLOOR_ULPS * draws[0].ulp * scale)
+    times = error / least if least else (0.0 if error == 0.0 else math.inf)
+    return Verdict(name, times, error / scale if scale else error, eager / scale if scale else eager,
+                   all(d.same_classes for d in draws))

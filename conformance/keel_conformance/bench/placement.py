@@ -1,0 +1,53 @@
+"""Which operators of a model ran in eager PyTorch, read from the dumps that the compiler writes of its placements."""
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from .compilers import BASELINES, EAGER
+
+# Operators that may stay with eager PyTorch, and why.
+EXPECTED_IN_EAGER: Mapping[str, str] = {}
+
+_ASSIGNMENT = re.compile(r"^\s*(\w+)(?:: [^=]+)? = torch\.ops\.([\w.]+)\(", re.MULTILINE)
+
+
+@contextmanager
+def recorded(compiler: str) -> Iterator[Path | None]:
+    """A folder into which Keel writes each placement that it makes meanwhile; None for compilers that make none."""
+    if compiler in BASELINES:
+        yield None
+        return
+    before = os.environ.get("KEEL_DUMP")
+    with TemporaryDirectory(prefix="keel-bench-") as folder:
+        os.environ["KEEL_DUMP"] = folder
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ["KEEL_DUMP"]
+            else:
+                os.environ["KEEL_DUMP"] = before
+
+
+def left_to_eager(folder: Path | None) -> dict[str, int]:
+    """Operators in parts owned by eager PyTorch, over all graphs dumped into ``folder``, with their number."""
+    counts: Counter[str] = Counter()
+    for plan in sorted(folder.glob("*/*-place.json")) if folder else ():
+        graph = next(plan.parent.glob("*-negotiated.fx")).read_text()
+        operator = dict(_ASSIGNMENT.findall(graph))
+        for part in json.loads(plan.read_text())["parts"]:
+            if part["owner"] == EAGER:
+                counts.update(operator.get(node, node) for node in part["nodes"])
+    return dict(counts)
+
+
+def graphs(folder: Path | None) -> int:
+    """How many graphs were placed."""
+    return len(list(folder.glob("*/*-place.json"))) if folder else 0

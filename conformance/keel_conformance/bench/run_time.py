@@ -1,0 +1,59 @@
+"""How long a warm step takes beside eager PyTorch and Inductor: one process, steps interleaved, medians."""
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..models import build
+from .accuracy import IN_BF16
+from .compilers import BASELINES, EAGER, INDUCTOR, compiled
+from .jobs import Bar, Job, Outcome, Selection, failed
+from .step import prepare, run
+
+WARM_UP = 3
+TIMINGS = 10  # for each round asked for
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    return [Job("run", model, chosen.backend, mode, precision, chosen.scale, rounds=chosen.rounds,
+                threads=chosen.threads)
+            for model in chosen.models for mode in chosen.modes
+            for precision in (("fp32", "bf16") if model in IN_BF16 else ("fp32",))]
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """Median milliseconds of a step for each compiler. Their steps alternate, so that a busy moment slows all alike."""
+    step, compilers = job.step, (*BASELINES, job.compiler)
+    cases = {c: prepare(step, build(job.model, scale=job.scale)) for c in compilers}
+    forwards = {c: compiled(cases[c].model, c) for c in compilers}
+    times: dict[str, list[float]] = {c: [] for c in compilers}
+    for i in range(WARM_UP + TIMINGS * job.rounds):
+        for c in compilers:
+            prepare(step, cases[c])
+            start = time.perf_counter()
+            run(step, cases[c], forwards[c])
+            if i >= WARM_UP:
+                times[c].append(time.perf_counter() - start)
+    return {c: 1e3 * statistics.median(ts) for c, ts in times.items()}
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    ratios: dict[str, list[float]] = {c: [] for c in BASELINES}
+    for job, outcome in results.items():
+        if (ms := outcome.figures) is None:
+            yield failed(job, outcome, "shown")
+            continue
+        note = ", ".join(f"{c} {t:.1f} ms" for c, t in ms.items())
+        for baseline in (EAGER, INDUCTOR):
+            ratios[baseline].append(ms[job.compiler] / ms[baseline])
+            yield Bar(f"{job.title}: time / {baseline}'s", ratios[baseline][-1], "shown", None, note)
+    for baseline, of in ratios.items():
+        if len(of) > 1:
+            yield Bar(f"run: geometric mean of time / {baseline}'s", geometric_mean(of), "shown", None)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))

@@ -1,0 +1,37 @@
+"""The parts of the bench, and the bars that each part's figures are held against."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import accuracy, compile_time, dynamic, run_time, traffic
+from .jobs import Bar, Job, Outcome, Selection
+
+
+@dataclass(frozen=True)
+class Part:
+    """``jobs`` of a selection, ``measure`` one in its own process, and the ``bars`` that all outcomes amount to."""
+
+    jobs: Callable[[Selection], list[Job]]
+    measure: Callable[[Job], dict[str, Any]]
+    bars: Callable[[Mapping[Job, Outcome]], Iterable[Bar]]
+
+
+PARTS: Mapping[str, Part] = {
+    "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
+    "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
+    "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
+    "run": Part(run_time.jobs, run_time.measure, run_time.bars),
+    "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
+}
+
+
+def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:
+    return [job for part in parts for job in PARTS[part].jobs(chosen)]
+
+
+def bars(outcomes: Mapping[Job, Outcome]) -> list[Bar]:
+    """Every bar, part by part in the order of PARTS."""
+    return [bar for name, part in PARTS.items()
+            for bar in part.bars({job: outcome for job, outcome in outcomes.items() if job.part == name})]

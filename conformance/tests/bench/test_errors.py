@@ -1,0 +1,82 @@
+"""The error budget: what counts as eager's error, what as a difference in class, what passes and what does not."""
+from __future__ import annotations
+
+import math
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keel_conformance.bench.errors import Verdict, compare, judge, same_classes
+
+EPS = torch.finfo(torch.float32).eps
+
+
+def verdict(x: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, name: str = "output") -> Verdict:
+    return judge([compare({name: x}, {name: eager}, {name: exact})])[0]
+
+
+def off(exact: torch.Tensor, relative: float) -> torch.Tensor:
+    return (exact * (1 + relative)).float()
+
+
+def test_the_error_is_a_multiple_of_eagers() -> None:
+    exact = torch.linspace(1, 2, 100, dtype=torch.float64)
+    found = verdict(off(exact, 3e-3), off(exact, 1e-3), exact)
+    assert math.isclose(found.times, 3, rel_tol=1e-3)
+    assert math.isclose(found.eager, 1e-3, rel_tol=1e-3)
+    assert not found.holds
+    assert verdict(off(exact, 1.9e-3), off(exact, 1e-3), exact).holds
+
+
+def test_an_exact_eager_still_leaves_room_for_rounding() -> None:
+    exact = torch.linspace(1, 2, 100, dtype=torch.float64).float().double()
+    assert verdict(off(exact, 1.9 * EPS), exact.float(), exact).holds
+    assert not verdict(off(exact, 4 * EPS), exact.float(), exact).holds
+
+
+def test_a_zero_must_be_zero() -> None:
+    zero = torch.zeros(3, dtype=torch.float64)
+    assert verdict(zero.float(), zero.float(), zero).times == 0
+    assert verdict(zero.float() + 1e-30, zero.float(), zero).times == math.inf
+
+
+def test_draws_are_pooled() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    lucky = compare({"x": off(exact, 3e-3)}, {"x": off(exact, 1e-5)}, {"x": exact})
+    usual = compare({"x": off(exact, 3e-3)}, {"x": off(exact, 3e-3)}, {"x": exact})
+    assert not judge([lucky])[0].holds
+    assert judge([lucky, usual])[0].holds
+
+
+def test_a_running_mean_is_measured_against_the_spread_of_its_data() -> None:
+    names = ("buffer bn.running_mean", "buffer bn.running_var")
+    exact = dict(zip(names, (torch.full((3,), 1e-12, dtype=torch.float64), torch.ones(3, dtype=torch.float64)),
+                     strict=True))
+    eager = {n: t.float() for n, t in exact.items()}
+    near = {**eager, names[0]: torch.full((3,), 1e-9)}
+    far = {**eager, names[0]: torch.full((3,), 1e-5)}
+    assert all(v.holds for v in judge([compare(near, eager, exact)]))
+    assert not all(v.holds for v in judge([compare(far, eager, exact)]))
+
+
+def test_classes_are_compared_with_eager_and_left_out_of_the_norm() -> None:
+    exact = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    eager = torch.tensor([1.0, math.inf, 3.0])
+    assert verdict(eager.clone(), eager, exact).holds
+    for wrong in (-math.inf, math.nan, 2.0):
+        assert not verdict(torch.tensor([1.0, wrong, 3.0]), eager, exact).holds
+
+
+def test_another_shape_or_dtype_is_wrong() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    assert not verdict(torch.ones(2, 2), exact.float(), exact).holds
+    assert not verdict(exact, exact.float(), exact).holds
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf, math.nan]), max_size=8))
+def test_a_tensor_has_its_own_classes(values: list[float]) -> None:
+    x = torch.tensor(values)
+    assert same_classes(x, x.clone())
+    if any(math.isnan(v) or math.isinf(v) for v in values):
+        assert not same_classes(x, torch.zeros_like(x))
