@@ -1,0 +1,133 @@
+"""An owner for each call, and the plan that follows from it.
+
+Owners go by order of preference.  Another rule, by cost for instance, is another function from the same arguments to a
+backend per unit; clustering, certificate and split do not change.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import where
+from keel.partition.cluster import cluster, sink
+from keel.partition.plan import Part, Plan, Refusals
+from keel.partition.units import Units, units_of
+from keel.plugin import Backend, Refusal, refusal
+from keel.types import Call
+
+
+def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | None = None, *,
+          strict: bool = False) -> Plan:
+    """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts.
+
+    ``refusals`` are those already known; where a call has an entry, the first backend without a refusal there takes it.
+    Backends of last resort count after all others.  Raises KeelError[no-owner].
+    """
+    order = tuple(sorted(backends, key=lambda b: b.last_resort))
+    units = units_of(gm.graph)
+    asked = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
+    owners = by_order(units, asked)
+    colour = {b.name: i for i, b in enumerate(order)}
+    colours = [colour[b.name] for b in owners]
+    groups = sink(cluster(colours, units.needs), colours, units.needs, _movable(units))
+    members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
+    for unit, group in enumerate(groups):
+        members[group].append(unit)
+    parts = tuple(Part(f"p{i}", owners[us[0]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members))
+    return Plan(parts, order, asked.refusals)
+
+
+class _Asked:
+    """What backends said, each asked once per distinct call."""
+
+    def __init__(self, backends: tuple[Backend, ...], refusals: dict[str, dict[str, Refusal]], strict: bool) -> None:
+        self.backends, self.refusals, self.strict = backends, refusals, strict
+        self.answers: dict[tuple[str, Any], Refusal | None] = {}
+        self.takers = {name: next((b.name for b in backends if b.name not in by), "") for name, by in refusals.items()}
+
+    def takes(self, backend: Backend, units: Units, unit: int) -> bool:
+        node, call = units.nodes[unit], units.calls[unit]
+        if self.takers.get(node.name) == backend.name:
+            return True
+        by = self.refusals.setdefault(node.name, {})
+        if backend.name not in by and (why := self.ask(backend, call)):
+            by[backend.name] = why
+        return backend.name not in by
+
+    def ask(self, backend: Backend, call: Call) -> Refusal | None:
+        key = (backend.name, call.key)
+        if key not in self.answers:
+            self.answers[key] = refusal(backend, call, strict=self.strict)
+        return self.answers[key]
+
+
+def by_order(units: Units, asked: _Asked) -> list[Backend]:
+    """The first backend that takes each call.
+
+    A view goes where its operand is made if that takes it, or else where it is read; a neighbour of last resort counts
+    after one that is not.
+    """
+    owners = [_first(units, unit, asked) for unit in range(len(units.nodes))]
+    unsettled: set[int] = set()
+    for unit, call in enumerate(units.calls):
+        if not is_view(call):
+            continue
+        made = units.maker(unit)
+        if (made is not None and made not in unsettled and not owners[made].last_resort
+                and asked.takes(owners[made], units, unit)):
+            owners[unit] = owners[made]
+        else:
+            unsettled.add(unit)
+    readers = units.readers()
+    for unit in sorted(unsettled, reverse=True):
+        made = units.maker(unit)
+        neighbours = [owners[u] for u in (*readers[unit], *(() if made is None else (made,)))]
+        takers = [b for b in neighbours if asked.takes(b, units, unit)]
+        owners[unit] = next((b for b in takers if not b.last_resort), next(iter(takers), owners[unit]))
+    return owners
+
+
+def is_view(call: Call) -> bool:
+    """Whether the result shares its operand's memory, so that the call is free wherever the operand lives."""
+    return bool(getattr(call.op, "is_view", False))
+
+
+def _first(units: Units, unit: int, asked: _Asked) -> Backend:
+    for backend in asked.backends:
+        if asked.takes(backend, units, unit):
+            return backend
+    node = units.nodes[unit]
+    raise no_owner(node, units.calls[unit], asked.refusals[node.name], asked.backends)
+
+
+def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Sequence[Backend]) -> KeelError:
+    """The error for a call that every backend refuses."""
+    names = ", ".join(f'"{b.name}"' for b in backends)
+    return KeelError("no-owner", f"no backend takes %{node.name} = {call}",
+                     {who: str(sentence) for who, sentence in why.items()}, where=where(node),
+                     do=f'Add a backend that takes it, for instance backends=[{names}, "eager"].')
+
+
+def _movable(units: Units) -> list[bool]:
+    """Which calls may wait for their readers without more memory: those that read only inputs of the graph or other
+    such calls, and those whose result has at least the bytes that waiting keeps alive."""
+    movable: list[bool] = []
+    for node, wanted in zip(units.nodes, units.needs, strict=True):
+        kept, made = sum(_bytes(units.nodes[u]) for u in wanted), _bytes(node)
+        movable.append(all(movable[u] for u in wanted) or kept <= made < _UNKNOWN)
+    return movable
+
+
+_UNKNOWN = 1 << 62
+
+
+def _bytes(node: fx.Node) -> int:
+    """The memory of a call's result; ``_UNKNOWN`` unless it is one tensor of known size."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not isinstance(size := value.numel(), int):
+        return _UNKNOWN
+    return size * value.element_size()

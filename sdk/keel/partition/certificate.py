@@ -1,0 +1,97 @@
+"""An independent check of a placement, made for every graph: it shares no code with what made the plan.
+
+That parts stand in an order in which each needs only earlier ones proves three things at once: the quotient is acyclic,
+every part is convex, and the listed order is a launch order.
+"""
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import call_of
+from keel.partition.plan import Plan
+from keel.plugin import refusal
+
+
+def check(gm: fx.GraphModule, plan: Plan) -> None:
+    """Raises KeelError[bad-plan] unless every call of ``gm`` is in exactly one part, owners take their calls, every
+    value is computed in the part that reads it or in an earlier one, and effects keep their order.
+
+    Time linear in the graph, with one question to the owner per distinct call.
+    """
+    where = _part_of(gm, plan)
+    _owners(gm, plan, where)
+    available: dict[fx.Node, int] = {}                        # the part in which, or before which, a value exists
+    effect = 0
+    for node in gm.graph.nodes:
+        needed = max((available[a] for a in node.all_input_nodes), default=0)
+        if node.name in where:
+            own = where[node.name]
+            if needed > own:
+                late = next(a for a in node.all_input_nodes if available[a] > own)
+                _fail(f"%{node.name} in {plan.parts[own].name} needs %{late.name}, "
+                      f"which {plan.parts[needed].name} computes later")
+            if _ordered(node):
+                if effect > own:
+                    _fail(f"%{node.name} in {plan.parts[own].name} has an effect and would run before an earlier one "
+                          f"in {plan.parts[effect].name}")
+                effect = own
+            needed = own
+        available[node] = needed
+
+
+def _part_of(gm: fx.GraphModule, plan: Plan) -> dict[str, int]:
+    """The part of each call; fails unless the parts hold exactly the calls of the graph, each once, in graph order."""
+    order = {node.name: i for i, node in enumerate(gm.graph.nodes)}
+    where: dict[str, int] = {}
+    for i, part in enumerate(plan.parts):
+        if not part.nodes:
+            _fail(f"{part.name} is empty")
+        for name in part.nodes:
+            if name not in order:
+                _fail(f"{part.name} holds %{name}, which the graph does not have")
+            if name in where:
+                _fail(f"%{name} is in {plan.parts[where[name]].name} and in {part.name}")
+            where[name] = i
+        if list(part.nodes) != sorted(part.nodes, key=order.__getitem__):
+            _fail(f"the nodes of {part.name} are not in graph order")
+    for node in gm.graph.nodes:
+        if _works(node) and node.name not in where:
+            _fail(f"%{node.name} is in no part")
+        if node.name in where and not _works(node):
+            _fail(f"%{node.name} is no call of its own, but {plan.parts[where[node.name]].name} holds it")
+    return where
+
+
+def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
+    asked: set[tuple[str, object]] = set()
+    for node in gm.graph.nodes:
+        if node.name not in where:
+            continue
+        owner, call = plan.parts[where[node.name]].owner, call_of(node)
+        if owner not in plan.backends:
+            _fail(f"{plan.parts[where[node.name]].name} belongs to {owner.name}, which the plan does not list")
+        if call is not None and (key := (owner.name, call.key)) not in asked:
+            asked.add(key)
+            if (why := refusal(owner, call)) is not None:
+                _fail(f"%{node.name} = {call} is given to {owner.name}, which refuses it", {owner.name: str(why)})
+
+
+def _works(node: fx.Node) -> bool:
+    """Whether some part must run the node: all but inputs, outputs, picks of a result, and arithmetic on sizes."""
+    return node.op == "call_function" and node.target is not operator.getitem and call_of(node) is not None
+
+
+def _ordered(node: fx.Node) -> bool:
+    """Random numbers, collectives, writes in place and calls without a result run in the order of the graph."""
+    library, _, operation = str(node.target).partition(".")
+    return ("c10d" in library or operation.split(".")[0].endswith("_") or node.meta.get("val") is None
+            or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()))
+
+
+def _fail(what: str, reasons: dict[str, str] | None = None) -> None:
+    raise KeelError("bad-plan", f"the placement does not hold: {what}.", reasons,
+                    do="This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.")

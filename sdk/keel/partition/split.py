@@ -1,0 +1,124 @@
+"""Each part of a plan as a graph of its own.
+
+A part graph's placeholders are the tensors and sizes it needs from outside, its output is the tuple of what others need
+of it.  Arithmetic on sizes is repeated in every part that needs it, so a backend never waits for a number.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from keel.partition.plan import Part, Plan
+from keel.partition.units import is_arithmetic, is_pick
+
+
+@dataclass(frozen=True)
+class PartGraph:
+    """A part, its graph, and the names (of nodes of the whole graph) of its placeholders and of its outputs, in order.
+
+    Unpacks as ``part, gm, inputs, outputs``.
+    """
+
+    part: Part
+    gm: fx.GraphModule
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[object]:
+        return iter((self.part, self.gm, self.inputs, self.outputs))
+
+
+def split(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
+    """The parts of ``gm`` in launch order.
+
+    Nodes keep their names and ``meta`` (so fake values are shared, not copied).  Sizes that the graph itself returns
+    are left to the caller: every tensor and size they come from is an input of the graph or an output of some part.
+    """
+    part_of = _part_of(gm.graph, plan)
+    members, inputs = _members(gm, part_of, len(plan.parts))
+    crossing = _crossing(gm.graph, inputs)
+    order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    made = []
+    for i, part in enumerate(plan.parts):
+        own, needed = (sorted(nodes, key=order.__getitem__) for nodes in (members[i], inputs[i]))
+        made.append(_build(gm, part, own, needed, [n for n in own if n in crossing and n in part_of]))
+    return made
+
+
+def sources(node: fx.Node) -> set[fx.Node]:
+    """What a value is made of when arithmetic on sizes is repeated: ``node`` itself, or where its sizes come from."""
+    if not is_arithmetic(node):
+        return {node}
+    found: set[fx.Node] = set()
+    seen, todo = {node}, [node]
+    while todo:
+        for a in todo.pop().all_input_nodes:
+            if not is_arithmetic(a):
+                found.add(a)
+            elif a not in seen:
+                seen.add(a)
+                todo.append(a)
+    return found
+
+
+def _part_of(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
+    """The part of each call and of the picks of its results."""
+    number = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
+    part_of: dict[fx.Node, int] = {}
+    for node in graph.nodes:
+        if node.name in number:
+            part_of[node] = number[node.name]
+        elif is_pick(node) and node.all_input_nodes[0] in part_of:
+            part_of[node] = part_of[node.all_input_nodes[0]]
+    return part_of
+
+
+def _members(gm: fx.GraphModule, part_of: Mapping[fx.Node, int],
+             count: int) -> tuple[list[set[fx.Node]], list[set[fx.Node]]]:
+    """Per part: the nodes of its graph (its own, and the arithmetic it repeats), and those that become placeholders."""
+    members: list[set[fx.Node]] = [set() for _ in range(count)]
+    inputs: list[set[fx.Node]] = [set() for _ in range(count)]
+    for node, i in part_of.items():
+        members[i].add(node)
+        todo = list(node.all_input_nodes)
+        while todo:
+            a = todo.pop()
+            if part_of.get(a) == i or a in members[i] or a in inputs[i]:
+                continue
+            if is_arithmetic(a) or _is_graph(a, gm):
+                members[i].add(a)
+                todo.extend(a.all_input_nodes)
+            else:
+                inputs[i].add(a)
+    return members, inputs
+
+
+def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
+    """The nodes whose values some part, or the caller, needs from outside."""
+    wanted = set[fx.Node]().union(*inputs)
+    for result in graph.output_node().all_input_nodes:
+        wanted |= sources(result)
+    return wanted
+
+
+def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node],
+           outputs: list[fx.Node]) -> PartGraph:
+    graph, copies, modules = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
+    for node in inputs:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    for node in members:
+        if node.op == "get_attr":
+            modules[str(node.target)] = gm.get_submodule(str(node.target))
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in outputs))
+    made = fx.GraphModule(modules, graph, class_name=part.name)
+    return PartGraph(part, made, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
+
+
+def _is_graph(node: fx.Node, gm: fx.GraphModule) -> bool:
+    """Whether the node is the body of a higher-order operator, which travels with its call."""
+    return node.op == "get_attr" and isinstance(getattr(gm, str(node.target), None), fx.GraphModule)
