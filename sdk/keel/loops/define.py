@@ -188,6 +188,11 @@ class Builder:
         self._kind = "fold"
         return tuple(index(a) for a in self._folded)
 
+    def updates_over(self, sizes: Iterable[Dim]) -> tuple[Index, ...]:
+        """Makes ``sizes`` the axes in place of the result's: a scatter's updates. Returns their coordinates."""
+        self._axes = tuple(Axis(f"d{i}", n) for i, n in enumerate(sizes))
+        return self.at
+
     # -- values ------------------------------------------------------------------------------------
 
     def const(self, value: Number, dtype: torch.dtype) -> Value:

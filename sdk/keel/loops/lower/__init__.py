@@ -4,15 +4,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from keel.loops.define import Definition, Rule, define
 from keel.types import DTYPE_NAMES, Call, TensorType
 
-from . import activations, pointwise
+from . import (
+    activations,
+    arithmetic,
+    choice,
+    creation,
+    indexing,
+    reductions,
+    scatters,
+    shaping,
+    unary,
+    views,
+    windows,
+)
 from .arguments import NoLoopForm
 
-RULES: Mapping[Any, Rule] = {**pointwise.RULES, **activations.RULES}
+RULES: Mapping[Any, Rule] = {
+    **unary.RULES, **arithmetic.RULES, **choice.RULES, **activations.RULES, **creation.RULES, **views.RULES,
+    **shaping.RULES, **reductions.RULES, **windows.RULES, **indexing.RULES, **scatters.RULES,
+}
 
 _known: dict[tuple[Any, ...], Definition | str] = {}
 

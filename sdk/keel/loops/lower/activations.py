@@ -97,7 +97,8 @@ def elu(b: Builder, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scal
 def elu_backward(b: Builder, grad: Value, alpha: float, scale: float, input_scale: float, is_result: bool,
                  x: Value) -> Value:
     down, up = alpha * scale, scale
-    below = grad * input_scale * (x + down) if is_result else grad * input_scale * down * b.apply("exp", x * input_scale)
+    slope = x + down if is_result else down * b.apply("exp", x * input_scale)
+    below = grad * input_scale * slope
     return b.where(x <= 0.0, below, grad * up)
 
 

@@ -5,16 +5,18 @@ of bool, integer, float (https://docs.pytorch.org/docs/stable/tensor_attributes.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
+import sympy
 import torch
 
-from keel.loops.define import SMALL_FLOATS, Builder, Number, Operand, Value
-from keel.types import Dim, TensorType
+from keel.loops.define import SMALL_FLOATS, Builder, Number, Operand, Rule, Value
+from keel.types import Dim, TensorType, as_dim
 
-Argument = Operand | Number | Dim
+Argument: TypeAlias = Operand | Number | Dim
 
 
 @dataclass(eq=False)
@@ -85,7 +87,28 @@ def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
 
 def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
     """A number in the dtype that arithmetic on ``dtype`` is done in, not rounded to a 16-bit float; integers wrap."""
+    if not isinstance(a, bool | int | float) and not a.is_integer:
+        return b.cast(_real(b, a), math_dtype(dtype))
     return b.number(wrapped(a, dtype), math_dtype(dtype))
+
+
+def _real(b: Builder, a: sympy.Basic) -> Value:
+    """A number computed from sizes at run time, in float64 as Python does. PyTorch's own functions are told by name."""
+    match type(a).__name__, [x for x in a.args if isinstance(x, sympy.Expr)]:
+        case _ if isinstance(a, sympy.Number | sympy.NumberSymbol):
+            return b.const(float(a), torch.float64)
+        case _ if isinstance(a, sympy.Expr) and a.is_integer:
+            return b.number(as_dim(a), torch.float64)
+        case ("IntTrueDiv" | "FloatTrueDiv"), [x, y]:
+            ratio = sympy.cancel(x / y)
+            return b.const(float(ratio), torch.float64) if ratio.is_Rational else _real(b, x) / _real(b, y)
+        case "ToFloat", [x]:
+            return _real(b, x)
+        case "Add", [x, *rest]:
+            return sum((_real(b, y) for y in rest), _real(b, x))
+        case "Mul", [x, *rest]:
+            return math.prod((_real(b, y) for y in rest), start=_real(b, x))
+    refuse(b, f"takes {a}, which is known only at run time and is no integer.")
 
 
 def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
@@ -107,6 +130,8 @@ def exact(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
     """``a`` where ``dtype`` can hold it; otherwise there is no loop form, for eager raises an error."""
     if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point:
         unsigned = torch.iinfo(dtype).min == 0
+        if not math.isfinite(a):
+            refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
         if wrapped(a, dtype) != int(a) and not (unsigned and -torch.iinfo(dtype).max <= a < 0):
             refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
     return a
@@ -128,3 +153,10 @@ def canonical_all(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...
     """Sorted dimensions counted from the front; None and an empty list mean all."""
     given = [dims] if isinstance(dims, int) else list(dims or range(rank))
     return tuple(sorted(canonical(d, rank) for d in given)) if rank else ()
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
+    """``rule`` for those overloads of ``packet`` that this PyTorch has."""
+    return {getattr(packet, name): rule for name in names if name in packet.overloads()}

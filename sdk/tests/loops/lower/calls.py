@@ -1,4 +1,5 @@
 """Calls made from real tensors, and the comparison of a rule with the operator it stands for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,12 @@ def type_of(t: Tensor) -> TensorType:
 def call_of(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Call:
     """The call of ``op`` on real arguments, given its real result."""
     outs = out if isinstance(out, tuple | list) else (out,)
-    return Call(op, tuple(_typed(a) for a in args), {k: _typed(v) for k, v in kwargs.items()},
-                tuple(None if o is None else type_of(o) for o in outs))
+    return Call(
+        op,
+        tuple(_typed(a) for a in args),
+        {k: _typed(v) for k, v in kwargs.items()},
+        tuple(None if o is None else type_of(o) for o in outs),
+    )
 
 
 def _typed(value: Any) -> Any:
@@ -56,7 +61,7 @@ def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = N
 
 
 def one_by_one(op: Any, *tensors: Tensor, parameters: Sequence[Any] = ()) -> Any:
-    """What ``op`` gives on each element alone: eager's scalar code, which its vectorised code does not always agree with."""
+    """What ``op`` gives on each element alone: eager's scalar code, from which its vectorised code at times differs."""
     rows = [op(*elements, *parameters) for elements in zip(*(t.split(1) for t in tensors), strict=True)]
     return tuple(map(torch.cat, zip(*rows, strict=True))) if isinstance(rows[0], tuple) else torch.cat(rows)
 
@@ -67,9 +72,10 @@ def compare(call: Call, got: Sequence[Tensor], want: Any, rtol: float | None = N
     for g, w in zip(got, wants, strict=True):
         assert g.dtype == w.dtype, f"{call}: {g.dtype} is not {w.dtype}"
         if rtol is None and w.dtype == torch.float16:
-            rtol, atol = 2e-3, 1e-5                 # eager rounds more than once on the way
-        torch.testing.assert_close(g, w, equal_nan=True, rtol=rtol, atol=atol, check_stride=False,
-                                   msg=lambda m: f"{call}\n{m}")
+            rtol, atol = 2e-3, 1e-5  # eager rounds more than once on the way
+        torch.testing.assert_close(
+            g, w, equal_nan=True, rtol=rtol, atol=atol, check_stride=False, msg=lambda m: f"{call}\n{m}"
+        )
 
 
 def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[Definition]:

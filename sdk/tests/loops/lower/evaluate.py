@@ -2,6 +2,7 @@
 
 Small enough to be believed; what rules are compared with eager by.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,27 +16,77 @@ from keel.loops.index import Axis, Div, Index, Loaded, Mod
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
 
 APPLY = {
-    "where": torch.where, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor,
-    "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
-    "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan,
-    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh,
-    "tanh": torch.tanh, "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf,
-    "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma, "digamma": torch.digamma,
-    "sigmoid": torch.sigmoid, "reciprocal": torch.reciprocal, "isnan": torch.isnan, "isinf": torch.isinf,
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
+    "where": torch.where,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "trunc": torch.trunc,
+    "round": torch.round,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "erfinv": torch.erfinv,
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "sigmoid": torch.sigmoid,
+    "reciprocal": torch.reciprocal,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
     "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "truncdiv": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
-    "mod": torch.remainder, "fmod": torch.fmod, "pow": torch.pow, "atan2": torch.atan2, "copysign": torch.copysign,
-    "nextafter": torch.nextafter, "minimum": torch.minimum, "maximum": torch.maximum,
+    "mod": torch.remainder,
+    "fmod": torch.fmod,
+    "pow": torch.pow,
+    "atan2": torch.atan2,
+    "copysign": torch.copysign,
+    "nextafter": torch.nextafter,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
     "fma": lambda x, y, z: (x.double() * y.double() + z.double()).to(x.dtype),
-    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
-    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor, "not": torch.bitwise_not,
-    "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "shl": torch.bitwise_left_shift,
+    "shr": torch.bitwise_right_shift,
 }
 
 
-def evaluate(definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int] | None = None) -> list[Tensor]:
+def evaluate(
+    definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int] | None = None
+) -> list[Tensor]:
     """The results of ``definition`` on ``tensors``, its symbols bound; the result of a scatter is the written copy."""
     return _Run(definition, tensors, symbols or {}).results()
 
@@ -66,9 +117,13 @@ class _Run:
                     self.scan(step)
         if self.definition.update is not None:
             return [self.scatter(self.definition.update)]
-        rank, shape = len(self.definition.axes), self.sizes[:len(self.definition.axes)]
-        return [self.values[n].expand(*shape, *[1] * len(self.definition.folded)).reshape(shape)
-                if self.definition.folded else self.values[n].expand(self.sizes[:rank]) for n in self.definition.outputs]
+        rank, shape = len(self.definition.axes), self.sizes[: len(self.definition.axes)]
+        return [
+            self.values[n].expand(*shape, *[1] * len(self.definition.folded)).reshape(shape)
+            if self.definition.folded
+            else self.values[n].expand(self.sizes[:rank])
+            for n in self.definition.outputs
+        ]
 
     def at(self, index: Index) -> Tensor:
         total = torch.tensor(size_of(index.const, self.symbols))

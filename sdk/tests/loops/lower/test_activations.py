@@ -1,4 +1,5 @@
 """Activations and their gradients give what eager gives, corners and special values first."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,17 +17,45 @@ from .evaluate import evaluate
 aten = torch.ops.aten
 CORNERS = (*SPECIAL, -3.0, 3.0, -0.5, 6.0, 20.0, -20.0, 0.25, 5.9999, -2.9999, 1.5)
 
-ONE = [(aten.relu.default,), (aten.hardtanh.default,), (aten.hardtanh.default, 0.0, 6.0), (aten.leaky_relu.default,),
-       (aten.leaky_relu.default, 0.2), (aten.elu.default,), (aten.elu.default, 1.5, 0.7, 2.0), (aten.hardshrink.default,),
-       (aten.softshrink.default,), (aten.hardsigmoid.default,), (aten.hardswish.default,), (aten.silu.default,),
-       (aten.softplus.default,), (aten.softplus.default, 2.0, 5.0), (aten.mish.default,), (aten.gelu.default,),
-       (aten.threshold.default, 0.5, 7.0), (aten.log_sigmoid_forward.default,)]
-TWO = [(aten.threshold_backward.default, 0), (aten.hardtanh_backward.default, -1.0, 1.0),
-       (aten.leaky_relu_backward.default, 0.1, False), (aten._prelu_kernel.default,), (aten._prelu_kernel_backward.default,),
-       (aten.hardshrink_backward.default, 0.5), (aten.softshrink_backward.default, 0.5), (aten.hardsigmoid_backward.default,),
-       (aten.hardswish_backward.default,), (aten.sigmoid_backward.default,), (aten.tanh_backward.default,),
-       (aten.silu_backward.default,), (aten.softplus_backward.default, 2.0, 5.0), (aten.mish_backward.default,),
-       (aten.gelu_backward.default,), (aten.logit_backward.default,), (aten.logit_backward.default, 0.1)]
+ONE = [
+    (aten.relu.default,),
+    (aten.hardtanh.default,),
+    (aten.hardtanh.default, 0.0, 6.0),
+    (aten.leaky_relu.default,),
+    (aten.leaky_relu.default, 0.2),
+    (aten.elu.default,),
+    (aten.elu.default, 1.5, 0.7, 2.0),
+    (aten.hardshrink.default,),
+    (aten.softshrink.default,),
+    (aten.hardsigmoid.default,),
+    (aten.hardswish.default,),
+    (aten.silu.default,),
+    (aten.softplus.default,),
+    (aten.softplus.default, 2.0, 5.0),
+    (aten.mish.default,),
+    (aten.gelu.default,),
+    (aten.threshold.default, 0.5, 7.0),
+    (aten.log_sigmoid_forward.default,),
+]
+TWO = [
+    (aten.threshold_backward.default, 0),
+    (aten.hardtanh_backward.default, -1.0, 1.0),
+    (aten.leaky_relu_backward.default, 0.1, False),
+    (aten._prelu_kernel.default,),
+    (aten._prelu_kernel_backward.default,),
+    (aten.hardshrink_backward.default, 0.5),
+    (aten.softshrink_backward.default, 0.5),
+    (aten.hardsigmoid_backward.default,),
+    (aten.hardswish_backward.default,),
+    (aten.sigmoid_backward.default,),
+    (aten.tanh_backward.default,),
+    (aten.silu_backward.default,),
+    (aten.softplus_backward.default, 2.0, 5.0),
+    (aten.mish_backward.default,),
+    (aten.gelu_backward.default,),
+    (aten.logit_backward.default,),
+    (aten.logit_backward.default, 0.1),
+]
 
 
 def named(row: tuple[object, ...]) -> str:
@@ -110,4 +139,5 @@ def test_a_buffer_of_another_shape_is_refused() -> None:
 def test_symbolic_sizes() -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return aten.gelu_backward(aten.silu(x), y, approximate="tanh") + aten.threshold_backward(x, y, 0) + aten.mish(x)
+
     assert len(check_symbolic(f, torch.randn(3, 5), torch.randn(3, 5))) == 6

@@ -1,4 +1,5 @@
 """Pointwise rules give what eager gives: special values, every dtype, every kind of promotion and broadcasting."""
+
 from __future__ import annotations
 
 import itertools
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel.loops.lower import lower, pointwise
+from keel.loops.lower import lower, unary
 from keel.loops.lower.arguments import math_dtype
 
 from .calls import INF, NAN, SPECIAL, call_of, check, check_symbolic, lowered
@@ -17,10 +18,27 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 EVERY = (*FLOATS, *INTEGERS, torch.bool)
 
-FLOAT_UNARY = [getattr(aten, n).default for n in pointwise.SAME_NAME if n != "neg"]
+FLOAT_UNARY = [getattr(aten, n).default for n in unary.SAME_NAME if n != "neg"]
 FLOAT_UNARY += [aten.sinc.default, aten.logit.default, aten.special_entr.default]
-REAL_UNARY = [getattr(aten, n).default for n in ("neg", "abs", "sign", "sgn", "floor", "ceil", "trunc", "round", "signbit",
-                                                 "isnan", "isinf", "isposinf", "isneginf", "nan_to_num")]
+REAL_UNARY = [
+    getattr(aten, n).default
+    for n in (
+        "neg",
+        "abs",
+        "sign",
+        "sgn",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "signbit",
+        "isnan",
+        "isinf",
+        "isposinf",
+        "isneginf",
+        "nan_to_num",
+    )
+]
 
 
 def sample(dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
@@ -31,7 +49,21 @@ def sample(dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
         values = torch.tensor(SPECIAL, dtype=torch.float64)
         return (values.roll(seed) if seed else values).to(dtype)
     info = torch.iinfo(dtype)
-    values = [0, 1, info.max, info.min, 2, 3, 7, 100, 5, 64, 31, 9, *([-1, -7, -2, -100] if info.min else [8, 6, 4, 200])]
+    values = [
+        0,
+        1,
+        info.max,
+        info.min,
+        2,
+        3,
+        7,
+        100,
+        5,
+        64,
+        31,
+        9,
+        *([-1, -7, -2, -100] if info.min else [8, 6, 4, 200]),
+    ]
     return torch.tensor(values, dtype=dtype).roll(seed)
 
 
@@ -61,10 +93,18 @@ def defined(op: Any, *args: Any) -> bool:
 
 def test_zeros_keep_their_signs() -> None:
     x = torch.tensor([0.0, -0.0])
-    for op in (aten.neg.default, aten.floor.default, aten.round.default, aten.sqrt.default, aten.trunc.default,
-               aten.sin.default, aten.clone.default):
+    for op in (
+        aten.neg.default,
+        aten.floor.default,
+        aten.round.default,
+        aten.sqrt.default,
+        aten.trunc.default,
+        aten.sin.default,
+        aten.clone.default,
+    ):
         definition = lowered(op, x)
         from .evaluate import evaluate
+
         assert torch.equal(torch.signbit(evaluate(definition, [x])[0]), torch.signbit(op(x))), op
 
 
@@ -87,16 +127,48 @@ def test_logit_clamps_by_eps() -> None:
     check(aten.logit.default, x, -1.0)
 
 
-ARITHMETIC = [aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.maximum.default,
-              aten.minimum.default, aten.fmax.default, aten.fmin.default, aten.remainder.Tensor, aten.fmod.Tensor,
-              aten.floor_divide.default, aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor,
-              aten.ge.Tensor, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default,
-              aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor, aten.pow.Tensor_Tensor,
-              aten.atan2.default, aten.copysign.Tensor, aten.heaviside.default, aten.xlogy.Tensor,
-              aten.special_xlog1py.default, aten.hypot.default, aten.logaddexp.default, aten.logaddexp2.default,
-              aten.nextafter.default]
-DIVISIONS = {aten.remainder.Tensor, aten.fmod.Tensor, aten.floor_divide.default, aten.remainder.Scalar,
-             aten.fmod.Scalar}
+ARITHMETIC = [
+    aten.add.Tensor,
+    aten.sub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.fmax.default,
+    aten.fmin.default,
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.floor_divide.default,
+    aten.eq.Tensor,
+    aten.ne.Tensor,
+    aten.lt.Tensor,
+    aten.le.Tensor,
+    aten.gt.Tensor,
+    aten.ge.Tensor,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor,
+    aten.bitwise_xor.Tensor,
+    aten.pow.Tensor_Tensor,
+    aten.atan2.default,
+    aten.copysign.Tensor,
+    aten.heaviside.default,
+    aten.xlogy.Tensor,
+    aten.special_xlog1py.default,
+    aten.hypot.default,
+    aten.logaddexp.default,
+    aten.logaddexp2.default,
+    aten.nextafter.default,
+]
+DIVISIONS = {
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.floor_divide.default,
+    aten.remainder.Scalar,
+    aten.fmod.Scalar,
+}
 
 
 def pairs(x: torch.dtype, y: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,8 +187,14 @@ def divisible(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     return x[keep], y[keep]
 
 
-MIXED = [(torch.int64, torch.float32), (torch.bool, torch.int32), (torch.bfloat16, torch.float32),
-         (torch.uint8, torch.int8), (torch.float16, torch.int64), (torch.bfloat16, torch.float16)]
+MIXED = [
+    (torch.int64, torch.float32),
+    (torch.bool, torch.int32),
+    (torch.bfloat16, torch.float32),
+    (torch.uint8, torch.int8),
+    (torch.float16, torch.int64),
+    (torch.bfloat16, torch.float16),
+]
 
 
 @pytest.mark.parametrize("op", ARITHMETIC, ids=str)
@@ -137,10 +215,15 @@ def test_neighbours_of_16_bit_floats_are_refused() -> None:
 
 def test_integers_divided_by_zero_do_not_trap() -> None:
     x, y = torch.tensor([5, -7, 0]), torch.tensor([1, 1, 1])
-    for op, kwargs in ((aten.div.Tensor_mode, {"rounding_mode": "floor"}), (aten.remainder.Tensor, {}),
-                       (aten.fmod.Tensor, {}), (aten.div.Tensor_mode, {"rounding_mode": "trunc"})):
+    for op, kwargs in (
+        (aten.div.Tensor_mode, {"rounding_mode": "floor"}),
+        (aten.remainder.Tensor, {}),
+        (aten.fmod.Tensor, {}),
+        (aten.div.Tensor_mode, {"rounding_mode": "trunc"}),
+    ):
         definition = lower(call_of(op, (x, y), kwargs, op(x, y, **kwargs)))
         from .evaluate import evaluate
+
         assert evaluate(definition, [x, torch.zeros_like(y)])[0].tolist() == [0, 0, 0]
 
 
@@ -152,6 +235,7 @@ def test_division_rounds_as_asked(dtype: torch.dtype, mode: str | None) -> None:
         # Eager divides in bfloat16 here: the reference is float32 rounded once.
         want = torch.div(x.float(), y.float(), rounding_mode="floor").bfloat16()
         from .evaluate import evaluate
+
         definition = lower(call_of(aten.div.Tensor_mode, (x, y), {"rounding_mode": mode}, want))
         torch.testing.assert_close(evaluate(definition, [x, y])[0], want, equal_nan=True)
     else:
@@ -177,10 +261,27 @@ def test_sums_with_alpha(alpha: float) -> None:
     check(aten.add.Scalar, sample(torch.float32), 2.5, alpha)
 
 
-SCALARS = [aten.add.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.sub.Tensor, aten.add.Scalar, aten.mul.Scalar,
-           aten.div.Scalar, aten.eq.Scalar, aten.lt.Scalar, aten.ge.Scalar, aten.remainder.Scalar, aten.fmod.Scalar,
-           aten.floor_divide.default, aten.bitwise_and.Scalar, aten.bitwise_xor.Scalar, aten.copysign.Scalar,
-           aten.xlogy.Scalar_Other, aten.clamp_min.default, aten.clamp_max.default]
+SCALARS = [
+    aten.add.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.sub.Tensor,
+    aten.add.Scalar,
+    aten.mul.Scalar,
+    aten.div.Scalar,
+    aten.eq.Scalar,
+    aten.lt.Scalar,
+    aten.ge.Scalar,
+    aten.remainder.Scalar,
+    aten.fmod.Scalar,
+    aten.floor_divide.default,
+    aten.bitwise_and.Scalar,
+    aten.bitwise_xor.Scalar,
+    aten.copysign.Scalar,
+    aten.xlogy.Scalar_Other,
+    aten.clamp_min.default,
+    aten.clamp_max.default,
+]
 
 
 @pytest.mark.parametrize("op", SCALARS, ids=str)
@@ -190,7 +291,7 @@ def test_tensors_with_numbers(op: object) -> None:
         if op in DIVISIONS and dtype.is_floating_point:
             x = divisible(x, torch.full_like(x, number))[0]
         try:
-            op(x, number)                                                                  # type: ignore[operator]
+            op(x, number)  # type: ignore[operator]
         except (RuntimeError, NotImplementedError) as e:
             if "overflow" in str(e):
                 assert "cannot hold" in str(lower(call_of(op, (x, number), {}, x)))
@@ -199,7 +300,9 @@ def test_tensors_with_numbers(op: object) -> None:
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, -2, 2.5, -3, 7, 64, INF, NAN], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool], ids=str
+)
 def test_powers(exponent: float, dtype: torch.dtype) -> None:
     x = sample(dtype)
     try:
@@ -207,8 +310,13 @@ def test_powers(exponent: float, dtype: torch.dtype) -> None:
     except RuntimeError:
         assert isinstance(lower(call_of(aten.pow.Tensor_Scalar, (x, exponent), {}, x)), str)
         return
-    check(aten.pow.Tensor_Scalar, x, exponent, rtol=1e-6 if dtype == torch.float32 else None,
-          atol=1e-45 if dtype == torch.float32 else None)
+    check(
+        aten.pow.Tensor_Scalar,
+        x,
+        exponent,
+        rtol=1e-6 if dtype == torch.float32 else None,
+        atol=1e-45 if dtype == torch.float32 else None,
+    )
 
 
 @pytest.mark.parametrize("base", [0, 1, 2, -1.5, 0.5, INF])
@@ -229,13 +337,17 @@ def test_shifts_beyond_the_width(dtype: torch.dtype) -> None:
 
 
 def test_symbolic_sizes() -> None:
-    found = check_symbolic(lambda x, y: aten.where(x > y, (x + y) * x.shape[0], y - x.shape[1]).clamp(min=0.0),
-                           torch.randn(5, 7), torch.randn(7))
+    found = check_symbolic(
+        lambda x, y: aten.where(x > y, (x + y) * x.shape[0], y - x.shape[1]).clamp(min=0.0),
+        torch.randn(5, 7),
+        torch.randn(7),
+    )
     assert len(found) == 6
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,)), ((2, 0), (1,)), ((1,), (1,)), ((), ())],
-                         ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,)), ((2, 0), (1,)), ((1,), (1,)), ((), ())], ids=str
+)
 def test_broadcasting(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     x, y = (torch.randn(s) for s in shapes)
     check(aten.add.Tensor, x, y)
@@ -253,11 +365,24 @@ def test_operands_of_any_layout() -> None:
 
 
 def test_promotion_of_0d_tensors_and_numbers() -> None:
-    values = [torch.ones(3, dtype=torch.bfloat16), torch.ones(3, dtype=torch.int32), torch.ones((), dtype=torch.float64),
-              torch.ones((), dtype=torch.int64), torch.ones(3, dtype=torch.bool), torch.tensor(True), 2, 2.5, True]
+    values = [
+        torch.ones(3, dtype=torch.bfloat16),
+        torch.ones(3, dtype=torch.int32),
+        torch.ones((), dtype=torch.float64),
+        torch.ones((), dtype=torch.int64),
+        torch.ones(3, dtype=torch.bool),
+        torch.tensor(True),
+        2,
+        2.5,
+        True,
+    ]
     for x, y in itertools.product(values, values):
         if isinstance(x, torch.Tensor):
-            for op in (aten.add.Tensor, aten.lt.Tensor if isinstance(y, torch.Tensor) else aten.lt.Scalar, aten.div.Tensor):
+            for op in (
+                aten.add.Tensor,
+                aten.lt.Tensor if isinstance(y, torch.Tensor) else aten.lt.Scalar,
+                aten.div.Tensor,
+            ):
                 check(op, x, y)
 
 
@@ -275,7 +400,9 @@ def test_choices() -> None:
     check(aten.where.self, torch.tensor(True), torch.ones(3), torch.zeros(2, 3))
     check(aten.masked_fill.Tensor, sample(torch.bfloat16), mask, torch.tensor(0.1))
     check(aten.masked_fill.Scalar, sample(torch.float32), mask, -INF)
-    assert "cannot hold 300" in str(lower(call_of(aten.masked_fill.Scalar, (sample(torch.int8), mask, 300), {}, sample(torch.int8))))
+    assert "cannot hold 300" in str(
+        lower(call_of(aten.masked_fill.Scalar, (sample(torch.int8), mask, 300), {}, sample(torch.int8)))
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8], ids=str)
@@ -314,7 +441,7 @@ def test_conversions() -> None:
     for x, y in itertools.product(EVERY, EVERY):
         values = sample(x)
         if x.is_floating_point and not y.is_floating_point and y != torch.bool:
-            values = torch.tensor([0.0, -1.5, 2.5, 3.99, 100.0]).abs().to(x)     # out of range is undefined in eager
+            values = torch.tensor([0.0, -1.5, 2.5, 3.99, 100.0]).abs().to(x)  # out of range is undefined in eager
         check(aten._to_copy.default, values, dtype=y)
     check(torch.ops.prims.convert_element_type.default, sample(torch.float32), torch.bfloat16)
 
@@ -329,3 +456,10 @@ def test_what_has_no_loop_form_is_said_in_a_sentence() -> None:
     assert lowered(aten.mm.default, torch.ones(2, 2), torch.ones(2, 2)) == "aten.mm.default has no loop form."
     x = torch.ones(2, dtype=torch.complex64)
     assert lowered(aten.add.Tensor, x, x) == "aten.add.Tensor has no loop form on complex64."
+
+
+def test_numbers_computed_from_sizes() -> None:
+    found = check_symbolic(
+        lambda x: x * (x.shape[0] / (2 * x.shape[1])) + (x.shape[0] / (3 * x.shape[0])), torch.randn(5, 7)
+    )
+    assert len(found) == 2

@@ -1,0 +1,86 @@
+"""Elements chosen by integers that are themselves data.
+
+Eager raises an error for an index out of range; a kernel cannot, so the caller promises that there is none.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from keel.loops.define import Builder, Number, Operand, Rule, Value
+from keel.loops.index import Index, unflatten
+from keel.types import Dim
+
+from .arguments import canonical, literal, refuse, store
+
+aten = torch.ops.aten
+
+
+def gather(b: Builder, x: Operand, dim: int, index: Operand, *, sparse_grad: bool = False) -> Value:
+    if not x.type.rank:
+        return x[()]
+    dim = canonical(dim, x.type.rank)
+    at = list(b.at) or [Index()]
+    place = b.as_index(b.read(index, b.at), x.type.shape[dim])
+    return x[[*at[:dim], place, *at[dim + 1:]]]
+
+
+def index_select(b: Builder, x: Operand, dim: int, index: Operand) -> Value:
+    if not x.type.rank:
+        return x[()]
+    dim = canonical(dim, x.type.rank)
+    place = b.as_index(index[[b.at[dim]] if index.type.rank else ()], x.type.shape[dim])
+    return x[[*b.at[:dim], place, *b.at[dim + 1:]]]
+
+
+def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any) -> Value:
+    *which, column = b.at
+    return weight[[b.as_index(indices[which], weight.type.shape[0]), column]]
+
+
+def take(b: Builder, x: Operand, index: Operand) -> Value:
+    place = b.as_index(index[b.at], x.type.numel, wrap=True)
+    return x[unflatten(place, x.type.shape)]
+
+
+def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index]) -> list[Index]:
+    """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap.
+
+    The broadcast index tensors' dimensions stand where the first of them does if they are neighbours, else in front.
+    """
+    given = [n for n, i in enumerate(indices) if i is not None]
+    for n in given:
+        index = indices[n]
+        assert index is not None
+        if index.type.dtype in (torch.bool, torch.uint8):
+            refuse(b, "chooses by a mask, which gives a size that only the run will tell.")
+    if not given:
+        return list(at)
+    rank = max(i.type.rank for i in indices if i is not None)
+    front = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    chosen, rest = at[front:front + rank], iter([*at[:front], *at[front + rank:]])
+    out: list[Index] = []
+    for d in range(len(shape)):
+        index = indices[d] if d < len(indices) else None
+        out.append(next(rest) if index is None else b.as_index(b.broadcast(index, chosen), shape[d], wrap=True))
+    return out
+
+
+def index_tensor(b: Builder, x: Operand, indices: Sequence[Operand | None]) -> Value:
+    return x[indexed(b, x.type.shape, indices, b.at)]
+
+
+def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operand | None], fill: Number) -> Value:
+    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything."""
+    inside = b.broadcast(mask)
+    value = b.math(x.where(inside, indexed(b, x.type.shape, indices, b.at)))
+    return store(b, b.where(inside, value, literal(b, fill, x.type.dtype)))
+
+
+RULES: Mapping[Any, Rule] = {
+    aten.gather.default: gather, aten.index_select.default: index_select, aten.embedding.default: embedding,
+    aten.take.default: take, aten.index.Tensor: index_tensor, aten._unsafe_index.Tensor: index_tensor,
+    aten._unsafe_masked_index.default: masked_index,
+}
