@@ -80,8 +80,10 @@ def _overload(name: str) -> Any:
 def _not_whole(call: Call) -> Refusal | None:
     """An adaptive pool whose windows are all alike is an ordinary one, which fuses."""
     size, out = call.tensors[0].shape, call.args[1]
-    even = all(isinstance(n, int) and isinstance(k, int) and k and n % k == 0 for n, k in zip(size[-2:], out, strict=True))
-    return Refusal(f"{call.name} with equal windows is an ordinary average, which has loops.") if even else None
+    windows = list(zip(size[-2:], out, strict=True))
+    if all(isinstance(n, int) and isinstance(k, int) and k and n % k == 0 for n, k in windows):
+        return Refusal(f"{call.name} with equal windows is an ordinary average, which has loops.")
+    return None
 
 
 _REFUSE: Mapping[str, Callable[[Call], Refusal | None]] = {"aten._adaptive_avg_pool2d.default": _not_whole}

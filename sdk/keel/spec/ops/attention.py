@@ -56,8 +56,8 @@ def flash_attention_for_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d
     "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
 ))
 def flash_attention_for_cpu_backward(
-        grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, logsumexp: torch.Tensor,
-        dropout_p: float, is_causal: bool, *, attn_mask: torch.Tensor | None = None,
+        grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
+        logsumexp: torch.Tensor, dropout_p: float, is_causal: bool, *, attn_mask: torch.Tensor | None = None,
         scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients with respect to query, key and value."""
     if dropout_p:

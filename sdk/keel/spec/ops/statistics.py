@@ -1,7 +1,7 @@
 """Variance and what is made of it, in two passes: the mean first, then the squared deviations from it.
 
-One pass over sums of squares cancels; two passes read the row twice while it is in cache, and round like eager's
-cascade.
+One pass over sums of squares cancels; two passes read the row twice while it is in cache. The second corrects for the
+rounding of the mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983).
 """
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _moments(x: torch.Tensor, dims: list[int] | None, correction: Any) -> tuple[
     count = prod([x.shape[d] for d in over]) if x.dim() else 1
     mean = aten.sum.dim_IntList(x, over, True) / count
     apart = x - mean
-    squares = aten.sum.dim_IntList(apart * apart, over, True)
+    drift = aten.sum.dim_IntList(apart, over, True)          # 0 but for the rounding of the mean
+    squares = aten.sum.dim_IntList(apart * apart, over, True) - drift * drift / count
     freedom = count - (1 if correction is None else correction)
     if isinstance(freedom, int | float):
         freedom = max(freedom, 0)
@@ -61,12 +62,14 @@ def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any =
 
 
 @family(aten.var.correction, clauses=_CLAUSES)
-def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
+def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
+        keepdim: bool = False) -> torch.Tensor:
     """Variance over ``dim``."""
     return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype)
 
 
 @family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",))
-def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
+def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
+        keepdim: bool = False) -> torch.Tensor:
     """Standard deviation over ``dim``."""
     return _dropped(x, dim, keepdim, aten.sqrt.default(_moments(accurate(x), dim, correction)[0])).to(x.dtype)
