@@ -143,6 +143,8 @@ class _State:
             self.fail("the loop is empty.")
         if loop.kind == "scan" and len(loop.axes) != 1:
             self.fail("a scan runs along one axis.")
+        if loop.kind == "reduce" and not loop.axes:
+            self.fail("a reduce loop runs along an axis.")
         if loop.kind == "reduce":
             self.reduces_only(loop)
         self.visible |= self.block(loop.body, (*axes, *loop.axes), loop)
@@ -230,8 +232,8 @@ class _State:
         held, given = self.buffers[stmt.buffer].dtype, self.value(stmt.value)
         if held != given:
             self.fail(f"{stmt.buffer} holds {DTYPE_NAMES[held]}, %{stmt.value} is {DTYPE_NAMES[given]}.")
-        if stmt.mode in ("mul", "min", "max", "add") and held == torch.bool:
-            self.fail(f"there is no {stmt.mode} of b8.")
+        if stmt.mode != "write" and (held == torch.bool or (held.is_floating_point and held.itemsize == 1)):
+            self.fail(f"there is no {stmt.mode} of {DTYPE_NAMES[held]}.")
 
     def apply(self, stmt: Apply) -> None:
         row = SCALARS.get(stmt.op)
