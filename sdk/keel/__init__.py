@@ -1,11 +1,12 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the public names, and nothing else."""
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
+from keel.export import compile_exported
 from keel.errors import KeelError, KeelWarning
 from keel.externs import aten_externs
 from keel.loop_backend import loop_backend
 from keel.loops.dims import evaluate, non_negative
-from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of, quotient
 from keel.loops.ir import (
     Apply,
     Buffer,
@@ -82,6 +83,7 @@ __all__ = [
     "axes_of",
     "bounds",
     "compile",
+    "compile_exported",
     "compiled_graphs",
     "dims_of",
     "discover",
@@ -91,6 +93,7 @@ __all__ = [
     "loop_backend",
     "loaded_of",
     "non_negative",
+    "quotient",
     "refusal",
     "resolve",
     "results_of",

@@ -21,6 +21,7 @@ CODES = (
     "bad-plan",            # a placement fails its certificate
     "bad-text",            # text that does not parse
     "bad-option",          # an option that does not exist, or has the wrong type
+    "bad-input",           # arguments that an exported program was not made for
     "no-lowering",         # an operator has no loop form and no extern
     "build-failed",        # the target's toolchain rejected a source
 )

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import bases, type_of, where
+from keel.loops.dims import evaluate
 from keel.types import Dim, SymType, TensorType, Type, leaves
 
 Run = Callable[..., Sequence[Any]]
@@ -30,7 +31,7 @@ class Promise:
     owner: str
     part: str
     inputs: tuple[Type, ...]
-    outputs: tuple[Type | None, ...]
+    outputs: tuple[Type, ...]
     names: tuple[str, ...]
     lines: tuple[str | None, ...]
     shares: tuple[frozenset[int], ...]
@@ -85,11 +86,11 @@ def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
         raise _wrong(made, {made.owner: f"It returned {type(results).__name__}, not a tuple."})
     if len(results) != len(made.outputs):
         raise _wrong(made, {made.owner: f"It returned {len(results)} values, not {len(made.outputs)}."})
-    known = _symbols(made.inputs, args)
+    known = bind(made.inputs, args)
     reasons: dict[str, str] = {}
     line = None
     for name, at, want, got in zip(made.names, made.lines, made.outputs, results, strict=True):
-        if (why := _mismatch(want, got, known)) is not None:
+        if (why := mismatch(want, got, known)) is not None:
             reasons[f"%{name}"] = why
             line = line or at
     if reasons:
@@ -101,9 +102,11 @@ def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None) -> K
                      f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.")
 
 
-def _mismatch(want: Type | None, got: Any, known: dict[str, int]) -> str | None:
-    if want is None:
-        return None
+def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = True) -> str | None:
+    """A sentence on what ``got`` is that ``want`` is not, with symbols as ``known``; None if it is as it should be.
+
+    A size that depends on other symbols may be anything, and so may the stride of a dimension with at most one element.
+    """
     if isinstance(want, SymType):
         return None if isinstance(got, int | float) else f"It is {type(got).__name__}, not a number."
     if not isinstance(got, torch.Tensor):
@@ -114,38 +117,37 @@ def _mismatch(want: Type | None, got: Any, known: dict[str, int]) -> str | None:
         return f"Its device is {got.device}, not {want.device}."
     shape = [_value(d, known) for d in want.shape]
     if len(shape) != got.dim() or any(n is not None and n != m for n, m in zip(shape, got.shape, strict=True)):
-        return f"Its shape is {list(got.shape)}, not {_sizes(want.shape, known)}."
-    strides = [_value(d, known) for d in want.strides]
-    per_dim = zip(got.shape, strides, got.stride(), strict=True)
-    if got.numel() > 0 and any(s is not None and s != t and n > 1 for n, s, t in per_dim):
-        return f"Its strides are {list(got.stride())}, not {_sizes(want.strides, known)}."
+        return f"Its shape is {list(got.shape)}, not {_words(want.shape, shape)}."
+    steps = strides_of(want, known)
+    per_dim = zip(got.shape, steps, got.stride(), strict=True)
+    if strides and got.numel() > 0 and any(s is not None and s != t and n > 1 for n, s, t in per_dim):
+        return f"Its strides are {list(got.stride())}, not {_words(want.strides, steps)}."
     return None
 
 
-def _sizes(dims: Sequence[Dim], known: dict[str, int]) -> str:
-    values = (_value(d, known) for d in dims)
-    return f"[{', '.join(str(d if v is None else v) for d, v in zip(dims, values, strict=True))}]"
-
-
-def _symbols(types: Sequence[Type], args: Sequence[Any]) -> dict[str, int]:
-    """The values of the symbols that are a size or a number among the inputs."""
+def bind(types: Sequence[Type], values: Sequence[Any]) -> dict[str, int]:
+    """The values of the symbols that are a size, or a number, among the ``values``."""
     known: dict[str, int] = {}
-    for t, arg in zip(types, args, strict=True):
-        pairs = zip(t.shape, arg.shape, strict=True) if isinstance(t, TensorType) else [(t.expr, arg)]
-        for want, got in pairs:
-            if isinstance(want, sympy.Symbol):
-                known[str(want)] = int(got)
+    for t, value in zip(types, values, strict=True):
+        pairs = zip(t.shape, value.shape, strict=True) if isinstance(t, TensorType) else [(t.expr, value)]
+        known |= {str(want): got for want, got in pairs if isinstance(want, sympy.Symbol)}
     return known
 
 
-def _value(dim: Dim, known: dict[str, int]) -> int | None:
-    """The value of a size; None if it depends on a symbol that no input tells."""
-    if isinstance(dim, int):
-        return dim
-    if any(str(s) not in known for s in dim.free_symbols):
+def strides_of(t: TensorType, known: Mapping[str, int]) -> list[int | None]:
+    """The strides, with symbols as ``known``; None for one that depends on others."""
+    return [_value(d, known) for d in t.strides]
+
+
+def _words(dims: Sequence[Dim], values: Sequence[int | None]) -> str:
+    return f"[{', '.join(str(d if v is None else v) for d, v in zip(dims, values, strict=True))}]"
+
+
+def _value(dim: Dim, known: Mapping[str, int]) -> int | None:
+    try:
+        return evaluate(dim, known)
+    except KeyError:
         return None
-    value = dim.xreplace({s: sympy.Integer(known[str(s)]) for s in dim.free_symbols})
-    return int(value) if value.is_number else None
 
 
 def _untouched(was: Any, now: Any) -> bool:

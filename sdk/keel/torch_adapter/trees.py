@@ -1,0 +1,37 @@
+"""Nested arguments and results of exported programs, as flat lists and back."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+Tree = Any
+"""The shape of a nest of containers, as PyTorch describes it."""
+
+
+def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of a call's arguments.  Raises ValueError with a sentence where they are not nested as ``tree`` says."""
+    wanted = list(tree.child(1).context)
+    if missing := [n for n in wanted if n not in kwargs]:
+        raise ValueError(f"It lacks {', '.join(missing)}.")
+    if extra := [n for n in kwargs if n not in wanted]:
+        raise ValueError(f"It does not take {', '.join(extra)}.")
+    found, given = pytree.tree_flatten((tuple(args), {n: kwargs[n] for n in wanted}))
+    if given != tree:
+        raise ValueError(f"It takes arguments nested as {_words(tree)}, not as {_words(given)}.")
+    return found
+
+
+def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """The nest that ``tree`` describes, with these leaves."""
+    return pytree.tree_unflatten(list(leaves), tree)
+
+
+def _words(tree: Tree) -> str:
+    return repr(pytree.tree_unflatten([_Leaf()] * tree.num_leaves, tree))
+
+
+class _Leaf:
+    def __repr__(self) -> str:
+        return "*"
