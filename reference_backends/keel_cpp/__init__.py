@@ -1,0 +1,17 @@
+"""A loop-level backend: C++ for the CPU, vectorised and on all threads."""
+from keel import Limits, LoopTarget, aten_externs, loop_backend
+from keel_cpp.build import build
+from keel_cpp.probe import probe
+from keel_cpp.render import render
+from keel_cpp.tables import DTYPES, REDUCTIONS, SCALARS
+
+# Sixteen independent folds fill the threads of most CPUs; the number is fixed so that results are the same on all.
+LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16, parallel=16)
+
+target = LoopTarget(
+    name="cpp", device="cpu", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
+    externs=aten_externs("cpu"), limits=LIMITS, suffix="cpp", probe=probe,
+)
+backend = loop_backend(target)
+
+__all__ = ["backend", "target"]

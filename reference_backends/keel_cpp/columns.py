@@ -1,0 +1,174 @@
+"""Blocks of neighbouring columns that go through inner loops together.
+
+Inside, every straight-line run is a loop over the block's lanes, and what one run leaves for another lies in an array
+of one element per lane: accumulators, and values used in a later run.  What is the same in all columns stays scalar.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+from keel import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
+from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, used_by
+from keel_cpp.folds import Fold
+from keel_cpp.sizes import size_text
+from keel_cpp.tables import DTYPES
+from keel_cpp.text import Text
+
+WIDTH = 128
+"""Columns of a block, at most: 512 bytes of float in a row of memory, and as much for each accumulator."""
+STEPS = 32
+"""Additions in float before a sum goes on in double."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The axis across the columns, how many a block has, and the text of the number that the present one has."""
+
+    axis: Axis
+    width: int
+    exact: bool
+    count: str
+    low: str
+
+    @staticmethod
+    def of(axis: Axis, name: Callable[[str], str]) -> Columns:
+        text = name(axis.name)
+        if not isinstance(axis.size, int):
+            return Columns(axis, WIDTH, False, f"{text}_n", f"{text}_low")
+        blocks = max(-(-axis.size // WIDTH), 1)
+        width = 16 * max(-(-axis.size // (16 * blocks)), 1)
+        width = max(min(width, axis.size), 1)
+        exact = axis.size % width == 0
+        return Columns(axis, width, exact, str(width) if exact else f"{text}_n", f"{text}_low")
+
+
+def columns(text: Text, body: Sequence[Stmt], shape: Columns) -> None:
+    """``body`` for one block."""
+    _Block(text, shape).body(body)
+
+
+class _Block:
+    """``arrays`` holds the text, at lane l, of values that lie in arrays; ``varying`` what differs by lane."""
+
+    def __init__(self, text: Text, shape: Columns):
+        self.text, self.shape = text, shape
+        self.arrays: dict[int, str] = {}
+        self.varying: set[int] = set()
+        self.parts: set[int] = set()
+
+    def body(self, body: Sequence[Stmt]) -> None:
+        run: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, Loop) and not is_small(stmt):
+                self.run(run)
+                run = []
+                self.loop(stmt)
+            else:
+                run.append(stmt)
+        self.run(run)
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+
+    def loop(self, loop: Loop) -> None:
+        text = self.text
+        folds = text.folds(loop)
+        for fold in folds:
+            text.each(fold.function(), fold.declare(str(self.shape.width)))
+            self.varying |= set(fold.stmt.results)
+        with ExitStack() as stack:
+            for a in loop.axes[:-1]:
+                stack.enter_context(self._over(a))
+            parted = [f for f in folds if f.parted and loop.kind == "reduce" and not has_loops(loop.body)]
+            if parted and loop.axes:
+                self._spans(loop, parted)
+            else:
+                if loop.axes:
+                    stack.enter_context(self._over(loop.axes[-1]))
+                self.body(loop.body)
+        for fold in folds:
+            if isinstance(fold.stmt, Reduce):
+                self.arrays |= dict(zip(fold.stmt.results, fold.results("[l]"), strict=True))
+
+    def _over(self, axis: Axis) -> AbstractContextManager[None]:
+        return self.text.loop(self.text.name(axis.name), "0", size_text(axis.size, self.text.name))
+
+    def _spans(self, loop: Loop, parted: Sequence[Fold]) -> None:
+        """The innermost axis of a fold in spans of 32 steps, after each of which the parts are flushed."""
+        text, axis = self.text, loop.axes[-1]
+        name = text.name(axis.name)
+        low, high = "0", size_text(axis.size, text.name)
+        with ExitStack() as stack:
+            if not (isinstance(axis.size, int) and axis.size <= STEPS):
+                span = f"{name}_span"
+                stack.enter_context(text.block(f"for (i64 {span} = 0; {span} < {high}; {span} += {STEPS})"))
+                text.line(f"const i64 {name}_end = least({name}_span + {STEPS}, {high});")
+                low, high = f"{name}_span", f"{name}_end"
+            text.each(f.declare_part(str(self.shape.width)) for f in parted)
+            self.parts |= {f.number for f in parted}
+            with text.loop(name, low, high):
+                self.body(loop.body)
+            self.parts -= {f.number for f in parted}
+            text.each(f.flush() for f in parted)
+
+    # -- runs -------------------------------------------------------------------------------------------------------
+
+    def run(self, stmts: Sequence[Stmt]) -> None:
+        """Straight-line statements and small loops: what is uniform first, then one loop over the lanes."""
+        text, varying = self.text, []
+        for stmt in stmts:
+            if self._uniform(stmt):
+                text.statement(stmt)
+            else:
+                varying.append(stmt)
+                self.varying |= set(_results(stmt))
+        if not varying:
+            return
+        kept = self._kept(varying)
+        for r in kept:
+            text.line(f"{DTYPES[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
+        inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
+        with text.lanes(f"SIMD for (int l = 0; l < {self.shape.count}; ++l)"):
+            if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):
+                text.line(f"const i64 {text.name(self.shape.axis.name)} = {self.shape.low} + l;")
+            for n in sorted({v for s in inner for v in used_by(s)} & self.arrays.keys()):
+                text.define(n, self.arrays[n])
+            for stmt in varying:
+                self._statement(stmt)
+                text.each(f"wide{r}[l] = v{r};" for r in _results(stmt) if r in kept)
+        self.arrays |= {r: f"wide{r}[l]" for r in kept}
+
+    def _uniform(self, stmt: Stmt) -> bool:
+        if isinstance(stmt, Loop | Store | Reduce | Scan):
+            return False
+        return self.shape.axis not in axes_used(stmt, self.text.facts) and not self.varying & set(used_by(stmt)) \
+            and self.shape.axis not in self.text.facts.varies[stmt.result]
+
+    def _kept(self, run: Sequence[Stmt]) -> list[int]:
+        """Values of the run that are used outside it."""
+        inside = {id(s) for s in walk(tuple(run))}
+        made = [r for s in run if not isinstance(s, Reduce) for r in _results(s)]
+        return [r for r in made if any(id(u) not in inside for u in self.text.facts.users.get(r, ()))]
+
+    def _statement(self, stmt: Stmt) -> None:
+        if not isinstance(stmt, Loop):
+            part = isinstance(stmt, Reduce) and stmt.results[0] in self.parts
+            return self.text.statement(stmt, at="[l]", part=part)
+        text = self.text
+        folds = text.folds(stmt, short=True)
+        for fold in folds:
+            text.each(fold.function(), fold.declare())
+        with ExitStack() as stack:
+            for a in stmt.axes:
+                text.line("UNROLL")
+                stack.enter_context(self._over(a))
+            text.statements(stmt.body)
+        text.results(folds)
+
+
+def _results(stmt: Stmt) -> tuple[int, ...]:
+    """The values that are there after a statement of a run; those of a small loop are its folds'."""
+    if isinstance(stmt, Loop):
+        return tuple(r for f in folds_of(stmt) for r in f.results)
+    return results_of(stmt)

@@ -1,0 +1,246 @@
+"""What the renderer has to know of a kernel before it writes a line: types, dependences, strides, work, conflicts."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from keel import (
+    Apply,
+    Axis,
+    Const,
+    Dim,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    axes_of,
+    bounds,
+    loaded_of,
+    non_negative,
+    quotient,
+    results_of,
+    walk,
+)
+from keel_cpp.sizes import is_positive
+from keel_cpp.tables import COSTS
+
+Straight = Const | Position | Load | Apply | Reduce | Scan | Store
+SMALL = 16
+"""Iterations up to which a loop is unrolled, and below which an axis is too short to be cut into lanes."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of each value: its dtype, the axes it varies with, its users.  ``written``: the buffers that are stored to."""
+
+    dtypes: dict[int, torch.dtype]
+    varies: dict[int, frozenset[Axis]]
+    users: dict[int, list[Stmt]]
+    constants: dict[int, Const]
+    written: frozenset[str]
+
+
+def survey(kernel: Kernel) -> Facts:
+    written = frozenset(s.buffer for s in walk(kernel.body) if isinstance(s, Store))
+    facts = Facts({}, {}, {}, {}, written)
+    _survey(kernel.body, frozenset(), facts)
+    return facts
+
+
+def _survey(body: tuple[Stmt, ...], around: frozenset[Axis], facts: Facts) -> None:
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            _survey(stmt.body, around | frozenset(stmt.axes), facts)
+            for fold in folds_of(stmt):
+                for r in fold.results:
+                    facts.varies[r] -= frozenset(stmt.axes)
+            continue
+        for v in used_by(stmt):
+            facts.users.setdefault(v, []).append(stmt)
+        if isinstance(stmt, Const):
+            facts.constants[stmt.result] = stmt
+        varies = around if _bound_here(stmt, facts) else axes_used(stmt, facts)
+        for r, dtype in zip(results_of(stmt), dtypes_of(stmt), strict=True):
+            facts.dtypes[r], facts.varies[r] = dtype, varies
+
+
+def _bound_here(stmt: Stmt, facts: Facts) -> bool:
+    """Whether the value may change from iteration to iteration whatever it is made of."""
+    return isinstance(stmt, Scan) or (isinstance(stmt, Load) and stmt.buffer in facts.written)
+
+
+def axes_used(stmt: Stmt, facts: Facts) -> frozenset[Axis]:
+    """The axes that the statement, or what it uses, varies with."""
+    own = axes_of(stmt.index) if isinstance(stmt, Position | Load | Store) else set()
+    return frozenset(own).union(*(facts.varies[v] for v in used_by(stmt)))
+
+
+def used_by(stmt: Stmt) -> tuple[int, ...]:
+    """The values that a statement reads, those in its indices and its mask too; a loop's own statements not."""
+    match stmt:
+        case Position():
+            return tuple(sorted(loaded_of(stmt.index)))
+        case Load():
+            return (*sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
+        case Apply() | Reduce() | Scan():
+            return stmt.args
+        case Store():
+            return (stmt.value, *sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
+        case _:
+            return ()
+
+
+def dtypes_of(stmt: Stmt) -> tuple[torch.dtype, ...]:
+    match stmt:
+        case Reduce() | Scan():
+            return stmt.dtypes
+        case Const() | Position() | Load() | Apply():
+            return (stmt.dtype,)
+        case _:
+            return ()
+
+
+def folds_of(loop: Loop) -> list[Reduce | Scan]:
+    return [s for s in loop.body if isinstance(s, Reduce | Scan)]
+
+
+def has_loops(body: Sequence[Stmt]) -> bool:
+    return any(isinstance(s, Loop) for s in body)
+
+
+def innermost(body: Sequence[Stmt]) -> Iterator[Loop]:
+    """The loops that contain no loop."""
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            if has_loops(stmt.body):
+                yield from innermost(stmt.body)
+            else:
+                yield stmt
+
+
+def is_small(loop: Loop) -> bool:
+    """Whether the loop is so short that unrolling beats everything else."""
+    total = 1
+    for a in loop.axes:
+        if not isinstance(a.size, int):
+            return False
+        total *= a.size
+    return total <= SMALL and not has_loops(loop.body) and loop.kind != "scan"
+
+
+# -- strides ------------------------------------------------------------------------------------------------------
+
+def neighbours(body: Sequence[Stmt], axis: Axis) -> int:
+    """How many accesses have their next element beside them along ``axis``; a store counts twice."""
+    found = 0
+    for stmt in walk(tuple(body)):
+        if isinstance(stmt, Load | Store) and stmt.index.coefficient(axis) == 1 and not _folded(stmt.index, axis):
+            found += 2 if isinstance(stmt, Store) else 1
+    return found
+
+
+def _folded(i: Index, axis: Axis) -> bool:
+    """Whether the axis occurs inside a division of the index."""
+    return any(axis in axes_of(Index(0, ((a, 1),))) for a, _ in i.terms if not isinstance(a, Axis))
+
+
+def is_long(axis: Axis) -> bool:
+    return not isinstance(axis.size, int) or axis.size >= SMALL // 2
+
+
+def for_lanes(axes: Sequence[Axis], body: Sequence[Stmt]) -> Axis | None:
+    """The axis of a nest that is best cut into lanes: long, with neighbouring accesses, inside; None without axes."""
+    ranked = sorted(enumerate(axes), key=lambda k: (is_long(k[1]), neighbours(body, k[1]), k[0]))
+    return ranked[-1][1] if ranked else None
+
+
+def across(loop: Loop) -> Axis | None:
+    """The axis of a parallel loop to cut into lanes around its inner loops; None if these are better cut themselves."""
+    axis = for_lanes(loop.axes, loop.body)
+    if axis is None or not is_long(axis):
+        return None
+    outside = neighbours(loop.body, axis)
+    inner = list(innermost(loop.body))
+    inside = sum(neighbours(i.body, a) for i in inner if (a := for_lanes(i.axes, i.body)) is not None)
+    return axis if outside > inside or (outside > 0 and all(map(is_small, inner))) else None
+
+
+# -- levels -------------------------------------------------------------------------------------------------------
+
+def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[list[Stmt]]:
+    """The statements of a nest by the loop in which they belong: k-th those that vary with axes[:k] and no further.
+
+    Stores and folds stay innermost, and nothing is loaded outside a loop that may be empty.
+    """
+    out: list[list[Stmt]] = [[] for _ in range(len(axes) + 1)]
+    depth: dict[int, int] = {}
+    sure = max((k + 1 for k, a in enumerate(axes) if not is_positive(a.size)), default=0)
+    for stmt in body:
+        varies = axes_used(stmt, facts).union(*(facts.varies[r] for r in results_of(stmt)))
+        k = max((n + 1 for n, a in enumerate(axes) if a in varies), default=0)
+        k = max([k, *(depth.get(v, 0) for v in used_by(stmt))])
+        if isinstance(stmt, Load):
+            k = max(k, sure)
+        elif isinstance(stmt, Store | Reduce | Scan):
+            k = len(axes)
+        depth |= dict.fromkeys(results_of(stmt), k)
+        out[k].append(stmt)
+    return out
+
+
+# -- work ---------------------------------------------------------------------------------------------------------
+
+def work(body: Sequence[Stmt]) -> Dim:
+    """Scalar operations of one run of ``body``, by estimate."""
+    total: Any = 0
+    for stmt in body:
+        match stmt:
+            case Loop():
+                total += iterations(stmt.axes) * work(stmt.body)
+            case Apply():
+                total += COSTS.get(stmt.op, 1)
+            case Load() | Store():
+                total += 1
+            case Reduce() | Scan():
+                total += 1 if len(stmt.args) == 1 else 12
+            case _:
+                pass
+    return total
+
+
+def iterations(axes: Sequence[Axis]) -> Dim:
+    total: Any = 1
+    for a in axes:
+        total *= a.size
+    return total
+
+
+# -- conflicts ------------------------------------------------------------------------------------------------------
+
+def in_order(loop: Loop) -> tuple[Axis, ...]:
+    """The axes of a parallel loop along which stores may meet at one element, so that their order counts."""
+    met = [s for s in walk(loop.body) if isinstance(s, Store) and (s.mode != "write" or loaded_of(s.index))]
+    return tuple(a for a in loop.axes if not all(_apart(s.index, a) for s in met))
+
+
+def _apart(i: Index, axis: Axis) -> bool:
+    """Whether different values of ``axis`` always give different indices: the axis is a digit of the index."""
+    step = i.coefficient(axis)
+    if step == 0 or not is_positive(step):
+        return False
+    low, span = Index(), step * axis.size
+    for atom, c in i.terms:
+        if atom == axis or quotient(c, span) is not None:
+            continue
+        low = low + Index(0, ((atom, c),))
+    found = bounds(low)
+    return found is not None and non_negative(found[0]) and non_negative(step - 1 - found[1]) and \
+        axis not in axes_of(low)

@@ -1,0 +1,146 @@
+"""Accumulators: the variables a Reduce or a Scan folds into, as scalars or as one per lane.
+
+A sum of float runs in float for 32 steps at most and is then added to a double; a sum of double carries its rounding
+error along.  A monoid without a text of its own is a function made of its steps.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from keel import MONOIDS, SCALARS, Reduce, Scan
+from keel_cpp.tables import DTYPES, REDUCTIONS, applied, literal
+
+
+@dataclass(frozen=True)
+class Variable:
+    ctype: str
+    name: str
+    start: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The accumulator of one statement.  ``at`` in its methods is "" for a scalar, "[l]" for the lane l.
+
+    ``short``: it folds so few values that a sum stays in its own precision.
+    """
+
+    stmt: Reduce | Scan
+    short: bool = False
+
+    @property
+    def number(self) -> int:
+        return self.stmt.results[0]
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        return self.stmt.dtypes
+
+    @property
+    def parted(self) -> bool:
+        """Whether lanes fold into a ``part`` that has to be flushed into the sum every 32 steps."""
+        return self.stmt.monoid == "sum" and self.dtypes[0].is_floating_point and not self.short
+
+    @property
+    def careful(self) -> bool:
+        """A sum of double, with its error."""
+        return self.parted and self.dtypes[0] == torch.float64
+
+    @property
+    def by_steps(self) -> bool:
+        return self.stmt.monoid not in REDUCTIONS
+
+    @cached_property
+    def starts(self) -> tuple[str, ...]:
+        """The identity."""
+        if self.by_steps:
+            values = MONOIDS[self.stmt.monoid].identity(self.dtypes)
+            return tuple(literal(v, d) for v, d in zip(values, self.dtypes, strict=True))
+        return (REDUCTIONS[self.stmt.monoid][0].format(dtype=DTYPES[self.dtypes[0]]),)
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        if self.parted:
+            names = ("sum", "err") if self.careful else ("sum",)
+            return tuple(Variable("double", f"{name}{self.number}", "0.") for name in names)
+        return tuple(Variable(DTYPES[d], f"acc{r}", start)
+                     for r, d, start in zip(self.stmt.results, self.dtypes, self.starts, strict=True))
+
+    # -- declaring --------------------------------------------------------------------------------------------------
+
+    def declare(self, lanes: str = "") -> list[str]:
+        """The variables at the identity; ``lanes`` is the number of lanes, "" for scalars."""
+        return [_declared(v, lanes) for v in self.variables]
+
+    def declare_part(self, lanes: str) -> str:
+        return _declared(Variable(DTYPES[self.dtypes[0]], f"part{self.number}", self.starts[0]), lanes)
+
+    def function(self) -> list[str]:
+        """The combination, for a monoid that is folded by its steps: ``name(state..., more...)``."""
+        if not self.by_steps:
+            return []
+        monoid = MONOIDS[self.stmt.monoid]
+        types = [DTYPES[d] for d in self.dtypes]
+        n = len(types)
+        params = [f"{t}& x{k}" for k, t in enumerate(types)] + [f"{t} x{n + k}" for k, t in enumerate(types)]
+        lines = [f"const auto {self.combination} = []({', '.join(params)}) BODY {{"]
+        known = [*self.dtypes, *self.dtypes]
+        for op, args in monoid.steps:
+            source = known[args[-1]]
+            result = torch.bool if SCALARS[op].result == "bool" else source
+            text = applied(op, tuple(f"x{a}" for a in args), source, result)
+            lines.append(f"  const {DTYPES[result]} x{len(known)} = {text};")
+            known.append(result)
+        moved = [f"x{k} = x{o};" for k, o in enumerate(monoid.outputs)]
+        return [*lines, f"  {' '.join(moved)}", "};"]
+
+    @property
+    def combination(self) -> str:
+        return f"{self.stmt.monoid}{self.number}"
+
+    # -- folding ----------------------------------------------------------------------------------------------------
+
+    def update(self, args: Sequence[str], at: str = "", part: bool = False) -> str:
+        """One more tuple of values folded in; ``part``: into the part, not the sum."""
+        if self.parted and not part:
+            if self.careful:
+                return f"flush(sum{self.number}{at}, err{self.number}{at}, {args[0]});"
+            return f"sum{self.number}{at} += {args[0]};"
+        if self.by_steps:
+            return f"{self.combination}({', '.join([*(v.name + at for v in self.variables), *args])});"
+        name = f"part{self.number}{at}" if part else self.variables[0].name + at
+        return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, args[0], dtype=DTYPES[self.dtypes[0]])};"
+
+    def flush(self) -> str:
+        """The parts of all lanes added to their sums; the parts keep their values."""
+        return f"flush({', '.join([*(v.name for v in self.variables), f'part{self.number}'])});"
+
+    def gather(self) -> list[str]:
+        """All L lanes folded into lane 0 in a fixed order, where ``totals`` does not do it."""
+        if self.parted:
+            return []
+        names = [v.name for v in self.variables]
+        other = [f"{n}[m]" for n in names]
+        return [f"halve<L>([&](int l, int m) BODY {{ {self.update(other, '[l]')} }});"]
+
+    def totals(self) -> list[tuple[str, str]]:
+        """(type, text) of each part of the state that all L lanes amount to, after ``gather``."""
+        if self.parted:
+            return [("double", f"total({', '.join(v.name for v in self.variables)})")]
+        return [(v.ctype, f"{v.name}[0]") for v in self.variables]
+
+    def results(self, at: str = "") -> list[str]:
+        """The text of each result, its dtype being the statement's."""
+        if self.careful:
+            return [f"total(sum{self.number}{at}, err{self.number}{at})"]
+        if self.parted:
+            return [f"float(sum{self.number}{at})"]
+        return [v.name + at for v in self.variables]
+
+
+def _declared(v: Variable, lanes: str) -> str:
+    return f"{v.ctype} {v.name}[{lanes}]; fill({v.name}, {v.start});" if lanes else f"{v.ctype} {v.name} = {v.start};"

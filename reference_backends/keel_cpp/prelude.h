@@ -1,0 +1,199 @@
+// What every translation unit starts with: types, casts, integer arithmetic, lanes, threads.  No header is included.
+// Every function is branch-free where the vectoriser has to see through it.
+
+#define INLINE static inline __attribute__((always_inline))
+#define BODY __attribute__((always_inline))
+#define SIMD _Pragma("omp simd")
+#define UNROLL _Pragma("GCC unroll 16")
+#define INF __builtin_inf()
+#define NOTANUMBER __builtin_nan("")
+
+using i8 = __INT8_TYPE__;
+using i16 = __INT16_TYPE__;
+using i32 = __INT32_TYPE__;
+using i64 = __INT64_TYPE__;
+using u8 = __UINT8_TYPE__;
+using u16 = __UINT16_TYPE__;
+using u32 = __UINT32_TYPE__;
+using u64 = __UINT64_TYPE__;
+enum class bf16 : u16 {};  // only loaded, stored, selected and cast
+enum class f16 : u16 {};
+
+#ifdef __AVX512F__
+enum { L = 32 };  // lanes of a reduction: two vectors of float hide the latency of one operation
+#else
+enum { L = 16 };
+#endif
+
+template <class T, class U> constexpr bool same = false;
+template <class T> constexpr bool same<T, T> = true;
+template <class T> constexpr bool is_float = same<T, float> || same<T, double>;
+
+template <class T, class U> INLINE T bits(U x) { return __builtin_bit_cast(T, x); }
+
+// ---- casts -------------------------------------------------------------------------------------------------------
+
+INLINE float widen(float x) { return x; }
+INLINE float widen(bf16 x) { return bits<float>(u32(x) << 16); }
+
+INLINE float widen(f16 h) {  // 2^112 moves the exponent and makes subnormals normal; infinity and NaN are put back
+  const u32 x = u32(u16(h) & 0x7fff) << 13, sign = u32(u16(h) & 0x8000) << 16;
+  const u32 y = bits<u32>(bits<float>(x) * 0x1p112f);
+  return bits<float>((x >= 0x0f800000 ? x | 0x7f800000 : y) | sign);
+}
+
+INLINE bf16 to_bf16(float x) {  // to nearest, ties to even; NaN stays NaN
+  const u32 u = bits<u32>(x);
+  return bf16(u16(x != x ? 0x7fc0 : (u + 0x7fff + (u >> 16 & 1)) >> 16));
+}
+
+INLINE f16 to_f16(float x) {
+  const u32 u = bits<u32>(x), a = u & 0x7fffffff, sign = u >> 16 & 0x8000;
+  const u32 normal = (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13;
+  const u32 tiny = bits<u32>(bits<float>(a) + 0.5f) - 0x3f000000;  // the addition rounds to a multiple of 2^-24
+  u32 h = a < 0x38800000 ? tiny : normal;
+  h = a >= 0x477ff000 ? 0x7c00 : h;
+  h = a > 0x7f800000 ? 0x7e00 : h;
+  return f16(u16(h | sign));
+}
+
+template <class T, class U> INLINE T cast(U x) {
+  if constexpr (same<T, U>) return x;
+  else if constexpr (same<U, bf16> || same<U, f16>) return cast<T>(widen(x));
+  else if constexpr (same<T, bf16>) return to_bf16(float(x));
+  else if constexpr (same<T, f16>) return to_f16(float(x));
+  else if constexpr (same<T, bool>) return x != U(0);
+  else if constexpr (is_float<U> && sizeof(T) < 4) return T(i32(x));  // a negative number wraps, as in PyTorch
+  else if constexpr (is_float<U> && same<T, u32>) return T(i64(x));
+  else return T(x);
+}
+
+// ---- integers: they wrap, and division by zero is defined (0) so that a lane nobody looks at cannot trap -----------
+
+template <class T> struct Unsigned { using type = T; };
+template <> struct Unsigned<i8> { using type = u8; };
+template <> struct Unsigned<i16> { using type = u16; };
+template <> struct Unsigned<i32> { using type = u32; };
+template <> struct Unsigned<i64> { using type = u64; };
+template <> struct Unsigned<bool> { using type = u8; };
+template <class T> using U = typename Unsigned<T>::type;
+
+template <class T> INLINE T neg(T x) { return T(U<T>(0) - U<T>(x)); }
+template <class T> INLINE T add(T x, T y) { return T(U<T>(x) + U<T>(y)); }
+template <class T> INLINE T sub(T x, T y) { return T(U<T>(x) - U<T>(y)); }
+template <class T> INLINE T mul(T x, T y) {
+  if constexpr (is_float<T>) return x * y;
+  else if constexpr (sizeof(T) < 4) return T(u32(U<T>(x)) * u32(U<T>(y)));
+  else return T(U<T>(x) * U<T>(y));
+}
+template <class T> INLINE T shl(T x, T y) { return T(U<T>(x) << y); }
+
+template <class T> INLINE T truncdiv(T x, T y) {
+  if constexpr (sizeof(T) < 8) return y == 0 ? T(0) : T(i64(double(x) / double(y)));  // exact, and it vectorises
+  else if constexpr (T(-1) < T(0)) return y == 0 ? T(0) : y == -1 ? neg(x) : x / y;
+  else return y == 0 ? T(0) : x / y;
+}
+
+// ---- numbers ------------------------------------------------------------------------------------------------------
+
+template <class T> constexpr T highest = T(-1) < T(0) ? T(U<T>(~U<T>(0)) >> 1) : T(~U<T>(0));
+template <class T> constexpr T lowest = T(-1) < T(0) ? T(-highest<T> - 1) : T(0);
+template <> constexpr float highest<float> = INF;
+template <> constexpr float lowest<float> = -INF;
+template <> constexpr double highest<double> = INF;
+template <> constexpr double lowest<double> = -INF;
+template <> constexpr bool highest<bool> = true;
+template <> constexpr bool lowest<bool> = false;
+
+template <class T> INLINE T minimum(T x, T y) {
+  if constexpr (is_float<T>) return x < y ? x : x != x ? x : y;
+  else return x < y ? x : y;
+}
+template <class T> INLINE T maximum(T x, T y) {
+  if constexpr (is_float<T>) return x > y ? x : x != x ? x : y;
+  else return x > y ? x : y;
+}
+template <class T> INLINE T sign(T x) { return T(T(x > T(0)) - T(x < T(0))); }
+INLINE float abs(float x) { return __builtin_fabsf(x); }
+INLINE double abs(double x) { return __builtin_fabs(x); }
+template <class T> INLINE T abs(T x) { return x < T(0) ? neg(x) : x; }
+template <class T> INLINE bool isinf(T x) { return abs(x) == T(INF); }
+
+// ---- sizes --------------------------------------------------------------------------------------------------------
+
+INLINE i64 least(i64 x, i64 y) { return x < y ? x : y; }
+INLINE i64 most(i64 x, i64 y) { return x > y ? x : y; }
+INLINE i64 blocks(i64 size, i64 by) { return (size + by - 1) / by; }
+INLINE i64 size_div(i64 x, i64 by) { return x / by - (x % by != 0 && (x % by < 0) != (by < 0)); }
+INLINE i64 size_mod(i64 x, i64 by) { return x - by * size_div(x, by); }
+INLINE i64 size_pow(i64 x, i64 n) { i64 y = 1; for (; n > 0; --n) y *= x; return y; }
+
+// ---- lanes --------------------------------------------------------------------------------------------------------
+
+template <class T, int N> INLINE void fill(T (&a)[N], T x) {
+  SIMD for (int l = 0; l < N; ++l) a[l] = x;
+}
+
+// A sum of floats runs at most 32 steps in its own precision and goes on in double; a sum of doubles carries the rounding
+// error of each step along (Knuth, TAOCP 2, 4.2.2, theorem B).
+INLINE void flush(double& sum, float part) { sum += part; }
+INLINE void flush(double& sum, double& error, double part) {
+  const double next = sum + part, back = next - sum;
+  error += (sum - (next - back)) + (part - back);
+  sum = next;
+}
+INLINE double total(double sum, double error) { return error - error == 0 ? sum + error : sum; }  // not inf - inf
+
+template <int N> INLINE void flush(double (&sum)[N], float (&part)[N]) {
+  SIMD for (int l = 0; l < N; ++l) sum[l] += part[l];
+}
+template <int N> INLINE void flush(double (&sum)[N], double (&error)[N], double (&part)[N]) {
+  SIMD for (int l = 0; l < N; ++l) flush(sum[l], error[l], part[l]);
+}
+template <int N, class F> INLINE void halve(F combine) {  // combine(l, l + N / 2), then half as many, down to one
+  SIMD for (int l = 0; l < N / 2; ++l) combine(l, l + N / 2);
+  if constexpr (N > 2) halve<N / 2>(combine);
+}
+template <int N> INLINE double total(double (&sum)[N]) {
+  halve<N>([&](int l, int m) BODY { sum[l] += sum[m]; });
+  return sum[0];
+}
+template <int N> INLINE double total(double (&sum)[N], double (&error)[N]) {
+  double all = 0, rest = 0;
+  for (int l = 0; l < N; ++l) flush(all, rest, sum[l]), rest += error[l];
+  return total(all, rest);
+}
+
+// ---- threads: the OpenMP runtime that PyTorch has loaded; without one everything runs in the caller ------------------
+
+extern "C" {
+__attribute__((weak)) void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned);
+__attribute__((weak)) int omp_get_max_threads();
+__attribute__((weak)) int omp_get_num_threads();
+__attribute__((weak)) int omp_get_thread_num();
+}
+
+template <class F> struct Team {
+  const F& run;
+  i64 tasks;
+  static __attribute__((noinline)) void call(const F& run, i64 from, i64 to) {
+    const F own = run;  // its captures become locals
+    own(from, to);
+  }
+  static void member(void* at) {
+    const Team& team = *(const Team*)at;
+    const i64 n = omp_get_num_threads(), t = omp_get_thread_num();
+    const i64 from = team.tasks * t / n, to = team.tasks * (t + 1) / n;
+    if (from < to) call(team.run, from, to);
+  }
+};
+
+// run(from, to) on parts of 0 <= task < tasks; `cost` is one task's work in scalar operations.
+template <class F> INLINE void parallel(i64 tasks, i64 cost, const F& run) {
+  Team<F> team{run, tasks};
+  if (tasks < 2 || tasks * cost < 32768 || !GOMP_parallel || omp_get_max_threads() < 2) {
+    if (tasks > 0) team.call(run, 0, tasks);
+  } else {
+    GOMP_parallel(team.member, &team, 0, 0);
+  }
+}

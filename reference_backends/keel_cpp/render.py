@@ -1,0 +1,291 @@
+"""From a kernel to C++: which axis becomes lanes, which threads, which plain loops.
+
+A nest without inner loops is cut into lanes along its axis of neighbouring accesses.  A nest with inner loops is
+either rows, whose inner loops are cut, or columns: blocks of neighbouring columns that go through the inner loops
+together (module columns).  Loops at the top run on all threads where that pays, and give the same bits on any number.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from keel import Axis, Dim, Kernel, Loop, Reduce, Stmt
+from keel_cpp.columns import Columns, columns
+from keel_cpp.facts import (
+    across,
+    for_lanes,
+    has_loops,
+    in_order,
+    is_small,
+    iterations,
+    levels,
+    survey,
+    work,
+)
+from keel_cpp.folds import Fold
+from keel_cpp.sizes import size_text
+from keel_cpp.text import Text
+
+GRAIN = 1 << 17
+"""Scalar operations below which threads cost more than they give; parallel() in prelude.h has the same number."""
+RUN = 8192
+"""Elements of the innermost axis that are one task."""
+CHUNKS = 64
+"""Into how many parts, at most, a fold at the top is cut: a fixed number, lest results depend on the threads."""
+
+
+def render(kernel: Kernel) -> str:
+    """The function that runs ``kernel``: its parameters are the buffers' addresses, then the symbols."""
+    text = Text(kernel, survey(kernel))
+    with text.block(text.signature()):
+        for stmt in kernel.body:
+            _at_top(text, stmt)
+    return "\n".join([*text.lines, ""])
+
+
+def _at_top(text: Text, stmt: Stmt) -> None:
+    match stmt:
+        case Loop(kind="parallel"):
+            _parallel(text, stmt, threads=True)
+        case Loop(kind="reduce") if not has_loops(stmt.body) and _worth(stmt):
+            _chunks(text, stmt)
+        case _:
+            _inside(text, stmt)
+
+
+def _inside(text: Text, stmt: Stmt) -> None:
+    """A statement that one thread runs for one element at a time, or for the lanes of its own loop."""
+    match stmt:
+        case Loop(kind="parallel"):
+            _parallel(text, stmt, threads=False)
+        case Loop(kind="reduce") if not has_loops(stmt.body) and not is_small(stmt):
+            _lane_fold(text, stmt)
+        case Loop():
+            _serial(text, stmt)
+        case _:
+            text.statement(stmt)
+
+
+def _worth(loop: Loop) -> bool:
+    """Whether threads may pay: the work is large, or not known before it runs."""
+    amount = iterations(loop.axes) * work(loop.body)
+    return not isinstance(amount, int) or amount >= GRAIN
+
+
+# -- parallel loops -------------------------------------------------------------------------------------------------
+
+def _parallel(text: Text, loop: Loop, threads: bool) -> None:
+    ordered = in_order(loop)
+    if ordered:
+        inner = Loop("scan", ordered, loop.body)                # a scan loop without a Scan: just in order
+        free = tuple(a for a in loop.axes if a not in ordered)
+        if not free:
+            return _serial(text, inner)
+        loop = Loop("parallel", free, (inner,))
+    threads = threads and _worth(loop)
+    lane = across(loop)
+    if not has_loops(loop.body):
+        _points(text, loop, threads)
+    elif lane is not None:
+        _columns(text, loop, lane, threads)
+    else:
+        with _over(text, loop.axes, None, work(loop.body), threads):
+            for stmt in loop.body:
+                _inside(text, stmt)
+
+
+def _points(text: Text, loop: Loop, threads: bool) -> None:
+    """No inner loops: lanes along one axis, what does not vary with it outside."""
+    lane = for_lanes(loop.axes, loop.body)
+    if lane is None:
+        with text.block(""):
+            text.statements(loop.body)
+        return
+    outer = [a for a in loop.axes if a != lane]
+    nest = levels(loop.body, [*outer, lane], text.facts)
+    text.statements(nest[0])
+    cost = work(loop.body)
+    if not outer and threads:
+        with text.team(size_text(lane.size, text.name), size_text(cost, text.name)):
+            _lanes(text, lane, "from", "to", nest[-1])
+        return
+    run = RUN if threads and not (isinstance(lane.size, int) and lane.size <= RUN) else None
+    block = None if run is None else (lane, run)
+    each = cost * (lane.size if run is None else run)
+    with _over(text, outer, block, each, threads, lambda k: text.statements(nest[k])) as (low, high):
+        _lanes(text, lane, low or "0", high or size_text(lane.size, text.name), nest[-1])
+
+
+def _lanes(text: Text, lane: Axis, low: str, high: str, body: Sequence[Stmt]) -> None:
+    name = text.name(lane.name)
+    with text.lanes(f"SIMD for (i64 {name} = {low}; {name} < {high}; ++{name})"):
+        text.statements(body)
+
+
+def _columns(text: Text, loop: Loop, lane: Axis, threads: bool) -> None:
+    outer = [a for a in loop.axes if a != lane]
+    shape = Columns.of(lane, text.name)
+    each = work(loop.body) * shape.width
+    with _over(text, outer, (lane, shape.width), each, threads) as (low, high):
+        if not shape.exact:
+            text.line(f"const int {shape.count} = {high} - {low};")
+        columns(text, loop.body, shape)
+
+
+@contextmanager
+def _over(text: Text, axes: Sequence[Axis], block: tuple[Axis, int] | None, cost: Dim, threads: bool,
+          level: Callable[[int], None] = lambda k: None) -> Iterator[tuple[str, str]]:
+    """The loops over ``axes``, then over blocks of one more, on all threads or nested; yields the block's ends.
+
+    ``level(k)`` writes what belongs inside the first k of the axes.
+    """
+    sizes = [(text.name(a.name), size_text(a.size, text.name)) for a in axes]
+    ends = ("", "")
+    if block is not None:
+        axis, width = block
+        name, size = text.name(axis.name), size_text(axis.size, text.name)
+        sizes.append((f"{name}_block", _blocks(axis.size, width, size)))
+        ends = (f"{name}_low", f"{name}_high")
+    with ExitStack() as stack:
+        if threads:
+            total = " * ".join(n for _, n in sizes)
+            stack.enter_context(text.team(total, size_text(cost, text.name)))
+            stack.enter_context(text.count_through(sizes, "from", "to"))
+            for k in range(1, len(axes) + 1):
+                level(k)
+        else:
+            for k, (name, size) in enumerate(sizes):
+                stack.enter_context(text.loop(name, "0", size))
+                if k < len(axes):
+                    level(k + 1)
+        if block is not None:
+            text.line(_range(axis, width, text))
+        yield ends
+
+
+def _range(axis: Axis, width: int, text: Text) -> str:
+    """The line that says from where to where the present block of an axis goes."""
+    name, size = text.name(axis.name), size_text(axis.size, text.name)
+    low, high = f"{name}_low", f"{name}_high"
+    return f"const i64 {low} = {name}_block * {width}, {high} = least({low} + {width}, {size});"
+
+
+def _blocks(size: Dim, width: int, text: str) -> str:
+    return str(-(-size // width)) if isinstance(size, int) else f"blocks({text}, {width})"
+
+
+# -- folds ----------------------------------------------------------------------------------------------------------
+
+def _serial(text: Text, loop: Loop) -> None:
+    """One iteration after the other, with scalar accumulators."""
+    small = is_small(loop)
+    folds = text.folds(loop, short=small)
+    for fold in folds:
+        text.each(fold.function(), fold.declare())
+    with ExitStack() as stack:
+        for a in loop.axes:
+            if small:
+                text.line("UNROLL")
+            stack.enter_context(text.loop(text.name(a.name), "0", size_text(a.size, text.name)))
+        for stmt in loop.body:
+            _inside(text, stmt)
+    text.results(f for f in folds if isinstance(f.stmt, Reduce))
+
+
+def _lane_fold(text: Text, loop: Loop) -> None:
+    """A reduce loop cut into L lanes, which are folded together at its end."""
+    lane, outer, nest, folds = _open_fold(text, loop)
+    for fold in folds:
+        text.each(fold.function(), fold.declare("L"))
+    with ExitStack() as stack:
+        for k, a in enumerate(outer):
+            stack.enter_context(text.loop(text.name(a.name), "0", size_text(a.size, text.name)))
+            text.statements(nest[k + 1])
+        _fold_span(text, lane, "0", size_text(lane.size, text.name), folds, nest[-1])
+    text.gathered(folds)
+
+
+def _open_fold(text: Text, loop: Loop) -> tuple[Axis, list[Axis], list[list[Stmt]], list[Fold]]:
+    lane = for_lanes(loop.axes, loop.body)
+    assert lane is not None                                    # a loop without axes is small
+    outer = [a for a in loop.axes if a != lane]
+    nest = levels(loop.body, [*outer, lane], text.facts)
+    text.statements(nest[0])
+    return lane, outer, nest, text.folds(loop)
+
+
+def _fold_span(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fold], body: Sequence[Stmt]) -> None:
+    """Folds low <= lane < high into the lanes; sums of floats in spans of 32 steps, each flushed."""
+    parted = [f for f in folds if f.parted]
+    if not parted:
+        return _fold_steps(text, lane, low, high, folds, body)
+    name = text.name(lane.name)
+    with ExitStack() as stack:
+        if not (isinstance(lane.size, int) and lane.size <= 512):
+            span, end = f"{name}_span", f"{name}_end"
+            stack.enter_context(text.block(f"for (i64 {span} = {low}; {span} < {high}; {span} += 32 * L)"))
+            text.line(f"const i64 {end} = least({span} + 32 * L, {high});")
+            low, high = span, end
+        text.each(f.declare_part("L") for f in parted)
+        _fold_steps(text, lane, low, high, folds, body)
+        text.each(f.flush() for f in parted)
+
+
+def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fold], body: Sequence[Stmt]) -> None:
+    name = text.name(lane.name)
+    at = f"{name}_at"
+    if isinstance(lane.size, int) and lane.size % 32 == 0:
+        text.line(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
+        with text.lanes("  SIMD for (int l = 0; l < L; ++l)", "  }"):
+            text.line(f"const i64 {name} = {at} + l;")
+            text.statements(body, at="[l]", part=True)
+        return
+    step = f"{name}_step"
+    with text.block(""):
+        with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};"):
+            text.statements(body, at="[l]", part=True, on="on")
+        text.line(f"i64 {at} = {low};")
+        text.line(f"for (; {at} + L <= {high}; {at} += L)")
+        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, true);")
+        text.line(f"if ({at} < {high})")
+        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, {at} + l < {high});")
+
+
+def _chunks(text: Text, loop: Loop) -> None:
+    """A reduce loop at the top: a fixed number of chunks on all threads, folded together in their order."""
+    lane, outer, nest, folds = _open_fold(text, loop)
+    name, size = text.name(lane.name), size_text(lane.size, text.name)
+    sizes = [(text.name(a.name), size_text(a.size, text.name)) for a in outer]
+    whole = bool(outer) and isinstance(lane.size, int) and lane.size <= 2 * RUN
+    if not whole:
+        sizes.append((f"{name}_block", _blocks(lane.size, 2 * RUN, size)))
+    first = f"{folds[0].number}"
+    tasks, chunks = f"tasks{first}", f"chunks{first}"
+    text.line(f"const i64 {tasks} = {' * '.join(n for _, n in sizes)}, {chunks} = least({tasks}, {CHUNKS});")
+    for fold in folds:
+        text.each(fold.function())
+        for v, (ctype, _) in zip(fold.stmt.results, fold.totals(), strict=True):
+            text.line(f"{ctype} chunk{v}[{CHUNKS}];")
+            text.line(f"{ctype}* const to{v} = chunk{v};")
+    cost = f"{size_text(iterations(loop.axes) * work(loop.body), text.name)} / {chunks}"
+    with text.team(chunks, cost), text.loop("chunk", "from", "to"):
+        for fold in folds:
+            text.each(fold.declare("L"))
+        low, high = f"{tasks} * chunk / {chunks}", f"{tasks} * (chunk + 1) / {chunks}"
+        with text.count_through(sizes, low, high):
+            for k in range(1, len(outer) + 1):
+                text.statements(nest[k])
+            ends = ("0", size)
+            if not whole:
+                ends = (f"{name}_low", f"{name}_high")
+                text.line(_range(lane, 2 * RUN, text))
+            _fold_span(text, lane, *ends, folds, nest[-1])
+        for fold in folds:
+            text.each(fold.gather())
+            totals = zip(fold.stmt.results, fold.totals(), strict=True)
+            text.each(f"to{v}[chunk] = {total};" for v, (_, total) in totals)
+    for fold in folds:
+        text.each(fold.declare())
+    with text.loop("chunk", "0", chunks):
+        text.each([fold.update([f"chunk{v}[chunk]" for v in fold.stmt.results]) for fold in folds])
+    text.results(folds)

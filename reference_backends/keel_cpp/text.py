@@ -1,0 +1,233 @@
+"""The text under construction: names, indentation, statements, and the loops that all shapes of code share."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.resources import files
+
+import torch
+
+from keel import Apply, Buffer, Const, Index, Kernel, Load, Loaded, Loop, Position, Reduce, Scan, Stmt, Store
+from keel_cpp.facts import Facts, folds_of
+from keel_cpp.folds import Fold
+from keel_cpp.sizes import NARROW, index_text
+from keel_cpp.tables import DTYPES, applied, literal
+
+KEYWORDS = frozenset((
+    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+    "class", "compl", "concept", "const", "constexpr", "continue", "co_await", "co_return", "co_yield",
+    "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false",
+    "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept",
+    "not", "nullptr", "operator", "or", "private", "protected", "public", "register", "requires", "return",
+    "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
+    "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
+    "while", "xor",
+))
+OURS = re.compile(r"(v|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+                  r".*_(block|low|high|at|end|span|step|n)")
+
+
+@lru_cache(maxsize=1)
+def prelude() -> str:
+    """The text that every translation unit starts with."""
+    return "".join((files("keel_cpp") / name).read_text() for name in ("prelude.h", "math.h"))
+
+
+@lru_cache(maxsize=1)
+def _taken() -> frozenset[str]:
+    return KEYWORDS | frozenset(re.findall(r"[A-Za-z_]\w*", prelude()))
+
+
+def safe(name: str) -> str:
+    """A name of the loop IR as one that C++, the prelude and the renderer leave free."""
+    return f"{name}_" if name in _taken() or OURS.fullmatch(name) or name.endswith("_") else name
+
+
+class Text:
+    """Lines of C++ and what has been named in them.  ``values`` holds the text of values that have no variable v<n>."""
+
+    def __init__(self, kernel: Kernel, facts: Facts):
+        self.kernel, self.facts = kernel, facts
+        self.buffers: dict[str, Buffer] = {b.name: b for b in kernel.buffers}
+        self.values = {n: literal(c.value, c.dtype) for n, c in facts.constants.items()}
+        self.known: dict[int, Fold] = {}
+        self.lines: list[str] = []
+        self.depth = 0
+        self.in_lanes = False
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def name(self, name: str) -> str:
+        return safe(name)
+
+    def value(self, number: int) -> str:
+        return self.values.get(number, f"v{number}")
+
+    def index(self, i: Index) -> str:
+        return index_text(i, self.name, self._loaded)
+
+    def _loaded(self, atom: Loaded) -> str:
+        """A value as an index.  In lanes it is narrowed where it fits, or there would be no gather."""
+        text = self.value(atom.value)
+        if self.in_lanes and isinstance(atom.bound, int) and atom.bound <= NARROW:
+            return f"i64(i32({text}))"
+        return text if self.facts.dtypes[atom.value] == torch.int64 else f"i64({text})"
+
+    def signature(self) -> str:
+        buffers = [f"{_pointer(b)} {self.name(b.name)}" for b in self.kernel.buffers]
+        symbols = [f"i64 {self.name(s)}" for s in self.kernel.symbols]
+        return f'extern "C" void {self.kernel.name}({", ".join(buffers + symbols)})'
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def each(self, *groups: Iterable[str]) -> None:
+        for group in groups:
+            for text in group:
+                self.line(text)
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+        self.line(f"{head} {{".lstrip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line(tail)
+
+    @contextmanager
+    def loop(self, name: str, low: str, high: str) -> Iterator[None]:
+        with self.block(f"for (i64 {name} = {low}; {name} < {high}; ++{name})"):
+            yield
+
+    @contextmanager
+    def lanes(self, head: str, tail: str = "}") -> Iterator[None]:
+        """A block whose statements the vectoriser turns into vectors."""
+        with self.block(head, tail):
+            self.in_lanes = True
+            yield
+            self.in_lanes = False
+
+    @contextmanager
+    def team(self, tasks: str, cost: str) -> Iterator[None]:
+        """The tasks from ``from`` to ``to``, on all threads; ``cost`` is one task's."""
+        with self.block(f"parallel({tasks}, {cost}, [=](i64 from, i64 to) BODY", "});"):
+            yield
+
+    @contextmanager
+    def count_through(self, sizes: Sequence[tuple[str, str]], low: str, high: str) -> Iterator[None]:
+        """A loop over low <= task < high with the task's digits, the last fastest, as variables."""
+        if len(sizes) == 1:
+            with self.loop(sizes[0][0], low, high):
+                yield
+            return
+        self.line(f"i64 task = {low};")
+        rest = "task"
+        digits = []
+        for name, size in reversed(sizes):
+            digits.append(f"{name} = {rest}" if name == sizes[0][0] else f"{name} = {rest} % {size}")
+            rest = f"{rest} / {size}"
+        self.line(f"i64 {', '.join(digits)};")
+        end = high if high.isidentifier() else "last"
+        if end == "last":
+            self.line(f"const i64 last = {high};")
+        with self.block(f"for (; task < {end}; ++task)"):
+            yield
+            carry = f"++{sizes[0][0]}"
+            for name, size in sizes[1:]:
+                carry = f"if (++{name} == {size}) {name} = 0, {carry}" if carry.startswith("++") else \
+                    f"if (++{name} == {size}) {{ {name} = 0; {carry} }}"
+                carry = carry if carry.endswith(("}", ";")) else carry + ";"
+            self.line(carry)
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def statements(self, body: Iterable[Stmt], *, at: str = "", part: bool = False, on: str = "") -> None:
+        for stmt in body:
+            self.statement(stmt, at=at, part=part, on=on)
+
+    def statement(self, stmt: Stmt, *, at: str = "", part: bool = False, on: str = "") -> None:
+        """One straight-line statement.  Folds go to the accumulator ``at``, into its part if it has one and ``part`` is
+        set; where ``on`` is a flag and false, nothing is loaded and the identity is folded."""
+        match stmt:
+            case Const():
+                pass
+            case Position():
+                self.define(stmt.result, self.index(stmt.index))
+            case Load():
+                self.define(stmt.result, self._load(stmt, on))
+            case Apply():
+                source = self.facts.dtypes[stmt.args[-1]]
+                args = tuple(self.value(a) for a in stmt.args)
+                self.define(stmt.result, applied(stmt.op, args, source, stmt.dtype))
+            case Store():
+                self.line(self._store(stmt))
+            case Reduce() | Scan():
+                fold = self.known[stmt.results[0]]
+                args = [self.value(a) for a in stmt.args]
+                if on:
+                    args = [f"({on} ? {a} : {start})" for a, start in zip(args, fold.starts, strict=True)]
+                self.line(fold.update(args, at, part and fold.parted))
+                if isinstance(stmt, Scan):
+                    self._results(fold, at)
+            case Loop():
+                raise TypeError("A loop is no straight-line statement.")
+
+    def define(self, number: int, text: str) -> None:
+        self.line(f"const {DTYPES[self.facts.dtypes[number]]} v{number} = {text};")
+
+    def _load(self, stmt: Load, on: str) -> str:
+        text = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
+        if stmt.dtype == torch.bool:
+            text += " != 0"
+        flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
+        return f"{' & '.join(flags)} ? {text} : {DTYPES[stmt.dtype]}(0)" if flags else text
+
+    def _store(self, stmt: Store) -> str:
+        place, value = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", self.value(stmt.value)
+        if stmt.mode != "write":
+            value = self._combined(stmt, place, value)
+        return f"if ({self.value(stmt.mask)}) {place} = {value};" if stmt.mask is not None else f"{place} = {value};"
+
+    def _combined(self, stmt: Store, place: str, value: str) -> str:
+        dtype = self.buffers[stmt.buffer].dtype
+        half = dtype in (torch.float16, torch.bfloat16)
+        operands = tuple(f"widen({v})" if half else v for v in (place, value))
+        op = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[stmt.mode]
+        wide = torch.float32 if half else dtype
+        text = applied(op, operands, wide, wide)
+        return f"cast<{DTYPES[dtype]}>({text})" if half else text
+
+    # -- folds ------------------------------------------------------------------------------------------------------
+
+    def folds(self, loop: Loop, *, short: bool = False) -> list[Fold]:
+        """The accumulators of a loop, known from here on."""
+        found = [Fold(s, short) for s in folds_of(loop)]
+        self.known |= {f.number: f for f in found}
+        return found
+
+    def results(self, folds: Iterable[Fold]) -> None:
+        """The results of scalar accumulators as variables."""
+        for fold in folds:
+            self._results(fold, "")
+
+    def _results(self, fold: Fold, at: str) -> None:
+        for number, text in zip(fold.stmt.results, fold.results(at), strict=True):
+            self.define(number, text)
+
+    def gathered(self, folds: Iterable[Fold]) -> None:
+        """The results of accumulators of L lanes as variables."""
+        for fold in folds:
+            self.each(fold.gather())
+            for number, (ctype, total) in zip(fold.stmt.results, fold.totals(), strict=True):
+                want = DTYPES[self.facts.dtypes[number]]
+                self.define(number, total if ctype == want else f"{want}({total})")
+
+
+def _pointer(b: Buffer) -> str:
+    """The type of a buffer's parameter: a bool is a byte that need not be 0 or 1."""
+    element = "u8" if b.dtype == torch.bool else DTYPES[b.dtype]
+    return f"{'const ' if b.role == 'in' else ''}{element}*"
