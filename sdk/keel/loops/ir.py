@@ -118,8 +118,8 @@ class Store:
 class Loop:
     """The body once for each point of the axes' product, the last axis fastest.
 
-    parallel: iterations are independent; reduce: they only feed Reduce statements of this very block (or contain
-    parallel and reduce loops that do); scan: they run in order, over one axis.
+    parallel: iterations are independent; reduce: they are but for the Reduce statements of this very block, of which
+    there is one at least; scan: they run in order, over one axis.
     """
 
     kind: LoopKind

@@ -145,17 +145,9 @@ class _State:
             self.fail("a scan runs along one axis.")
         if loop.kind == "reduce" and not loop.axes:
             self.fail("a reduce loop runs along an axis.")
-        if loop.kind == "reduce":
-            self.reduces_only(loop)
-        self.visible |= self.block(loop.body, (*axes, *loop.axes), loop)
-
-    def reduces_only(self, loop: Loop) -> None:
-        for stmt in walk(loop.body):
-            if isinstance(stmt, Store):
-                self.stmt = stmt
-                self.fail("a reduce loop does not store.")
-        if not any(isinstance(s, Reduce) for s in loop.body):
+        if loop.kind == "reduce" and not any(isinstance(s, Reduce) for s in loop.body):
             self.fail("a reduce loop folds something of its own.")
+        self.visible |= self.block(loop.body, (*axes, *loop.axes), loop)
 
     def statement(self, stmt: Stmt, axes: tuple[Axis, ...], loop: Loop | None) -> None:
         match stmt:
