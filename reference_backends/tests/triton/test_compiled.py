@@ -1,0 +1,66 @@
+"""Triton takes the sources: they compile for a GPU that is not here, and the machine code keeps to its registers."""
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from keel_triton.build import constants, load, settle
+from keel_triton.plan import plan
+from keel_triton.render import render
+
+from .kernels import TEXTS, kernel
+
+triton = pytest.importorskip("triton", reason="triton is not installed")
+
+HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+SIZES = {"N": 4096, "M": 768, "K": 64}
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton-cache"))
+
+
+def compiled(name: str, static: bool, aligned: bool = True) -> list:
+    from keel_triton.compiled import Variant, compile_now
+
+    sizes = {s: v for s, v in SIZES.items() if re.search(rf"\b{s}\b", TEXTS[name])}
+    k = kernel(name, **{s: v if static else None for s, v in sizes.items()})
+    module, found = load(render(k)), []
+    for one in plan(k):
+        blocks, wide, numbers = settle(k, one, {s: sizes[s] for s in k.symbols})
+        even = frozenset(n for n, v in numbers.items() if v % 16 == 0)
+        variant = Variant(constants(one, blocks), max(b.warps for b in blocks), aligned, even, wide)
+        found.append(compile_now(getattr(module, one.name), one, variant, HOPPER))
+    return found
+
+
+@pytest.mark.parametrize("name, static", [
+    *((name, True) for name in TEXTS), *((name, False) for name in ("layer_norm", "total", "roll", "side_by_side"))])
+def test_compiles_without_spilling(name: str, static: bool, tmp_path: Path) -> None:
+    for k, one in enumerate(compiled(name, static)):
+        cubin = tmp_path / f"{k}.cubin"
+        cubin.write_bytes(one.asm["cubin"])
+        usage = subprocess.run([CUOBJDUMP, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+        found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", usage)
+        assert found is not None, usage
+        registers, stack, shared, local = map(int, found.groups())
+        assert (stack, local) == (0, 0) and registers <= 128 and shared <= 48 * 1024, usage
+
+
+@pytest.mark.parametrize("name", ["softmax", "broadcast", "column_sum", "layer_norm_bf16", "in_place"])
+def test_rows_are_read_sixteen_bytes_at_a_time(name: str) -> None:
+    (one,) = compiled(name, static=True)
+    assert re.search(r"ld\.global\.v4\.b32|ld\.global\.v4\.f32", one.asm["ptx"]), one.asm["ptx"]
+    (other,) = compiled(name, static=True, aligned=False)
+    assert not re.search(r"\.v[24]\.", other.asm["ptx"]), "vector access to pointers that may not be aligned"
+
+
+def test_division_and_square_root_round_correctly() -> None:
+    (one,) = compiled("softmax", static=True)
+    assert "div.rn.f32" in one.asm["ptx"] and "div.full" not in one.asm["ptx"]

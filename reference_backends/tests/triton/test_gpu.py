@@ -1,0 +1,98 @@
+"""The same kernels on a CUDA device, at larger sizes too; run with ``pytest -m gpu`` where there is one."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from keel import Source
+from keel_triton.build import build
+from keel_triton.render import render
+
+from .cases import Case, cases, check, wide_cases
+from .kernels import kernel, verified
+from .scalars import FLOATS, INTS, check_casts, check_ops
+
+BIG = """
+kernel big(in0: i8[N]) -> (out0: i8[N]):
+  parallel i0 < N:
+    %0 = load in0[i0]
+    store out0[i0] %0
+"""
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEEL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.parametrize("case", [*cases(), *wide_cases()], ids=str)
+def test_kernel(case: Case) -> None:
+    check(case, kernel(case.kernel, **{s: v if case.static else None for s, v in case.sizes}), "cuda")
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, torch.bool], ids=str)
+def test_scalar_ops(dtype: torch.dtype) -> None:
+    assert check_ops(dtype, "cuda") == []
+
+
+def test_casts() -> None:
+    assert check_casts("cuda") == []
+
+
+def test_pointers_that_are_not_aligned() -> None:
+    k = kernel("broadcast", N=64, M=128)
+    (launch,) = build([Source(k, render(k))])
+    for offset in (0, 1, 2, 0):
+        x = torch.randn(64 * 128 + offset, device="cuda")[offset:]
+        y, z = torch.randn(128, device="cuda"), torch.randn(64, device="cuda")
+        out = torch.empty(64 * 128, device="cuda")
+        launch(x, y, z, out)
+        torch.testing.assert_close(out.view(64, 128), (x.view(64, 128) + y * z[:, None]) * 0.5)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_more_elements_than_int32_counts(static: bool) -> None:
+    n = 2**31 + 130
+    k = verified(BIG, N=n if static else None)
+    (launch,) = build([Source(k, render(k))])
+    x = torch.arange(n, device="cuda", dtype=torch.int8)
+    out = torch.zeros_like(x)
+    launch(x, out, *([] if static else [n]))
+    assert torch.equal(x, out)
+
+
+def test_a_size_of_zero_launches_nothing() -> None:
+    k = kernel("column_sum", N=None, M=None)
+    (launch,) = build([Source(k, render(k))])
+    out = torch.full((3,), 7.0, device="cuda")
+    sizes = {"N": 0, "M": 3}
+    launch(torch.empty(0, device="cuda"), out, *(sizes[s] for s in k.symbols))
+    assert out.tolist() == [0.0, 0.0, 0.0]
+    sizes = {"N": 3, "M": 0}
+    launch(torch.empty(0, device="cuda"), torch.empty(0, device="cuda"), *(sizes[s] for s in k.symbols))
+
+
+def test_launches_are_captured_in_a_graph() -> None:
+    k = kernel("softmax", N=32, M=100)
+    (launch,) = build([Source(k, render(k))])
+    x, out = torch.randn(32, 100, device="cuda"), torch.zeros(32, 100, device="cuda")
+    launch(x, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch(x, out)
+    x.copy_(torch.randn(32, 100))
+    graph.replay()
+    torch.testing.assert_close(out, x.softmax(1))
+
+
+def test_sources_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
+    k = kernel("in_place", N=3, M=5)
+    build([Source(k, render(k))])
+    assert [p.suffix for p in (tmp_path / "triton").iterdir()] == [".py"]
