@@ -48,12 +48,18 @@ def _truncdiv(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(minus, -x, torch.div(x, by, rounding_mode="trunc"))
 
 
-def _remainder(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    def run(x: Tensor, y: Tensor) -> Tensor:
-        if x.dtype.is_floating_point:
-            return rule(x, y)
-        return rule(x, _divisor(x, y)[0])       # the remainder by -1 is 0, as by 1
-    return run
+def _fmod(x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype.is_floating_point:               # torch's own is NaN where x / y is beyond 2^31 or so
+        with np.errstate(all="ignore"):
+            return torch.from_numpy(np.asarray(np.fmod(x.numpy(), y.numpy())))
+    return torch.fmod(x, _divisor(x, y)[0])     # the remainder by -1 is 0, as by 1
+
+
+def _mod(x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype.is_floating_point:
+        r = _fmod(x, y)
+        return torch.where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
+    return torch.remainder(x, _divisor(x, y)[0])
 
 
 def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -100,7 +106,7 @@ MEANINGS: Mapping[str, Callable[..., Tensor]] = {
     "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv,
     "lgamma": torch.lgamma, "digamma": torch.digamma, "sigmoid": torch.sigmoid, "reciprocal": torch.reciprocal,
     "isnan": torch.isnan, "isinf": torch.isinf, "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
-    "floordiv": _floordiv, "truncdiv": _truncdiv, "mod": _remainder(torch.remainder), "fmod": _remainder(torch.fmod),
+    "floordiv": _floordiv, "truncdiv": _truncdiv, "mod": _mod, "fmod": _fmod,
     "pow": torch.pow, "atan2": torch.atan2, "copysign": torch.copysign, "nextafter": torch.nextafter,
     "minimum": torch.minimum, "maximum": torch.maximum, "fma": _fma,
     "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
