@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel import Backend, Call
 
@@ -45,3 +47,8 @@ class Seen:
     @property
     def operators(self) -> list[str]:
         return [str(n.target) for gm in self.graphs for n in gm.graph.nodes if n.op == "call_function"]
+
+
+def trace(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> fx.GraphModule:
+    """``fn`` as a functional graph with a value on every node; sizes are symbols where ``symbolic``."""
+    return make_fx(torch.func.functionalize(fn), tracing_mode="symbolic" if symbolic else "fake")(*inputs)

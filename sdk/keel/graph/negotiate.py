@@ -238,7 +238,7 @@ class _Rewrite:
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
                 continue
-            mine = {self.made[b] for b in old[was]}
+            mine = {self.made[b] for b in old[was] if b.op == "placeholder"}
             inputs = {b for b in new[now] if b.op == "placeholder"} - mine
             shared = any(isinstance(r, fx.Node) and new[r] & new[now] and not old[o] & old[was]
                          for o, r in zip(returned[:i], results[:i], strict=True) if o is not None)

@@ -6,8 +6,8 @@ Python but written down from their expressions, and nothing but operators is rec
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import sympy
@@ -16,6 +16,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
@@ -36,19 +37,17 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     ``meta["val"]``.
     Guards that ``fn`` needs go to the shape environment of ``mode``.  Raises NotRecorded.
     """
-    try:
-        return _record(fn, args, kwargs, mode)
-    except _Mutates:
-        pass
-    try:
-        return _record(dispatch_functionalize(fn), args, kwargs, mode)
-    except _Mutates as e:
-        raise NotRecorded(str(e)) from e
+    values: list[Any] = []
+    fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: values.append(v) if _is_input(v) else None)
 
+    def flat(*given: Any) -> tuple[Any, ...]:
+        left = iter(given)
+        again = fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: next(left) if _is_input(v) else v)
+        result = fn(*again[0], **again[1])
+        if result is NotImplemented:
+            raise NotRecorded("It is not implemented for these arguments.")
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
 
-def _record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], mode: FakeTensorMode) -> fx.Graph:
-    writer = _Writer()
-    fx.node.map_aggregate((tuple(args), dict(kwargs)), writer.declare)
     with ExitStack() as stack:
         # Whatever surrounds the compiler (autocast, autograd, another tracer) has had its effect on the graph already.
         stack.enter_context(_disable_current_modes())
@@ -56,18 +55,53 @@ def _record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
         stack.enter_context(torch._C._DisableAutocast())
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(mode)
-        stack.enter_context(_Recorder(writer))
         try:
-            result = fn(*args, **kwargs)
-        except (NotRecorded, _Mutates):
-            raise
-        except Exception as e:
-            raise NotRecorded(f"It raised {type(e).__name__}: {str(e).strip().partition(chr(10))[0]}") from e
-    if result is NotImplemented:
-        raise NotRecorded("It is not implemented for these arguments.")
-    results = tuple(result) if isinstance(result, tuple | list) else (result,)
+            return _record(flat, values)
+        except _Mutates:
+            return _functionalized(flat, values)
+
+
+def _is_input(value: object) -> bool:
+    return isinstance(value, torch.Tensor | Symbolic)
+
+
+def _record(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
+    writer = _Writer()
+    for value in values:
+        writer.declare(value)
+    with _Recorder(writer), _in_words():
+        results = fn(*values)
     writer.graph.output(fx.node.map_aggregate(results, writer.read))
     return writer.graph
+
+
+def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
+    """The slow way, for what writes to tensors of its own."""
+    with _in_words():
+        gm = make_fx(dispatch_functionalize(fn), decomposition_table=dict(prims_in_aten()))(*values)
+    for node in gm.graph.nodes:
+        if node.target in _NOTHING:
+            node.replace_all_uses_with(node.args[0])
+        elif isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            raise NotRecorded(f"It writes to its arguments by {node.target}.")
+        elif node.op == "get_attr":
+            raise NotRecorded("It uses a tensor that is neither an argument nor made by an operator.")
+    gm.graph.eliminate_dead_code()
+    return gm.graph
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
+    except (NotRecorded, _Mutates):
+        raise
+    except Exception as e:
+        raise NotRecorded(f"It raised {type(e).__name__}: {str(e).strip().partition(chr(10))[0]}") from e
+
+
+_NOTHING = (aten.detach.default, aten.alias.default)
+"""What matters to autograd only."""
 
 
 class _Mutates(Exception):
@@ -97,7 +131,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if not _asks(func):
+        if func in _NOTHING:
+            self.writer.same(out, args[0])
+        elif not _asks(func):
             self.writer.call(func, args, kwargs, out)
         return out
 
@@ -117,14 +153,12 @@ class _Writer:
         self.numbers: dict[sympy.Expr, fx.Node] = {}
         self.alive: list[Any] = []              # tensors are known by id, so none may die
 
-    def declare(self, value: Any) -> Any:
+    def declare(self, value: Any) -> None:
         """A placeholder for an argument."""
-        if isinstance(value, torch.Tensor | Symbolic):
-            node = self.graph.placeholder(f"arg{len(self.alive)}")
-            self._hold(node, value)
-            if isinstance(value, torch.Tensor):
-                self._sizes(node, value)
-        return value
+        node = self.graph.placeholder(f"arg{len(self.alive)}")
+        self._hold(node, value)
+        if isinstance(value, torch.Tensor):
+            self._sizes(node, value)
 
     def _sizes(self, node: fx.Node, value: torch.Tensor) -> None:
         """Where a symbol can be read off: a dimension that is exactly that symbol."""
@@ -149,6 +183,11 @@ class _Writer:
             return node
         value = constant_of(value)
         return number(value, self.numbers, self.graph) if isinstance(value, Symbolic) else value
+
+    def same(self, out: torch.Tensor, value: torch.Tensor) -> None:
+        """``out`` is the value of the node that holds ``value``."""
+        self.tensors[id(out)] = self.read(value)
+        self.alive.append(out)
 
     def call(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read = fx.node.map_aggregate((args, kwargs), self.read)

@@ -1,0 +1,187 @@
+"""Claim or descend."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from keel.errors import KeelError
+from keel.graph import negotiate as room
+from keel.graph.negotiate import negotiate
+from keel.graph.verify import verify
+from keel.torch_adapter import Captured, tidied
+
+from ..line import takes, trace, whole
+
+aten = torch.ops.aten
+R = torch.randn
+LAST = whole("last", last_resort=True)
+
+
+def captured(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Captured:
+    gm = trace(lambda *a: _tuple(fn(*a)), *inputs, symbolic=symbolic)
+    return tidied(gm, "inference")
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def operators(gm: fx.GraphModule) -> list[str]:
+    return [str(n.target).removeprefix("aten.") for n in gm.graph.nodes if n.op == "call_function"]
+
+
+def test_a_composite_that_is_claimed_stays_whole() -> None:
+    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes("_softmax"), LAST])
+    assert operators(gm) == ["_softmax.default"]
+
+
+SOFTMAX = ("amax", "sub", "exp", "sum", "div")
+
+
+def test_a_composite_whose_pieces_are_claimed_descends() -> None:
+    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX), LAST])
+    assert operators(gm) == ["amax.default", "sub.Tensor", "exp.default", "sum.dim_IntList", "div.Tensor"]
+    verify(gm, "negotiation")
+    x = R(3, 4)
+    torch.testing.assert_close(gm(x), (x.softmax(-1),))
+
+
+def test_a_composite_stays_whole_for_the_last_resort_if_one_piece_is_not_claimed() -> None:
+    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX[1:]), LAST])
+    assert operators(gm) == ["_softmax.default"]
+    assert set(gm.meta["keel.refusals"]["_softmax"]) == {"some"}
+
+
+def test_the_last_resort_alone_keeps_all() -> None:
+    assert operators(negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [LAST])) == ["_softmax.default"]
+
+
+def test_what_only_the_last_resort_takes_in_pieces_is_written_out() -> None:
+    last = takes(*SOFTMAX, name="last", last_resort=True)
+    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes("mm"), last])
+    assert "exp.default" in operators(gm)
+
+
+def test_pieces_descend_in_their_turn() -> None:
+    gm = negotiate(captured(lambda x: F.softplus(x) + F.mish(x), R(3)),
+                   [takes("exp", "log1p", "gt", "where", "div", "mul", "add", "tanh", "log", "ne"), LAST])
+    assert "softplus.default" not in operators(gm) and "mish.default" not in operators(gm)
+    x = R(3)
+    torch.testing.assert_close(gm(x), (F.softplus(x) + F.mish(x),))
+
+
+def test_a_decomposition_is_recorded_once_for_equal_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = []
+    real = room.expand
+    monkeypatch.setattr(room, "expand", lambda *args: count.append(args[0]) or real(*args))
+    negotiate(captured(lambda x: x.softmax(-1) + (x + 1).softmax(-1) + x.softmax(0), R(3, 4)),
+              [takes(*SOFTMAX, "add"), LAST])
+    assert len(count) == 2
+
+
+def test_a_call_in_its_own_decomposition_is_no_way_round() -> None:
+    def lookup(op: Any) -> Any:
+        return (lambda x: aten.neg(aten.exp(aten.neg(x)))) if op is aten.exp.default else None
+
+    gm = negotiate(captured(torch.exp, R(3)), [takes("neg"), LAST], decomposition=lookup)
+    assert operators(gm) == ["exp.default"]
+
+
+def test_nodes_written_out_say_where_they_come_from() -> None:
+    it = captured(lambda x: x.softmax(-1), R(3, 4))
+    softmax = next(n for n in it.gm.graph.nodes if n.name == "_softmax")
+    softmax.meta |= {"stack_trace": "here", "nn_module_stack": {"a": ("b", "c")}}
+    gm = negotiate(it, [takes(*SOFTMAX), LAST])
+    calls = [n for n in gm.graph.nodes if n.op == "call_function"]
+    assert all(n.meta["stack_trace"] == "here" and n.meta["keel.composite"] == "_softmax" for n in calls)
+    assert all(n.meta["nn_module_stack"] == {"a": ("b", "c")} for n in calls)
+
+
+def test_equal_calls_are_merged_and_unused_ones_dropped() -> None:
+    gm = negotiate(captured(lambda x: ((x * 2).sum() + (x * 2).sum(), x.exp()[:1])[0], R(3)), [whole()])
+    assert operators(gm) == ["mul.Tensor", "sum.default", "add.Tensor"]
+
+
+def test_random_calls_and_numbers_of_other_kinds_are_not_merged() -> None:
+    gm = negotiate(captured(lambda x: torch.rand_like(x) + torch.rand_like(x) + (x * 1) + (x * 1.0), R(3)), [whole()])
+    assert operators(gm).count("rand_like.default") == 2 and operators(gm).count("mul.Tensor") == 2
+
+
+def test_results_stay_apart() -> None:
+    gm = negotiate(captured(lambda x: (torch.zeros(3), torch.zeros(3), (x + 1).view(3, 1), (x + 1)), R(3)), [whole()])
+    found = gm(R(3))
+    assert len({t.untyped_storage().data_ptr() for t in found}) == 4
+
+
+def test_a_result_that_a_decomposition_makes_its_input_is_copied() -> None:
+    def fn(x: Tensor) -> Any:
+        return aten.native_dropout(x, 0.5, False)[0], aten.native_dropout(x * 2, 0.5, False)[0] + 1
+
+    gm = negotiate(captured(fn, R(3)), [takes("mul", "add", "clone", "ones_like", "full", "ones"), LAST])
+    assert "native_dropout.default" not in operators(gm)
+    x = R(3)
+    first, second = gm(x)
+    assert first.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    torch.testing.assert_close((first, second), (x, x * 2 + 1))
+
+
+def test_a_decomposition_with_other_strides_is_copied_into_place() -> None:
+    def lookup(op: Any) -> Any:
+        return (lambda x: aten.neg(x.t().contiguous()).t()) if op is aten.exp.default else None
+
+    gm = negotiate(captured(torch.exp, R(3, 4)), [takes("neg", "t", "clone", "permute", "transpose"), LAST],
+                   decomposition=lookup)
+    assert "exp.default" not in operators(gm)
+    assert gm(R(3, 4))[0].is_contiguous()
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda x: x.double(), lambda x: x[:1], lambda x: (x, x), lambda x: 3, lambda x: NotImplemented, lambda x: 1 / 0,
+], ids=["dtype", "shape", "count", "number", "not implemented", "raises"])
+def test_a_decomposition_that_gives_something_else_is_not_used(wrong: Callable[..., Any]) -> None:
+    gm = negotiate(captured(torch.exp, R(3, 4)), [takes("mul", "slice", "_to_copy"), LAST],
+                   decomposition=lambda op: wrong if op is aten.exp.default else None)
+    assert operators(gm) == ["exp.default"]
+
+
+def test_sizes_in_pieces_are_the_graphs_own() -> None:
+    it = captured(lambda x, w: F.layer_norm(x, (4,)) * x.shape[0], R(3, 4), R(4), symbolic=True)
+    gm = negotiate(it, [takes("var_mean", "add", "rsqrt", "sub", "mul"), LAST])
+    assert operators(gm).count("sym_size.int") <= 1
+    x = R(5, 4)
+    torch.testing.assert_close(gm(x, R(4)), (F.layer_norm(x, (4,)) * 5,))
+
+
+def test_views_start_where_their_sources_do() -> None:
+    def lookup(op: Any) -> Any:
+        return (lambda x: aten.neg(x[1:])) if op is aten.exp.default else None
+
+    def fn(x: Tensor) -> Any:
+        return aten.exp(x[:3]) + aten.exp(x[3:])
+
+    # The decomposition is wrong by its shape, so it is only used where it is right: nowhere.
+    gm = negotiate(captured(fn, R(6)), [takes("neg", "slice", "add"), LAST], decomposition=lookup)
+    assert operators(gm).count("exp.default") == 2
+
+
+def test_a_piece_that_is_a_view_has_the_offset_of_its_argument() -> None:
+    def lookup(op: Any) -> Any:
+        return (lambda x: torch.cat([x[1:], x[:1]]).flip(0).flip(0)) if op is aten.exp.default else None
+
+    gm = negotiate(captured(lambda x: aten.exp(x[:3]) + aten.exp(x[3:]), R(6)),
+                   [takes("slice", "cat", "flip", "add"), LAST], decomposition=lookup)
+    for node in gm.graph.nodes:
+        if node.target is aten.slice.Tensor:
+            source, dim, start = node.args[:3]
+            value, origin = node.meta["val"], source.meta["val"]
+            assert value.storage_offset() == origin.storage_offset() + start * origin.stride(dim)
+
+
+def test_nobody_is_an_error() -> None:
+    with pytest.raises(KeelError, match="no backend takes %exp"):
+        negotiate(captured(torch.exp, R(3)), [takes("neg")])

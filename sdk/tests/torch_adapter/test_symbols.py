@@ -1,0 +1,55 @@
+"""Symbolic numbers read as expressions."""
+from __future__ import annotations
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from keel.graph.calls import type_of
+from keel.torch_adapter import constant_of, dim_of, expression, hint_of
+from keel.types import TensorType
+
+
+def fake(*shape: int) -> torch.Tensor:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    return mode.from_tensor(torch.empty(shape), static_shapes=False)
+
+
+def test_a_size_is_a_positive_integer_symbol_and_keeps_its_hint() -> None:
+    x = fake(5, 7)
+    rows = dim_of(x.shape[0])
+    assert isinstance(rows, sympy.Symbol) and rows.is_integer and rows.is_positive
+    assert hint_of(x.shape[0]) == 5 and hint_of(3) == 3 and dim_of(3) == 3
+
+
+def test_a_type_has_strides_in_symbols() -> None:
+    x = fake(5, 7)
+    t = type_of(x)
+    assert isinstance(t, TensorType)
+    assert t.strides == (t.shape[1], 1) and t.is_contiguous and t.numel == t.shape[0] * t.shape[1]
+
+
+def test_arithmetic_stays_an_expression() -> None:
+    x = fake(5, 7)
+    n = x.shape[0]
+    assert dim_of(n * 2 + 1) == 2 * dim_of(n) + 1
+    assert expression(n / 2).free_symbols == {dim_of(n)}
+
+
+def test_sizes_zero_and_one_are_known() -> None:
+    x = fake(1, 0, 4)
+    assert x.shape[0] == 1 and dim_of(x.shape[0]) == 1 and dim_of(x.shape[1]) == 0
+
+
+def test_a_number_that_only_the_run_tells_has_no_hint() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    with mode:
+        found = torch.nonzero(mode.from_tensor(torch.ones(4)))
+    assert hint_of(found.shape[0]) is None
+
+
+def test_a_certain_number_is_plain() -> None:
+    x = fake(5, 7)
+    n = x.shape[0]
+    assert constant_of(n - n + 3) == 3 and constant_of("text") == "text" and constant_of(n) is n
