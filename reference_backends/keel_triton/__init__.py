@@ -1,4 +1,17 @@
-"""Triton on NVIDIA GPUs as a loop-level backend."""
-from keel_triton.target import target
+"""A loop-level backend: Triton for NVIDIA GPUs."""
+from keel import Limits, LoopTarget, aten_externs, loop_backend
+from keel_triton.build import build
+from keel_triton.probe import probe
+from keel_triton.render import render
+from keel_triton.tables import DTYPES, REDUCTIONS, SCALARS
 
-__all__ = ["target"]
+# A thousand rows fill the machine, a block of threads each; a thread likes to load four floats at a time.
+LIMITS = Limits(atomics=frozenset({"add"}), vector=4, parallel=1024)
+
+target = LoopTarget(
+    name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
+    externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe,
+)
+backend = loop_backend(target)
+
+__all__ = ["backend", "target"]
