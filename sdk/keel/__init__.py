@@ -6,7 +6,9 @@ from keel.errors import KeelError, KeelWarning
 from keel.externs import aten_externs
 from keel.loop_backend import loop_backend
 from keel.loops.dims import evaluate, non_negative
+from keel.loops.expand import Program, combination
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of, quotient
+from keel.loops.interpret import interpret
 from keel.loops.ir import (
     Apply,
     Buffer,
@@ -24,6 +26,8 @@ from keel.loops.ir import (
 )
 from keel.loops.monoids import MONOIDS, Monoid
 from keel.loops.scalars import SCALARS, Scalar
+from keel.loops.text import parse, show
+from keel.loops.verify import verify
 from keel.plugin import (
     API,
     Backend,
@@ -68,6 +72,7 @@ __all__ = [
     "Mod",
     "Monoid",
     "Position",
+    "Program",
     "Reduce",
     "Refusal",
     "Rule",
@@ -82,6 +87,7 @@ __all__ = [
     "aten_externs",
     "axes_of",
     "bounds",
+    "combination",
     "compile",
     "compile_exported",
     "compiled_graphs",
@@ -90,13 +96,17 @@ __all__ = [
     "evaluate",
     "find",
     "index",
+    "interpret",
     "loop_backend",
     "loaded_of",
     "non_negative",
+    "parse",
     "quotient",
     "refusal",
     "resolve",
     "results_of",
+    "show",
     "survey",
+    "verify",
     "walk",
 ]

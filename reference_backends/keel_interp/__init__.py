@@ -1,0 +1,56 @@
+"""The loop IR itself as a backend: a kernel is rendered as its own text, which is parsed, checked and interpreted.
+
+Slow, without a toolchain, and the definition: what another target computes is right where it agrees with this one.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from keel import (
+    DTYPE_NAMES,
+    MONOIDS,
+    SCALARS,
+    Launcher,
+    Limits,
+    LoopTarget,
+    Source,
+    aten_externs,
+    interpret,
+    loop_backend,
+    parse,
+    show,
+    verify,
+)
+
+DTYPES = {dtype: name for dtype, name in DTYPE_NAMES.items() if not dtype.is_complex}
+OPS = {op.name: " ".join((op.name, *(f"{{{n}}}" for n in range(op.arity)))) for op in SCALARS.values()}
+FOLDS = {name: ("the empty fold", f"{name} {{0}} {{1}}") for name in MONOIDS}
+
+
+def build(sources: Sequence[Source]) -> list[Launcher]:
+    """One launcher per kernel, each from the text alone."""
+    return [launcher(source.text) for source in sources]
+
+
+def launcher(text: str) -> Launcher:
+    """A callable on the kernel's buffers, then its symbols as ints."""
+    kernel = parse(text)
+    verify(kernel)
+
+    def run(*args: Tensor | int) -> None:
+        buffers = [a for a in args if isinstance(a, Tensor)]
+        sizes = [a for a in args if not isinstance(a, Tensor)]
+        interpret(kernel, buffers, dict(zip(kernel.symbols, sizes, strict=True)))
+    return run
+
+
+target = LoopTarget(
+    name="interp", device="cpu", dtypes=DTYPES, scalars=OPS, reductions=FOLDS, render=show, build=build,
+    externs=aten_externs("cpu"), suffix="loops",
+    limits=Limits(max_buffers=1 << 16, max_rank=1 << 16, atomics=frozenset({"add", "min", "max", "mul"})),
+)
+backend = loop_backend(target)
+
+__all__ = ["backend", "target"]
