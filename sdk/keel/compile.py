@@ -16,17 +16,18 @@ from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
 from keel.partition import certificate
 from keel.partition.assign import place
+from keel.partition.plan import Plan
 from keel.partition.split import split
 from keel.plugin import Backend
 from keel.runtime.fallback import compile_part
-from keel.runtime.link import link
+from keel.runtime.link import Linkable, link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.spec import decomposition_of
-from keel.torch_adapter import Boxed, Captured, capture, compiled_graphs, unwrapped
+from keel.torch_adapter import Boxed, Captured, Kind, capture, compiled_graphs, unwrapped
 
-__all__ = ["DynamoBackend", "Settings", "compile", "compile_graph", "compiled_graphs", "dynamo_backend",
-           "read_settings"]
+__all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "compile_graph", "compiled_graphs",
+           "dynamo_backend", "read_settings"]
 
 MODES = ("default", "reduce-overhead")
 
@@ -67,14 +68,28 @@ class DynamoBackend:
     """Keel with its settings, as Dynamo calls it."""
 
     settings: Settings
+    listen: Listener | None = None
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         with unwrapped():
-            return capture(gm, example_inputs, lambda captured: compile_graph(captured, self.settings))
+            return capture(gm, example_inputs, lambda captured: compile_graph(captured, self.settings, self.listen))
 
 
-def compile_graph(captured: Captured, settings: Settings) -> Boxed:
-    """One captured graph as a callable."""
+@dataclass(frozen=True)
+class Compiled:
+    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, and its parts."""
+
+    kind: Kind
+    gm: fx.GraphModule
+    plan: Plan
+    parts: tuple[Linkable, ...]
+
+
+Listener = Callable[[Compiled], None]
+
+
+def compile_graph(captured: Captured, settings: Settings, listen: Listener | None = None) -> Boxed:
+    """One captured graph as a callable; ``listen`` hears of it."""
     folder = dump.folder(captured.kind)
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
@@ -89,6 +104,8 @@ def compile_graph(captured: Captured, settings: Settings) -> Boxed:
 
     meta = {dump.META: folder, FUEL: Fuel(settings.fuel)}
     parts = [compile_part(gm, plan, part, strict=settings.strict, meta=meta) for part in split(gm, plan)]
+    if listen is not None:
+        listen(Compiled(captured.kind, gm, plan, tuple(parts)))
     return link(gm, parts, captured.constants)
 
 

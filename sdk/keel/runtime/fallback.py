@@ -24,30 +24,34 @@ def compile_part(gm: fx.GraphModule, plan: Plan, made: PartGraph, *, strict: boo
     takes all calls of the part, that is KeelError[compile-raised].
     """
     promised = promise(made.gm, made.part.owner.name, made.part.name)
-    run, owner = _compiled(gm, plan, made, strict, meta)
+    run, owner, trouble = _compiled(gm, plan, made, strict, meta)
     if owner is not made.part.owner:
         promised = promise(_fresh(gm, plan, made).gm, owner.name, made.part.name)
-    if always():
-        return Linkable(made.part.name, every_call(run, promised), made.inputs, made.outputs)
-    return Linkable(made.part.name, run, made.inputs, made.outputs, first_call(run, promised))
+    first = None if always() else first_call(run, promised)
+    return Linkable(made.part.name, run if first else every_call(run, promised), made.inputs, made.outputs, first,
+                    owner.name, trouble)
 
 
-def _compiled(gm: fx.GraphModule, plan: Plan, made: PartGraph, strict: bool,
-              meta: Mapping[str, Any]) -> tuple[Callable[..., Sequence[Any]], Backend]:
-    able = [made.part.owner, *_substitutes(made.gm, plan, made.part.owner)]
-    for i, backend in enumerate(able):
-        # A backend that failed may have left its graph in any state, so the next one gets another.
-        part = made if i == 0 else _fresh(gm, plan, made)
+def _compiled(gm: fx.GraphModule, plan: Plan, made: PartGraph, strict: bool, meta: Mapping[str, Any],
+              ) -> tuple[Callable[..., Sequence[Any]], Backend, tuple[KeelError, ...]]:
+    """What runs the part, who compiled it, and the errors of those who could not."""
+    trouble: list[KeelError] = []
+    part, able = made, [made.part.owner]
+    while True:
+        backend = able.pop(0)
         part.gm.meta |= meta
         try:
-            return _run(backend, part.gm), backend
+            return _run(backend, part.gm), backend, tuple(trouble)
         except Exception as raised:
+            # A backend that failed may have left its graph in any state, so the next one gets another.
+            part = _fresh(gm, plan, made)
             error = _failed(part, backend, raised)
-            if strict or i + 1 == len(able):
+            able = able if trouble else _substitutes(part.gm, plan, made.part.owner)
+            if strict or not able:
                 raise error from raised
-            error.do = f"{able[i + 1].name} compiles it instead. strict=True makes this an error."
+            error.do = f"{able[0].name} compiles it instead. strict=True makes this an error."
             warnings.warn(str(error), KeelWarning, stacklevel=2)
-    raise AssertionError("the last backend returns or raises")
+            trouble.append(error)
 
 
 def _run(backend: Backend, gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:

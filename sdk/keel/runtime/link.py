@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from keel.errors import KeelError
 from keel.graph.calls import is_call
 from keel.torch_adapter import Boxed
 
@@ -17,7 +18,8 @@ from keel.torch_adapter import Boxed
 class Linkable:
     """A compiled part: takes the values of the nodes ``inputs`` positionally, returns those of ``outputs`` as a tuple.
 
-    ``first`` is called in place of ``run`` until it has returned once.
+    ``first`` is called in place of ``run`` until it has returned once.  ``owner`` names the backend that compiled it,
+    ``trouble`` has the errors of those that could not.
     """
 
     name: str
@@ -25,6 +27,8 @@ class Linkable:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     first: Callable[..., Sequence[Any]] | None = None
+    owner: str = ""
+    trouble: tuple[KeelError, ...] = ()
 
 
 def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, torch.Tensor]) -> Boxed:
