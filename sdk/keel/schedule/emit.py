@@ -312,7 +312,8 @@ class _Passes:
             frame = _Frame(target.node, target.at, None, None)
             partial[id(target)] = tuple(self.emitter.value(frame, a) for a in reduce.args)
         else:
-            self._settle(target[0])
+            if not target[0].is_fold:
+                self._settle(target[0])
             self.emitter.store(*target)
 
     def _settle(self, member: Placed) -> None:
