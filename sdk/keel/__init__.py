@@ -1,13 +1,26 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the public names, and nothing else."""
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
-from keel.export import compile_exported
 from keel.errors import KeelError, KeelWarning
+from keel.export import compile_exported
 from keel.externs import aten_externs
 from keel.loop_backend import loop_backend
 from keel.loops.dims import evaluate, non_negative
 from keel.loops.expand import Program, combination
-from keel.loops.index import Axis, Div, Index, Loaded, Mod, axes_of, bounds, dims_of, index, loaded_of, quotient
+from keel.loops.index import (
+    Axis,
+    Div,
+    Index,
+    Loaded,
+    Mod,
+    axes_of,
+    bounds,
+    dims_of,
+    index,
+    loaded_of,
+    quotient,
+    substitute,
+)
 from keel.loops.interpret import interpret
 from keel.loops.ir import (
     Apply,
@@ -97,8 +110,8 @@ __all__ = [
     "find",
     "index",
     "interpret",
-    "loop_backend",
     "loaded_of",
+    "loop_backend",
     "non_negative",
     "parse",
     "quotient",
@@ -106,6 +119,7 @@ __all__ = [
     "resolve",
     "results_of",
     "show",
+    "substitute",
     "survey",
     "verify",
     "walk",
