@@ -1,0 +1,135 @@
+"""The documentation holds: links lead somewhere, and the code on its pages runs and is as short as it says."""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import keel
+
+ROOT = Path(__file__).parents[2]
+HOW = ROOT / "docs" / "how"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def code(page: Path) -> str:
+    """The first Python block of the page."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)[0]
+
+
+def module(page: Path) -> Any:
+    """The page's code, run."""
+    names: dict[str, Any] = {"__name__": page.stem}
+    exec(compile(code(page), str(page), "exec"), names)
+    return SimpleNamespace(**names)
+
+
+def spied(backend: keel.Backend) -> tuple[keel.Backend, list[int]]:
+    """The backend, and a list that grows by the number of calls of each part it compiles."""
+    parts: list[int] = []
+
+    def compile(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        parts.append(sum(node.op == "call_function" for node in gm.graph.nodes))
+        return backend.compile(gm)
+
+    return replace(backend, compile=compile), parts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lines_fit(page: Path) -> None:
+    long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith("|")]
+    assert not long
+
+
+def test_the_readme_fits_one_screen_and_runs() -> None:
+    page = ROOT / "README.md"
+    assert len(page.read_text().splitlines()) <= 50
+    names: dict[str, Any] = {}
+    exec(code(page), names)
+    assert all(p.grad is not None for p in names["model"].parameters())
+
+
+def test_make_lists_what_the_readme_names() -> None:
+    listed = subprocess.run(["make", "-s", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
+    for target in re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+        assert re.search(rf"^  {target} ", listed, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name, limit", [("write-a-graph-backend", 40), ("write-a-loop-backend", 150)])
+def test_plugins_are_as_short_as_said(name: str, limit: int) -> None:
+    assert len(code(HOW / f"{name}.md").splitlines()) < limit
+
+
+def test_the_graph_backend_multiplies_matrices() -> None:
+    backend, parts = spied(module(HOW / "write-a-graph-backend.md").backend)
+    torch.manual_seed(0)
+    x, w = torch.randn(5, 7), torch.randn(7, 3, requires_grad=True)
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w).sum()
+
+    compiled = keel.compile(fn, backends=[backend, "eager"], strict=True)
+    torch.testing.assert_close(compiled(x, w), fn(x, w))
+    (found,), (wanted,) = (torch.autograd.grad(f(x, w), w) for f in (compiled, fn))
+    torch.testing.assert_close(found, wanted)
+    assert parts == [1, 1]  # a product forward, a product backward
+
+
+@pytest.fixture
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.mark.usefixtures("own_temporary_folder")
+def test_the_loop_backend_compiles_all_of_a_small_model() -> None:
+    assert shutil.which("cc"), "the page's backend needs a C compiler, and so do the tests"
+    backend, parts = spied(module(HOW / "write-a-loop-backend.md").backend)
+    torch.manual_seed(0)
+    x, w, b = torch.randn(5, 6, requires_grad=True), torch.randn(6, 8), torch.randn(8)
+
+    def fn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.softmax(F.gelu(F.layer_norm(x @ w, (8,), b, b)), -1)
+        return y.argmax(-1), y.cumsum(0), y.var(0), F.max_pool1d(y, 3, 2, 1), torch.where(y > 0.1, y, -y).sum()
+
+    compiled = keel.compile(fn, backends=[backend], strict=True)
+    results, wanted = compiled(x, w, b), fn(x, w, b)
+    torch.testing.assert_close(results, wanted)
+    grads = [torch.autograd.grad(r[-1], x)[0] for r in (results, wanted)]
+    torch.testing.assert_close(*grads)
+    assert len(parts) == 2 and min(parts) > 5
+
+
+@pytest.mark.usefixtures("own_temporary_folder")
+def test_a_loop_backend_with_changing_sizes() -> None:
+    backend = module(HOW / "write-a-loop-backend.md").backend
+    compiled = keel.compile(lambda x: (x - x.mean(-1, keepdim=True)).exp().flip(0), backends=[backend], strict=True)
+    for rows in (3, 5, 8, 1, 0):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), (x - x.mean(-1, keepdim=True)).exp().flip(0))
+
+
+def test_fuel_finds_the_fusion() -> None:
+    find = module(HOW / "find-a-wrong-kernel.md").first_bad_fusion
+    x = torch.randn(4, 4)
+    assert find(lambda x: x.exp().sum(-1).log(), (x,), ["cpp", "eager"], most=4) is None
+
+
+def test_the_tests_run_where_the_code_is() -> None:
+    assert Path(keel.__file__).is_relative_to(ROOT), f"tests of {ROOT} ran {os.path.dirname(keel.__file__)}"
