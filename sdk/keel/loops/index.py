@@ -273,6 +273,8 @@ def floordiv(i: Index, by: Dim) -> Index:
     whole, rest = _split(i, by)
     if _within(rest, by):
         return whole
+    if rest.is_const:
+        return whole + index(sympy.floor(sympy.expand(sympy.sympify(rest.const) / by)))
     inner = _lone(rest)
     if isinstance(inner, Div):                         # (x // a) // b = x // (a * b)
         return whole + floordiv(inner.of, inner.by * by)
@@ -293,6 +295,8 @@ def mod(i: Index, by: Dim) -> Index:
     _, rest = _split(i, by)
     if _within(rest, by):
         return rest
+    if rest.is_const:
+        return index(sympy.Mod(rest.const, by))
     inner = _lone(rest)
     if isinstance(inner, Mod) and quotient(inner.by, by) is not None:
         return mod(inner.of, by)                       # (x % (a * b)) % b = x % b
