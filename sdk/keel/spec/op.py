@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True)
 class Op:
@@ -39,3 +41,10 @@ class Family:
     @property
     def table(self) -> Mapping[Callable[..., Any], Op]:
         return self.ops
+
+
+def existing(*names: str) -> tuple[Callable[..., Any], ...]:
+    """Those ATen overloads that this PyTorch has, by ``packet.overload``."""
+    packets = ((getattr(torch.ops.aten, name.split(".")[0], None), name.split(".")[1]) for name in names)
+    return tuple(getattr(packet, overload) for packet, overload in packets
+                 if packet is not None and overload in packet.overloads())

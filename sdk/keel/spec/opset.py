@@ -9,10 +9,22 @@ from typing import Any
 
 from keel import torch_adapter
 from keel.spec.op import Op
-from keel.spec.ops import attention, losses, statistics
+from keel.spec.ops import (
+    attention,
+    batch_norm,
+    contraction,
+    indexing,
+    losses,
+    normalisation,
+    parts,
+    random,
+    statistics,
+)
 
 OPSET: Mapping[Callable[..., Any], Op] = MappingProxyType({
-    **statistics.family.table, **losses.family.table, **attention.family.table,
+    **statistics.family.table, **normalisation.family.table, **batch_norm.family.table, **losses.family.table,
+    **attention.family.table, **contraction.family.table, **indexing.family.table, **parts.family.table,
+    **random.family.table,
 })
 
 

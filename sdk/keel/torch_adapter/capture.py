@@ -18,6 +18,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from keel.errors import KeelError
+from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
 
 aten = torch.ops.aten
@@ -64,13 +65,17 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             return run
         return compile_graph
 
+    def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        correct(joint)                                        # before what is saved becomes a backward input
+        return min_cut_rematerialization_partition(joint, *args, **kwargs)
+
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.
     with config.patch(donated_buffer=False):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
-            partition_fn=min_cut_rematerialization_partition, decompositions={})
+            partition_fn=partition, decompositions={})
 
 
 @contextmanager
@@ -104,6 +109,7 @@ def _passing() -> Callable[[KeelError], KeelError]:
 def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     """The graph with its tensor attributes made its last placeholders, so that no backend meets a ``get_attr`` of a
     tensor, and without operators that do nothing to values."""
+    correct(gm)
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         if isinstance(_attribute(gm, str(node.target)), torch.Tensor):

@@ -42,7 +42,7 @@ def flash_attention_for_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d
                             scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention and the logsumexp of its scores, [batch, heads, queries]."""
     if dropout_p:
-        return NotImplemented  # type: ignore[no-any-return]  # eager has no dropout here either
+        return NotImplemented  # eager has no dropout here either
     scores = _scores(q, k, is_causal, attn_mask, _scale(q, scale))
     top = aten.amax.default(scores, [-1], True)
     weights = aten.exp.default(scores - top)
@@ -61,7 +61,7 @@ def flash_attention_for_cpu_backward(
         scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients with respect to query, key and value."""
     if dropout_p:
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
     factor = _scale(q, scale)
     weights = aten.exp.default(_scores(q, k, is_causal, attn_mask, factor) - aten.unsqueeze.default(logsumexp, -1))
     g = accurate(grad)

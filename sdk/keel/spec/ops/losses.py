@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from keel.spec.op import Family
+from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
 family = Family("losses")
@@ -51,3 +52,14 @@ def _backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, weight:
 
 def _along(x: torch.Tensor, dim: int) -> list[Any]:
     return [x.shape[dim] if d == dim else 1 for d in range(x.dim())]
+
+
+@family(aten.soft_margin_loss_backward.default, clauses=(
+    "The gradient is -target * sigmoid(-target * x) * grad, over the number of elements with mean reduction.",
+))
+def soft_margin_loss_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor,
+                              reduction: int) -> torch.Tensor:
+    """The gradient of soft_margin_loss with respect to its input."""
+    sign, value = accurate(target), accurate(x)
+    slope = aten.neg.default(sign) * aten.sigmoid.default(aten.neg.default(sign * value)) * accurate(grad)
+    return (slope / x.numel() if reduction == _MEAN else slope).to(x.dtype)
