@@ -4,30 +4,10 @@ import torch
 
 from keel.spec import OPSET, decomposition_of
 
+from .agreement import agree
+
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
-
-
-def agree(op, *args, **kwargs):
-    """The decomposition's error against float64 is at most twice the operator's own (plus an ulp), special values
-    equal.
-    """
-    def double(a):
-        return a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
-    want = op(*map(double, args), **{k: double(v) for k, v in kwargs.items()})
-    eager, ours = op(*args, **kwargs), decomposition_of(op)(*args, **kwargs)
-    for w, e, o in zip(*(x if isinstance(x, tuple) else (x,) for x in (want, eager, ours)), strict=True):
-        if w is None:
-            assert o is None
-            continue
-        assert (o.dtype, o.shape) == (e.dtype, e.shape)
-        torch.testing.assert_close(torch.isnan(o), torch.isnan(e))
-        finite = torch.isfinite(w)
-        scale = w[finite].abs().max() if finite.any() else torch.tensor(0.0)
-        ulps = 16 if o.dtype == torch.float64 else 1         # float64 has no better judge than itself
-        floor = ulps * torch.finfo(o.dtype).eps * scale
-        theirs, mine = (((x.double() - w)[finite].abs().max() if finite.any() else floor) for x in (e, o))
-        assert mine <= 2 * theirs + floor, f"{op}: {mine} against eager's {theirs}"
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +70,15 @@ def test_attention_forward_and_backward(dtype, causal, mask, scale):
     out, lse = forward(q, k, v, 0.0, causal, **given)
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     agree(backward, grad, q, k, v, out, lse, 0.0, causal, **given)
+
+
+def test_a_query_that_sees_no_key_gives_zero():
+    q, k, v = (torch.randn(1, 1, 4, 8) for _ in range(3))
+    mask = torch.zeros(1, 1, 4, 4)
+    mask[0, 0, 2] = -INF
+    agree(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, attn_mask=mask)
+    assert not decomposition_of(aten._scaled_dot_product_flash_attention_for_cpu.default)(q, k, v, attn_mask=mask)[0][
+        0, 0, 2].any()
 
 
 def test_every_composite_says_what_holds():

@@ -36,6 +36,7 @@ def _scale(q: torch.Tensor, scale: float | None) -> float:
     "The output is softmax(q k^T * scale + mask) v, the softmax over keys.",
     "logsumexp is that of the scaled and masked scores, per query, in float32 for 16-bit floats.",
     "With is_causal, query i sees keys 0 to i.",
+    "A query that sees no key gives 0, and 0 for its logsumexp.",
 ))
 def flash_attention_for_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0,
                             is_causal: bool = False, *, attn_mask: torch.Tensor | None = None,
@@ -45,8 +46,10 @@ def flash_attention_for_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d
         return NotImplemented  # eager has no dropout here either
     scores = _scores(q, k, is_causal, attn_mask, _scale(q, scale))
     top = aten.amax.default(scores, [-1], True)
+    top = aten.masked_fill.Scalar(top, aten.eq.Scalar(top, float("-inf")), 0.0)
     weights = aten.exp.default(scores - top)
     total = aten.sum.dim_IntList(weights, [-1], True)
+    total = aten.masked_fill.Scalar(total, aten.eq.Scalar(total, 0.0), 1.0)
     out = aten.matmul.default(weights / total, accurate(v))
     lse = aten.squeeze.dim(top + aten.log.default(total), -1)
     return out.to(q.dtype), lse
