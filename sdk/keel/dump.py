@@ -34,6 +34,11 @@ def write(where: Path | None, name: str, text: Callable[[], str]) -> None:
         (where / name).write_text(text().rstrip("\n") + "\n")
 
 
+def count(where: Path | None, pattern: str) -> int:
+    """How many files of the folder match: a number for the next one, where a graph has several parts."""
+    return len(list(where.glob(pattern))) if where is not None else 0
+
+
 def graph_text(gm: fx.GraphModule) -> str:
     """The graph as Python that names the type of every value."""
     return str(gm.print_readable(print_output=False, include_stride=True, include_device=True))

@@ -89,6 +89,8 @@ def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[
     for source in sources:
         dump.write(folder, f"06-{source.kernel.name}.loops", source.kernel.__str__)
         dump.write(folder, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
+    launches = f"08-part{dump.count(folder, '08-*')}-launches.json"
+    dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm))))
     launchers = target.build(sources) if sources else []
     if len(launchers) != len(sources):
         raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")

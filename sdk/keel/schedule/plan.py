@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from keel.loops.index import Axis, Index, flatten, index
 from keel.loops.ir import Kernel, Scan, Store
@@ -45,10 +46,15 @@ class Schedule:
         """The distinct kernels, in order of first use."""
         return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
+    def as_json(self, hint: Hint) -> list[dict[str, Any]]:
+        """The launches in order, as KEEL_DUMP writes them; a kernel's bytes are the sizes of its buffers."""
+        return [{"kind": "extern", "name": s.name} if isinstance(s, External) else
+                {"kind": "kernel", "name": s.kernel.name,
+                 "bytes": sum(hint(b.size) * b.dtype.itemsize for b in s.kernel.buffers)} for s in self.steps]
+
     def traffic(self, hint: Hint) -> int:
         """Bytes that kernels read and write, each buffer once per launch."""
-        launches = [s for s in self.steps if isinstance(s, Launch)]
-        return sum(hint(b.size) * b.dtype.itemsize for s in launches for b in s.kernel.buffers)
+        return sum(step.get("bytes", 0) for step in self.as_json(hint))
 
 
 def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
