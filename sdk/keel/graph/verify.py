@@ -49,7 +49,7 @@ def _wrong_call(node: fx.Node) -> str | None:
         return f"{node.target} writes to its arguments." if is_call(node) and writes(node.target) else None  # type: ignore[arg-type]
     if node.target is operator.getitem or isinstance(node.meta["val"], _NUMBERS):
         return None
-    return f"{node.target} is not an operator of torch.ops."
+    return f"{getattr(node.target, '__name__', node.target)} is not an operator of torch.ops."
 
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)

@@ -164,15 +164,16 @@ def _bits(t: torch.Tensor) -> torch.Tensor:
 
 
 def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
-    """A sentence for each output in memory that it may not be in."""
-    memory = [_memory(a) for a in args]
+    """A sentence for each output in memory that it may not be in.  Inputs may share memory with each other."""
+    given = [_memory(a) for a in args]
     mine = [_memory(r) for r in results]
     for i, name in enumerate(made.names):
-        for k, theirs in enumerate(memory):
-            if mine[i] is not None and mine[i] == theirs and k not in made.shares[i]:
-                yield f"Its output %{name} is in the memory of input {k}."
+        if mine[i] is None or mine[i] in {given[k] for k in made.shares[i]}:
+            continue
+        if mine[i] in given:
+            yield f"Its output %{name} is in the memory of input {given.index(mine[i])}."
         for j in range(i):
-            if mine[i] is not None and mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
+            if mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
                 yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
 
 
