@@ -75,7 +75,8 @@ class _Run:
         for stmt in body:
             match stmt:
                 case Loop(kind="reduce"):
-                    self.values |= self.reduce(stmt)
+                    results = self.reduce(stmt)
+                    self.values |= results
                 case Loop():
                     self.each(stmt)
                 case Reduce():

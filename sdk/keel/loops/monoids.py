@@ -102,7 +102,9 @@ MONOIDS: Mapping[str, Monoid] = {m.name: m for m in (
         ("add", (0, 12)),               # 13 mean
         ("mul", (7, 12)),               # 14
         ("mul", (14, 2)),               # 15 delta^2 * na * nb / n
-        ("add", (1, 4)),                # 16
-        ("add", (16, 15)),              # 17 m2
-    ), (13, 17, 6), ("float", "float", "float"), "(mean, sum of squared deviations, count); NaN past an infinity"),
+        ("sub", (7, 7)),                # 16 zero, NaN where a mean is infinite
+        ("add", (15, 16)),              # 17
+        ("add", (1, 4)),                # 18
+        ("add", (18, 17)),              # 19 m2
+    ), (13, 19, 6), ("float", "float", "float"), "(mean, sum of squared deviations, count); NaN past an infinity"),
 )}

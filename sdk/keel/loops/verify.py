@@ -147,7 +147,8 @@ class _State:
             self.fail("a reduce loop runs along an axis.")
         if loop.kind == "reduce" and not any(isinstance(s, Reduce) for s in loop.body):
             self.fail("a reduce loop folds something of its own.")
-        self.visible |= self.block(loop.body, (*axes, *loop.axes), loop)
+        folded = self.block(loop.body, (*axes, *loop.axes), loop)
+        self.visible |= folded
 
     def statement(self, stmt: Stmt, axes: tuple[Axis, ...], loop: Loop | None) -> None:
         match stmt:

@@ -61,6 +61,8 @@ class Maker:
     def last(self, axes: tuple[Axis, ...], known: dict[int, torch.dtype], kind: str, body: list[Stmt]) -> dict[
             int, torch.dtype]:
         """What a block is for: a fold, or a store of something that is in memory's dtypes."""
+        if kind == "reduce" and self.draw(st.booleans()):
+            body.append(self.store(axes, known, self.draw(st.sampled_from(sorted(known)[-3:]))))
         if kind in ("reduce", "scan"):
             fold = self.fold(known, Reduce if kind == "reduce" else Scan)
             body.append(fold)
