@@ -2,6 +2,7 @@
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
+from keel.explain import Explanation, explain
 from keel.export import compile_exported
 from keel.externs import aten_externs
 from keel.loop_backend import loop_backend
@@ -55,6 +56,7 @@ from keel.plugin import (
     Support,
     refusal,
 )
+from keel.torch_adapter import torch_compile_backend
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "Dim",
     "Discovery",
     "Div",
+    "Explanation",
     "Extern",
     "Index",
     "KeelError",
@@ -107,6 +110,7 @@ __all__ = [
     "dims_of",
     "discover",
     "evaluate",
+    "explain",
     "find",
     "index",
     "interpret",
@@ -121,6 +125,7 @@ __all__ = [
     "show",
     "substitute",
     "survey",
+    "torch_compile_backend",
     "verify",
     "walk",
 ]

@@ -1,0 +1,41 @@
+"""Any backend of ``torch.compile`` as a Keel backend, so that its parts and a vendor's can share one model."""
+from __future__ import annotations
+
+import torch
+
+from keel import Backend, Call, KeelError, Rule, Support, torch_compile_backend
+
+_UNKNOWN_SIZES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+def untraceable(call: Call) -> str | None:
+    """Why such a backend cannot be given the call: everything is taken that traces as a pure function of its types."""
+    if not hasattr(call.op, "overloadpacket"):
+        return f"{call.name} is of higher order."
+    if not call.out or call.op.overloadpacket.__name__.endswith("_"):
+        return f"{call.name} acts by what it does, not by what it returns."
+    if _UNKNOWN_SIZES & set(call.op.tags):
+        return f"{call.name} gives a size or a number that is known only when it has run."
+    if "c10d" in call.name:
+        return f"{call.name} talks to other processes, in an order that must not change."
+    return None
+
+
+def foreign(name: str, *, device: str = "*") -> Backend:
+    """The ``torch.compile`` backend of that name, compiling parts whose tensors live on ``device`` (``*``: on any).
+
+    It is given each part as a graph of functional ATen calls with fake inputs, as AOTAutograd's result would be;
+    forward and backward are parts like others, so it never sees autograd.
+    """
+    def probe() -> str | None:
+        try:
+            torch_compile_backend(name)
+        except KeelError as error:
+            return error.what
+        return None
+
+    return Backend(name=name, device=device, supports=Support((Rule(ops=("*",), when=untraceable),)),
+                   compile=lambda gm: torch_compile_backend(name)(gm), probe=probe)
+
+
+inductor = foreign("inductor")

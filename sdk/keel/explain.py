@@ -1,0 +1,198 @@
+"""Who takes what of a model, who refused and why, where in the user's code, and what fell back."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import StringIO
+from typing import Any
+
+import torch
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+
+from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.graph.calls import call_of, where
+from keel.plugin import Backend
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """One part: how many calls of which operators, who claimed them, and who compiled them in the end."""
+
+    name: str
+    owner: str
+    claimed_by: str
+    calls: int
+    operators: Mapping[str, int]
+    trouble: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RefusalReport:
+    """One reason of one backend for not taking an operator: how often, and the first lines of user code it hit."""
+
+    backend: str
+    operator: str
+    reason: str
+    nearest: str | None
+    calls: int
+    where: tuple[str, ...]
+    owner: str
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """One compiled graph: ``kind`` is inference, forward or backward."""
+
+    kind: str
+    parts: tuple[PartReport, ...]
+    refused: tuple[RefusalReport, ...]
+
+    @property
+    def calls(self) -> int:
+        return sum(p.calls for p in self.parts)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a function was placed.  ``print`` gives text, ``rich.print`` the same in colour, ``as_json`` plain data."""
+
+    backends: tuple[str, ...]
+    last_resorts: tuple[str, ...]
+    graphs: tuple[GraphReport, ...]
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """How many calls each backend compiled."""
+        found = dict.fromkeys(self.backends, 0)
+        for part in self._parts():
+            found[part.owner] += part.calls
+        return found
+
+    @property
+    def fell_back(self) -> dict[str, int]:
+        """The operators that only a backend of last resort took, and how many calls of each."""
+        found: Counter[str] = Counter()
+        for part in self._parts():
+            found.update(part.operators if part.owner in self.last_resorts else {})
+        return dict(found.most_common())
+
+    def _parts(self) -> Iterable[PartReport]:
+        return (part for graph in self.graphs for part in graph.parts)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "taken": self.taken, "fell_back": self.fell_back}
+
+    def __rich__(self) -> RenderableType:
+        if not self.graphs:
+            return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
+        return Group(*(block for graph in self.graphs for block in _blocks(graph)), _summary(self))
+
+    def __str__(self) -> str:
+        console = Console(file=StringIO(), width=120, color_system=None, legacy_windows=False)
+        console.print(self)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend] | None = None, strict: bool = False,
+            dynamic: bool | None = None, **kwargs: Any) -> Explanation:
+    """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and says who took what.
+
+    Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  Raises what compiling raises.
+    """
+    settings = read_settings(None, {"backends": backends, "strict": strict})
+    heard: list[Compiled] = []
+    # A new callable, so that Dynamo does not find the function compiled already.
+    run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
+    _backward(run(*args, **kwargs), fn, args, kwargs)
+    return Explanation(tuple(b.name for b in settings.backends),
+                       tuple(b.name for b in settings.backends if b.last_resort), tuple(map(_report, heard)))
+
+
+def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Runs the backward pass, where there is one: its graph is compiled when it is first needed."""
+    outputs = [t for t in _tensors(results) if t.requires_grad]
+    wanted = [t for t in _tensors((args, dict(kwargs))) if t.requires_grad]
+    wanted += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
+    if outputs and wanted:
+        torch.autograd.grad(outputs, wanted, [torch.ones_like(t) for t in outputs], allow_unused=True)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    match value:
+        case torch.Tensor():
+            return [value]
+        case Mapping():
+            return [t for v in value.values() for t in _tensors(v)]
+        case list() | tuple():
+            return [t for v in value for t in _tensors(v)]
+    return []
+
+
+def _report(compiled: Compiled) -> GraphReport:
+    nodes = {n.name: n for n in compiled.gm.graph.nodes}
+    parts = []
+    for part, made in zip(compiled.plan.parts, compiled.parts, strict=True):
+        operators = Counter(str(nodes[name].target) for name in part.nodes)
+        parts.append(PartReport(part.name, made.owner, part.owner.name, len(part.nodes), dict(operators.most_common()),
+                                tuple(map(str, made.trouble))))
+    return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)))
+
+
+def _refusals(compiled: Compiled) -> list[RefusalReport]:
+    owners = compiled.plan.owner_of
+    found: dict[tuple[str, str, str, str | None, str], list[str | None]] = {}
+    for node in compiled.gm.graph.nodes:
+        if node.name not in owners or (call := call_of(node)) is None:
+            continue
+        for backend, why in compiled.plan.refusals.get(node.name, {}).items():
+            key = (backend, call.name, why.sentence, why.nearest, owners[node.name].name)
+            found.setdefault(key, []).append(where(node))
+    return [RefusalReport(backend, operator, sentence, nearest, len(lines),
+                          tuple(dict.fromkeys(line for line in lines if line))[:3], owner)
+            for (backend, operator, sentence, nearest, owner), lines in
+            sorted(found.items(), key=lambda item: (-len(item[1]), item[0][:2]))]
+
+
+def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
+    yield f"[bold]{graph.kind}[/]: {_count(graph.calls, 'call')} in {_count(len(graph.parts), 'part')}"
+    parts = _table("part", "by", "calls", "operators")
+    for p in graph.parts:
+        by = p.owner if p.owner == p.claimed_by else f"{p.owner}, for {p.claimed_by} could not compile it"
+        parts.add_row(p.name, by, str(p.calls), escape(", ".join(f"{_short(o)} {n}" if n > 1 else _short(o)
+                                                                for o, n in p.operators.items())))
+    yield parts
+    if graph.refused:
+        refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
+        for r in graph.refused:
+            why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
+            refused.add_row(r.backend, _short(r.operator), str(r.calls), escape(why), escape("\n".join(r.where)),
+                            r.owner)
+        yield refused
+    yield ""
+
+
+def _summary(explanation: Explanation) -> str:
+    lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in explanation.taken.items()) + "."]
+    if fell := explanation.fell_back:
+        lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell.items()) + ".")
+    return escape("\n".join(lines))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, justify="right" if name == "calls" else "left", overflow="fold")
+    return table
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _short(operator: str) -> str:
+    return operator.removeprefix("aten.").removesuffix(".default")

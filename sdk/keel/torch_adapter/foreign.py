@@ -1,0 +1,40 @@
+"""Backends registered with ``torch.compile``: looked up by name, and given a graph that is already captured."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch._guards import TracingContext, tracing
+from torch.utils._python_dispatch import _disable_current_modes
+
+from keel.errors import KeelError
+from keel.torch_adapter.recorder import fake_mode_of
+
+Foreign = Callable[[fx.GraphModule], Callable[..., Sequence[Any]]]
+
+
+def torch_compile_backend(name: str) -> Foreign:
+    """The compile function of a registered backend of ``torch.compile``, to be called with a graph of typed ATen calls.
+
+    What it returns takes the graph's inputs positionally and returns its outputs.  Raises KeelError[unknown-backend].
+    """
+    from torch._dynamo import list_backends, lookup_backend  # takes a second, which nobody else should pay
+
+    names = list_backends(exclude_tags=())
+    if name not in names or name == "keel":
+        near = get_close_matches(name, names, n=1)
+        raise KeelError("unknown-backend", f"torch.compile has no backend named {name!r}.",
+                        {"registered": ", ".join(n for n in sorted(names) if n != "keel")},
+                        do=f"Did you mean {near[0]!r}?" if near else "Install the package that registers it.")
+    return lambda gm: _compiled(cast(Callable[..., Any], lookup_backend(name)), gm)
+
+
+def _compiled(backend: Callable[..., Any], gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
+    inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    # What is being compiled around this part is none of the other compiler's business: it gets a trace of its own,
+    # which shares the sizes and what becomes known of them.
+    with tracing(TracingContext(fake_mode_of(gm))), _disable_current_modes(), torch.no_grad():
+        return cast(Callable[..., Sequence[Any]], backend(gm, inputs))
