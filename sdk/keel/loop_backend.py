@@ -13,10 +13,9 @@ from torch import fx
 from keel import dump
 from keel.errors import KeelError
 from keel.loops.define import Definition
-from keel.loops.expand import expand, missing
+from keel.loops.expand import expand, missing, missing_fold
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.lower import lower
-from keel.loops.monoids import MONOIDS
 from keel.loops.verify import verify
 from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source
 from keel.runtime.launch import program
@@ -39,10 +38,12 @@ def loop_backend(target: LoopTarget) -> Backend:
 def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
     types = [t for t in (*call.tensors, *call.out) if isinstance(t, TensorType)]
-    if wrong := next((t for t in types if t.device.type != target.device), None):
-        return Refusal(f"{target.name} works on {target.device}, not on {wrong.device.type}.",
-                       f"a copy on {target.device}")
     extern = target.externs.get(call.name)
+    # A library may keep some of what it gives and takes on the host; a kernel reads and writes one device.
+    away = [t for t in types if t.device.type != target.device]
+    if away and (extern is None or len(away) == len(types)):
+        return Refusal(f"{target.name} works on {target.device}, not on {away[0].device.type}.",
+                       f"a copy on {target.device}")
     why: Refusal | str | None = None
     if extern is not None:
         why = extern.refuse(call) if extern.refuse else None
@@ -61,17 +62,21 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
     for dtype in (*(t.dtype for t in call.tensors), *(t.dtype for t in call.out if isinstance(t, TensorType))):
         if dtype not in target.dtypes:
             return Refusal(f"{target.name} has no {DTYPE_NAMES.get(dtype, str(dtype))}, which {call.name} uses here.")
+    dtypes: dict[int, torch.dtype] = {}
     for step in definition.steps:
         match step:
-            case Apply() if why := missing(step.op, target.scalars):
-                return Refusal(f"{target.name} cannot compute {step.op}, which {call.name} needs: {why}")
-            case Reduce() | Scan():
-                steps = () if step.monoid in target.reductions else MONOIDS[step.monoid].steps
-                for op, _ in steps:
-                    if why := missing(op, target.scalars):
-                        return Refusal(f"{target.name} cannot fold with {step.monoid}, which {call.name} needs: {why}")
+            case Apply():
+                if why := missing(step.op, target.scalars, dtypes[step.args[-1]], target.dtypes):
+                    return Refusal(f"{target.name} cannot compute {step.op}, which {call.name} needs: {why}")
+            case Reduce() | Scan() if step.monoid not in target.reductions:
+                if why := missing_fold(step.monoid, step.dtypes, target.scalars, target.dtypes):
+                    return Refusal(f"{target.name} cannot fold with {step.monoid}, which {call.name} needs: {why}")
             case _:
                 pass
+        if isinstance(step, Reduce | Scan):
+            dtypes |= zip(step.results, step.dtypes, strict=True)
+        else:
+            dtypes[step.result] = step.dtype
     update = definition.update
     if update is not None and update.mode != "write" and update.mode not in target.limits.atomics:
         return Refusal(f"{target.name} has no atomic {update.mode}, which {call.name} needs.")
@@ -83,7 +88,7 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs."""
     plan = schedule_part(target, gm, gm.meta.get(FUEL))
-    kernels = {k: verified(expand(k, target.scalars, target.reductions)) for k in plan.kernels()}
+    kernels = {k: verified(expand(k, target.scalars, target.reductions, target.dtypes)) for k in plan.kernels()}
     sources = [Source(k, target.render(k)) for k in kernels.values()]
     folder: Path | None = gm.meta.get(dump.META)
     for source in sources:

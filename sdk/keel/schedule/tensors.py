@@ -54,7 +54,7 @@ class External:
     extern: Extern
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    results: tuple[int, ...]                                 # -1 for an output that is not produced
+    results: tuple[int, ...]                                 # -1 for an output that is no tensor
 
     @property
     def operands(self) -> tuple[int, ...]:
@@ -132,10 +132,12 @@ class _Reader:
         vals = node.meta["val"]
         several = isinstance(vals, list | tuple)
         if call.name in self.externs and _takes(self.externs[call.name], call):
-            results = tuple(-1 if t is None else self._fresh(node.name, t) for t in call.out)
+            # A number among the results (a sequence length, say) is known from the types already.
+            values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in call.out]
+            results = tuple(v if isinstance(v, int) else -1 for v in values)
             self.out.nodes.append(External(node.name, self.externs[call.name], tuple(map(self._slots, node.args)),
                                            {k: self._slots(v) for k, v in node.kwargs.items()}, results))
-            return results if several else results[0]
+            return values if several else values[0]
         definition = self.lower(call)
         if isinstance(definition, str):
             raise KeelError("no-lowering", f"{call} has no loop form and no extern.", {"lowering": definition})

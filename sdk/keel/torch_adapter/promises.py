@@ -1,7 +1,8 @@
-"""What PyTorch's fake kernels promise wrongly: the statistics that normalisations return on CPU.
+"""What PyTorch's fake kernels promise wrongly: the statistics of normalisations, where attention's random state lies.
 
-Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32; the fake kernels say
-16-bit. A program compiled to that promise rounds what its gradients are made of.
+Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32 on CPU; the fake kernels
+say 16-bit. A program compiled to that promise rounds what its gradients are made of. Memory-efficient attention gives
+the state of its random numbers on the host; the fake kernel says on the device.
 """
 from __future__ import annotations
 
@@ -27,19 +28,30 @@ _STATISTICS: Mapping[Callable[..., Any], tuple[tuple[int, ...], tuple[int, ...]]
 })
 """By operator: which results are statistics, and which arguments decide on their dtype (the first that is given)."""
 
+_ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
+    aten._scaled_dot_product_efficient_attention.default: (2, 3),
+})
+"""By operator: which results lie on the host."""
+
 _PASSED_ON = frozenset({aten.detach.default, aten.alias.default, aten.view.default})
 
 
 def correct(gm: fx.GraphModule) -> None:
-    """Sets the promised dtype of statistics to the one that ATen gives, in place."""
+    """Sets the promised types of such results to those that ATen gives, in place."""
     for node in gm.graph.nodes:
-        if node.op == "call_function" and (rule := _STATISTICS.get(node.target)) is not None:
-            results, parameters = rule
-            if _are_float32(node, parameters):
-                node.meta["val"] = tuple(_float32(v) if i in results else v for i, v in enumerate(node.meta["val"]))
-                for user in node.users:
-                    if user.target is operator.getitem and user.args[1] in results:
-                        _pass_on(user)
+        if node.op != "call_function":
+            continue
+        if (rule := _STATISTICS.get(node.target)) is not None and _are_float32(node, rule[1]):
+            _promise(node, rule[0], _float32)
+        if (results := _ON_HOST.get(node.target)) is not None:
+            _promise(node, results, _on_host)
+
+
+def _promise(node: fx.Node, results: Sequence[int], better: Callable[[Any], Any]) -> None:
+    node.meta["val"] = tuple(better(v) if i in results else v for i, v in enumerate(node.meta["val"]))
+    for user in node.users:
+        if user.target is operator.getitem and user.args[1] in results:
+            _pass_on(user, better)
 
 
 def _are_float32(node: fx.Node, parameters: Sequence[int]) -> bool:
@@ -53,12 +65,12 @@ def _value(arg: Any) -> Any:
     return arg.meta["val"] if isinstance(arg, fx.Node) else arg
 
 
-def _pass_on(node: fx.Node) -> None:
+def _pass_on(node: fx.Node, better: Callable[[Any], Any]) -> None:
     """Corrects ``node`` and those of its users that only hand its value on."""
-    node.meta["val"] = _float32(node.meta["val"])
+    node.meta["val"] = better(node.meta["val"])
     for user in node.users:
         if user.target in _PASSED_ON:
-            _pass_on(user)
+            _pass_on(user, better)
 
 
 def _float32(value: Any) -> Any:
@@ -66,3 +78,10 @@ def _float32(value: Any) -> Any:
         return value
     with value.fake_mode:  # type: ignore[attr-defined]
         return torch.empty_strided(value.shape, value.stride(), dtype=torch.float32, device=value.device)
+
+
+def _on_host(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    with value.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
