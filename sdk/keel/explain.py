@@ -170,8 +170,8 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
         refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
         for r in graph.refused:
             why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
-            refused.add_row(r.backend, _short(r.operator), str(r.calls), escape(why), escape("\n".join(r.where)),
-                            r.owner)
+            refused.add_row(r.backend, _short(r.operator), str(r.calls), escape(why),
+                            escape("\n".join(line.split("   ")[0] for line in r.where)), r.owner)
         yield refused
     yield ""
 

@@ -1,0 +1,100 @@
+"""Who took what, in words and as data."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from keel import Backend, KeelWarning, Rule, Support, explain
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    monkeypatch.chdir(Path(__file__).parent)                  # places in the code are told from here
+
+
+def takes(name: str, *ops: str, compile: Callable[..., Any] = lambda gm: gm.forward, last: bool = False,
+          dtypes: frozenset[torch.dtype] | None = None) -> Backend:
+    return Backend(name=name, device="cpu", supports=Support((Rule(ops=ops, dtypes=dtypes),)), compile=compile,
+                   last_resort=last)
+
+
+REST = takes("rest", "*", last=True)
+ACME = takes("acme", "aten.mm", "aten.relu", dtypes=frozenset({torch.float32}))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = (x @ self.w).relu()
+        return (y.double() @ y.double()).sin().sum()
+
+
+def test_a_model_in_training(golden: Callable[..., None]) -> None:
+    model = Model()
+    found = explain(model, torch.ones(4, 4), backends=[ACME, REST])
+    assert [g.kind for g in found.graphs] == ["forward", "backward"]
+    assert model.w.grad is None
+    golden(str(found))
+
+
+def test_taken_and_fallen_back() -> None:
+    found = explain(lambda x: (x @ x).relu().sin().sin(), torch.ones(4, 4), backends=[ACME, REST])
+    assert found.taken == {"acme": 2, "rest": 2} and found.fell_back == {"aten.sin.default": 2}
+    assert found.backends == ("acme", "rest") and found.last_resorts == ("rest",)
+
+
+def test_a_refusal_tells_backend_operator_reason_count_place_and_owner() -> None:
+    found = explain(lambda x: (x.double() @ x.double()) @ x.double(), torch.ones(4, 4), backends=[ACME, REST])
+    (refused,) = (r for r in found.graphs[0].refused if r.operator == "aten.mm.default")
+    assert (refused.backend, refused.calls, refused.owner) == ("acme", 2, "rest")
+    assert refused.reason == "acme has no aten.mm.default on float64." and refused.nearest == "a cast to float32"
+    assert len(refused.where) == 1 and "x.double() @ x.double()" in refused.where[0]
+
+
+def test_the_explanation_as_json() -> None:
+    found = explain(lambda x: x.relu().sin(), torch.ones(4), backends=[ACME, REST])
+    data = json.loads(json.dumps(found.as_json()))
+    assert data["taken"] == {"acme": 1, "rest": 1} and data["fell_back"] == {"aten.sin.default": 1}
+    assert data["graphs"][0]["parts"][0] == {"name": "p0", "owner": "acme", "claimed_by": "acme", "calls": 1,
+                                             "operators": {"aten.relu.default": 1}, "trouble": []}
+    assert data["graphs"][0]["refused"][0]["reason"] == "acme has no aten.sin.default."
+
+
+def test_a_part_whose_owner_could_not_compile_it(golden: Callable[..., None]) -> None:
+    def fails(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        raise RuntimeError("out of registers")
+    with pytest.warns(KeelWarning, match="compile-raised"):
+        found = explain(lambda x: x.relu(), torch.ones(4), backends=[takes("acme", "aten.relu", compile=fails), REST])
+    assert found.taken == {"acme": 0, "rest": 1}
+    assert "out of registers" in found.graphs[0].parts[0].trouble[0]
+    golden(str(found))
+
+
+def test_graph_breaks_show_as_several_graphs() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        return y.sin() if y.sum() > 0 else y.cos()
+    found = explain(fn, torch.ones(4), backends=[REST])
+    assert [g.kind for g in found.graphs] == ["inference"] * 2 and found.graphs[1].parts[0].operators == {
+        "aten.sin.default": 1}
+
+
+def test_it_explains_what_is_compiled_already() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+    assert [len(explain(fn, torch.ones(4), backends=[REST]).graphs) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_function_without_tensors() -> None:
+    found = explain(lambda n: n + 1, 3, backends=[REST])
+    assert found.graphs == () and "Nothing was compiled" in str(found)
