@@ -24,7 +24,7 @@ from keel.runtime.link import Linkable, link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.spec import decomposition_of
-from keel.torch_adapter import Boxed, Captured, Kind, capture, compiled_graphs, unwrapped
+from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
 
 __all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "compile_graph", "compiled_graphs",
            "dynamo_backend", "read_settings"]
@@ -47,9 +47,11 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
             fuel: int | None = None) -> Callable[..., Any]:
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by the first backend that takes it.
 
-    ``backends`` are names of installed backends or Backend values, in order of preference.  ``mode``, ``dynamic`` and
-    ``fullgraph`` are PyTorch's.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many
-    times, to find by bisection the fusion that breaks something.  Raises KeelError.
+    ``backends`` are names of installed backends or Backend values, in order of preference.  ``dynamic`` and
+    ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead`` replays CUDA graphs where all tensors are on
+    one GPU and all sizes are known (a call then overwrites the results of the one before), and changes nothing else.
+    ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many times, to find by bisection the
+    fusion that breaks something.  Raises KeelError.
     """
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
@@ -67,12 +69,20 @@ def dynamo_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: s
 class DynamoBackend:
     """Keel with its settings, as Dynamo calls it."""
 
+    __name__ = "keel"
+
     settings: Settings
     listen: Listener | None = None
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        graphs = GraphPair() if self.settings.mode == "reduce-overhead" else None
+
+        def compiler(captured: Captured) -> Boxed:
+            run = compile_graph(captured, self.settings, self.listen)
+            return run if graphs is None else graphs.recorded(run, captured)
+
         with unwrapped():
-            return capture(gm, example_inputs, lambda captured: compile_graph(captured, self.settings, self.listen))
+            return capture(gm, example_inputs, compiler)
 
 
 @dataclass(frozen=True)

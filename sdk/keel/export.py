@@ -153,8 +153,8 @@ def _laid_out(want: TensorType, given: torch.Tensor, known: Mapping[str, int]) -
 class _Closing:
     """What follows a call, as a graph that PyTorch runs: writes, views, and the order of results.
 
-    ``inputs`` says what its placeholders are given: a leaf as it came (``given``) or as the graph took it (``taken``), by
-    number, a ``stored`` tensor, by name, or a result (``found``), by number.
+    ``inputs`` says what its placeholders are given: a leaf as it came (``given``) or as the graph took it (``taken``),
+    by number, a ``stored`` tensor, by name, or a result (``found``), by number.
     """
 
     gm: fx.GraphModule

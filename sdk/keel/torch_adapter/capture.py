@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from traceback import format_exception
 from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch._guards import TracingContext
 from torch._ops import OpOverload
 
 from keel.errors import KeelError
@@ -32,11 +33,14 @@ class Captured:
     """One graph to compile: functional ATen, a value (``meta["val"]``) on every node that computes one.
 
     Its last placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs.
+    ``static`` are the numbers of the inputs that lie in the same memory on every call: parameters, buffers, and in a
+    backward graph what the forward graph saved.
     """
 
     gm: fx.GraphModule
     kind: Kind
     constants: Mapping[str, torch.Tensor]
+    static: tuple[int, ...] = ()
 
     @property
     def fake_mode(self) -> Any:
@@ -60,7 +64,8 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
 
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
-            run = compiler(tidied(gm, kind))
+            captured = tidied(gm, kind)
+            run = compiler(replace(captured, static=_static(gm, kind, captured.constants)))
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
         return compile_graph
@@ -76,6 +81,14 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={})
+
+
+def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tuple[int, ...]:
+    if kind == "backward":
+        saved = enumerate(gm.graph.find_nodes(op="placeholder"))
+        return tuple(i for i, n in saved if not n.name.startswith("tangents") and n.name not in constants)
+    context = TracingContext.try_get()
+    return tuple(context.fw_metadata.static_input_indices) if context and context.fw_metadata else ()
 
 
 @contextmanager

@@ -78,7 +78,8 @@ def _record(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
 def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
     """The slow way, for what writes to tensors of its own."""
     with _in_words():
-        gm = make_fx(dispatch_functionalize(fn), decomposition_table=dict(prims_in_aten()))(*values)
+        table: dict[Any, Any] = dict(prims_in_aten())
+        gm = make_fx(dispatch_functionalize(fn), decomposition_table=table)(*values)
     for node in gm.graph.nodes:
         if node.target in _NOTHING:
             node.replace_all_uses_with(node.args[0])

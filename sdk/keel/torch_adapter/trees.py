@@ -11,7 +11,7 @@ Tree = Any
 
 
 def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of a call's arguments.  Raises ValueError with a sentence where they are not nested as ``tree`` says."""
+    """The leaves of a call's arguments.  Raises ValueError, a sentence, where they are not nested as ``tree`` says."""
     wanted = list(tree.child(1).context)
     if missing := [n for n in wanted if n not in kwargs]:
         raise ValueError(f"It lacks {', '.join(missing)}.")

@@ -1,0 +1,87 @@
+"""CUDA graphs for mode ``reduce-overhead``: PyTorch's own trees of graphs around what Keel compiled.
+
+As PyTorch documents it, results of a call are overwritten by the next one.  Graphs with symbolic sizes, with tensors
+off the one GPU, or with operators that cannot be recorded run as they are.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from keel.torch_adapter.capture import Boxed, Captured
+from keel.torch_adapter.symbols import Symbolic
+
+
+@dataclass
+class GraphPair:
+    """The graphs of one captured function: its inference graph, or its forward and its backward graph."""
+
+    device: int | None = None
+
+    def recorded(self, run: Boxed, captured: Captured) -> Boxed:
+        """``run``, replayed from a CUDA graph from its third call on where that is possible.
+
+        The first call is made as it is: what it allocates for good must not lie in the graphs' memory.
+        """
+        backward = captured.kind == "backward"
+        if not on_gpu(captured) or (backward and self.device is None):
+            return run
+        from torch._dynamo.backends.cudagraphs import check_for_skip, get_device_index
+
+        if has_symbols(captured) or check_for_skip(captured.gm, 0) is not None:
+            return self._after(run) if backward else run
+        if not backward:
+            self.device = get_device_index(captured.gm)
+        return _later(self._after(run) if backward else run, lambda: self._recorder(run, captured))
+
+    def _recorder(self, run: Boxed, captured: Captured) -> Boxed:
+        from torch._dynamo.backends.cudagraphs import get_stack_traces
+        from torch._inductor.cudagraph_trees import cudagraphify_impl
+        from torch._inductor.cudagraph_utils import get_placeholder_info
+
+        inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder") if n.name not in captured.constants]
+        model: Any = run
+        return cudagraphify_impl(
+            model, [None] * len(inputs), captured.static, device_index=self.device,
+            is_backward=captured.kind == "backward", is_inference=captured.kind == "inference",
+            stack_traces=get_stack_traces(captured.gm), placeholders=get_placeholder_info(captured.gm.graph),
+            mutated_input_idxs=())
+
+    def _after(self, run: Boxed) -> Boxed:
+        """``run`` as the backward of a forward graph that may have been replayed."""
+        def backward(args: list[Any]) -> Any:
+            from torch._inductor.cudagraph_trees import get_manager
+
+            manager = get_manager(self.device or 0, create_if_none_exists=False)
+            if manager is not None:
+                manager.set_to_running_backward()
+            return run(args)
+        return backward
+
+
+def _later(first: Boxed, make: Callable[[], Boxed]) -> Boxed:
+    """``first`` for the first call, what ``make`` makes for all others."""
+    runs: list[Boxed] = []
+
+    def run(args: list[Any]) -> Any:
+        if not runs:
+            runs.append(first)
+            return first(args)
+        if len(runs) == 1:
+            runs.append(make())
+        return runs[1](args)
+    return run
+
+
+def on_gpu(captured: Captured) -> bool:
+    """Whether a graph has tensors on a CUDA device."""
+    values = (n.meta.get("val") for n in captured.gm.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in values)
+
+
+def has_symbols(captured: Captured) -> bool:
+    """Whether a graph takes sizes that only the call tells."""
+    return any(isinstance(n.meta.get("val"), Symbolic) for n in captured.gm.graph.find_nodes(op="placeholder"))
