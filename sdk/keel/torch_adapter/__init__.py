@@ -12,5 +12,5 @@ __all__ = [
     "LEFT_OUT", "Boxed", "Captured", "Decomposition", "GraphPair", "Kind", "NotRecorded", "Symbolic", "capture",
     "compiled_graphs", "constant_of", "decomposition_of", "dim_of", "expression", "fake_mode_of", "flatten_call",
     "has_effect", "hint_of", "is_operator", "is_overload", "is_random", "may_alias", "number", "record", "tidied",
-    "unflatten", "unwrapped", "writes",
+    "torch_compile_backend", "unflatten", "unwrapped", "writes",
 ]
