@@ -1,8 +1,7 @@
 """PyTorch's own kernels as externs: what a loop target on a device that PyTorch knows need not bring itself.
 
-Contraction, convolution, attention, sorting, scatters with collisions, random numbers. Where ATen has an out kernel
-that writes in place (rather than one that computes and copies), it is used, so results go straight into planned
-memory.
+Contraction, convolution, attention, sorting, scatters with collisions, random numbers.  Where ATen has an out kernel
+that writes in place (rather than one that computes and copies), it is used, so results go straight into planned memory.
 """
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.loops.lower import lower
 from keel.plugin import Extern, Refusal
 from keel.types import Call
 
@@ -25,49 +25,80 @@ _FILLING: Mapping[str, Callable[..., Any]] = {
     "aten.mv.default": aten.mv.out,
     "aten.dot.default": aten.dot.out,
 }
-"""Overloads whose out form fills the tensor it is given, by their functional form."""
+"""Overloads whose out form fills the tensor it is given, whatever its strides, by their functional form."""
 
 _FRESH = (
-    "aten.convolution.default", "aten.convolution_backward.default",
-    "aten.max_pool2d_with_indices_backward.default", "aten.avg_pool2d_backward.default",
-    "aten.max_pool3d_with_indices.default", "aten.max_pool3d_with_indices_backward.default",
-    "aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool2d.default",
-    "aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d_backward.vec",
-    "aten.upsample_bicubic2d.vec", "aten.upsample_bicubic2d_backward.vec",
-    "aten.grid_sampler_2d.default", "aten.grid_sampler_2d_backward.default",
-    "aten.im2col.default", "aten.col2im.default",
-    "aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.kthvalue.default", "aten.median.dim",
+    # convolution and its like
+    "aten.convolution.default", "aten.convolution_backward.default", "aten.im2col.default", "aten.col2im.default",
+    "aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default",
+    "aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default",
+    "aten.grid_sampler_2d.default", "aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d.default",
+    "aten.grid_sampler_3d_backward.default", "aten.upsample_linear1d_backward.default",
+    "aten.upsample_bilinear2d_backward.default", "aten.upsample_trilinear3d_backward.default",
+    "aten.upsample_bicubic2d.default", "aten.upsample_bicubic2d_backward.default",
+    # order
+    "aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.kthvalue.default", "aten.median.default",
+    "aten.median.dim", "aten.nanmedian.default", "aten.nanmedian.dim", "aten.mode.default",
+    "aten.searchsorted.Tensor", "aten.searchsorted.Scalar", "aten.bucketize.Tensor", "aten.bucketize.Scalar",
+    "aten.nonzero.default", "aten._unique2.default", "aten.unique_consecutive.default", "aten.histc.default",
+    # scatters, whose collisions the library settles the same way every time
     "aten.embedding_dense_backward.default", "aten.index_put.default", "aten._unsafe_index_put.default",
-    "aten.index_add.default", "aten.scatter_add.default", "aten.scatter_reduce.two",
-    "aten.cumprod.default", "aten.logcumsumexp.default", "aten.cummax.default", "aten.cummin.default",
-    "aten._cdist_forward.default", "aten.searchsorted.Tensor", "aten.bucketize.Tensor", "aten.nonzero.default",
-    "aten.rand.default", "aten.randn.default", "aten.randint.default", "aten.randint.low", "aten.randperm.default",
-    "aten.rand_like.default", "aten.randn_like.default", "aten.bernoulli.default", "aten.bernoulli.p",
-    "aten.multinomial.default", "aten.uniform.default", "aten.normal_functional.default",
+    "aten.index_add.default", "aten.index_reduce.default", "aten.scatter.src", "aten.scatter.value",
+    "aten.scatter.reduce", "aten.scatter.value_reduce", "aten.scatter_add.default", "aten.scatter_reduce.two",
+    "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default",
+    # running folds that have no monoid
+    "aten.logcumsumexp.default", "aten.cummax.default", "aten.cummin.default",
+    # random numbers
+    "aten.rand.default", "aten.rand.generator", "aten.randn.default", "aten.randn.generator",
+    "aten.randint.default", "aten.randint.low", "aten.randperm.default", "aten.rand_like.default",
+    "aten.randn_like.default", "aten.randint_like.default", "aten.randint_like.low_dtype",
+    "aten.bernoulli.default", "aten.bernoulli.p", "aten.bernoulli.Tensor", "aten.multinomial.default",
+    "aten.uniform.default", "aten.normal_functional.default", "aten.normal.Tensor_Tensor", "aten.normal.Tensor_float",
+    "aten.normal.float_Tensor", "aten.exponential.default", "aten.poisson.default",
+    # algebra
+    "aten._int_mm.default", "aten._scaled_mm.default",
+    "aten._cdist_forward.default", "aten._cdist_backward.default", "aten.linalg_vector_norm.default",
     "aten._fft_c2c.default", "aten._fft_r2c.default", "aten._fft_c2r.default",
-    "aten.linalg_vector_norm.default", "aten.cholesky.default", "aten.triangular_solve.default",
+    "aten.cholesky.default", "aten.linalg_cholesky_ex.default", "aten.triangular_solve.default",
+    "aten.linalg_solve_triangular.default",
 )
 """Overloads that give fresh tensors, on every device."""
 
-_ATTENTION: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("aten._scaled_dot_product_flash_attention_for_cpu.default",
-            "aten._scaled_dot_product_flash_attention_for_cpu_backward.default"),
-    "cuda": ("aten._scaled_dot_product_flash_attention.default",
-             "aten._scaled_dot_product_flash_attention_backward.default",
-             "aten._scaled_dot_product_efficient_attention.default",
-             "aten._scaled_dot_product_efficient_attention_backward.default",
-             "aten._scaled_dot_product_cudnn_attention.default",
-             "aten._scaled_dot_product_cudnn_attention_backward.default"),
+_WITHOUT_LOOPS = (
+    "aten.upsample_nearest1d_backward.default", "aten.upsample_nearest2d_backward.default",
+    "aten.upsample_nearest3d_backward.default", "aten._upsample_nearest_exact1d_backward.default",
+    "aten._upsample_nearest_exact2d_backward.default", "aten._upsample_nearest_exact3d_backward.default",
+)
+"""Overloads taken only where they have no loops."""
+
+_BY_DEVICE: Mapping[str, tuple[str, ...]] = {
+    "cpu": (
+        "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        "aten.mkldnn_rnn_layer.default", "aten.mkldnn_rnn_layer_backward.default",
+    ),
+    "cuda": (
+        "aten._scaled_dot_product_flash_attention.default",
+        "aten._scaled_dot_product_flash_attention_backward.default",
+        "aten._scaled_dot_product_efficient_attention.default",
+        "aten._scaled_dot_product_efficient_attention_backward.default",
+        "aten._scaled_dot_product_cudnn_attention.default",
+        "aten._scaled_dot_product_cudnn_attention_backward.default",
+        "aten._flash_attention_forward.default", "aten._flash_attention_backward.default",
+        "aten._efficient_attention_forward.default", "aten._efficient_attention_backward.default",
+        "aten.cumsum.default", "aten.cumprod.default",          # a scan in loops runs one row per thread
+    ),
 }
 
 
 def aten_externs(device: str) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
+
+    Results, random ones too, are eager's bit by bit.
     """
-    known = {name: Extern(run=_overload(name), out=out) for name, out in _FILLING.items()}
-    for name in (*_FRESH, *_ATTENTION.get(device, ())):
-        if (run := _overload(name)) is not None:
-            known[name] = Extern(run=run, refuse=_REFUSE.get(name))
+    known = {name: Extern(run=run, out=out) for name, out in _FILLING.items() if (run := _overload(name)) is not None}
+    for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), (_WITHOUT_LOOPS, _has_loops)):
+        known |= {name: Extern(run=run, refuse=refuse) for name in names if (run := _overload(name)) is not None}
     return known
 
 
@@ -77,13 +108,5 @@ def _overload(name: str) -> Any:
     return getattr(getattr(aten, packet, None), overload, None)
 
 
-def _not_whole(call: Call) -> Refusal | None:
-    """An adaptive pool whose windows are all alike is an ordinary one, which fuses."""
-    size, out = call.tensors[0].shape, call.args[1]
-    windows = list(zip(size[-2:], out, strict=True))
-    if all(isinstance(n, int) and isinstance(k, int) and k and n % k == 0 for n, k in windows):
-        return Refusal(f"{call.name} with equal windows is an ordinary average, which has loops.")
-    return None
-
-
-_REFUSE: Mapping[str, Callable[[Call], Refusal | None]] = {"aten._adaptive_avg_pool2d.default": _not_whole}
+def _has_loops(call: Call) -> Refusal | None:
+    return None if isinstance(lower(call), str) else Refusal(f"{call.name} has loops here, which fuse.")

@@ -1,0 +1,69 @@
+"""The externs are the overloads they are named after: each ``run`` is it, each ``out`` fills what it is given."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from keel import aten_externs
+from keel.loops.define import Definition
+from keel.loops.lower import lower
+from keel.types import Call, TensorType
+
+aten = torch.ops.aten
+CPU = aten_externs("cpu")
+X, B = torch.randn(4, 6), torch.randn(3, 4, 6)
+FILLING = {
+    "aten.mm.default": (X, torch.randn(6, 5)), "aten.bmm.default": (B, torch.randn(3, 6, 5)),
+    "aten.addmm.default": (torch.randn(5), X, torch.randn(6, 5)),
+    "aten.baddbmm.default": (torch.randn(3, 4, 5), B, torch.randn(3, 6, 5)),
+    "aten.addmv.default": (torch.randn(4), X, torch.randn(6)), "aten.mv.default": (X, torch.randn(6)),
+    "aten.dot.default": (torch.randn(7), torch.randn(7)),
+}
+
+
+def test_names_are_overloads() -> None:
+    for name, extern in CPU.items():
+        assert str(extern.run) == name
+
+
+@pytest.mark.parametrize("name", FILLING)
+def test_out_forms_fill_any_dense_tensor(name: str) -> None:
+    extern, args = CPU[name], FILLING[name]
+    want = extern.run(*args)
+    backwards = list(reversed(range(want.ndim)))
+    for like in (torch.empty_like(want), torch.empty(want.shape[::-1]).permute(backwards)):
+        assert extern.out is not None
+        before = like.data_ptr()
+        extern.out(*args, out=like)
+        assert like.data_ptr() == before
+        torch.testing.assert_close(like, want)
+
+
+def test_every_out_form_is_tried() -> None:
+    assert {n for n, e in CPU.items() if e.out is not None} == set(FILLING)
+
+
+@pytest.mark.parametrize("name", ["aten.rand.default", "aten.bernoulli.p", "aten.randn_like.default"])
+def test_random_numbers_are_eager_s(name: str) -> None:
+    args = {"aten.rand.default": ([7],), "aten.bernoulli.p": (X, 0.3), "aten.randn_like.default": (X,)}[name]
+    _, packet, overload = name.split(".")
+    torch.manual_seed(1)
+    want = getattr(getattr(aten, packet), overload)(*args)
+    torch.manual_seed(1)
+    assert torch.equal(CPU[name].run(*args), want)
+
+
+@pytest.mark.parametrize(("size", "loops"), [((8, 8), True), ((9, 8), False)])
+def test_what_has_loops_is_left_to_them(size: tuple[int, int], loops: bool) -> None:
+    op = aten.upsample_nearest2d_backward.default
+    call = Call(op, (TensorType.dense(torch.float32, (1, 1, *size)), list(size), [1, 1, 4, 4]), {},
+                (TensorType.dense(torch.float32, (1, 1, 4, 4)),))
+    assert isinstance(lower(call), Definition) is loops
+    refuse = CPU["aten.upsample_nearest2d_backward.default"].refuse
+    assert refuse is not None and (refuse(call) is None) is not loops
+
+
+def test_each_device_has_its_attention() -> None:
+    assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in CPU
+    assert "aten._scaled_dot_product_efficient_attention.default" in aten_externs("cuda")
+    assert "aten.mm.default" in aten_externs("privateuseone")
