@@ -76,6 +76,7 @@ class _Printer:
         self.lines: list[str] = []
         self.indent = ""
         self.loops = 0
+        self.copies = 1                                    # how often unrolled loops write out what is printed now
         self.values: dict[int, Var] = {}
         self.origins: dict[int, frozenset[tuple[str, str]]] = {}
         self.axes: dict[Axis, Var | Digit] = {}
@@ -317,7 +318,7 @@ class _Printer:
     def serial(self, loop: Loop, level: Level) -> None:
         """Each lane runs the loop by itself, point by point."""
         k, size = self.loops, length(loop)
-        unroll = isinstance(size, int) and size <= UNROLLED and not self.cast
+        unroll = isinstance(size, int) and size * self.copies <= UNROLLED and not self.cast
         self.hoist(loop, level)
         folds = [s for s in loop.body if isinstance(s, Reduce | Scan)]
         for s in folds:
@@ -330,6 +331,7 @@ class _Printer:
                 if self.cast:
                     self.emit(f"{j} = tl.cast({j}, {self.cast[4:-1]})")
                 self.axes[axis] = Var(j, NONE, torch.int64)
+            outside, self.copies = self.copies, self.copies * size if unroll else self.copies
             for s in loop.body:
                 match s:
                     case Reduce() | Scan():
@@ -337,6 +339,7 @@ class _Printer:
                         self.results(s, _states(s), level.dims)
                     case _:
                         self.stmt(s, level)
+            self.copies = outside
             for _ in loop.axes:
                 self.close()
         for s in folds:

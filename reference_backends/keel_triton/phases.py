@@ -39,11 +39,10 @@ class Piece:
 
 def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
     """The pieces of each launch, in order; loops that never run are left out."""
-    stored = {b for s in walk(kernel.body) if isinstance(s, Store) for b in [s.buffer]}
-    copied = [isinstance(s, Const | Position | Apply) or (isinstance(s, Load) and s.buffer not in stored)
-              for s in kernel.body]
+    stored = frozenset(s.buffer for s in walk(kernel.body) if isinstance(s, Store))
+    copied = _copied(kernel.body, stored)
     groups = _ordered(kernel.body, _groups(kernel.body, copied))
-    pieces = [(_piece(kernel.body, group, copied), level) for group, level in groups]
+    pieces = [(p, level) for group, level in groups for p in _divided(_piece(kernel.body, group, copied), stored)]
     levels = sorted({level for _, level in groups})
     found = [tuple(p for p, at in pieces if at == level and all(a.size != 0 for a in p.axes)) for level in levels]
     return tuple(launch for launch in found if launch)
@@ -70,6 +69,11 @@ def indices(body: Iterable[Stmt]) -> Iterator[Index]:
     for s in walk(tuple(body)):
         if isinstance(s, Position | Load | Store):
             yield s.index
+
+
+def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
+    """Which statements may be computed again anywhere: they give the same each time."""
+    return [isinstance(s, Const | Position | Apply) or (isinstance(s, Load) and s.buffer not in stored) for s in body]
 
 
 def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
@@ -151,6 +155,25 @@ def _piece(body: Body, group: list[int], copied: list[bool]) -> Piece:
     if isinstance(lone, Loop) and lone.kind == "parallel":
         return _flat(Piece(lone.axes, (*(body[i] for i in sorted(needed)), *lone.body)))
     return Piece((), tuple(body[i] for i in sorted({*needed, *group})))
+
+
+def _divided(piece: Piece, stored: frozenset[str]) -> list[Piece]:
+    """Parallel loops in ``piece`` that need nothing from what stands beside them, as pieces of their own."""
+    copied, body = _copied(piece.body, stored), piece.body
+    fixed = [i for i in range(len(body)) if not copied[i]]
+    alone = [g[0] for g in _groups(body, copied) if len(g) == 1 and _deep(body[g[0]])]
+    alone = [i for i in alone if not any(_conflict(body[i], body[j]) or _conflict(body[j], body[i])
+                                         for j in fixed if j != i)]
+    if not piece.axes or not alone:
+        return [piece]
+    inner = [_piece(body, [i], copied) for i in alone]
+    found = [q for p in inner for q in _divided(Piece((*piece.axes, *p.axes), p.body), stored)]
+    rest = tuple(s for i, s in enumerate(body) if i not in alone)
+    return [*found, Piece(piece.axes, rest)] if any(isinstance(s, Store) for s in walk(rest)) else found
+
+
+def _deep(s: Stmt) -> bool:
+    return isinstance(s, Loop) and s.kind == "parallel" and any(isinstance(t, Loop) for t in s.body)
 
 
 def _flat(piece: Piece) -> Piece:

@@ -30,6 +30,7 @@ from keel import (
     evaluate,
     walk,
 )
+from keel_triton.order import arranged, by_stride, tiled
 from keel_triton.phases import Body, launches
 
 Mode = Literal["block", "steps", "serial"]
@@ -128,6 +129,8 @@ def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["
 
 
 def _part(axes: tuple[Axis, ...], body: Body) -> Part:
+    body = tuple(arranged(s) if isinstance(s, Loop) else s for s in body)
+    axes, body = tiled(by_stride(axes, body), body)
     contiguous = _contiguous(axes, body)
     inner = [s for s in body if isinstance(s, Loop)]
     whole = Part(axes, body, 2, contiguous)
