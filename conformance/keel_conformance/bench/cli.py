@@ -18,6 +18,7 @@ from .suite import PARTS, bars, plan
 from .supervise import TIME_LIMIT, run_all
 
 SUITES = ("line",)
+DEVICES = ("cpu", "cuda")
 
 app = typer.Typer(add_completion=False)
 
@@ -33,10 +34,13 @@ def bench(
     scale: Annotated[str, typer.Option(help="line: published widths. tiny: small ones, to try things out.")] = "line",
     rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
+    device: Annotated[str, typer.Option(help="Where models live: cpu or cuda (accuracy and run only).")] = "cpu",
+    at_once: Annotated[int, typer.Option(min=1, help="Measurements at a time; times are still taken one by one.")] = 1,
     time_limit: Annotated[float, typer.Option(help="Seconds that one measurement may take.")] = TIME_LIMIT,
 ) -> None:
     """Measure the promises beside eager PyTorch and Inductor. Exits with 1 if one falls short."""
-    chosen = Selection(picked("model", model, NAMES), picked("mode", mode, MODES), backend, scale, rounds, threads)
+    chosen = Selection(picked("model", model, NAMES), picked("mode", mode, MODES), backend, scale, rounds, threads,
+                       picked("device", [device], DEVICES)[0])
     picked("suite", [suite], SUITES)
     todo = plan(picked("part", part, tuple(PARTS)), chosen)
     console, start = Console(width=None if os.isatty(1) else 200), time.monotonic()
@@ -49,7 +53,7 @@ def bench(
             progress.console.print(line, markup=False, highlight=False)
             progress.advance(task)
 
-        outcomes = run_all(todo, done, time_limit)
+        outcomes = run_all(todo, done, time_limit, at_once)
     found = bars(outcomes)
     report.show(console, found)
     if json is not None:

@@ -21,10 +21,11 @@ class Job:
     along: str = ""
     rounds: int = 3
     threads: int = 1
+    device: str = "cpu"
 
     @property
     def step(self) -> Step:
-        return Step(self.mode, self.precision)
+        return Step(self.mode, self.precision, self.device)
 
     @property
     def title(self) -> str:
@@ -45,6 +46,7 @@ class Selection:
     scale: str = "line"
     rounds: int = 3
     threads: int = 1
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

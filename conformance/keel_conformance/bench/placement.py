@@ -4,11 +4,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from keel import KeelWarning
 
 from .compilers import BASELINES, EAGER
 
@@ -46,6 +49,18 @@ def left_to_eager(folder: Path | None) -> dict[str, int]:
             if part["owner"] == EAGER:
                 counts.update(operator.get(node, node) for node in part["nodes"])
     return dict(counts)
+
+
+@contextmanager
+def troubles() -> Iterator[list[str]]:
+    """What Keel worked around meanwhile, each in its first lines: a part that was to be compiled and was not."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KeelWarning)
+        try:
+            yield found
+        finally:
+            found += ["; ".join(str(w.message).splitlines()[:2]) for w in caught if issubclass(w.category, KeelWarning)]
 
 
 def graphs(folder: Path | None) -> int:

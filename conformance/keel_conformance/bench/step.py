@@ -17,16 +17,17 @@ PRECISIONS = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Step:
-    """What is run: ``mode`` is one of MODES, ``precision`` "fp32" or "bf16" (parameters in float32, autocast)."""
+    """What is run, and where: ``mode`` of MODES, ``precision`` "fp32" or "bf16" (parameters in float32, autocast)."""
 
     mode: str = "inference"
     precision: str = "fp32"
+    device: str = "cpu"
 
     def __str__(self) -> str:
         return f"{self.mode} {self.precision}"
 
     def autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast("cpu", dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        return torch.autocast(self.device, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
 
 
 def run(step: Step, case: ModelCase, forward: Callable[..., Any]) -> Any:
@@ -73,4 +74,4 @@ def reference(step: Step, case: ModelCase) -> dict[str, Tensor]:
     """What the step leaves when everything is computed in float64, without autocast."""
     twin = prepare(step, case.twin(torch.float64))
     with InDouble():
-        return leavings(step, twin, run(Step(step.mode), twin, twin.model))
+        return leavings(step, twin, run(Step(step.mode, device=step.device), twin, twin.model))

@@ -7,31 +7,32 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import traffic
+from . import run_time, traffic
 from .jobs import Job, Outcome
 
 TIME_LIMIT = 1800.0  # seconds, for one job
 LAST_LINES = 8
 
 
-def run_all(jobs: Iterable[Job], done: Callable[[Job, Outcome], None],
-            time_limit: float = TIME_LIMIT) -> dict[Job, Outcome]:
-    """Every job's outcome; ``done`` is told of each as it ends.
+def run_all(jobs: Sequence[Job], done: Callable[[Job, Outcome], None],
+            time_limit: float = TIME_LIMIT, at_once: int = 1) -> dict[Job, Outcome]:
+    """Every job's outcome, ``at_once`` processes at a time; ``done`` is told of each as it ends.
 
     Only the jobs that measure compile time start with empty caches. The others share caches that start empty with the
     bench, so that what Inductor prepares once for a machine is prepared once.
     """
-    outcomes: dict[Job, Outcome] = {}
-    with TemporaryDirectory(prefix="keel-bench-") as shared:
-        for job in jobs:
-            outcomes[job] = run_one(job, time_limit, None if job.part == "compile" else Path(shared))
-            done(job, outcomes[job])
-    return outcomes
+    with TemporaryDirectory(prefix="keel-bench-") as shared, ThreadPoolExecutor(at_once) as pool:
+        def one(job: Job) -> Outcome:
+            outcome = run_one(job, time_limit, None if job.part == "compile" else Path(shared))
+            done(job, outcome)
+            return outcome
+        return dict(zip(jobs, pool.map(one, jobs), strict=True))
 
 
 def run_one(job: Job, time_limit: float = TIME_LIMIT, caches: Path | None = None) -> Outcome:
@@ -65,7 +66,8 @@ def environment(job: Job, caches: Path) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
         "KEEL_CACHE_DIR": str(caches / "keel"),
         "TRITON_CACHE_DIR": str(caches / "triton"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
+        run_time.LOCK: str(caches / "lock"),
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(traffic.ENVIRONMENT if job.part == "traffic" else {}),

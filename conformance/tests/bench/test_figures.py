@@ -3,17 +3,19 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from keel import KeelWarning
 from keel_conformance.bench import accuracy, compile_time, dynamic, report, run_time, traffic
 from keel_conformance.bench.cli import app
 from keel_conformance.bench.compilers import counted
 from keel_conformance.bench.jobs import Bar, Job, Outcome, Selection
-from keel_conformance.bench.placement import left_to_eager
+from keel_conformance.bench.placement import left_to_eager, troubles
 
 EVERYTHING = Selection(("bert", "resnet50"), ("inference", "training"), "cpp")
 
@@ -86,9 +88,17 @@ def test_operators_in_eager_parts_are_read_from_the_dumps(tmp_path: Path) -> Non
 
 def test_only_operators_with_a_reason_may_stay_in_eager() -> None:
     job = Job("accuracy", "bert", "cpp")
-    assert accuracy.of_fallbacks(job, {}).holds
-    assert not accuracy.of_fallbacks(job, {"aten.sort.default": 2}).holds
-    assert accuracy.of_fallbacks(job, {"aten.sort.default": 2}).note == "aten.sort.default x2"
+    assert accuracy.of_fallbacks(job, {}, []).holds
+    assert not accuracy.of_fallbacks(job, {"aten.sort.default": 2}, []).holds
+    assert accuracy.of_fallbacks(job, {"aten.sort.default": 2}, []).note == "aten.sort.default x2"
+
+
+def test_a_part_that_could_not_be_compiled_counts_as_left_to_eager() -> None:
+    with troubles() as found:
+        warnings.warn("KeelError[compile-raised]: acme could not compile p0.\n  acme: ValueError: no\nmore",
+                      KeelWarning, stacklevel=1)
+    assert found == ["KeelError[compile-raised]: acme could not compile p0.;   acme: ValueError: no"]
+    assert not accuracy.of_fallbacks(Job("accuracy", "bert", "cpp"), {}, found).holds
 
 
 def test_inductors_log_is_read_without_library_calls() -> None:
