@@ -84,6 +84,16 @@ def combination(monoid: str, dtypes: Dtypes, scalars: Collection[str],
     return _numbered(body, 2 * form.arity, tuple(numbers[o] for o in form.outputs))
 
 
+def missing_fold(monoid: str, dtypes: Dtypes, scalars: Collection[str],
+                 held: Collection[torch.dtype] | None = None) -> str | None:
+    """Why a target with ``scalars`` cannot combine states of ``monoid``: a sentence, or None if it can."""
+    try:
+        combination(monoid, dtypes, scalars, held)
+    except KeelError as error:
+        return error.what
+    return None
+
+
 # -- choosing ------------------------------------------------------------------------------------------
 
 _EXAMPLES: Mapping[Domain, Dtypes] = {
