@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.loops.define import Read
+from keel.loops.define import SMALL_FLOATS, Read
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
 from keel.schedule.tensors import Defined, Tensors
@@ -152,7 +152,27 @@ class Emitter:
 
     def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None) -> int:
         at = dict(zip(node.definition.axes, coords, strict=True))
-        return self.value(_Frame(node, at, mask, None), node.definition.outputs[k])
+        output = node.definition.outputs[k]
+        value = self.value(_Frame(node, at, mask, None), output)
+        # Under a mask, reads are zero where it is false; what is computed from them need not be.
+        read = any(isinstance(s, Read) and s.result == output for s in node.definition.steps)
+        if mask is None or read:
+            return value
+        return self._masked(value, mask, self.tensors.tensors[node.results[k]].type.dtype)
+
+    def _masked(self, value: int, mask: int, dtype: torch.dtype) -> int:
+        """``value`` where ``mask`` is true, else zero; chosen in f32 where the dtype has no arithmetic."""
+        wide = torch.float32 if dtype in SMALL_FLOATS else dtype
+        nothing: bool | int | float = False if wide == torch.bool else 0.0 if wide.is_floating_point else 0
+        zero = self.step(("const", repr(nothing), wide), (), (), lambda n: Const(n, nothing, wide))
+        chosen = self._applied("where", (mask, self._cast(value, dtype, wide), zero), wide)
+        return self._cast(chosen, wide, dtype)
+
+    def _cast(self, value: int, given: torch.dtype, wanted: torch.dtype) -> int:
+        return value if given == wanted else self._applied("cast", (value,), wanted)
+
+    def _applied(self, op: str, args: tuple[int, ...], dtype: torch.dtype) -> int:
+        return self.step((op, args, dtype), (), args, lambda n: Apply(n, op, args, dtype))
 
     def _folded(self, member: Placed, k: int, coords: Coords, mask: int | None) -> int:
         results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
