@@ -17,7 +17,7 @@ PRECISIONS = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Step:
-    """What is run, and where: ``mode`` of MODES, ``precision`` "fp32" or "bf16" (parameters in float32, autocast)."""
+    """What is run, and where: ``mode`` of MODES, ``precision`` "fp32" or "bf16" (float32 parameters, autocast)."""
 
     mode: str = "inference"
     precision: str = "fp32"
