@@ -123,7 +123,7 @@ def _merged(kernel: Kernel) -> Kernel:
     def one(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, Loop):
             return stmt
-        axes, body = [a for a in stmt.axes if a.size != 1], stmt.body
+        axes, body = [a for a in stmt.axes if a.size != 1 or stmt.kind == "scan"], stmt.body
         k = 0
         while k + 1 < len(axes):
             outer, inner = axes[k], axes[k + 1]

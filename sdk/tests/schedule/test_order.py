@@ -1,7 +1,7 @@
 import torch
 
 from keel.loops.index import Axis, index
-from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Reduce, Store
+from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Reduce, Scan, Store
 from keel.schedule.order import canonical
 
 f32 = torch.float32
@@ -51,6 +51,15 @@ def test_axes_of_size_one_go():
     p, q = Axis("p", 1), Axis("q", 4)
     (loop,) = canonical(double((p, q), index(q)), hint).body
     assert loop.axes == (Axis("i0", 4),)
+
+
+def test_the_axis_of_a_scan_stays_whatever_its_size():
+    p, q = Axis("p", 1), Axis("q", 4)
+    body = (Load(7, "x", index(q), f32), Scan((9,), "sum", (7,), (f32,)), Store("y", index(q), 9))
+    kernel = Kernel("any", (Buffer("x", f32, 4, "in"), Buffer("y", f32, 4, "out")),
+                    (Loop("parallel", (q,), (Loop("scan", (p,), body),)),))
+    (loop,) = canonical(kernel, hint).body
+    assert [a.size for a in loop.body[0].axes] == [1]
 
 
 def test_equal_kernels_get_equal_names_whatever_they_were_called():
