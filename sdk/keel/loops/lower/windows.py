@@ -11,7 +11,7 @@ import torch
 from keel.loops.define import Builder, Operand, Rule, Value
 from keel.loops.index import Index, flatten, floordiv
 from keel.loops.monoids import lowest
-from keel.types import Dim, as_dim, contiguous_strides, product
+from keel.types import Dim, as_dim, contiguous_strides
 
 from .arguments import out_dtype, refuse, store
 
@@ -52,8 +52,9 @@ def avg_pool(n: int) -> Rule:
         whole = not any(padding) and not ceil_mode
         mask = None if whole else _all([_inside(b, i, size) for i, size in zip(at, sizes, strict=True)])
         element = x[[*batch, *at]] if mask is None else x.where(mask, [*batch, *at])
+        total = b.reduce("sum", b.math(element))
         count = _count(b, out, kernel, stride, padding, sizes, count_include_pad, divisor_override, whole)
-        return store(b, b.reduce("sum", b.math(element)) / b.cast(count, _math(b)))
+        return store(b, total / b.cast(count, _math(b)))
     return rule
 
 
@@ -125,23 +126,19 @@ def adaptive_avg_pool(n: int) -> Rule:
         sizes, outs = x.type.shape[-n:], b.shape[-n:]
         within = b.fold_over(_longest(s, o) for s, o in zip(sizes, outs, strict=True))
         spans = [_adaptive(i, s, o) for i, s, o in zip(out, sizes, outs, strict=True)]
-        element, count = _adaptive_element(b, x, batch, spans, within)
-        return store(b, b.reduce("sum", b.math(element)) / b.cast(count, _math(b)))
+        at = [*batch, *(start + w for (start, _), w in zip(spans, within, strict=True))]
+        masks = [b.position(w) < b.position(end - start) for (start, end), w in zip(spans, within, strict=True)
+                 if not (end - start).is_const]
+        total = b.reduce("sum", b.math(x.where(_all(masks), at) if masks else x[at]))
+        return store(b, total / b.cast(_product(b, [end - start for start, end in spans]), _math(b)))
     return rule
 
 
-def _adaptive_element(b: Builder, x: Operand, batch: Sequence[Index], spans: Sequence[tuple[Index, Index]],
-                      within: Sequence[Index]) -> tuple[Value, Value]:
-    """The element at ``within`` of an adaptive window, and how many elements the window has."""
-    at = [*batch, *(start + w for (start, _), w in zip(spans, within, strict=True))]
-    lengths = [end - start for start, end in spans]
-    if all(length.is_const for length in lengths):
-        return x[at], b.number(product(length.const for length in lengths), torch.int64)
-    masks = [b.position(w) < b.position(length) for w, length in zip(within, lengths, strict=True)]
-    count = b.position(lengths[0])
+def _product(b: Builder, lengths: Sequence[Index]) -> Value:
+    total = b.position(lengths[0])
     for length in lengths[1:]:
-        count = count * b.position(length)
-    return x.where(_all(masks), at), count
+        total = total * b.position(length)
+    return total
 
 
 def adaptive_avg_pool_backward(n: int) -> Rule:
@@ -150,20 +147,17 @@ def adaptive_avg_pool_backward(n: int) -> Rule:
         sizes, outs = x.type.shape[-n:], grad.type.shape[-n:]
         after = b.fold_over(1 if sympy.sympify(s) % o == 0 else _longest(o, s)
                             for s, o in zip(sizes, outs, strict=True))
-        windows, masks = [], []
-        count: Value | None = None
+        windows, masks, lengths = [], [], []
         for i, size, o, t in zip(here, sizes, outs, after, strict=True):
             window = floordiv(i * o, size) + t
             start, end = _adaptive(window, size, o)
             windows.append(window)
+            lengths.append(end - start)
             if not t.is_const:
                 masks.append((b.position(window) < b.number(o, torch.int64)) & (b.position(start) <= b.position(i)))
-            length = b.position(end - start)
-            count = length if count is None else count * length
-        assert count is not None
         at = [*batch, *windows]
         element = b.math(grad.where(_all(masks), at) if masks else grad[at])
-        share = element / b.cast(count, element.dtype)
+        share = element / b.cast(_product(b, lengths), element.dtype)
         return store(b, b.reduce("sum", b.where(_all(masks), share, 0.0) if masks else share))
     return rule
 

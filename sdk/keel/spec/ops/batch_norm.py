@@ -46,7 +46,7 @@ def _trained(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean
     kept = stats_dtype(x, weight, bias, running_mean, running_var)
     saved = [aten.view.default(s, [x.shape[1]]) for s in (mean, rstd, var)]
     count = x.numel() // x.shape[1]
-    unbiased = saved[2] * (count / (count - 1))
+    unbiased = saved[2] * count / (count - 1)
     moved = (_moved(old, new, momentum) for old, new in ((running_mean, saved[0]), (running_var, unbiased)))
     return (_applied(x, mean, rstd, weight, bias), saved[0].to(kept), saved[1].to(kept), *moved)
 

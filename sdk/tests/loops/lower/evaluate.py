@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from keel.loops.define import Definition, Read, Update
+from keel.loops.define import Definition, Read, Step, Update
 from keel.loops.dims import evaluate as size_of
-from keel.loops.index import Axis, Div, Index, Loaded, Mod
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, loaded_of
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
 
 APPLY = {
@@ -99,9 +99,11 @@ class _Run:
         self.space = (*definition.axes, *definition.folded)
         self.sizes = [size_of(a.size, symbols) for a in self.space]
         self.values: dict[int, Tensor] = {}
+        self.visible = 0                          # after a fold, what was computed inside it is gone
 
     def results(self) -> list[Tensor]:
         for step in self.definition.steps:
+            assert min(used_by(step), default=self.visible) >= self.visible, f"{step} uses a value of before the fold"
             match step:
                 case Const():
                     self.values[step.result] = torch.tensor(step.value, dtype=step.dtype)
@@ -115,6 +117,7 @@ class _Run:
                     self.fold(step)
                 case Scan():
                     self.scan(step)
+        assert min(self.definition.outputs, default=self.visible) >= self.visible, "a result of before the fold"
         if self.definition.update is not None:
             return [self.scatter(self.definition.update)]
         rank, shape = len(self.definition.axes), self.sizes[: len(self.definition.axes)]
@@ -173,6 +176,7 @@ class _Run:
         args = [self.values[n].expand(self.sizes).reshape(*self.sizes[:kept], -1) for n in step.args]
         for n, value in zip(step.results, folds(step.monoid, args), strict=True):
             self.values[n] = value.reshape(*self.sizes[:kept], *[1] * folded)
+        self.visible = self.visible or step.results[0]
 
     def scan(self, step: Scan) -> None:
         along = self.space.index(self.definition.scanned)
@@ -199,6 +203,18 @@ class _Run:
             mode = {"min": "amin", "max": "amax", "mul": "prod"}[update.mode]
             out = out.reshape(-1).scatter_reduce(0, linear, value, mode).reshape(out.shape)
         return out.reshape(()) if flat else out
+
+
+def used_by(step: Step) -> set[int]:
+    """The numbers of the values that a step uses."""
+    match step:
+        case Position():
+            return loaded_of(step.index)
+        case Read():
+            return {n for i in step.at for n in loaded_of(i)} | ({step.mask} if step.mask is not None else set())
+        case Apply() | Reduce() | Scan():
+            return set(step.args)
+    return set()
 
 
 def folds(monoid: str, args: list[Tensor]) -> list[Tensor]:
