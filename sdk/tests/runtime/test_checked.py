@@ -1,0 +1,112 @@
+"""Promises and how they are broken."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import keel
+from keel import Backend, KeelError
+from keel.runtime.checked import every_call, first_call, promise
+
+from ..line import takes, trace, whole
+
+R = torch.randn
+
+
+def sums(x: Tensor, y: Tensor) -> Any:
+    return x + y, x * y, x.t()
+
+
+@pytest.fixture
+def part() -> Any:
+    return trace(sums, R(3, 3), R(3, 3))
+
+
+def test_what_keeps_its_promise_passes(part: Any) -> None:
+    made = promise(part, "acme", "p0")
+    x, y = R(3, 3), R(3, 3)
+    for check in (first_call, every_call):
+        torch.testing.assert_close(check(part.forward, made)(x, y), sums(x, y))
+
+
+def test_views_may_be_views_and_need_not_be(part: Any) -> None:
+    made = promise(part, "acme", "p0")
+    copies = every_call(lambda x, y: (x + y, x * y, x.t().contiguous().t().clone()), made)
+    with pytest.raises(KeelError, match="strides"):
+        every_call(lambda x, y: (x + y, x * y, x.t().contiguous()), made)(R(3, 3), R(3, 3))
+    copies(R(3, 3), R(3, 3))
+
+
+def test_inputs_that_share_memory_may_be_seen_in_several_outputs() -> None:
+    made = promise(trace(lambda x, y: (x.t(), y.t()), R(3, 3), R(3, 3)), "acme", "p0")
+    x = R(2, 3, 3)
+    every_call(lambda x, y: (x.t(), y.t()), made)(x[0], x[1])
+
+
+@pytest.mark.parametrize("broken", [
+    lambda x, y: (x.add_(y), x * y, x.t()),
+    lambda x, y: (x, x * y, x.t()),
+    lambda x, y: (both := x + y, both, x.t()),
+    lambda x, y: (x + y, (x * y).sum(), x.t()),
+], ids=["writes", "is an input", "one memory", "shape"])
+def test_what_breaks_its_promise_is_told(part: Any, broken: Callable[..., Any], golden: Callable[..., None]) -> None:
+    with pytest.raises(KeelError) as raised:
+        every_call(broken, promise(part, "acme", "p0"))(R(3, 3), R(3, 3))
+    golden(str(raised.value))
+
+
+def test_a_write_of_nan_over_nan_is_none_and_of_other_bits_is_one() -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+
+    def flips(x: Tensor) -> Any:
+        found = x + 1
+        x.neg_()                                              # 0 becomes -0, which compares equal
+        return (found,)
+
+    every_call(lambda x: (x + 1,), made)(torch.tensor([float("nan"), 0.0]))
+    with pytest.raises(KeelError, match="It wrote to input 0"):
+        every_call(flips, made)(torch.tensor([float("nan"), 0.0]))
+
+
+def test_sizes_are_checked_with_the_values_of_their_symbols() -> None:
+    made = promise(trace(lambda x: (x.new_ones(x.shape[0] * 2),), R(4, 5), symbolic=True), "acme", "p0")
+    check = every_call(lambda x: (torch.ones(x.shape[0] * 2),), made)
+    check(R(7, 3))
+    with pytest.raises(KeelError, match=r"Its shape is \[8\], not \[14\]"):
+        every_call(lambda x: (torch.ones(8),), made)(R(7, 3))
+
+
+def test_strides_of_single_elements_and_of_nothing_do_not_matter() -> None:
+    made = promise(trace(lambda x: (x + 1,), R(1, 4)), "acme", "p0")
+    first_call(lambda x: (torch.empty_strided((1, 4), (77, 1)),), made)(R(1, 4))
+    none = promise(trace(lambda x: (x + 1,), R(0, 4)), "acme", "p0")
+    first_call(lambda x: (torch.empty_strided((0, 4), (5, 7)),), none)(R(0, 4))
+
+
+def spoils_later(gm: Any) -> Any:
+    calls: list[int] = []
+
+    def run(*args: Any) -> Any:
+        calls.append(0)
+        found = gm.forward(*args)
+        return found if len(calls) < 3 else (found[0].double(),)
+    return run
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["first call", "KEEL_CHECK=1"])
+def test_the_variable_asks_for_all_checks_on_all_calls(always: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CHECK", "1" if always else "0")
+    torch.compiler.reset()
+    backends: list[Backend] = [takes("mm", name="acme", compile=spoils_later), whole()]
+    run = keel.compile(lambda x: x @ x, backends=backends)
+    run(R(3, 3))
+    run(R(3, 3))
+    if always:
+        with pytest.raises(KeelError, match="Its dtype is torch.float64"):
+            run(R(3, 3))
+    else:
+        assert run(R(3, 3)).dtype == torch.float64

@@ -1,0 +1,88 @@
+"""The linked function: what it calls, returns, frees."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel.partition import place, split
+from keel.runtime.link import Linkable, link
+from keel.torch_adapter import tidied
+
+from ..line import takes, trace, whole
+
+R = torch.randn
+BACKENDS = [takes("mm", name="mm"), takes("add", "mul", name="pointwise"), whole("rest", last_resort=True)]
+
+
+def linked(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Callable[[list[Any]], Any]:
+    captured = tidied(trace(fn, *inputs, symbolic=symbolic), "inference")
+    plan = place(captured.gm, BACKENDS)
+    parts = [Linkable(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in split(captured.gm, plan)]
+    return link(captured.gm, parts, captured.constants)
+
+
+def test_parts_are_called_in_order_and_values_dropped_after_their_last_use(golden: Callable[..., None]) -> None:
+    run = linked(lambda x, w: ((x @ w + 1) @ w * 2, None, 3, x), R(4, 4), R(4, 4))
+    golden(run.__doc__ or "")
+    x, w = R(4, 4), R(4, 4)
+    got = run([x, w])
+    torch.testing.assert_close(got[0], (x @ w + 1) @ w * 2)
+    assert got[1:3] == [None, 3] and got[3] is x
+
+
+def test_the_list_of_inputs_is_emptied_so_that_they_can_be_freed() -> None:
+    alive: list[bool] = []
+
+    def second(y: Tensor) -> tuple[Tensor]:
+        alive.append(seen() is not None)
+        return (y,)
+
+    captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
+    first, last = split(captured.gm, place(captured.gm, BACKENDS))
+    run = link(captured.gm, [Linkable("first", first.gm.forward, first.inputs, first.outputs),
+                             Linkable("last", second, last.inputs, last.outputs)], {})
+    args = [R(2, 2), R(2, 2)]
+    seen = weakref.ref(args[0])
+    run(args)
+    assert args == [] and alive == [False]
+
+
+def test_constants_are_bound() -> None:
+    run = linked(lambda x: (x * torch.tensor([1.0, 2.0]) + 1,), R(2))
+    torch.testing.assert_close(run([torch.ones(2)]), [torch.tensor([2.0, 3.0])])
+
+
+def test_sizes_are_computed_in_line() -> None:
+    run = linked(lambda x: (x * 2, x.shape[0] * 3 + x.shape[1]), R(4, 5), symbolic=True)
+    assert run([R(7, 6)])[1] == 27
+
+
+def test_a_graph_without_parts_returns_its_inputs() -> None:
+    x = R(2)
+    assert linked(lambda x, y: (x, 3), R(2), R(2))([x, R(2)]) == [x, 3]
+
+
+def test_a_first_call_is_replaced_once_it_has_returned() -> None:
+    calls: list[str] = []
+
+    def counted(name: str, fails: bool = False) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            calls.append(name)
+            if fails and len(calls) == 1:
+                raise ValueError
+            return part.gm.forward(*args)
+        return run
+
+    captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
+    part, = split(captured.gm, place(captured.gm, BACKENDS))
+    run = link(captured.gm, [Linkable("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {})
+    for _ in range(4):
+        try:
+            run([R(2)])
+        except ValueError:
+            calls.append("failed")
+    assert calls == ["first", "failed", "first", "bare", "bare"]
