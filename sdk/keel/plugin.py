@@ -80,6 +80,7 @@ class Backend:
     supports: Support | Refuses
     compile: Callable[[fx.GraphModule], Callable[..., Any]]
     probe: Callable[[], str | None] = lambda: None           # None, or the sentence that says why it cannot run here
+    host_scalars: bool = False                               # asked about calls with 0-d tensors on cpu too
     last_resort: bool = False                                # takes only what no other backend takes
     cost: Callable[[Call], float] | None = None              # seconds, by estimate; None: placed by order alone
     cache_key: Callable[[], str] | None = None               # changes whenever compiled parts must not be reused
@@ -178,7 +179,8 @@ def _off_device(backend: Backend, call: Call) -> Refusal | None:
     if backend.device == "*":
         return None
     for t in (*call.tensors, *(o for o in call.out if isinstance(o, TensorType))):
-        if t.device.type != backend.device:
+        on_host = backend.host_scalars and t.rank == 0 and t.device.type == "cpu"
+        if t.device.type != backend.device and not on_host:
             return Refusal(f"{backend.name} works on {backend.device} tensors, not on {t}" +
                            (" on cpu." if t.device.type == "cpu" else "."), f"a copy on {backend.device}")
     return None

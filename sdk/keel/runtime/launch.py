@@ -242,9 +242,12 @@ def _fills(step: External) -> bool:
     return step.extern.out is not None and len(step.results) == 1
 
 
-def fit(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """``tensor`` itself if it lies as promised, else a copy that does: a library may choose its own layout."""
-    if tensor.stride() == strides or tensor.numel() == 0:
+def fit(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
+    """``tensor`` itself if it lies as promised, else a copy that does: a library may choose its own layout.
+
+    None is what a library gives for a result that nobody asked it for.
+    """
+    if tensor is None or tensor.stride() == strides or tensor.numel() == 0:
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
