@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from itertools import product
 
 from keel import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
 from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, used_by
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import size_text
-from keel_cpp.tables import DTYPES
+from keel_cpp.tables import STORED, loaded
 from keel_cpp.text import Text
 
 WIDTH = 128
@@ -127,7 +128,7 @@ class _Block:
             return
         kept = self._kept(varying)
         for r in kept:
-            text.line(f"{DTYPES[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
+            text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
         with text.lanes(f"SIMD for (int l = 0; l < {self.shape.count}; ++l)"):
             if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):
@@ -137,7 +138,7 @@ class _Block:
             for stmt in varying:
                 self._statement(stmt)
                 text.each(f"wide{r}[l] = v{r};" for r in _results(stmt) if r in kept)
-        self.arrays |= {r: f"wide{r}[l]" for r in kept}
+        self.arrays |= {r: loaded(f"wide{r}[l]", text.facts.dtypes[r]) for r in kept}
 
     def _uniform(self, stmt: Stmt) -> bool:
         if isinstance(stmt, Loop | Store | Reduce | Scan):
@@ -155,15 +156,20 @@ class _Block:
         if not isinstance(stmt, Loop):
             part = isinstance(stmt, Reduce) and stmt.results[0] in self.parts
             return self.text.statement(stmt, at="[l]", part=part)
+        self._unrolled(stmt)
+
+    def _unrolled(self, loop: Loop) -> None:
+        """A small loop as a function called with each of its points, for an inner loop would stop the vectoriser."""
         text = self.text
-        folds = text.folds(stmt, short=True)
+        folds = text.folds(loop, short=True)
         for fold in folds:
             text.each(fold.function(), fold.declare())
-        with ExitStack() as stack:
-            for a in stmt.axes:
-                text.line("UNROLL")
-                stack.enter_context(self._over(a))
-            text.statements(stmt.body)
+        names = [text.name(a.name) for a in loop.axes]
+        point = "_".join([*names, "point"])
+        with text.block(f"const auto {point} = [&]({', '.join(f'i64 {n}' for n in names)}) BODY", "};"):
+            text.statements(loop.body)
+        for values in product(*(range(a.size) for a in loop.axes if isinstance(a.size, int))):
+            text.line(f"{point}({', '.join(map(str, values))});")
         text.results(folds)
 
 

@@ -167,10 +167,17 @@ def across(loop: Loop) -> Axis | None:
     axis = for_lanes(loop.axes, loop.body)
     if axis is None or not is_long(axis):
         return None
-    outside = neighbours(loop.body, axis)
     inner = list(innermost(loop.body))
+    outside = sum(neighbours(i.body, axis) for i in inner)
     inside = sum(neighbours(i.body, a) for i in inner if (a := for_lanes(i.axes, i.body)) is not None)
-    return axis if outside > inside or (outside > 0 and all(map(is_small, inner))) else None
+    unrolled = all(map(is_small, inner)) and any(_near(i.body, axis) for i in inner)
+    return axis if outside > inside or unrolled else None
+
+
+def _near(body: Sequence[Stmt], axis: Axis) -> bool:
+    """Whether some access has its next element a few elements further along ``axis``."""
+    steps = [s.index.coefficient(axis) for s in walk(tuple(body)) if isinstance(s, Load | Store)]
+    return any(isinstance(c, int) and 1 <= c <= 4 for c in steps)
 
 
 # -- levels -------------------------------------------------------------------------------------------------------
@@ -234,7 +241,9 @@ def in_order(loop: Loop) -> tuple[Axis, ...]:
 def _apart(i: Index, axis: Axis) -> bool:
     """Whether different values of ``axis`` always give different indices: the axis is a digit of the index."""
     step = i.coefficient(axis)
-    if step == 0 or not is_positive(step):
+    if axis.size == 0:
+        return True
+    if not is_positive(step):
         return False
     low, span = Index(), step * axis.size
     for atom, c in i.terms:

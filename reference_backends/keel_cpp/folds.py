@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 
 from keel import MONOIDS, SCALARS, Reduce, Scan
-from keel_cpp.tables import DTYPES, REDUCTIONS, applied, literal
+from keel_cpp.tables import DTYPES, REDUCTIONS, STORED, applied, literal, loaded
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Fold:
         if self.by_steps:
             values = MONOIDS[self.stmt.monoid].identity(self.dtypes)
             return tuple(literal(v, d) for v, d in zip(values, self.dtypes, strict=True))
-        return (REDUCTIONS[self.stmt.monoid][0].format(dtype=DTYPES[self.dtypes[0]]),)
+        return (REDUCTIONS[self.stmt.monoid][0].format(dtype=STORED[self.dtypes[0]]),)
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         if self.parted:
             names = ("sum", "err") if self.careful else ("sum",)
             return tuple(Variable("double", f"{name}{self.number}", "0.") for name in names)
-        return tuple(Variable(DTYPES[d], f"acc{r}", start)
+        return tuple(Variable(STORED[d], f"acc{r}", start)
                      for r, d, start in zip(self.stmt.results, self.dtypes, self.starts, strict=True))
 
     # -- declaring --------------------------------------------------------------------------------------------------
@@ -113,25 +113,29 @@ class Fold:
         if self.by_steps:
             return f"{self.combination}({', '.join([*(v.name + at for v in self.variables), *args])});"
         name = f"part{self.number}{at}" if part else self.variables[0].name + at
-        return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, args[0], dtype=DTYPES[self.dtypes[0]])};"
+        arg = f"u8({args[0]})" if self.dtypes[0] == torch.bool else args[0]
+        return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, arg)};"
 
     def flush(self) -> str:
         """The parts of all lanes added to their sums; the parts keep their values."""
         return f"flush({', '.join([*(v.name for v in self.variables), f'part{self.number}'])});"
 
     def gather(self) -> list[str]:
-        """All L lanes folded into lane 0 in a fixed order, where ``totals`` does not do it."""
-        if self.parted:
+        """All L lanes of a state of several parts folded into lane 0, in a fixed order."""
+        if not self.by_steps:
             return []
-        names = [v.name for v in self.variables]
-        other = [f"{n}[m]" for n in names]
+        other = [f"{v.name}[m]" for v in self.variables]
         return [f"halve<L>([&](int l, int m) BODY {{ {self.update(other, '[l]')} }});"]
 
     def totals(self) -> list[tuple[str, str]]:
         """(type, text) of each part of the state that all L lanes amount to, after ``gather``."""
         if self.parted:
             return [("double", f"total({', '.join(v.name for v in self.variables)})")]
-        return [(v.ctype, f"{v.name}[0]") for v in self.variables]
+        if self.by_steps:
+            return [(v.ctype, f"{v.name}[0]") for v in self.variables]
+        (v,) = self.variables
+        function = REDUCTIONS[self.stmt.monoid][1].partition("(")[0]
+        return [(v.ctype, f"fold<{function}<{v.ctype}>>({v.name})")]
 
     def results(self, at: str = "") -> list[str]:
         """The text of each result, its dtype being the statement's."""
@@ -139,7 +143,7 @@ class Fold:
             return [f"total(sum{self.number}{at}, err{self.number}{at})"]
         if self.parted:
             return [f"float(sum{self.number}{at})"]
-        return [v.name + at for v in self.variables]
+        return [loaded(v.name + at, d) for v, d in zip(self.variables, self.dtypes, strict=True)]
 
 
 def _declared(v: Variable, lanes: str) -> str:

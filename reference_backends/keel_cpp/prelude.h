@@ -2,6 +2,7 @@
 // Every function is branch-free where the vectoriser has to see through it.
 
 #define INLINE static inline __attribute__((always_inline))
+#define SHARED static __attribute__((noinline, noclone))  // compiled once, however many kernels call it
 #define BODY __attribute__((always_inline))
 #define SIMD _Pragma("omp simd")
 #define UNROLL _Pragma("GCC unroll 16")
@@ -79,13 +80,19 @@ template <> struct Unsigned<bool> { using type = u8; };
 template <class T> using U = typename Unsigned<T>::type;
 
 template <class T> INLINE T neg(T x) { return T(U<T>(0) - U<T>(x)); }
-template <class T> INLINE T add(T x, T y) { return T(U<T>(x) + U<T>(y)); }
+template <class T> INLINE T add(T x, T y) {
+  if constexpr (is_float<T>) return x + y;
+  else return T(U<T>(x) + U<T>(y));
+}
 template <class T> INLINE T sub(T x, T y) { return T(U<T>(x) - U<T>(y)); }
 template <class T> INLINE T mul(T x, T y) {
   if constexpr (is_float<T>) return x * y;
   else if constexpr (sizeof(T) < 4) return T(u32(U<T>(x)) * u32(U<T>(y)));
   else return T(U<T>(x) * U<T>(y));
 }
+template <class T> INLINE T either(T x, T y) { return x | y; }
+template <class T> INLINE T both(T x, T y) { return x & y; }
+template <class T> INLINE T exclusive(T x, T y) { return x ^ y; }
 template <class T> INLINE T shl(T x, T y) { return T(U<T>(x) << y); }
 
 template <class T> INLINE T truncdiv(T x, T y) {
@@ -130,35 +137,35 @@ INLINE i64 size_pow(i64 x, i64 n) { i64 y = 1; for (; n > 0; --n) y *= x; return
 
 // ---- lanes --------------------------------------------------------------------------------------------------------
 
-template <class T, int N> INLINE void fill(T (&a)[N], T x) {
+template <class T, int N> SHARED void fill(T (&a)[N], T x) {
   SIMD for (int l = 0; l < N; ++l) a[l] = x;
 }
 
 // A sum of floats runs at most 32 steps in its own precision and goes on in double; a sum of doubles carries the rounding
 // error of each step along (Knuth, TAOCP 2, 4.2.2, theorem B).
-INLINE void flush(double& sum, float part) { sum += part; }
 INLINE void flush(double& sum, double& error, double part) {
   const double next = sum + part, back = next - sum;
   error += (sum - (next - back)) + (part - back);
   sum = next;
 }
-INLINE double total(double sum, double error) { return error - error == 0 ? sum + error : sum; }  // not inf - inf
-
-template <int N> INLINE void flush(double (&sum)[N], float (&part)[N]) {
+template <int N> SHARED void flush(double (&sum)[N], float (&part)[N]) {
   SIMD for (int l = 0; l < N; ++l) sum[l] += part[l];
 }
-template <int N> INLINE void flush(double (&sum)[N], double (&error)[N], double (&part)[N]) {
+template <int N> SHARED void flush(double (&sum)[N], double (&error)[N], double (&part)[N]) {
   SIMD for (int l = 0; l < N; ++l) flush(sum[l], error[l], part[l]);
 }
+
 template <int N, class F> INLINE void halve(F combine) {  // combine(l, l + N / 2), then half as many, down to one
   SIMD for (int l = 0; l < N / 2; ++l) combine(l, l + N / 2);
   if constexpr (N > 2) halve<N / 2>(combine);
 }
-template <int N> INLINE double total(double (&sum)[N]) {
-  halve<N>([&](int l, int m) BODY { sum[l] += sum[m]; });
-  return sum[0];
+template <auto combine, class T, int N> SHARED T fold(T (&a)[N]) {
+  halve<N>([&](int l, int m) BODY { a[l] = combine(a[l], a[m]); });
+  return a[0];
 }
-template <int N> INLINE double total(double (&sum)[N], double (&error)[N]) {
+INLINE double total(double sum, double error) { return error - error == 0 ? sum + error : sum; }  // not inf - inf
+template <int N> SHARED double total(double (&sum)[N]) { return fold<add<double>>(sum); }
+template <int N> SHARED double total(double (&sum)[N], double (&error)[N]) {
   double all = 0, rest = 0;
   for (int l = 0; l < N; ++l) flush(all, rest, sum[l]), rest += error[l];
   return total(all, rest);

@@ -235,8 +235,8 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
     name = text.name(lane.name)
     at = f"{name}_at"
     if isinstance(lane.size, int) and lane.size % 32 == 0:
-        text.line(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
-        with text.lanes("  SIMD for (int l = 0; l < L; ++l)", "  }"):
+        blocks = text.block(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
+        with blocks, text.lanes("SIMD for (int l = 0; l < L; ++l)"):
             text.line(f"const i64 {name} = {at} + l;")
             text.statements(body, at="[l]", part=True)
         return

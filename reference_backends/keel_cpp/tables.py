@@ -53,12 +53,16 @@ SCALARS: Mapping[str, Entry] = {
     **_functions("fma", arity=3),
 }
 
-# (identity, combination).  A sum of floats is more than this: see folds.
+# (identity, combination, which is a function of the prelude).  A sum of floats is more than this: see folds.
 REDUCTIONS: Mapping[str, tuple[str, str]] = {
     "sum": ("{dtype}(0)", "add({0}, {1})"), "prod": ("{dtype}(1)", "mul({0}, {1})"),
     "max": ("lowest<{dtype}>", "maximum({0}, {1})"), "min": ("highest<{dtype}>", "minimum({0}, {1})"),
-    "any": ("false", "{0} | {1}"), "all": ("true", "{0} & {1}"), "xor": ("{dtype}(0)", "{0} ^ {1}"),
+    "any": ("{dtype}(0)", "either({0}, {1})"), "all": ("{dtype}(1)", "both({0}, {1})"),
+    "xor": ("{dtype}(0)", "exclusive({0}, {1})"),
 }
+
+STORED: Mapping[torch.dtype, str] = {**DTYPES, torch.bool: "u8"}
+"""The type of an element in memory: a bool is a byte, which need not be 0 or 1, and which the vectoriser can load."""
 
 # Scalar operations that one of an op amounts to; 1 where nothing is said.
 COSTS: Mapping[str, int] = {
@@ -74,6 +78,11 @@ def applied(op: str, args: tuple[str, ...], source: torch.dtype, result: torch.d
     """The text of a scalar op on operands of dtype ``source``."""
     entry = SCALARS[op]
     return entry.format(*args, dtype=DTYPES[result]) if isinstance(entry, str) else entry(args, source, result)
+
+
+def loaded(text: str, dtype: torch.dtype) -> str:
+    """The value of an element in memory."""
+    return f"{text} != 0" if dtype == torch.bool else text
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:

@@ -13,7 +13,7 @@ from keel import Apply, Buffer, Const, Index, Kernel, Load, Loaded, Loop, Positi
 from keel_cpp.facts import Facts, folds_of
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import NARROW, index_text
-from keel_cpp.tables import DTYPES, applied, literal
+from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
 KEYWORDS = frozenset((
     "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
@@ -26,7 +26,7 @@ KEYWORDS = frozenset((
     "while", "xor",
 ))
 OURS = re.compile(r"(v|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
-                  r".*_(block|low|high|at|end|span|step|n)")
+                  r".*_(block|low|high|at|end|span|step|point|n)")
 
 
 @lru_cache(maxsize=1)
@@ -180,9 +180,7 @@ class Text:
         self.line(f"const {DTYPES[self.facts.dtypes[number]]} v{number} = {text};")
 
     def _load(self, stmt: Load, on: str) -> str:
-        text = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
-        if stmt.dtype == torch.bool:
-            text += " != 0"
+        text = loaded(f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", stmt.dtype)
         flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
         return f"{' & '.join(flags)} ? {text} : {DTYPES[stmt.dtype]}(0)" if flags else text
 
@@ -222,12 +220,11 @@ class Text:
         """The results of accumulators of L lanes as variables."""
         for fold in folds:
             self.each(fold.gather())
-            for number, (ctype, total) in zip(fold.stmt.results, fold.totals(), strict=True):
-                want = DTYPES[self.facts.dtypes[number]]
-                self.define(number, total if ctype == want else f"{want}({total})")
+            for number, dtype, (ctype, total) in zip(fold.stmt.results, fold.dtypes, fold.totals(), strict=True):
+                exact = ctype in (STORED[dtype], DTYPES[dtype])
+                self.define(number, loaded(total, dtype) if exact else f"{DTYPES[dtype]}({total})")
 
 
 def _pointer(b: Buffer) -> str:
-    """The type of a buffer's parameter: a bool is a byte that need not be 0 or 1."""
-    element = "u8" if b.dtype == torch.bool else DTYPES[b.dtype]
-    return f"{'const ' if b.role == 'in' else ''}{element}*"
+    """The type of a buffer's parameter."""
+    return f"{'const ' if b.role == 'in' else ''}{STORED[b.dtype]}*"
