@@ -47,7 +47,8 @@ def spied(backend: keel.Backend) -> tuple[keel.Backend, list[int]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(([^)#\s]+)", prose)
     broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not broken
 
@@ -129,6 +130,12 @@ def test_fuel_finds_the_fusion() -> None:
     find = module(HOW / "find-a-wrong-kernel.md").first_bad_fusion
     x = torch.randn(4, 4)
     assert find(lambda x: x.exp().sum(-1).log(), (x,), ["cpp", "eager"], most=4) is None
+
+
+def test_every_error_code_has_its_page() -> None:
+    codes = set(re.findall(r'^    "([a-z-]+)",', (ROOT / "sdk" / "keel" / "errors.py").read_text(), re.MULTILINE))
+    pages = {p.stem for p in (ROOT / "docs" / "errors").glob("*.md")} - {"README"}
+    assert codes == pages and len(codes) >= 15
 
 
 def test_the_tests_run_where_the_code_is() -> None:
