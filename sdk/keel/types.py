@@ -145,8 +145,9 @@ class Call:
 
     @property
     def name(self) -> str:
-        """``aten.mm.default``"""
-        return str(self.op)
+        """``aten.mm.default``; ``higher_order.cond.default`` for operators of higher order."""
+        name = str(self.op)
+        return name if "." in name else f"higher_order.{name}.default"
 
     @property
     def tensors(self) -> tuple[TensorType, ...]:
