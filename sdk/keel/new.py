@@ -1,0 +1,58 @@
+"""Renders a plugin package: the templates of ``keel_templates``, one folder per level."""
+from __future__ import annotations
+
+import keyword
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from keel.errors import KeelError
+
+LEVELS = ("graph", "loop")
+
+
+def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
+    """Writes an installable plugin package whose backend is ``name``, into ``folder``; returns the folder.
+
+    ``keel_acme``, ``keel-acme`` and ``acme`` all name the backend ``acme`` of package ``keel_acme``, whose folder is
+    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do, or the folder has files.
+    """
+    backend = name.replace("-", "_").removeprefix("keel_")
+    if not backend.isidentifier() or not backend.isascii() or backend != backend.lower() or keyword.iskeyword(backend):
+        raise KeelError("bad-option", f"{name!r} cannot be the name of a backend.",
+                        do="Use small letters, digits and underscores, for instance keel_acme.")
+    if level not in LEVELS:
+        raise KeelError("bad-option", f"There is no level {level!r}.", {"levels": ", ".join(LEVELS)},
+                        do="graph: your compiler takes graphs. loop: your language has loops.")
+    names = {"name": backend, "package": f"keel_{backend}", "distribution": f"keel-{backend.replace('_', '-')}",
+             "version": version("torch-keel")}
+    target = folder or Path(names["package"])
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise KeelError("bad-option", f"{target} has files already.", do="Give another folder with --dir.")
+    for path, text in rendered(level, names).items():
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return target
+
+
+def rendered(level: str, names: dict[str, str]) -> dict[str, str]:
+    """The files of a package, by path.  A folder called ``package`` gets the package's name."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                              keep_trailing_newline=True)
+    found = _texts(files("keel_templates") / "scaffold" / level)
+    return {path.replace("package/", f"{names['package']}/").removesuffix(".jinja"):
+            environment.from_string(text).render(names) for path, text in found.items()}
+
+
+def _texts(folder: Traversable, prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir():
+            found |= _texts(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".jinja"):
+            found[prefix + entry.name] = entry.read_text()
+    return found

@@ -1,0 +1,1 @@
+"""Plugin packages as ``keel new`` renders them: Jinja2 files under ``scaffold/<level>``."""
