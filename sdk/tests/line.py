@@ -12,11 +12,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from keel import Backend, Call
 
 LITTLE = frozenset({
-    "_to_copy", "_unsafe_view", "abs", "add", "addmm", "amax", "arange", "bitwise_and", "bmm", "cat", "clone", "div",
-    "eq", "erf", "exp", "expand", "full", "gather", "ge", "gt", "index", "le", "log", "logical_and", "logical_not", "lt",
-    "maximum", "mean", "minimum", "mm", "mul", "ne", "neg", "ones", "permute", "pow", "reciprocal", "rsqrt", "scatter",
-    "select", "sigmoid", "slice", "sqrt", "squeeze", "sub", "sum", "t", "tanh", "transpose", "unsqueeze", "var_mean",
-    "view", "where", "zeros",
+    "_to_copy", "_unsafe_view", "abs", "add", "addmm", "amax", "arange", "bitwise_and", "bmm", "cat", "clone",
+    "div", "eq", "erf", "exp", "expand", "full", "gather", "ge", "gt", "index", "le", "log", "logical_and",
+    "logical_not", "lt", "maximum", "mean", "minimum", "mm", "mul", "ne", "neg", "ones", "permute", "pow",
+    "reciprocal", "rsqrt", "scatter", "select", "sigmoid", "slice", "sqrt", "squeeze", "sub", "sum", "t", "tanh",
+    "transpose", "unsqueeze", "var_mean", "view", "where", "zeros",
 })
 
 

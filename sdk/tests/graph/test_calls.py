@@ -74,5 +74,6 @@ def test_memory_is_followed_through_views_and_picks() -> None:
 def test_the_users_line_is_found() -> None:
     made = fx.Graph().placeholder("x")
     assert where(made) is None
-    made.meta["stack_trace"] = 'File "/a/lib.py", line 1, in f\n  g()\nFile "/a/model.py", line 7, in g\n    y = x @ w\n'
+    made.meta["stack_trace"] = ('File "/a/lib.py", line 1, in f\n  g()\n'
+                                'File "/a/model.py", line 7, in g\n    y = x @ w\n')
     assert where(made) == "/a/model.py:7   y = x @ w"

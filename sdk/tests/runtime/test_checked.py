@@ -106,7 +106,7 @@ def test_the_variable_asks_for_all_checks_on_all_calls(always: bool, monkeypatch
     run(R(3, 3))
     run(R(3, 3))
     if always:
-        with pytest.raises(KeelError, match="Its dtype is torch.float64"):
+        with pytest.raises(KeelError, match=r"Its dtype is torch\.float64"):
             run(R(3, 3))
     else:
         assert run(R(3, 3)).dtype == torch.float64

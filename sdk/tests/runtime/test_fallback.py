@@ -54,5 +54,5 @@ def test_nobody_else_or_strict_is_an_error(strict: bool) -> None:
 
 
 def test_something_that_cannot_be_called_is_a_failure() -> None:
-    with pytest.raises(KeelError, match="TypeError: `compile` returned NoneType, not a callable."):
+    with pytest.raises(KeelError, match=r"TypeError: `compile` returned NoneType, not a callable\."):
         compiled([takes("mm", "add", name="acme", compile=lambda gm: None)])
