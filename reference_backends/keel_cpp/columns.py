@@ -165,7 +165,7 @@ class _Block:
         for fold in folds:
             text.each(fold.function(), fold.declare())
         names = [text.name(a.name) for a in loop.axes]
-        point = "_".join([*names, "point"])
+        point = "_".join([*names, str(len(text.lines)), "point"])      # axes of one name may stand here twice
         with text.block(f"const auto {point} = [&]({', '.join(f'i64 {n}' for n in names)}) BODY", "};"):
             text.statements(loop.body)
         for values in product(*(range(a.size) for a in loop.axes if isinstance(a.size, int))):
