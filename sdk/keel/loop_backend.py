@@ -31,7 +31,7 @@ def loop_backend(target: LoopTarget) -> Backend:
     """The graph-level backend that ``target`` amounts to."""
     return Backend(name=target.name, device=target.device, supports=lambda call: refuse(target, call),
                    compile=lambda gm: compile_part(target, gm), probe=target.probe, cost=target.cost,
-                   host_scalars=True, api=target.api)
+                   host_scalars=True, target=target, api=target.api)
 
 
 # -- what a loop target takes --------------------------------------------------------------------------

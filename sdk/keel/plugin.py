@@ -84,6 +84,7 @@ class Backend:
     last_resort: bool = False                                # takes only what no other backend takes
     cost: Callable[[Call], float] | None = None              # seconds, by estimate; None: placed by order alone
     cache_key: Callable[[], str] | None = None               # changes whenever compiled parts must not be reused
+    target: LoopTarget | None = None                         # what ``loop_backend`` made it of
     api: int = API
 
 

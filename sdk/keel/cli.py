@@ -1,0 +1,256 @@
+"""``keel``: what is installed, who takes what, kernels taken up again, new plugins; other packages mount their own.
+
+A package adds a subcommand by an entry point of group ``keel.commands``: a name, and a Typer app.
+"""
+from __future__ import annotations
+
+import json as js
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from keel import opt as kernels
+from keel.discover import find, installed, survey
+from keel.errors import KeelError
+from keel.explain import explain as explained
+from keel.new import LEVELS
+from keel.new import new as render
+from keel.spec import OPSET, Op
+
+GROUP = "keel.commands"
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+                  help="Put a PyTorch 2 backend under any accelerator.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        command = typer.main.get_command(_with_mounted(argv))
+        status = command.main(argv, prog_name="keel", standalone_mode=False)
+    except KeelError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except typer.Abort:
+        return 130
+    except Exception as error:
+        if not hasattr(error, "show"):                        # a usage error shows itself
+            raise
+        error.show()
+        return int(getattr(error, "exit_code", 2))
+    return status if isinstance(status, int) else 0
+
+
+def _with_mounted(argv: Sequence[str]) -> typer.Typer:
+    """The app with the subcommands of other packages: the one that is asked for, or all where help is."""
+    whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+    whole.add_typer(app)
+    asked = next((a for a in argv if not a.startswith("-")), None)
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        if asked is not None and point.name != asked:
+            continue
+        try:
+            whole.add_typer(point.load(), name=point.name)
+        except Exception as raised:
+            error = KeelError("broken-plugin", f"command {point.name!r} cannot be used: {point.value} does not load.",
+                              {point.dist.name if point.dist else point.value: f"{type(raised).__name__}: {raised}"})
+            if asked is not None:
+                raise error from raised
+            print(error, file=sys.stderr)
+    return whole
+
+
+@app.command()
+def backends(json: AsJson = False) -> None:
+    """List installed backends: which can be used here, and what is wrong with the others."""
+    found, names = survey(), installed()
+    rows = [{"name": name, "usable": name in found.backends, **_facts(found.backends.get(name)),
+             "package": _package(name), "problem": str(found.problems[name]) if name in found.problems else None}
+            for name in sorted(names)]
+    if json:
+        print(js.dumps(rows, indent=1))
+        return
+    table = _table("name", "level", "device", "usable", "package")
+    for r in rows:
+        table.add_row(str(r["name"]), str(r["level"] or ""), str(r["device"] or ""), "yes" if r["usable"] else "no",
+                      str(r["package"]))
+    console = Console(highlight=False)
+    console.print(table)
+    for problem in found.problems.values():
+        console.print(f"\n{escape(str(problem))}", soft_wrap=True)
+
+
+def _package(name: str) -> str:
+    return ", ".join(sorted({f"{p.dist.name} {p.dist.version}" if p.dist else p.value for p in installed()[name]}))
+
+
+def _facts(backend: Any) -> dict[str, str | None]:
+    if backend is None:
+        return {"level": None, "device": None}
+    level = "last resort" if backend.last_resort else "loop" if backend.target else "graph"
+    return {"level": level, "device": "any" if backend.device == "*" else backend.device}
+
+
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(metavar="MODULE:FACTORY", help="A callable without arguments that returns a "
+                                        "function or module, a tuple of arguments and, if need be, a dict of others.")],
+    backends: Annotated[str, typer.Option(help="Names in order of preference, with commas between.")] = "",
+    strict: Annotated[bool, typer.Option(help="Make fallbacks errors.")] = False,
+    dynamic: Annotated[bool | None, typer.Option(help="Compile for sizes that change.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Compile a model and say which backend takes what, who refuses and why, and where in the code."""
+    fn, args, kwargs = _made(what)
+    names = [name.strip() for name in backends.split(",") if name.strip()] or None
+    found = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, **kwargs)
+    if json:
+        print(js.dumps(found.as_json(), indent=1))
+    else:
+        Console(highlight=False).print(found)
+
+
+def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    module, _, name = what.partition(":")
+    usage = "Write MODULE:FACTORY, where the factory returns (function, (argument, ...)) or that and a dict."
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(import_module(module), name)()
+    except (ImportError, AttributeError, ValueError) as raised:
+        raise KeelError("bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"},
+                        do=usage) from raised
+    finally:
+        sys.path.pop(0)
+    match made:
+        case (fn, tuple() | list() as args) if callable(fn):
+            return fn, args, {}
+        case (fn, tuple() | list() as args, dict() as kwargs) if callable(fn):
+            return fn, args, kwargs
+    raise KeelError("bad-option", f"{what!r} returned {type(made).__name__}.", do=usage)
+
+
+@app.command()
+def opt(
+    file: Annotated[Path, typer.Argument(help="A kernel as text, as KEEL_DUMP writes it.")],
+    backend: Annotated[str, typer.Option(help="A loop-level backend.")] = "",
+    from_: Annotated[str, typer.Option("--from", help="The stage that the file holds: loops.")] = "loops",
+    to: Annotated[str, typer.Option(help="loops: in the backend's scalar ops. source: as it renders it. interp: run on "
+                                    "made-up inputs by the interpreter and, if one is given, by the backend.")] = "",
+    size: Annotated[list[str] | None, typer.Option(help="s0=8: the value of a size, for interp; repeatable.")] = None,
+) -> None:
+    """Take a kernel up again from its text."""
+    _one_of("--from", from_, ("loops",))
+    to = to or ("source" if backend else "loops")
+    _one_of("--to", to, ("loops", "source", "interp"))
+    if not file.is_file():
+        raise KeelError("bad-option", f"There is no file {file}.")
+    kernel = kernels.read_kernel(file.read_text())
+    owner = find(backend) if backend else None
+    if to == "interp":
+        _show_trial(kernels.trial(kernel, _sizes(size or []), owner))
+    elif owner is not None:
+        text = kernels.source(kernel, owner) if to == "source" else str(kernels.for_target(kernel, owner))
+        print(text.rstrip("\n"))
+    elif to == "loops":
+        print(str(kernel).rstrip("\n"))
+    else:
+        raise KeelError("bad-option", "source is the source of a backend.", do="Name one, for instance --backend cpp.")
+
+
+def _sizes(given: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value.isdecimal():
+            raise KeelError("bad-option", f"--size {text!r} is no size.", do="Write it as --size s0=8.")
+        found[name] = int(value)
+    return found
+
+
+def _show_trial(trials: Sequence[kernels.Trial]) -> None:
+    table = _table("buffer", "type", "first values by the interpreter", "by the backend", "largest difference")
+    for t in trials:
+        kind = f"{str(t.interpreted.dtype).removeprefix('torch.')}[{t.interpreted.numel()}]"
+        table.add_row(t.buffer, kind, _first(t.interpreted), "" if t.built is None else _first(t.built),
+                      "" if t.difference is None else f"{t.difference:.3g}")
+    Console(highlight=False).print(table)
+
+
+def _first(tensor: Any) -> str:
+    return " ".join(f"{v:.6g}" for v in tensor[:4].double().tolist())
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="keel_acme, or acme: the backend's name.")],
+    level: Annotated[str, typer.Option(help=f"{' or '.join(LEVELS)}: what your compiler takes.")] = "graph",
+    dir: Annotated[Path | None, typer.Option(help="Where to write it; by default ./keel_NAME.")] = None,
+) -> None:
+    """Render a plugin package that installs and passes its own tests."""
+    folder = render(name, level, dir)
+    print(f"{folder} is a package. Next: pip install -e {folder} && pytest {folder}")
+
+
+@app.command()
+def ops(
+    name: Annotated[str | None, typer.Argument(help="One operator, in full.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only this family.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the operators that the opset declares, or show one."""
+    found = {op.name: op for op in OPSET.values() if family in (None, op.family) and name in (None, op.name)}
+    if not found:
+        families = ", ".join(sorted({op.family for op in OPSET.values()}))
+        asked = f"operator {name!r}" if name else f"family {family!r}"
+        raise KeelError("bad-option", f"The opset has no {asked}.", {"families": families}, do="keel ops lists all.")
+    if json:
+        print(js.dumps([_op_data(op) for op in found.values()], indent=1))
+        return
+    console = Console(highlight=False)
+    if name is not None:
+        console.print(escape(_op_page(found[name])), soft_wrap=True)
+        return
+    table = _table("operator", "family", "meaning")
+    for op in sorted(found.values(), key=lambda op: (op.family, op.name)):
+        table.add_row(op.name, op.family, escape(_sentence(op.doc)))
+    console.print(table)
+
+
+def _op_data(op: Op) -> dict[str, Any]:
+    return {"name": op.name, "family": op.family, "overloads": [str(o) for o in op.overloads], "doc": op.doc.strip(),
+            "clauses": {f"{op.name}.C{i}": c for i, c in enumerate(op.clauses, 1)}}
+
+
+def _op_page(op: Op) -> str:
+    data = _op_data(op)
+    clauses = [f"  {label}  {text}" for label, text in data["clauses"].items()]
+    return "\n".join([f"{op.name} ({op.family}): {', '.join(data['overloads'])}", data["doc"], *clauses])
+
+
+def _sentence(doc: str) -> str:
+    return " ".join(doc.strip().partition("\n\n")[0].split())
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise KeelError("bad-option", f"{option} {value!r} is not known.", {"known": ", ".join(known)})
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Taking a kernel up again from its text: in a target's scalar ops, as its source, or run beside the interpreter."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from keel.errors import KeelError
+from keel.loops.dims import evaluate
+from keel.loops.expand import expand
+from keel.loops.index import Div, Index, Loaded, Mod
+from keel.loops.interpret import interpret
+from keel.loops.ir import Kernel, Load, Position, Store, walk
+from keel.loops.text import parse
+from keel.loops.verify import verify
+from keel.plugin import Backend, LoopTarget, Source
+from keel.types import Dim
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a kernel wrote to one buffer: by the interpreter, by the target, and the largest difference of the two."""
+
+    buffer: str
+    interpreted: torch.Tensor
+    built: torch.Tensor | None
+    difference: float | None
+
+
+def read_kernel(text: str) -> Kernel:
+    """The kernel that ``text`` shows, verified.  Raises KeelError: bad-text or bad-graph."""
+    kernel = parse(text)
+    verify(kernel)
+    return kernel
+
+
+def for_target(kernel: Kernel, backend: Backend) -> Kernel:
+    """``kernel`` in the scalar ops and folds that the backend's loop target has.  Raises KeelError."""
+    target = target_of(backend)
+    return expand(kernel, target.scalars, target.reductions, target.dtypes)
+
+
+def source(kernel: Kernel, backend: Backend) -> str:
+    """``kernel`` as the backend's loop target renders it."""
+    return target_of(backend).render(for_target(kernel, backend))
+
+
+def target_of(backend: Backend) -> LoopTarget:
+    """The loop target of a backend.  Raises KeelError[bad-option] for one that compiles graphs."""
+    if backend.target is None:
+        raise KeelError("bad-option", f"{backend.name} compiles graphs, not loops.",
+                        do="Give a backend that keel.loop_backend made of a LoopTarget, for instance cpp.")
+    return backend.target
+
+
+def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = None, *, seed: int = 0) -> list[Trial]:
+    """Runs ``kernel`` on made-up inputs, by the interpreter and, if one is given, by the backend's target too.
+
+    ``sizes`` has the values of the kernel's symbols.  Floats are drawn from the normal distribution; integers so small
+    that they serve as any index the kernel makes of loaded ones.  Raises KeelError[bad-option] for missing sizes.
+    """
+    if missing := [s for s in kernel.symbols if s not in sizes]:
+        raise KeelError("bad-option", f"{kernel.name} has sizes of unknown value: {', '.join(missing)}.",
+                        do="Give each, for instance --size " + " --size ".join(f"{s}=8" for s in missing) + ".")
+    buffers = made_up(kernel, sizes, seed)
+    copies = [b.clone() for b in buffers]
+    interpret(kernel, buffers, sizes)
+    if backend is not None:
+        target = target_of(backend)
+        ready = for_target(kernel, backend)
+        (launch,) = target.build([Source(ready, target.render(ready))])
+        moved = [b.to(target.device) for b in copies]
+        launch(*moved, *(sizes[s] for s in ready.symbols))
+        copies = [b.cpu() for b in moved]
+    return [Trial(b.name, a, c if backend else None, _difference(a, c) if backend else None)
+            for b, a, c in zip(kernel.buffers, buffers, copies, strict=True) if b.role != "in"]
+
+
+def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.Tensor]:
+    """A tensor per buffer: outputs zero, all others drawn at random."""
+    chance = torch.Generator().manual_seed(seed)
+    top = min((evaluate(b, sizes) for s in walk(kernel.body) if isinstance(s, Load | Store | Position)
+               for b in _bounds(s.index)), default=8)
+    made: list[torch.Tensor] = []
+    for buffer in kernel.buffers:
+        shape, dtype = (evaluate(buffer.size, sizes),), buffer.dtype
+        if buffer.role == "out":
+            made.append(torch.zeros(shape, dtype=dtype))
+        elif dtype.is_floating_point:
+            made.append(torch.randn(shape, generator=chance).to(dtype))
+        else:
+            made.append(torch.randint(0, max(1, min(top, 2 if dtype == torch.bool else 8)), shape,
+                                      generator=chance).to(dtype))
+    return made
+
+
+def _bounds(at: Index) -> Sequence[Dim]:
+    """The bounds of the loaded integers in an index."""
+    found: list[Dim] = []
+    for atom, _ in at.terms:
+        match atom:
+            case Loaded():
+                found.append(atom.bound)
+            case Div() | Mod():
+                found.extend(_bounds(atom.of))
+    return found
+
+
+def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest absolute difference; infinite where one is NaN and the other is not."""
+    x, y = a.double(), b.double()
+    same = (x == y) | (x.isnan() & y.isnan())
+    apart = (x - y).abs().nan_to_num(float("inf"), float("inf")).masked_fill(same, 0.0)
+    return float(apart.max()) if apart.numel() else 0.0

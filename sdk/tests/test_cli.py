@@ -1,0 +1,157 @@
+"""The command line: what each command prints, and how it fails."""
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from keel import Backend, KeelError, LoopTarget, Rule, Support, loop_backend
+from keel.cli import main
+from keel.discover import Discovery
+
+HERE = sys.modules["keel.cli"]
+ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)
+REST = Backend(name="rest", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, last_resort=True)
+LOOPS = loop_backend(LoopTarget(name="lab", device="cpu", dtypes={torch.float32: "float"}, reductions={},
+                                scalars={"add": "", "mul": ""}, render=lambda k: f"// {k.name}", build=list))
+KERNEL = """kernel k(in0: f32[s0]) -> (out0: f32[s0]) where s0:
+  parallel i0 < s0:
+    %0 = load in0[i0]
+    %1 = add %0 %0
+    store out0[i0] %1
+"""
+Out = Callable[..., str]
+
+
+@pytest.fixture
+def out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Out:
+    """``out(*arguments, status=0)`` runs ``keel`` and returns what it printed, errors after the rest."""
+    monkeypatch.setenv("COLUMNS", "120")
+    torch.compiler.reset()
+
+    def run(*arguments: str, status: int = 0) -> str:
+        assert main(arguments) == status
+        printed = capsys.readouterr()
+        return "\n".join(line.rstrip() for line in (printed.out + printed.err).splitlines())
+    return run
+
+
+def test_help_lists_all_commands(out: Out) -> None:
+    text = out("--help")
+    assert all(command in text for command in ("backends", "explain", "opt", "new", "ops", "bench"))
+
+
+def test_backends(out: Out, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:
+    problem = KeelError("not-here", "backend 'sick' cannot run on this machine.", {"sick": "No card."}, do="Drop it.")
+    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem})
+    monkeypatch.setattr(HERE, "survey", lambda: found)
+    monkeypatch.setattr(HERE, "installed", lambda: {name: [] for name in ("acme", "sick", "lab", "rest")})
+    golden(out("backends"))
+    rows = json.loads(out("backends", "--json"))
+    assert [(r["name"], r["level"], r["usable"]) for r in rows] == [
+        ("acme", "graph", True), ("lab", "loop", True), ("rest", "last resort", True), ("sick", None, False)]
+    assert rows[3]["problem"].startswith("KeelError[not-here]")
+
+
+def test_the_installed_backends_are_listed(out: Out) -> None:
+    rows = {r["name"]: r for r in json.loads(out("backends", "--json"))}
+    assert rows["eager"]["usable"] and rows["eager"]["package"].startswith("torch-keel ")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "sample_model.py").write_text(
+        "import torch\n\n\ndef make():\n    return (lambda x, n=1: (x @ x).relu() * n), (torch.ones(2, 2),)\n\n\n"
+        "def more():\n    return *make(), {'n': 2}\n\n\ndef wrong():\n    return 7\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "sample_model", raising=False)
+    return "sample_model"
+
+
+def test_explain(out: Out, module: str, golden: Callable[..., None]) -> None:
+    golden(out("explain", f"{module}:make", "--backends", "eager"))
+    data = json.loads(out("explain", f"{module}:more", "--backends", "eager", "--json"))
+    assert data["taken"] == {"eager": 3} and data["backends"] == ["eager"]
+
+
+@pytest.mark.parametrize("what, reason", [
+    ("sample_model:lost", "has no attribute 'lost'"), ("no_such_module:make", "No module named"),
+    ("sample_model", "AttributeError"), ("sample_model:wrong", "returned int")])
+def test_explain_of_what_cannot_be_loaded(what: str, reason: str, out: Out, module: str) -> None:
+    text = out("explain", what, status=1)
+    assert text.startswith("KeelError[bad-option]") and reason in text and "MODULE:FACTORY" in text
+
+
+def test_explain_with_an_unknown_backend(out: Out, module: str) -> None:
+    assert "no installed backend is named 'eagre'" in out("explain", f"{module}:make", "--backends", "eagre", status=1)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(HERE, "find", lambda name: {"acme": ACME, "lab": LOOPS}[name])
+    (tmp_path / "k.loops").write_text(KERNEL)
+    return str(tmp_path / "k.loops")
+
+
+def test_opt_to_loops_and_to_source(kernel: str, out: Out) -> None:
+    assert out("opt", kernel) == KERNEL.rstrip()
+    assert out("opt", "--from", "loops", kernel, "--backend", "lab") == "// k"
+    assert out("opt", kernel, "--backend", "lab", "--to", "loops") == KERNEL.rstrip()
+
+
+def test_opt_runs_a_kernel(kernel: str, out: Out) -> None:
+    text = out("opt", kernel, "--to", "interp", "--size", "s0=3")
+    assert "out0" in text and "float32[3]" in text
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    (["--to", "interp"], "sizes of unknown value: s0"), (["--to", "interp", "--size", "s0"], "is no size"),
+    (["--to", "source"], "Name one"), (["--to", "cake"], "'cake' is not known"),
+    (["--from", "fx"], "'fx' is not known"), (["--backend", "acme"], "acme compiles graphs, not loops")])
+def test_opt_says_what_it_misses(arguments: list[str], reason: str, kernel: str, out: Out) -> None:
+    assert reason in out("opt", kernel, *arguments, status=1)
+
+
+def test_opt_of_a_broken_kernel(kernel: str, out: Out) -> None:
+    Path(kernel).write_text(KERNEL.replace("add", "plus"))
+    assert "KeelError[bad-text]" in out("opt", kernel, status=1)
+    assert "There is no file" in out("opt", kernel + "x", status=1)
+
+
+def test_new(out: Out, tmp_path: Path) -> None:
+    text = out("new", "zeta", "--level", "loop", "--dir", str(tmp_path / "z"))
+    assert "pip install -e" in text and (tmp_path / "z" / "keel_zeta" / "__init__.py").is_file()
+    assert "has files already" in out("new", "zeta", "--dir", str(tmp_path / "z"), status=1)
+
+
+def test_ops(out: Out) -> None:
+    assert "layer_norm" in out("ops")
+    text = out("ops", "--family", "losses")
+    assert "losses" in text and "layer_norm" not in text
+    page = out("ops", "layer_norm")
+    assert "layer_norm (normalisation)" in page and "layer_norm.C1" in page
+    (data,) = json.loads(out("ops", "layer_norm", "--json"))
+    assert data["name"] == "layer_norm" and data["clauses"]
+    assert "The opset has no operator 'layer_nrom'" in out("ops", "layer_nrom", status=1)
+
+
+def test_an_unknown_command(out: Out) -> None:
+    assert "No such command 'dance'" in out("dance", status=2)
+
+
+def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zeta_tools.py").write_text(
+        "import typer\napp = typer.Typer()\n\n\n@app.callback(invoke_without_command=True)\n"
+        "def run(loud: bool = False):\n    print('ZETA' if loud else 'zeta')\n    raise typer.Exit(3)\n")
+    info = tmp_path / "zeta_tools-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta-tools\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[keel.commands]\nzeta = zeta_tools:app\nbad = zeta_tools:nothing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert out("zeta", "--loud", status=3) == "ZETA"
+    assert "cannot be used: zeta_tools:nothing does not load" in out("bad", status=1)
+    assert "zeta" in out("--help")
