@@ -95,6 +95,12 @@ def entr(b: Builder, x: Operand) -> Value:
     return store(b, b.where(value < 0, float("-inf"), inside))
 
 
+def angle(b: Builder, x: Operand) -> Value:
+    """Of a real number: pi below zero, 0 elsewhere, NaN at NaN."""
+    value = lift(b, x, out_dtype(b))
+    return store(b, b.where(b.apply("isnan", value), value, b.where(value < 0, torch.pi, b.const(0, value.dtype))))
+
+
 def nan_to_num(b: Builder, x: Operand, nan: float | None = None, posinf: float | None = None,
                neginf: float | None = None) -> Value:
     dtype = out_dtype(b)
@@ -145,7 +151,7 @@ RULES: Mapping[Any, Rule] = {
     aten.round.decimals: round_decimals,
     aten.abs.default: absolute, aten.sign.default: sign, aten.sgn.default: sign, aten.frac.default: frac,
     aten.signbit.default: signbit, aten.sinc.default: sinc, aten.logit.default: logit,
-    aten.special_entr.default: entr, aten.nan_to_num.default: nan_to_num,
+    aten.special_entr.default: entr, aten.angle.default: angle, aten.nan_to_num.default: nan_to_num,
     aten.isnan.default: float_test(lambda b, x: b.apply("isnan", x)),
     aten.isinf.default: float_test(lambda b, x: b.apply("isinf", x)),
     aten.isposinf.default: float_test(lambda b, x: x.equals(float("inf"))),

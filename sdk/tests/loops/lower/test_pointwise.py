@@ -19,7 +19,7 @@ INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 EVERY = (*FLOATS, *INTEGERS, torch.bool)
 
 FLOAT_UNARY = [getattr(aten, n).default for n in unary.SAME_NAME if n != "neg"]
-FLOAT_UNARY += [aten.sinc.default, aten.logit.default, aten.special_entr.default]
+FLOAT_UNARY += [aten.sinc.default, aten.logit.default, aten.special_entr.default, aten.angle.default]
 REAL_UNARY = [
     getattr(aten, n).default
     for n in (
