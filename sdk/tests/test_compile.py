@@ -430,3 +430,51 @@ def test_a_wrong_result_is_caught_on_the_first_call(spoil: Callable[..., Any], g
     with pytest.raises(KeelError) as raised:
         keel.compile(product, backends=[takes("mm", name="acme", compile=compile), whole()])(R(3, 4))
     golden(here(str(raised.value)))
+
+
+def cannot_say(call: Any) -> str | None:
+    raise LookupError("the table is empty")
+
+
+@pytest.mark.filterwarnings("ignore:KeelError.refuse-raised")
+def test_a_backend_that_cannot_say_what_it_takes_takes_nothing() -> None:
+    acme = Backend(name="acme", device="*", supports=cannot_say, compile=failing)
+    x = R(3, 4)
+    torch.testing.assert_close(keel.compile(product, backends=[acme, whole()])(x), product(x))
+
+
+def test_under_strict_that_is_an_error(golden: Callable[..., None]) -> None:
+    acme = Backend(name="acme", device="*", supports=cannot_say, compile=failing)
+    with pytest.raises(KeelError) as raised:
+        keel.compile(product, backends=[acme, whole()], strict=True)(R(3, 4))
+    golden(str(raised.value))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU.")
+@pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
+def test_reduce_overhead_replays_graphs_on_a_gpu(trained: bool) -> None:
+    calls: list[int] = []
+
+    def counted(gm: Any) -> Any:
+        def run(*args: Any) -> Any:
+            calls.append(0)
+            return gm.forward(*args)
+        return run
+
+    backend = Backend(name="counted", device="cuda", supports=lambda call: None, compile=counted)
+    model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)).cuda()
+    twin = copy.deepcopy(model)
+    compiled = keel.compile(model, backends=[backend], mode="reduce-overhead")
+    for _ in range(8):
+        x = R(4, 8, device="cuda")
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.set_grad_enabled(trained):
+            got, want = compiled(x), twin(x)
+        torch.testing.assert_close(got, want)
+        if trained:
+            for m, y in ((model, got), (twin, want)):
+                m.zero_grad()
+                y.square().sum().backward()
+            torch.testing.assert_close(model[0].weight.grad, twin[0].weight.grad)
+    # Later calls are replayed: the part itself runs for the first, for warming up, and while it is recorded.
+    assert len(calls) <= 4 * (1 + trained)
