@@ -140,7 +140,8 @@ class _Desk:
 
     def _missing(self, node: fx.Node, call: Call) -> dict[str, str]:
         parts = self._written_out(node, call)
-        lacking = [n for n in parts.nodes if is_call(n) and self.verdict(n) is None] if parts is not None else []
+        pieces = [n for n in parts.nodes if is_call(n) and n.target != node.target] if parts is not None else []
+        lacking = [n for n in pieces if self.verdict(n) is None]
         if not lacking:
             return {}
         return {"decomposition": f"Nobody takes its piece {call_of(lacking[0])}."}
