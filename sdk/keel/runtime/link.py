@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import is_call
+from keel.graph.calls import is_call, where
 from keel.torch_adapter import Boxed
 
 
@@ -35,8 +35,10 @@ def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, 
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
     It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
+    What a part raises passes through, with a note that names the part, its owner and the user's lines.
     """
     text, names = _text(gm, parts, constants)
+    names["blame"] = _blame(text, {part.name: part for part in parts}, gm)
     # The checks of a first call take themselves out by putting the bare part in their own place.
     for part in parts:
         names[part.name] = part.run if part.first is None else _once(names, part.name, part.first, part.run)
@@ -54,6 +56,23 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
     return checked
 
 
+def _blame(text: str, parts: Mapping[str, Linkable], gm: fx.GraphModule) -> Callable[[Exception], None]:
+    """Notes on an exception which part it comes from, told by the line of ``text`` that was running."""
+    lines = text.splitlines()
+    nodes = {node.name: node for node in gm.graph.nodes}
+
+    def blame(raised: Exception) -> None:
+        trace = raised.__traceback__
+        line = lines[trace.tb_lineno - 1] if trace else ""
+        part = parts.get(line.rpartition("=")[2].strip().partition("(")[0])
+        if part is None or isinstance(raised, KeelError):
+            return
+        places = dict.fromkeys(at for name in part.outputs if (at := where(nodes[name])))
+        raised.add_note("\n".join([f"Raised in part {part.name}, which {part.owner} compiled.",
+                                   *(f"  at {at}" for at in list(places)[:3])]))
+    return blame
+
+
 def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
           constants: Mapping[str, torch.Tensor]) -> tuple[str, dict[str, Any]]:
     nodes = {n.name: n for n in gm.graph.nodes}
@@ -67,7 +86,7 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
     def value(name: str) -> str:
         return f"c_{name}" if name in constants else f"v_{name}"
 
-    lines = ["def run(args):"]
+    lines = []
     if inputs:
         lines += [f"    {', '.join(map(value, inputs))}, = args"]
     lines += ["    args.clear()"]
@@ -83,7 +102,9 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
     lines.append(f"    return [{', '.join(value(r.name) if isinstance(r, fx.Node) else repr(r) for r in results)}]")
     missing = {r.name for r in results if isinstance(r, fx.Node)} - nodes.keys()
     assert not missing, missing
-    return "\n".join(lines) + "\n", names
+    body = "".join(f"    {line}\n" for line in lines)
+    end = "    except Exception as raised:\n        blame(raised)\n        raise\n"
+    return f"def run(args):\n    try:\n{body}{end}", names
 
 
 def _last_uses(parts: Sequence[Linkable], kept: Sequence[str]) -> dict[str, int]:

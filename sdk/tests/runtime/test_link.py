@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -86,3 +87,19 @@ def test_a_first_call_is_replaced_once_it_has_returned() -> None:
         except ValueError:
             calls.append("failed")
     assert calls == ["first", "failed", "first", "bare", "bare"]
+
+
+def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
+    def breaks(*args: Tensor) -> Any:
+        raise ZeroDivisionError("the chip divides by zero")
+
+    captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
+    next(n for n in captured.gm.graph.nodes if n.name == "add").meta["stack_trace"] = (
+        '  File "/models/model.py", line 41, in forward\n    return (x @ w) + 1\n')
+    first, last = split(captured.gm, place(captured.gm, BACKENDS))
+    run = link(captured.gm, [Linkable("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
+                             Linkable("p1", breaks, last.inputs, last.outputs, owner="pointwise")], {})
+    with pytest.raises(ZeroDivisionError, match="the chip divides by zero") as raised:
+        run([R(2, 2), R(2, 2)])
+    assert raised.value.__notes__ == [
+        "Raised in part p1, which pointwise compiled.\n  at /models/model.py:41   return (x @ w) + 1"]
