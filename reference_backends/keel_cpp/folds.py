@@ -26,11 +26,13 @@ class Variable:
 class Fold:
     """The accumulator of one statement.  ``at`` in its methods is "" for a scalar, "[l]" for the lane l.
 
-    ``short``: it folds so few values that a sum stays in its own precision.
+    ``short``: it folds so few values that a sum stays in its own precision.  ``brief``: so few in each of L lanes that
+    a sum stays in its part.
     """
 
     stmt: Reduce | Scan
     short: bool = False
+    brief: bool = False
 
     @property
     def number(self) -> int:
@@ -64,6 +66,8 @@ class Fold:
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
+        if self.parted and self.brief:
+            return (Variable(DTYPES[self.dtypes[0]], f"part{self.number}", self.starts[0]),)
         if self.parted:
             names = ("sum", "err") if self.careful else ("sum",)
             return tuple(Variable("double", f"{name}{self.number}", "0.") for name in names)

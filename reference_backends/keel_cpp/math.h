@@ -39,12 +39,7 @@ template <class T> INLINE T rsqrt(T x) { return T(1) / sqrt(x); }
 
 // ---- exponentials -------------------------------------------------------------------------------------------------
 
-// p 2^n in two steps, so that it overflows and underflows gradually.
-INLINE float scale(float p, i32 n) {
-  const i32 h = n >> 1;
-  return p * bits<float>(u32(h + 127) << 23) * bits<float>(u32(n - h + 127) << 23);
-}
-INLINE double scale(double p, i64 n) {
+INLINE double scale(double p, i64 n) {  // p 2^n in two steps, so that it overflows and underflows gradually
   const i64 h = n >> 1;
   return p * bits<double>(u64(h + 1023) << 52) * bits<double>(u64(n - h + 1023) << 52);
 }
@@ -53,27 +48,45 @@ template <class T> INLINE T clamp(T x, T low, T high) {  // NaN stays
   return x < low ? low : x;
 }
 
-INLINE float exp(float x) {  // e^x = 2^k e^r, |r| <= ln2 / 2
+// x = k ln2 + r with |r| <= ln2 / 2 and k an integer; adding 1.5 2^23 rounds, and leaves k in the low bits of `round`.
+struct Reduced { float round, k, r; };
+INLINE Reduced reduced(float x) {
+  const float t = fma_(x, 1.44269504f, 0x1.8p23f), k = t - 0x1.8p23f;
+  return {t, k, fma_(k, -1.42860677e-6f, fma_(k, -0.693145752f, x))};
+}
+INLINE float power_of_2(float rounded, u32 bias) { return bits<float>((bits<u32>(rounded) + bias) << 23); }
+INLINE float reduced_exp(float r) {  // e^r - 1
+  return fma_(poly(r, 0.5f, 0.166665152f, 0.0416663773f, 0.00836939365f, 0.00139429222f), r * r, r);
+}
+// p 2^k in two steps, so that it overflows and underflows gradually; `low`: k < -124.
+INLINE float scaled(float p, float rounded, bool low) {
+  return p * power_of_2(rounded, low ? 126 + 64 : 126) * (low ? 0x1p-63f : 2.f);
+}
+
+INLINE float exp(float x) {
   x = clamp(x, -105.f, 89.f);
-  const float k = round(x * 1.44269504f), r = fma_(k, -1.42860677e-6f, fma_(k, -0.693145752f, x));
-  const float q = poly(r, 0.5f, 0.166665152f, 0.0416663773f, 0.00836939365f, 0.00139429222f);
-  return scale(fma_(q, r * r, r) + 1.f, i32(k));
+  const Reduced at = reduced(x);
+  return scaled(reduced_exp(at.r) + 1.f, at.round, x < -86.f);
+}
+INLINE float exp_inside(float x) {  // |x| <= 86
+  const Reduced at = reduced(x);
+  return (reduced_exp(at.r) + 1.f) * power_of_2(at.round, 127);
 }
 
 INLINE float exp2(float x) {
   x = clamp(x, -151.f, 129.f);
-  const float k = round(x), r = x - k;
+  const float t = x + 0x1.8p23f, r = x - (t - 0x1.8p23f);
   const float q = poly(r, 0.693147182f, 0.240226507f, 0.055503577f, 0.00961805973f, 0.00133920659f, 0.00015464134f);
-  return scale(fma_(q, r, 1.f), i32(k));
+  return scaled(fma_(q, r, 1.f), t, x < -124.f);
 }
 
 INLINE float expm1(float x) {  // 2^k (e^r - 1) + (2^k - 1), halved so that 2^128 is a number
   x = clamp(x, -18.f, 89.f);
-  const float k = round(x * 1.44269504f), r = fma_(k, -1.42860677e-6f, fma_(k, -0.693145752f, x));
+  const Reduced at = reduced(x);
+  const float r = at.r, s = power_of_2(at.round, 126);
   const float q = poly(r, 0.5f, 0.166666672f, 0.0416664816f, 0.00833320804f, 0.00139335648f, 0.000199442555f);
-  const float s = bits<float>(u32(i32(k) + 126) << 23);
-  const float p = 2.f * fma_(s, fma_(q, r * r, r), s - 0.5f);
-  return copysign(k == 0.f ? fma_(q, r * r, r) : p, x);
+  const float e = fma_(q, r * r, r);
+  return copysign(at.k == 0.f ? e : 2.f * fma_(s, e, s - 0.5f), x);
 }
 
 INLINE double reduced_exp(double r) {  // e^r - 1 for |r| <= ln2 / 2, by its series
@@ -101,9 +114,8 @@ template <class T> INLINE T sigmoid(T x) {
 INLINE float tanh(float x) {  // beyond 0.8: 1 - 2 / (e^2a + 1) with e^2a = s + s t, never rounded by itself
   const float a = abs(x), w = x * x, z = a > 10.f ? 20.f : 2.f * a;
   const float small = fma_(poly(w, -0.333333313f, 0.133332416f, -0.0539547466f, 0.0217764303f, -0.00851746742f, 0.00286124228f, -0.000575417711f), w * x, x);
-  const float k = round(z * 1.44269504f), r = fma_(k, -1.42860677e-6f, fma_(k, -0.693145752f, z));
-  const float t = fma_(poly(r, 0.5f, 0.166665152f, 0.0416663773f, 0.00836939365f, 0.00139429222f), r * r, r);
-  const float s = bits<float>(u32(i32(k) + 127) << 23), large = 1.f - 2.f / fma_(s, t, s + 1.f);
+  const Reduced at = reduced(z);
+  const float s = power_of_2(at.round, 127), large = 1.f - 2.f / fma_(s, reduced_exp(at.r), s + 1.f);
   return copysign(a < 0.8f ? small : large, x);
 }
 INLINE double tanh(double x) {
@@ -173,9 +185,9 @@ INLINE float erf(float x) {
   const float s = x * x, a = abs(x), t = a > 4.f ? 4.f : a;
   const float small = fma_(poly(s, 0.128379166f, -0.376126289f, 0.112836257f, -0.0268557388f, 0.00519244885f, -0.000805057702f,
                                 8.00138369e-05f), x, x);  // |x| <= 0.94
-  const float large = 1.f - exp(-fma_(poly(t, 0.12864849f, 0.635151327f, 0.106236845f, -0.0237620194f, 0.0036424296f,
+  const float large = 1.f - exp_inside(-fma_(poly(t, 0.12864849f, 0.635151327f, 0.106236845f, -0.0237620194f, 0.0036424296f,
                                            -0.000322794018f, 1.12300122e-05f), t, t));
-  return a < 0.9375f ? small : x != x ? x : copysign(large, x);
+  return copysign(a < 0.9375f ? small : large, x);
 }
 
 INLINE float erfc(float x) {  // erfcx(a) (1 + 2a) over t = (a - 2) / (a + 2)

@@ -137,8 +137,14 @@ INLINE i64 size_pow(i64 x, i64 n) { i64 y = 1; for (; n > 0; --n) y *= x; return
 
 // ---- lanes --------------------------------------------------------------------------------------------------------
 
-template <class T, int N> SHARED void fill(T (&a)[N], T x) {
-  SIMD for (int l = 0; l < N; ++l) a[l] = x;
+template <class T, int N> INLINE void fill(T (&a)[N], T x) {
+  typedef T Vector __attribute__((vector_size(64), aligned(alignof(T)), may_alias));
+  constexpr int lanes = 64 / sizeof(T);
+  if constexpr (N % lanes == 0) {
+    for (int k = 0; k < N / lanes; ++k) ((Vector*)a)[k] = x - Vector{};
+  } else {
+    SIMD for (int l = 0; l < N; ++l) a[l] = x;
+  }
 }
 
 // A sum of floats runs at most 32 steps in its own precision and goes on in double; a sum of doubles carries the rounding
@@ -165,6 +171,12 @@ template <auto combine, class T, int N> SHARED T fold(T (&a)[N]) {
 }
 INLINE double total(double sum, double error) { return error - error == 0 ? sum + error : sum; }  // not inf - inf
 template <int N> SHARED double total(double (&sum)[N]) { return fold<add<double>>(sum); }
+template <int N> SHARED double total(float (&part)[N]) {
+  double sum[N];
+  SIMD for (int l = 0; l < N; ++l) sum[l] = part[l];
+  halve<N>([&](int l, int m) BODY { sum[l] += sum[m]; });
+  return sum[0];
+}
 template <int N> SHARED double total(double (&sum)[N], double (&error)[N]) {
   double all = 0, rest = 0;
   for (int l = 0; l < N; ++l) flush(all, rest, sum[l]), rest += error[l];

@@ -30,6 +30,8 @@ GRAIN = 1 << 17
 """Scalar operations below which threads cost more than they give; parallel() in prelude.h has the same number."""
 RUN = 8192
 """Elements of the innermost axis that are one task."""
+BRIEF = 1024
+"""Elements of a row whose sum needs no flushing: 32 steps in each lane, or 64 where vectors are short."""
 CHUNKS = 64
 """Into how many parts, at most, a fold at the top is cut: a fixed number, lest results depend on the threads."""
 
@@ -90,7 +92,7 @@ def _parallel(text: Text, loop: Loop, threads: bool) -> None:
         _columns(text, loop, lane, threads)
     else:
         with _over(text, loop.axes, None, work(loop.body), threads):
-            for stmt in loop.body:
+            for stmt in text.row(loop.body):
                 _inside(text, stmt)
 
 
@@ -194,7 +196,7 @@ def _serial(text: Text, loop: Loop) -> None:
 
 def _lane_fold(text: Text, loop: Loop) -> None:
     """A reduce loop cut into L lanes, which are folded together at its end."""
-    lane, outer, nest, folds = _open_fold(text, loop)
+    lane, outer, nest, folds = _open_fold(text, loop, chunked=False)
     for fold in folds:
         text.each(fold.function(), fold.declare("L"))
     with ExitStack() as stack:
@@ -205,23 +207,24 @@ def _lane_fold(text: Text, loop: Loop) -> None:
     text.gathered(folds)
 
 
-def _open_fold(text: Text, loop: Loop) -> tuple[Axis, list[Axis], list[list[Stmt]], list[Fold]]:
+def _open_fold(text: Text, loop: Loop, chunked: bool) -> tuple[Axis, list[Axis], list[list[Stmt]], list[Fold]]:
     lane = for_lanes(loop.axes, loop.body)
     assert lane is not None                                    # a loop without axes is small
     outer = [a for a in loop.axes if a != lane]
     nest = levels(loop.body, [*outer, lane], text.facts)
     text.statements(nest[0])
-    return lane, outer, nest, text.folds(loop)
+    brief = not chunked and not outer and isinstance(lane.size, int) and lane.size <= BRIEF
+    return lane, outer, nest, text.folds(loop, brief=brief)
 
 
 def _fold_span(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fold], body: Sequence[Stmt]) -> None:
     """Folds low <= lane < high into the lanes; sums of floats in spans of 32 steps, each flushed."""
-    parted = [f for f in folds if f.parted]
+    parted = [f for f in folds if f.parted and not f.brief]
     if not parted:
         return _fold_steps(text, lane, low, high, folds, body)
     name = text.name(lane.name)
     with ExitStack() as stack:
-        if not (isinstance(lane.size, int) and lane.size <= 512):
+        if not (isinstance(lane.size, int) and lane.size <= BRIEF):
             span, end = f"{name}_span", f"{name}_end"
             stack.enter_context(text.block(f"for (i64 {span} = {low}; {span} < {high}; {span} += 32 * L)"))
             text.line(f"const i64 {end} = least({span} + 32 * L, {high});")
@@ -253,7 +256,7 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
 
 def _chunks(text: Text, loop: Loop) -> None:
     """A reduce loop at the top: a fixed number of chunks on all threads, folded together in their order."""
-    lane, outer, nest, folds = _open_fold(text, loop)
+    lane, outer, nest, folds = _open_fold(text, loop, chunked=True)
     name, size = text.name(lane.name), size_text(lane.size, text.name)
     sizes = [(text.name(a.name), size_text(a.size, text.name)) for a in outer]
     whole = bool(outer) and isinstance(lane.size, int) and lane.size <= 2 * RUN

@@ -9,9 +9,10 @@ from importlib.resources import files
 
 import torch
 
-from keel import Apply, Buffer, Const, Index, Kernel, Load, Loaded, Loop, Position, Reduce, Scan, Stmt, Store
+from keel import Apply, Axis, Buffer, Const, Index, Kernel, Load, Loaded, Loop, Position, Reduce, Scan, Stmt, Store
 from keel_cpp.facts import Facts, folds_of
 from keel_cpp.folds import Fold
+from keel_cpp.rows import kept_rows
 from keel_cpp.sizes import NARROW, index_text
 from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
@@ -25,7 +26,7 @@ KEYWORDS = frozenset((
     "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
     "while", "xor",
 ))
-OURS = re.compile(r"(v|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+OURS = re.compile(r"(v|row|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
                   r".*_(block|low|high|at|end|span|step|point|n)")
 
 
@@ -53,6 +54,9 @@ class Text:
         self.buffers: dict[str, Buffer] = {b.name: b for b in kernel.buffers}
         self.values = {n: literal(c.value, c.dtype) for n, c in facts.constants.items()}
         self.known: dict[int, Fold] = {}
+        self.arrays: set[int] = set()                          # values kept in an array of the row,
+        self.axes: dict[int, Axis] = {}                        # by which axis, and which values are read back instead
+        self.read: dict[int, int] = {}                         # of computed
         self.lines: list[str] = []
         self.depth = 0
         self.in_lanes = False
@@ -151,7 +155,7 @@ class Text:
 
     def statement(self, stmt: Stmt, *, at: str = "", part: bool = False, on: str = "") -> None:
         """One straight-line statement.  Folds go to the accumulator ``at``, into its part if it has one and ``part`` is
-        set; where ``on`` is a flag and false, nothing is loaded and the identity is folded."""
+        set; where ``on`` is a flag and false, nothing is loaded or stored and the identity is folded."""
         match stmt:
             case Const():
                 pass
@@ -164,7 +168,7 @@ class Text:
                 args = tuple(self.value(a) for a in stmt.args)
                 self.define(stmt.result, applied(stmt.op, args, source, stmt.dtype))
             case Store():
-                self.line(self._store(stmt))
+                self.line(self._store(stmt, on))
             case Reduce() | Scan():
                 fold = self.known[stmt.results[0]]
                 args = [self.value(a) for a in stmt.args]
@@ -177,18 +181,35 @@ class Text:
                 raise TypeError("A loop is no straight-line statement.")
 
     def define(self, number: int, text: str) -> None:
-        self.line(f"const {DTYPES[self.facts.dtypes[number]]} v{number} = {text};")
+        dtype = self.facts.dtypes[number]
+        at = f"[{self.name(self.axes[number].name)}]" if number in self.axes else ""
+        if number in self.read:
+            text = loaded(f"row{self.read[number]}{at}", dtype)
+        self.line(f"const {DTYPES[dtype]} v{number} = {text};")
+        if number in self.arrays:
+            self.line(f"row{number}{at} = v{number};")
+
+    def row(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The body of one row, less what is kept from loop to loop in arrays, which are declared here."""
+        kept = kept_rows(body, self.facts)
+        for n, size in kept.arrays.items():
+            self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{-(-size // 32) * 32}];")
+        self.arrays |= kept.arrays.keys()
+        self.axes |= kept.axes
+        self.read |= kept.read
+        return kept.body
 
     def _load(self, stmt: Load, on: str) -> str:
         text = loaded(f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", stmt.dtype)
         flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
         return f"{' & '.join(flags)} ? {text} : {DTYPES[stmt.dtype]}(0)" if flags else text
 
-    def _store(self, stmt: Store) -> str:
+    def _store(self, stmt: Store, on: str) -> str:
         place, value = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", self.value(stmt.value)
         if stmt.mode != "write":
             value = self._combined(stmt, place, value)
-        return f"if ({self.value(stmt.mask)}) {place} = {value};" if stmt.mask is not None else f"{place} = {value};"
+        flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
+        return f"if ({' & '.join(flags)}) {place} = {value};" if flags else f"{place} = {value};"
 
     def _combined(self, stmt: Store, place: str, value: str) -> str:
         dtype = self.buffers[stmt.buffer].dtype
@@ -201,9 +222,9 @@ class Text:
 
     # -- folds ------------------------------------------------------------------------------------------------------
 
-    def folds(self, loop: Loop, *, short: bool = False) -> list[Fold]:
+    def folds(self, loop: Loop, *, short: bool = False, brief: bool = False) -> list[Fold]:
         """The accumulators of a loop, known from here on."""
-        found = [Fold(s, short) for s in folds_of(loop)]
+        found = [Fold(s, short, brief) for s in folds_of(loop)]
         self.known |= {f.number: f for f in found}
         return found
 
