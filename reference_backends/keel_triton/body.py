@@ -76,7 +76,6 @@ class _Printer:
         self.lines: list[str] = []
         self.indent = ""
         self.loops = 0
-        self.copies = 1                                    # how often unrolled loops write out what is printed now
         self.values: dict[int, Var] = {}
         self.origins: dict[int, frozenset[tuple[str, str]]] = {}
         self.axes: dict[Axis, Var | Digit] = {}
@@ -318,7 +317,8 @@ class _Printer:
     def serial(self, loop: Loop, level: Level) -> None:
         """Each lane runs the loop by itself, point by point."""
         k, size = self.loops, length(loop)
-        unroll = isinstance(size, int) and size * self.copies <= UNROLLED and not self.cast
+        leaf = not any(isinstance(s, Loop) for s in loop.body)
+        unroll = leaf and isinstance(size, int) and size <= UNROLLED and not self.cast
         self.hoist(loop, level)
         folds = [s for s in loop.body if isinstance(s, Reduce | Scan)]
         for s in folds:
@@ -331,7 +331,6 @@ class _Printer:
                 if self.cast:
                     self.emit(f"{j} = tl.cast({j}, {self.cast[4:-1]})")
                 self.axes[axis] = Var(j, NONE, torch.int64)
-            outside, self.copies = self.copies, self.copies * size if unroll else self.copies
             for s in loop.body:
                 match s:
                     case Reduce() | Scan():
@@ -339,7 +338,6 @@ class _Printer:
                         self.results(s, _states(s), level.dims)
                     case _:
                         self.stmt(s, level)
-            self.copies = outside
             for _ in loop.axes:
                 self.close()
         for s in folds:
@@ -349,7 +347,8 @@ class _Printer:
         """Prints what is the same in each iteration before the loop; a load only if the loop runs at all."""
         runs = isinstance(length(loop), int) and length(loop) != 0
         stored = {s.buffer for s in walk(loop.body) if isinstance(s, Store)}
-        for axis in sorted({a for i in indices(loop.body) for a in axes_of(i)} & self.axes.keys(), key=str):
+        own = {a for s in walk((loop,)) if isinstance(s, Loop) for a in s.axes}
+        for axis in sorted({a for i in indices(loop.body) for a in axes_of(i)} - own, key=str):
             self.lookup(axis)
         varying = set[int]()
         for s in loop.body:

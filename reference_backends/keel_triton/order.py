@@ -48,7 +48,7 @@ def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
     if len(axes) < 2 or any(isinstance(s, Loop) for s in body):
         return axes, body
     *others, last = axes
-    if not isinstance(last.size, int) or last.size <= 16:
+    if not _long(last.size):
         return axes, body
     across = [a for s in body if isinstance(s, Load) and stride(s.index, last) > 1
               for a in others if _long(a.size) and stride(s.index, a) == 1]
@@ -56,8 +56,8 @@ def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
         return axes, body
     row = max(across, key=across.count)
     others.remove(row)
-    part = next((t for t in TILES if last.size % t == 0 and last.size > t), None)
-    if part is None:
+    part = next((t for t in TILES if isinstance(last.size, int) and last.size % t == 0), None)
+    if part is None or last.size <= TILES[0]:
         return (*others, row), (Loop("parallel", (last,), body),)
     outer, inner = Axis(f"{last.name}a", last.size // part), Axis(f"{last.name}b", part)
     split = {last: index(outer) * part + index(inner)}
@@ -67,4 +67,4 @@ def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
 
 
 def _long(size: Dim) -> bool:
-    return not isinstance(size, int) or size >= 16
+    return not isinstance(size, int) or size > 16

@@ -113,12 +113,13 @@ def _made(s: Stmt) -> set[int]:
 def _ordered(body: Body, groups: list[list[int]]) -> list[tuple[list[int], int]]:
     """Each group with the number of the launch it goes to; groups that need each other both ways become one."""
     while True:
-        after = [[any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups] for p in groups]
+        after = [[p is not q and any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups]
+                 for p in groups]
         n = len(groups)
         for k in range(n):
             for i in range(n):
                 for j in range(n):
-                    after[i][j] = after[i][j] or (after[i][k] and after[k][j])
+                    after[i][j] = after[i][j] or (i != j and after[i][k] and after[k][j])
         tied = next(((i, j) for i in range(n) for j in range(i) if after[i][j] and after[j][i]), None)
         if tied is None:
             break

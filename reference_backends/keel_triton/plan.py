@@ -203,13 +203,15 @@ def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:
     for atom, c in i.terms:
         match atom:
             case Axis():
-                top = inner = evaluate(atom.size, symbols)
+                top = inner = evaluate(atom.size, symbols) - 1
             case Loaded():
-                top = inner = evaluate(atom.bound, symbols)
+                top = inner = evaluate(atom.bound, symbols) - 1
             case Div():
-                top, inner = _magnitude(atom.of, symbols)
+                by, (top, inner) = evaluate(atom.by, symbols), _magnitude(atom.of, symbols)
+                top, inner = top // by + 1, inner + by
             case Mod():
-                top, inner = evaluate(atom.by, symbols), 2 * _magnitude(atom.of, symbols)[1]
+                top = evaluate(atom.by, symbols) - 1
+                inner = _magnitude(atom.of, symbols)[1] + top + 1
         total += abs(evaluate(c, symbols)) * top
         worst = max(worst, inner)
     return total, max(worst, total)

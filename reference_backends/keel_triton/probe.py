@@ -1,13 +1,13 @@
 """Whether Triton kernels can run here: None, or the sentence that says why not."""
 from __future__ import annotations
 
-from importlib.util import find_spec
+import importlib.util
 
 import torch
 
 
 def probe() -> str | None:
-    if find_spec("triton") is None:
+    if importlib.util.find_spec("triton") is None:
         return "triton is not installed."
     if not torch.cuda.is_available():
         return "No CUDA device was found."

@@ -89,6 +89,17 @@ def bools(v: Values, N: int, M: int) -> Values:
     return {"out0": x.any(1), "out1": y.all(1), "out2": ~x ^ y}
 
 
+def rows_in_rows(v: Values, N: int, M: int, K: int) -> Values:
+    x = v["in0"].view(N, M, K) * v["in1"][:, None, None]
+    return {"out0": x, "out1": v["in1"] * 2, "out2": x.sum(2)}
+
+
+def images(v: Values, N: int, M: int, K: int) -> Values:
+    x = v["in0"].view(N, M, K)
+    mean = x.mean((0, 2))
+    return {"out0": mean, "out1": x - mean[:, None]}
+
+
 REFERENCES: Mapping[str, Callable[..., Values]] = {
     "broadcast": lambda v, N, M: {"out0": (v["in0"].view(N, M) + v["in1"] * v["in2"][:, None]) * 0.5},
     "softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(1)},
@@ -112,6 +123,10 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "row_twice": lambda v, N, M: {"out0": v["in0"] * 2, "out1": v["in0"].view(N, M).flip(1) * 2},
     "in_place": lambda v, N, M: {"in0": v["in0"] * v["in0"]},
     "permuted": permuted,
+    "transposed": lambda v, N, M, K: {"out0": (v["in0"].view(N, M, K) + v["in1"]).transpose(1, 2)},
+    "out_of_order": lambda v, N, M, K: {"out0": -v["in0"]},
+    "rows_in_rows": rows_in_rows,
+    "images": images,
     "bools": bools,
     "small_ints": small_ints,
     "signed_zeros": lambda v, N: {"out0": v["in0"] * -0.0, "out1": -v["in0"], "out2": v["in0"] * NAN},
@@ -120,7 +135,8 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
 }
 
 # Triton's interpreter walks scans and folds of pairs element by element, and makes no mask of a comparison of scalars.
-SMALL = {"cummax": ((1, 1), (33, 3), (7, 2)), "masked": ((2, 1), (3, 130), (7, 33))}
+SMALL = {"cummax": ((1, 1), (33, 3), (7, 2)), "masked": ((2, 1), (3, 130), (7, 33)),
+         "transposed": ((2, 128, 32), (1, 35, 33), (2, 64, 17))}
 SPECIAL = ("softmax", "argmax", "total", "cummax", "in_place", "signed_zeros", "column_sum", "side_by_side",
            "broadcast")
 

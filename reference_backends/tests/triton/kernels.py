@@ -311,6 +311,50 @@ kernel signed_zeros(in0: f32[N]) -> (out0: f32[N], out1: f32[N], out2: f32[N]):
     %5 = maximum %0 %4
     store out2[i0] %5
 """,
+    "transposed": """
+kernel transposed(in0: f32[N*M*K], in1: f32[K]) -> (out0: f32[N*M*K]):
+  parallel i0 < N, i1 < K, i2 < M:
+    %0 = load in0[K*M*i0 + i1 + K*i2]
+    %1 = load in1[i1]
+    %2 = add %0 %1
+    store out0[K*M*i0 + M*i1 + i2] %2
+""",
+    "out_of_order": """
+kernel out_of_order(in0: f32[N*M*K]) -> (out0: f32[N*M*K]):
+  parallel i0 < K, i1 < M, i2 < N:
+    %0 = load in0[K*M*i2 + K*i1 + i0]
+    %1 = neg %0
+    store out0[K*M*i2 + K*i1 + i0] %1
+""",
+    "rows_in_rows": """
+kernel rows_in_rows(in0: f32[N*M*K], in1: f32[N]) -> (out0: f32[N*M*K], out1: f32[N], out2: f32[N*M]):
+  parallel i0 < N:
+    %0 = load in1[i0]
+    %1 = add %0 %0
+    store out1[i0] %1
+    parallel i1 < M:
+      reduce r0 < K:
+        %2 = load in0[K*M*i0 + K*i1 + r0]
+        %3 = mul %2 %0
+        store out0[K*M*i0 + K*i1 + r0] %3
+        %4 = reduce sum %3
+      store out2[M*i0 + i1] %4
+""",
+    "images": """
+kernel images(in0: f32[N*M*K]) -> (out0: f32[M], out1: f32[N*M*K]):
+  %0 = position N*K
+  %1 = cast %0 : f32
+  parallel i0 < M:
+    reduce r0 < N, r1 < K:
+      %2 = load in0[K*M*r0 + K*i0 + r1]
+      %3 = reduce sum %2
+    %4 = div %3 %1
+    store out0[i0] %4
+    parallel r0 < N, r1 < K:
+      %5 = load in0[K*M*r0 + K*i0 + r1]
+      %6 = sub %5 %4
+      store out1[K*M*r0 + K*i0 + r1] %6
+""",
     "halves": """
 kernel halves(in0: f16[N], in1: bf16[N], in2: i32[N]) -> (out0: bf16[N], out1: f16[N], out2: bf16[N], out3: i32[N]):
   parallel i0 < N:

@@ -33,6 +33,12 @@ Golden = Callable[..., None]
     ("nested", {"N": 64, "M": 100, "K": 50}),
     ("side_by_side", {"N": 64, "M": 768, "K": 100}),
     ("row_twice", {"N": 64, "M": 20_000}),
+    ("transposed", {"N": 8, "M": 128, "K": 256}),
+    ("transposed", {"N": 8, "M": 35, "K": 33}),
+    ("out_of_order", {"N": None, "M": 17, "K": 64}),
+    ("rows_in_rows", {"N": 8, "M": 16, "K": 64}),
+    ("images", {"N": None, "M": 64, "K": None}),
+    ("images", {"N": 16, "M": 64, "K": 49}),
     ("permuted", {"N": 8, "M": None, "K": 64}),
 ], ids=lambda v: v if isinstance(v, str) else "x".join(map(str, v.values())))
 def test_source(golden: Golden, name: str, sizes: dict[str, int | None]) -> None:

@@ -1,0 +1,86 @@
+"""How loops are cut into blocks, and what their functions are handed."""
+from __future__ import annotations
+
+import pytest
+
+from keel import Loop
+from keel_triton.plan import NARROW, Part, mode, plan, reach
+
+from .kernels import kernel, verified
+
+
+def only(name: str, **sizes: int | None) -> Part:
+    (launch,) = plan(kernel(name, **sizes))
+    (part,) = launch.parts
+    return part
+
+
+def modes(part: Part) -> list[str]:
+    return [mode(s, part) for s in part.body if isinstance(s, Loop)]
+
+
+@pytest.mark.parametrize("length, how", [
+    (1, "serial"), (4, "serial"), (5, "block"), (768, "block"), (16384, "block"), (16385, "steps"), (None, "steps")])
+def test_rows_that_are_read_again_stay_in_a_block(length: int | None, how: str) -> None:
+    part = only("softmax", N=64, M=length)
+    assert set(modes(part)) == {how}
+    assert part.rank == (1 if how == "serial" else 2)
+
+
+def test_rows_that_are_read_once_need_not() -> None:
+    assert modes(only("argmax", N=64, M=4096)) == ["block"]
+    assert modes(only("argmax", N=64, M=4097)) == ["steps"]
+
+
+@pytest.mark.parametrize("length, how", [(16, "serial"), (17, "block"), (64, "block"), (65, "steps")])
+def test_columns_are_folded_by_lanes_or_in_strips(length: int, how: str) -> None:
+    part = only("column_sum", N=length, M=768)
+    assert (part.contiguous, modes(part)) == ("x", [how])
+
+
+def test_windows_are_folded_by_lanes() -> None:
+    part = only("window", N=56, M=56)
+    assert (part.contiguous, part.rank, modes(part)) == ("x", 1, ["serial"])
+
+
+def test_pointwise_parts_have_one_lane_per_row() -> None:
+    assert only("broadcast", N=64, M=768).rank == 1
+    assert only("total", N=64, M=768).rank == 2
+
+
+def test_parameters() -> None:
+    (launch,) = plan(kernel("layer_norm", N=None, M=None))
+    assert launch.arguments == ("in0", "in1", "in2", "out0", "out1", "M", "N")
+    assert launch.constants == ("INDEX", "XBLOCK", "RBLOCK")
+    (launch,) = plan(kernel("layer_norm", N=8, M=768))
+    assert launch.constants == ("XBLOCK",)
+    copy, add = plan(kernel("scatter_add", N=4, M=5, K=6))
+    assert ([b.name for b in copy.buffers], [b.name for b in add.buffers]) == (["in0", "out0"], ["in1", "in2", "out0"])
+
+
+def test_sizes_of_the_host() -> None:
+    (launch,) = plan(verified("""
+kernel pooled(in0: f32[N*M]) -> (out0: f32[(N // 2)*M]):
+  parallel i0 < N // 2, i1 < M:
+    %0 = load in0[2*M*i0 + i1]
+    store out0[M*i0 + i1] %0
+""", N=None, M=None))
+    assert launch.symbols == ("M",) and [str(d) for d in launch.derived] == ["floor(N/2)"]
+
+
+def test_reach_counts_intermediate_results() -> None:
+    assert reach(kernel("broadcast", N=10, M=20), {}) == 200
+    wide = verified("""
+kernel far(in0: f32[100]) -> (out0: f32[100]):
+  parallel i0 < 100:
+    %0 = load in0[(100000000*i0 + 7) // 100000001]
+    store out0[i0] %0
+""")
+    assert reach(wide, {}) > NARROW
+    assert plan(wide)[0].index == "int64"
+
+
+def test_reach_at_sizes_known_later() -> None:
+    k = kernel("broadcast", N=None, M=None)
+    assert plan(k)[0].index == "INDEX"
+    assert reach(k, {"N": 2**20, "M": 2**11}) > NARROW > reach(k, {"N": 2**20, "M": 2**10})
