@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import mul
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import sympy
 import torch

@@ -76,8 +76,8 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
 
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
-    # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which order
-    # effects, are made in the graph; else they would be inputs that are None.
+    # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
+    # order effects, are made in the graph; else they would be inputs that are None.
     with config.patch(donated_buffer=False, unlift_effect_tokens=True):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
