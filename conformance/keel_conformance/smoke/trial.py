@@ -24,7 +24,7 @@ class Verdict:
     why: str = ""
 
 
-def judge(case: Case, backend: str, seed: int = 0) -> Verdict:
+def judge(case: Case, backend: str | keel.Backend, seed: int = 0) -> Verdict:
     """Runs the case through Keel with ``backend`` and eager PyTorch, and through eager PyTorch in both precisions.
 
     Error against float64 at most ``TIMES`` times eager's (which counts as ``FLOOR_ULPS`` ulp at least), NaN and
@@ -35,7 +35,7 @@ def judge(case: Case, backend: str, seed: int = 0) -> Verdict:
     args = case.arguments()
     try:
         explained = keel.explain(case.program, *map(_copy, args), backends=[backend, "eager"])
-        if not explained.taken.get(backend):
+        if not explained.taken[backend if isinstance(backend, str) else backend.name]:
             return Verdict(case.name, "not claimed")
         compiled = keel.compile(case.program, backends=[backend, "eager"], strict=True)
         given = tuple(map(_copy, args))
