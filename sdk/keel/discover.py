@@ -95,7 +95,7 @@ def _one(backend: object) -> Backend:
         case str():
             return find(backend)
         case Backend():
-            _check_version(backend.name, backend.api, "it")
+            _check_version(backend.name, backend.api, "the plugin")
             _check_probe(backend)
             return backend
         case LoopTarget():
