@@ -4,11 +4,13 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+import keel
 from keel import KeelError
 from keel.errors import CODES
 
@@ -61,3 +63,55 @@ def test_a_message_has_what_reasons_where_and_what_to_do() -> None:
     assert str(error) == ("KeelError[no-owner]: no backend takes it.\n  acme: acme is shut.\n  at model.py:1   y = x\n"
                           "Open acme.")
     assert str(KeelError("bad-text", "No.")) == "KeelError[bad-text]: No."
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def chooses(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+def here(text: str) -> str:
+    return re.sub(r"\S*test_errors\.py:\d+", "test_errors.py:LINE", text)
+
+
+def test_a_part_that_raises_when_it_runs(golden: Callable[..., None]) -> None:
+    def breaks(*args: torch.Tensor) -> None:
+        raise TimeoutError("the device does not answer")
+
+    torch.compiler.reset()
+    acme = keel.Backend(name="acme", device="cpu", supports=lambda call: None, compile=lambda gm: breaks)
+    with pytest.raises(TimeoutError) as caught:
+        keel.compile(lambda x: x.relu() + 1, backends=[acme])(torch.ones(3))
+    golden(here("\n".join([f"{type(caught.value).__name__}: {caught.value}", *caught.value.__notes__])))
+
+
+def test_an_error_of_the_model_itself_keeps_its_type() -> None:
+    torch.compiler.reset()
+    with pytest.raises(IndexError, match="out of range in self") as caught:
+        keel.compile(torch.nn.functional.embedding, backends=["eager"])(torch.tensor([7]), torch.ones(3, 2))
+    assert "which eager compiled" in caught.value.__notes__[-1]
+
+
+def test_control_flow_that_data_decide_breaks_the_graph_or_is_pytorchs_error(golden: Callable[..., None]) -> None:
+    torch.compiler.reset()
+    x = torch.ones(3)
+    torch.testing.assert_close(keel.compile(branches, backends=["eager"])(x), x + 1)
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="Data-dependent branching") as caught:
+        keel.compile(branches, backends=["eager"], fullgraph=True)(x)
+    golden(f"{type(caught.value).__name__}: {str(caught.value).strip().splitlines()[0]}")
+
+
+def test_control_flow_as_an_operator_is_an_operator_like_others(golden: Callable[..., None]) -> None:
+    torch.compiler.reset()
+    x = torch.ones(3)
+    torch.testing.assert_close(keel.compile(chooses, backends=["eager"], fullgraph=True)(x), x + 1)
+    acme = keel.Backend(name="acme", device="cpu", compile=lambda gm: gm.forward, supports=keel.Support((
+        keel.Rule(ops=("aten.sum", "aten.gt", "aten.add", "aten.sub")),)))
+    torch.compiler.reset()
+    with pytest.raises(KeelError) as caught:
+        keel.compile(chooses, backends=[acme], strict=True)(x)
+    golden(here(re.sub(r"%\w*graph\w*", "%GRAPH", str(caught.value))))
