@@ -54,7 +54,7 @@ def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
     r = 0
     if stepped:
         r = _between(32, padded(stepped), 128 if columns else 2048 if part.axes else 8192)
-    lanes = max(width, r)
+    lanes = max(width, r, 1)                                 # loops of no steps have no lanes
     x = 1
     if part.axes:
         most = padded(rows) if rows else 1

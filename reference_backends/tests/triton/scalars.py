@@ -21,6 +21,12 @@ INF, NAN = float("inf"), float("nan")
 
 Meaning = Callable[..., Tensor]
 
+
+def _sqrt(x: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(x)
+
+
 _COMPARE: Mapping[str, Meaning] = {
     "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
 _FLOAT: Mapping[str, Meaning] = {
@@ -29,7 +35,7 @@ _FLOAT: Mapping[str, Meaning] = {
         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
         "erfinv", "lgamma", "sigmoid", "reciprocal", "isnan", "isinf", "add", "sub", "mul", "div", "fmod", "pow",
         "atan2", "copysign", "nextafter", "minimum", "maximum", "neg")},
-    "sqrt": lambda x: torch.from_numpy(np.sqrt(x.numpy())),  # correctly rounded, which torch.sqrt on a CPU is not
+    "sqrt": lambda x: torch.from_numpy(_sqrt(x.numpy())),  # correctly rounded, which torch.sqrt on a CPU is not
     "sign": lambda x: torch.sign(x).nan_to_num(0), "mod": torch.remainder,
     "where": lambda x, y, z: torch.where(x != 0, y, z),
     "fma": lambda x, y, z: x * y + z,                       # the operands are such that it is exact
