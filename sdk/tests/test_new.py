@@ -58,7 +58,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_package_installs_and_passes_its_own_tests(level: str, tmp_path: Path) -> None:
     package, place = new(f"{level}_zeta", level, tmp_path / "package"), tmp_path / "installed"
-    environment = {**os.environ, "PYTHONPATH": str(place), "TMPDIR": str(tmp_path)}
+    path = os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
 
     def run(*command: str) -> str:
         done = subprocess.run([sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True,

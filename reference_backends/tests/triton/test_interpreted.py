@@ -12,7 +12,8 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 
 def test_kernels_through_the_interpreter(tmp_path: Path) -> None:
-    env = {**os.environ, "TRITON_INTERPRET": "1", "KEEL_CACHE_DIR": str(tmp_path)}
+    outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    env = {**outer, "TRITON_INTERPRET": "1", "KEEL_CACHE_DIR": str(tmp_path)}
     inner = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist",
              "-p", "no:randomly", str(Path(__file__).with_name("interpreted.py"))]
     run = subprocess.run(inner, env=env, capture_output=True, text=True, check=False)
