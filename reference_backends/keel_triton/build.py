@@ -5,7 +5,7 @@ import hashlib
 import importlib.util
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from keel import Kernel, Launcher, Source, evaluate
+from keel import Kernel, Launcher, Source, cuda_stream, evaluate
 from keel_triton.blocks import Blocks, choose
+from keel_triton.driver import Run, runner
 from keel_triton.plan import NARROW, Launch, plan, reach
 
 SIZES = 256                 # how many sets of sizes a launcher keeps its compiled functions for
@@ -112,9 +113,6 @@ def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
     return launch
 
 
-Run = Callable[[list[int], int], None]
-
-
 class _Launchable:
     """A kernel with its compiled functions, by device, alignment and sizes."""
 
@@ -124,23 +122,22 @@ class _Launchable:
         self.ready: OrderedDict[tuple[int, ...], list[tuple[tuple[int, ...], Run]]] = OrderedDict()
 
     def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Any]:
-        """(launch, blocks, numbers, compiled kernel to be) of each launch that has programs at these sizes."""
+        """(launch, programs, int parameters, compiled kernel to be) of each launch that has programs at these sizes."""
         from keel_triton.compiled import Variant, compiler
 
         found = []
         for one in plan(self.kernel):
             blocks, wide, numbers = settle(self.kernel, one, sizes)
-            if sum(b.programs for b in blocks):
+            programs = sum(b.programs for b in blocks)
+            if programs:
                 even = frozenset(n for n, v in numbers.items() if v % 16 == 0)
                 variant = Variant(constants(one, blocks), max(b.warps for b in blocks), aligned, even, wide)
                 function = getattr(self.module, one.name)
-                found.append((one, blocks, numbers, variant, compiler.start(function, one, variant, target_of(device))))
+                found.append((one, programs, numbers, compiler.start(function, one, variant, target_of(device))))
         return found
 
     def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> list[tuple[tuple[int, ...], Run]]:
         """Compiles for these sizes, the graph's other kernels with them, and loads onto the current device."""
-        from keel_triton.compiled import constants_of, runner
-
         sizes = dict(zip(self.kernel.symbols, values, strict=True))
         if sizes:
             for other in self.siblings:
@@ -148,15 +145,14 @@ class _Launchable:
                     other.start(device, aligned, {s: sizes[s] for s in other.kernel.symbols})
         number = {b.name: k for k, b in enumerate(self.kernel.buffers)}
         runs = []
-        for one, blocks, numbers, variant, future in self.start(device, aligned, sizes):
-            rest = (*numbers.values(), *constants_of(variant).values())
-            run = runner(future.result(), sum(b.programs for b in blocks), rest)
+        for one, programs, numbers, future in self.start(device, aligned, sizes):
+            run = runner(future.result(), device, programs, len(one.buffers), tuple(numbers.values()))
             runs.append((tuple(number[b.name] for b in one.buffers), run))
         return runs
 
     def launcher(self) -> Launcher:
         count, ready = len(self.kernel.buffers), self.ready
-        current_device, current_stream = _driver()
+        current = torch.cuda.current_device
 
         def launch(*args: Any) -> None:
             pointers = [a.data_ptr() for a in args[:count]]
@@ -164,7 +160,7 @@ class _Launchable:
             for p in pointers:
                 bits |= p
             device = args[0].get_device()
-            if device != current_device():
+            if device != current():
                 with torch.cuda.device(device):
                     return launch(*args)
             key = (device, (bits & 15) == 0, *args[count:])
@@ -173,26 +169,12 @@ class _Launchable:
                 runs = ready[key] = self.prepare(device, key[1], args[count:])
                 if len(ready) > SIZES:
                     ready.popitem(last=False)
-            stream = current_stream(device)
+            stream = cuda_stream(device)
             for which, run in runs:
                 run([pointers[k] for k in which], stream)
             return None
 
         return launch
-
-
-def _driver() -> tuple[Callable[[], int], Callable[[int], int]]:
-    """(the current device, the current stream of a device), asked for when a launcher first runs."""
-    found: list[Any] = []
-
-    def driver() -> Any:
-        if not found:
-            import triton
-
-            found.append(triton.runtime.driver.active)
-        return found[0]
-
-    return (lambda: driver().get_current_device()), (lambda device: driver().get_current_stream(device))
 
 
 @lru_cache(maxsize=64)

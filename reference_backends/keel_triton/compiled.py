@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -95,12 +94,3 @@ def _pool() -> ThreadPoolExecutor:
 
 compiler = Compiler()
 
-
-def runner(kernel: Any, programs: int, rest: tuple[Any, ...]) -> Callable[[list[int], int], None]:
-    """``run(pointers, stream)`` of a compiled kernel on the current device, everything else settled beforehand."""
-    run, function, packed = kernel.run, kernel.function, kernel.packed_metadata
-
-    def launch(pointers: list[int], stream: int) -> None:
-        run(programs, 1, 1, stream, function, packed, None, None, None, *pointers, *rest)
-
-    return launch

@@ -11,4 +11,6 @@ def probe() -> str | None:
         return "triton is not installed."
     if not torch.cuda.is_available():
         return "No CUDA device was found."
+    if torch.version.hip is not None:
+        return "Its kernels are launched through CUDA's driver, and this PyTorch is built for ROCm."
     return None

@@ -57,6 +57,7 @@ from keel.plugin import (
     refusal,
 )
 from keel.torch_adapter import torch_compile_backend
+from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
 
 __all__ = [
@@ -107,6 +108,7 @@ __all__ = [
     "compile",
     "compile_exported",
     "compiled_graphs",
+    "cuda_stream",
     "dims_of",
     "discover",
     "evaluate",

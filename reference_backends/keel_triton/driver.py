@@ -1,0 +1,114 @@
+"""Machine code onto a device and off to work, by calls of the CUDA driver.
+
+Triton's launcher does the same, but has a C compiler make a launcher for each signature first, and takes longer a call.
+"""
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from keel import KeelError
+
+MAX_DYNAMIC_SHARED = 8      # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+DEFAULT_SHARED = 48 * 1024
+INVALID_CONTEXT = 201       # CUDA_ERROR_INVALID_CONTEXT
+
+Run = Callable[[list[int], int], None]
+
+
+@lru_cache(maxsize=1)
+def cuda() -> Any:
+    """The CUDA driver's library."""
+    library = ctypes.CDLL("libcuda.so.1")
+    uint, pointer = ctypes.c_uint, ctypes.c_void_p
+    library.cuDevicePrimaryCtxRetain.argtypes = [pointer, ctypes.c_int]
+    library.cuCtxSetCurrent.argtypes = [pointer]
+    library.cuModuleLoadData.argtypes = [pointer, ctypes.c_char_p]
+    library.cuModuleGetFunction.argtypes = [pointer, pointer, ctypes.c_char_p]
+    library.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+    library.cuLaunchKernel.argtypes = [pointer, *[uint] * 7, pointer, pointer, pointer]
+    return library
+
+
+@cache
+def load(kernel: Any, device: int, driver: Any) -> int:
+    """The function of Triton's compiled ``kernel`` on a device.  It stays loaded as long as the process."""
+    enter(device, driver)
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _done("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), kernel.asm["cubin"]))
+    name, shared = kernel.metadata.name.encode(), kernel.metadata.shared
+    _done("cuModuleGetFunction", driver.cuModuleGetFunction(ctypes.byref(function), module, name))
+    if shared > DEFAULT_SHARED:
+        _done("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, shared))
+    return int(function.value or 0)
+
+
+def enter(device: int, driver: Any) -> None:
+    """Makes the context that PyTorch uses on the device this thread's; a thread has none before its first CUDA call."""
+    context = ctypes.c_void_p()
+    _done("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    _done("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
+
+
+def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None) -> Run:
+    """``run(pointers, stream)`` of a compiled kernel that takes that many pointers, then ``numbers``.
+
+    Safe to call from several threads: each call holds parameters of its own.
+    """
+    driver = driver or cuda()
+    total = parameters(kernel, pointers + len(numbers))
+    function, launch = load(kernel, device, driver), driver.cuLaunchKernel
+    threads, shared = 32 * kernel.metadata.num_warps, kernel.metadata.shared
+    slots, table = ctypes.c_uint64 * total, ctypes.c_void_p * total
+
+    def fresh() -> tuple[Any, Any]:
+        """The parameters, and where they are.  A number of 32 bits is the lower half of its slot."""
+        values = slots(*[0] * pointers, *numbers)
+        start = ctypes.addressof(values)
+        return values, table(*range(start, start + 8 * total, 8))
+
+    free = [fresh()]
+
+    def run(addresses: list[int], stream: int) -> None:
+        try:
+            held = free.pop()
+        except IndexError:
+            held = fresh()
+        values, where = held
+        values[0:pointers] = addresses
+        code = launch(function, programs, 1, 1, threads, 1, 1, shared, stream, where, None)
+        if code == INVALID_CONTEXT:
+            enter(device, driver)
+            code = launch(function, programs, 1, 1, threads, 1, 1, shared, stream, where, None)
+        free.append(held)
+        if code:
+            _done("cuLaunchKernel", code)
+
+    return run
+
+
+_ENTRY = re.compile(r"\.entry\s+\w+\s*\(([^)]*)\)")
+
+
+def parameters(kernel: Any, given: int) -> int:
+    """How many parameters the machine code takes: those that are given, and Triton's pointers to scratch memory.
+
+    Raises KeelError[build-failed] if it takes others, or needs scratch memory.
+    """
+    entry = _ENTRY.search(kernel.asm["ptx"])
+    total = entry[1].count(".param") if entry else 0
+    metadata = kernel.metadata
+    scratch = metadata.global_scratch_size or metadata.profile_scratch_size
+    if not given <= total <= given + 2 or scratch or metadata.num_ctas != 1:
+        raise KeelError("build-failed", f"{metadata.name} cannot be launched.", {
+            "triton": f"It made a function of {total} parameters for {given}, with {scratch} bytes of scratch memory."})
+    return total
+
+
+def _done(call: str, code: int) -> None:
+    if code:
+        raise KeelError("build-failed", f"The CUDA driver's {call} failed with error {code}.",
+                        do="CUresult in the CUDA driver API says what it means; an earlier kernel may be the cause.")
