@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,11 @@ def test_it_explains_what_is_compiled_already() -> None:
 def test_a_function_without_tensors() -> None:
     found = explain(lambda n: n + 1, 3, backends=[REST])
     assert found.graphs == () and "Nothing was compiled" in str(found)
+
+
+def test_the_page_about_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how" / "see-who-takes-what.md"
+    (code, *_) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(code, str(page), "exec"), {})
+    printed = capsys.readouterr().out
+    assert "forward:" in printed and "backward:" in printed and "'cpp':" in printed

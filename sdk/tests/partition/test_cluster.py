@@ -115,8 +115,7 @@ def local(size: int, colours: int) -> Dag:
     return [chance.randrange(colours) for _ in range(size)], needs
 
 
-@pytest.mark.parametrize("graph", [chain, local])
-@pytest.mark.parametrize("colours", [2, 3])
+@pytest.mark.parametrize("graph, colours", [(chain, 2), (local, 3)])
 def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colours: int) -> None:
     assert callable(graph)
 
