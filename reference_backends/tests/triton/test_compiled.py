@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from keel import KeelError
 from keel_triton.build import constants, load, settle
 from keel_triton.plan import plan
 from keel_triton.render import render
@@ -59,6 +60,30 @@ def test_rows_are_read_sixteen_bytes_at_a_time(name: str) -> None:
     assert re.search(r"ld\.global\.v4\.b32|ld\.global\.v4\.f32", one.asm["ptx"]), one.asm["ptx"]
     (other,) = compiled(name, static=True, aligned=False)
     assert not re.search(r"\.v[24]\.", other.asm["ptx"]), "vector access to pointers that may not be aligned"
+
+
+def test_compilations_run_side_by_side_and_are_shared() -> None:
+    from keel_triton.compiled import Compiler, Variant
+
+    compiler, started = Compiler(), []
+    for name in ("broadcast", "in_place", "permuted"):
+        k = kernel(name, **{s: 64 for s in SIZES if re.search(rf"\b{s}\b", TEXTS[name])})
+        (one,) = plan(k)
+        blocks, _, _ = settle(k, one, {})
+        variant = Variant(constants(one, blocks), 4)
+        function = getattr(load(render(k)), one.name)
+        started.append(compiler.start(function, one, variant, HOPPER))
+        assert compiler.start(function, one, variant, HOPPER) is started[-1]
+    assert [f.result().metadata.name for f in started] == ["broadcast", "in_place", "permuted"]
+
+
+def test_a_source_that_triton_rejects() -> None:
+    from keel_triton.compiled import Variant, compile_now
+
+    (one,) = plan(kernel("in_place", N=8, M=8))
+    bad = render(kernel("in_place", N=8, M=8)).replace("tl.store(", "tl.stash(")
+    with pytest.raises(KeelError, match=r"(?s)build-failed.*Triton could not compile in_place.*stash"):
+        compile_now(load(bad).in_place, one, Variant((("XBLOCK", 128),), 1), HOPPER)
 
 
 def test_division_and_square_root_round_correctly() -> None:

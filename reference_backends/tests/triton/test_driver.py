@@ -46,13 +46,13 @@ class Notes:
         self.calls.append(("attribute", which, value))
         return 0
 
-    def cuLaunchKernel(self, function: int, *rest: Any) -> int:
-        shape, where = rest[:8], rest[8]
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
+        shape, where = tuple(v.value or 0 for v in rest[:8]), rest[8]
         given = [ctypes.cast(p, ctypes.POINTER(ctypes.c_uint64))[0] for p in where]
         if self.wait is not None:
             self.wait()
         assert given == [ctypes.cast(p, ctypes.POINTER(ctypes.c_uint64))[0] for p in where], "overwritten in flight"
-        self.calls.append(("launch", function, shape, given))
+        self.calls.append(("launch", function.value, shape, given))
         return self.code("launch")
 
     def __hash__(self) -> int:
