@@ -81,6 +81,7 @@ class _Printer:
         self.axes: dict[Axis, Var | Digit] = {}
         self.groups: dict[tuple[Axis, ...], Var] = {}
         self.seen: ChainMap[str, Var] = ChainMap()
+        self.named: dict[str, str] = {}
         self.memory = Memory()
 
     def run(self) -> list[str]:
@@ -102,8 +103,13 @@ class _Printer:
         self.lines.append(self.indent + line)
 
     def define(self, target: str, text: str, dims: frozenset[str], dtype: torch.dtype) -> Var:
-        """The variable that holds ``text``: the one that already does, or else ``target``."""
+        """The variable that holds ``text``: the one that already does, or else one named after ``target``.
+
+        A name stands for one text throughout, so that texts which mention it can be compared.
+        """
         if text not in self.seen:
+            while self.named.setdefault(target, text) != text:
+                target += "_"
             self.emit(f"{target} = {text}")
             self.seen[text] = Var(target, dims, dtype)
         return self.seen[text]

@@ -28,10 +28,10 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
     """
     from keel_triton.compiled import interpreting
 
-    module = load("\n\n".join(s.text for s in sources))
+    modules = _modules(sources)
     if interpreting():
-        return [_interpreted(module, s.kernel) for s in sources]
-    graph = [_Launchable(module, s.kernel) for s in sources]
+        return [_interpreted(m, s.kernel) for m, s in zip(modules, sources, strict=True)]
+    graph = [_Launchable(m, s.kernel) for m, s in zip(modules, sources, strict=True)]
     if torch.cuda.is_available():
         for one in graph:
             if not one.kernel.symbols:
@@ -53,6 +53,13 @@ def load(text: str) -> ModuleType:
         draft.write_text(text)
         os.replace(draft, path)
     return _imported(path)
+
+
+def _modules(sources: Sequence[Source]) -> list[ModuleType]:
+    """The module of each source: one for all, unless two kernels share a name."""
+    if len({s.kernel.name for s in sources}) < len(sources):
+        return [load(s.text) for s in sources]
+    return [load("\n\n".join(s.text for s in sources))] * len(sources) if sources else []
 
 
 def cache_folder() -> Path:
@@ -82,7 +89,7 @@ Settled = tuple[tuple[Blocks, ...], bool, dict[str, int]]
 
 def settle(kernel: Kernel, launch: Launch, sizes: Mapping[str, int]) -> Settled:
     """(blocks of each part, whether indices are 64-bit, values of the int parameters) at these sizes."""
-    numbers = {s: sizes[s] for s in launch.symbols} | {n: evaluate(d, sizes) for d, n in launch.sizes.items()}
+    numbers = {name: evaluate(d, sizes) for name, d in launch.numbers.items()}
     wide = launch.index == "int64" or (launch.index == "INDEX" and reach(kernel, sizes) > NARROW)
     return tuple(choose(part, sizes) for part in launch.parts), wide, numbers
 

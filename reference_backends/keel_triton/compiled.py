@@ -44,7 +44,7 @@ def source_of(function: Any, launch: Launch, variant: Variant) -> ASTSource:
     """The function with its argument types and constants, as Triton's compiler takes it."""
     names = launch.names
     types = {names[b.name]: f"*{POINTEES[b.dtype]}" for b in launch.buffers}
-    numbers = dict.fromkeys((*launch.symbols, *launch.sizes.values()), "i64" if variant.wide else "i32")
+    numbers = dict.fromkeys(launch.numbers, "i64" if variant.wide else "i32")
     constants = constants_of(variant)
     signature = {**types, **numbers, **dict.fromkeys(constants, "constexpr")}
     tidy = [n for n in types if variant.aligned] + [n for n in numbers if n in variant.even]

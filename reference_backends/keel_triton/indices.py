@@ -26,21 +26,22 @@ class Var:
 
 
 Lookup = Callable[[Axis | Loaded], Var]
+Names = Mapping[Dim | str, str]
 
 
-def size_text(d: Dim, derived: Mapping[Dim, str]) -> str:
-    """The text of a size: symbols stand for themselves, what cannot be computed in a kernel has a parameter."""
+def size_text(d: Dim, derived: Names) -> str:
+    """The text of a size: symbols have parameters, and so has what a kernel cannot compute itself."""
     if isinstance(d, int | sympy.Integer):
         return str(int(d))
     if d in derived:
         return derived[d]
     if isinstance(d, sympy.Symbol):
-        return str(d)
+        return derived.get(str(d), str(d))
     texts = [tight(size_text(a, derived)) for a in d.args]
     return (" + " if isinstance(d, sympy.Add) else "*").join(texts)
 
 
-def product_text(sizes: Iterable[Dim], derived: Mapping[Dim, str]) -> str:
+def product_text(sizes: Iterable[Dim], derived: Names) -> str:
     known, texts = 1, []
     for d in sizes:
         if isinstance(d, int):
@@ -52,7 +53,7 @@ def product_text(sizes: Iterable[Dim], derived: Mapping[Dim, str]) -> str:
     return texts[0] if len(texts) == 1 else "*".join(tight(t) for t in texts)
 
 
-def index_text(i: Index, lookup: Lookup, derived: Mapping[Dim, str]) -> tuple[str, frozenset[str]]:
+def index_text(i: Index, lookup: Lookup, derived: Names) -> tuple[str, frozenset[str]]:
     """(text, dims) of an index."""
     texts, dims = [], frozenset[str]()
     for atom, c in i.terms:
@@ -64,7 +65,7 @@ def index_text(i: Index, lookup: Lookup, derived: Mapping[Dim, str]) -> tuple[st
     return " + ".join(texts), dims
 
 
-def _atom(atom: Axis | Loaded | Div | Mod, lookup: Lookup, derived: Mapping[Dim, str]) -> tuple[str, frozenset[str]]:
+def _atom(atom: Axis | Loaded | Div | Mod, lookup: Lookup, derived: Names) -> tuple[str, frozenset[str]]:
     if isinstance(atom, Axis | Loaded):
         var = lookup(atom)
         return var.text, var.dims

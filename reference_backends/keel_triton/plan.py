@@ -40,7 +40,7 @@ SEVERAL_PASSES = 16384      # the longest row held in one block where that saves
 UNROLLED = 16               # the longest loop that each lane runs by itself, its iterations written out
 NARROW = 2**31 - 2**21      # indices below this fit int32, the lanes past the end of the last block included
 
-_TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrsuv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
+_TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,20 @@ class Launch:
         return {b.name: f"{b.name}_" if _TAKEN.fullmatch(b.name) else b.name for b in self.buffers}
 
     @property
-    def sizes(self) -> dict[Dim, str]:
-        """The parameters that hold sizes which are computed on the host."""
-        return {d: f"n{k}" for k, d in enumerate(self.derived)}
+    def numbers(self) -> dict[str, Dim]:
+        """The int parameters: the symbols, and the sizes that are computed on the host."""
+        symbols = {f"{s}_" if _TAKEN.fullmatch(s) else s: sympy.Symbol(s) for s in self.symbols}
+        return symbols | {f"n{k}": d for k, d in enumerate(self.derived)}
+
+    @property
+    def sizes(self) -> dict[Dim | str, str]:
+        """How the source calls each symbol and each size that is computed on the host."""
+        return {str(d) if isinstance(d, sympy.Symbol) else d: name for name, d in self.numbers.items()}
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The parameters that are passed at each launch."""
-        return (*self.names.values(), *self.symbols, *self.sizes.values())
+        return (*self.names.values(), *self.numbers)
 
     @property
     def constants(self) -> tuple[str, ...]:

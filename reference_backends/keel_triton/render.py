@@ -24,7 +24,7 @@ def parameters(launch: Launch) -> list[str]:
 
 
 def _functions(launch: Launch, helpers: dict[str, str]) -> list[str]:
-    remarks = [f"# {name} = {d}" for d, name in launch.sizes.items()]
+    remarks = [f"# {name} = {d}" for name, d in launch.numbers.items() if name != str(d)]
     bodies = [body(launch, k, helpers) for k in range(len(launch.parts))]
     if len(bodies) == 1:
         start = ["pid = tl.program_id(0)"] if launch.parts[0].axes else []

@@ -127,6 +127,11 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "out_of_order": lambda v, N, M, K: {"out0": -v["in0"]},
     "rows_in_rows": rows_in_rows,
     "images": images,
+    "two_widths": lambda v, N, M, K: {
+        "out0": v["in0"][:M].sum() * torch.arange(N, device=v["in0"].device),
+        "out1": v["in0"][:K].sum() * torch.arange(N, device=v["in0"].device)},
+    "fills": lambda v, N: {
+        "out0": torch.full((N,), 3.5), "out1": torch.arange(N) * 2 + N, "out2": v["out2"] + 3.5 * N},
     "bools": bools,
     "small_ints": small_ints,
     "signed_zeros": lambda v, N: {"out0": v["in0"] * -0.0, "out1": -v["in0"], "out2": v["in0"] * NAN},
@@ -136,6 +141,7 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
 
 # Triton's interpreter walks scans and folds of pairs element by element, and makes no mask of a comparison of scalars.
 SMALL = {"cummax": ((1, 1), (33, 3), (7, 2)), "masked": ((2, 1), (3, 130), (7, 33)),
+         "two_widths": ((1, 1, 2), (3, 40, 33), (2, 33, 60)),
          "transposed": ((2, 128, 32), (1, 35, 33), (2, 64, 17))}
 SPECIAL = ("softmax", "argmax", "total", "cummax", "in_place", "signed_zeros", "column_sum", "side_by_side",
            "broadcast")
@@ -203,7 +209,7 @@ def check(case: Case, kernel: Kernel, device: str) -> None:
     (launch,) = build([Source(kernel, render(kernel))])
     launch(*given.values(), *(sizes[s] for s in kernel.symbols))
     for name, want in wanted.items():
-        compare(given[name], want.reshape(-1).to(given[name].dtype), f"{case}: {name}")
+        compare(given[name], want.reshape(-1).to(given[name]), f"{case}: {name}")
     for name, before in untouched.items():
         assert torch.equal(given[name].nan_to_num(), before.nan_to_num()), f"{case}: {name} was written"
 

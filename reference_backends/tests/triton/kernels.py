@@ -355,6 +355,32 @@ kernel images(in0: f32[N*M*K]) -> (out0: f32[M], out1: f32[N*M*K]):
       %6 = sub %5 %4
       store out1[K*M*r0 + K*i0 + r1] %6
 """,
+    "two_widths": """
+kernel two_widths(in0: f32[M + K]) -> (out0: f32[N], out1: f32[N]):
+  parallel i0 < N:
+    %0 = position i0
+    %1 = cast %0 : f32
+    reduce r0 < M:
+      %2 = load in0[r0]
+      %3 = mul %2 %1
+      %4 = reduce sum %3
+    store out0[i0] %4
+    reduce r0 < K:
+      %5 = load in0[r0]
+      %6 = mul %5 %1
+      %7 = reduce sum %6
+    store out1[i0] %7
+""",
+    "fills": """
+kernel fills(out2: inout f32[1]) -> (out0: f32[N], out1: i64[N]):
+  %0 = const 3.5 : f32
+  parallel i0 < N:
+    store out0[i0] %0
+    %1 = position 2*i0 + N
+    store out1[i0] %1
+  parallel i0 < N:
+    store add out2[0] %0
+""",
     "halves": """
 kernel halves(in0: f16[N], in1: bf16[N], in2: i32[N]) -> (out0: bf16[N], out1: f16[N], out2: bf16[N], out3: i32[N]):
   parallel i0 < N:

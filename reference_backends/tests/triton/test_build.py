@@ -40,6 +40,12 @@ def test_a_graph_is_one_file(folder: Path) -> None:
     assert len(list((folder / "triton").iterdir())) == 1
 
 
+def test_kernels_of_one_name_keep_apart(folder: Path) -> None:
+    kernels = [kernel("softmax", N=3, M=100), kernel("softmax", N=3, M=200)]
+    build([Source(k, render(k)) for k in kernels])
+    assert len(list((folder / "triton").iterdir())) == 2
+
+
 def test_nothing_to_build() -> None:
     assert list(build([])) == []
 

@@ -66,6 +66,7 @@ kernel pooled(in0: f32[N*M]) -> (out0: f32[(N // 2)*M]):
     store out0[M*i0 + i1] %0
 """, N=None, M=None))
     assert launch.symbols == ("M",) and [str(d) for d in launch.derived] == ["floor(N/2)"]
+    assert launch.arguments == ("in0", "out0", "M", "n0")
 
 
 def test_reach_counts_intermediate_results() -> None:

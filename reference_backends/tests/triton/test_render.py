@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from keel import KeelError
+from keel import KeelError, parse
 from keel_triton.render import render
 
 from .kernels import TEXTS, kernel, verified
@@ -73,6 +73,17 @@ kernel names(x: f32[N], tl: f32[N]) -> (v1: f32[N]):
     %3 = add %1 %2
     store v1[i0] %3
 """, N=100)))
+
+
+def test_names_that_the_source_needs_are_not_taken_from_symbols(golden: Golden) -> None:
+    text = TEXTS["broadcast"].replace("N", "n0").replace("M", "v1").replace("):", ") where n0, v1:", 1)
+    golden(render(parse(text.replace("n0*v1", "(n0 // 2)*v1").replace("i0 < n0", "i0 < n0 // 2"))))
+
+
+def test_a_name_stands_for_one_text() -> None:
+    lines = [line.strip() for line in render(kernel("two_widths", N=8, M=40, K=33)).splitlines()]
+    assert "r1_in = r1 < 40" in lines and "r1_in_ = r1 < 33" in lines
+    assert "v2 = tl.load(in0 + r1, r1_in)" in lines and "v5 = tl.load(in0 + r1, r1_in_)" in lines
 
 
 def test_no_atomic_add_of_small_integers() -> None:
