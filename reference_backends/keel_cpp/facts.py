@@ -138,46 +138,55 @@ def is_small(loop: Loop) -> bool:
 
 # -- strides ------------------------------------------------------------------------------------------------------
 
-def neighbours(body: Sequence[Stmt], axis: Axis) -> int:
-    """How many accesses have their next element beside them along ``axis``; a store counts twice."""
-    found = 0
-    for stmt in walk(tuple(body)):
-        if isinstance(stmt, Load | Store) and stmt.index.coefficient(axis) == 1 and not _folded(stmt.index, axis):
-            found += 2 if isinstance(stmt, Store) else 1
-    return found
+FAR = 16
 
 
-def _folded(i: Index, axis: Axis) -> bool:
-    """Whether the axis occurs inside a division of the index."""
-    return any(axis in axes_of(Index(0, ((a, 1),))) for a, _ in i.terms if not isinstance(a, Axis))
+def stride(stmt: Load | Store, axis: Axis, facts: Facts) -> int:
+    """How dear the access is where ``axis`` is cut into lanes: 0 if it is the same in all, 1 if neighbours are touched,
+    4 if elements nearby, 16 if they are anywhere."""
+    if axis not in axes_used(stmt, facts):
+        return 0
+    loaded = frozenset[Axis]().union(*(facts.varies[v] for v in loaded_of(stmt.index)))
+    divided = {b for atom, _ in stmt.index.terms if not isinstance(atom, Axis) for b in axes_of(Index(0, ((atom, 1),)))}
+    step = stmt.index.coefficient(axis)
+    if axis in loaded | divided or not isinstance(step, int) or abs(step) > 4:
+        return FAR
+    return 1 if step in (0, 1) else 4
+
+
+def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
+    """What the accesses of ``body`` cost where ``axis`` is cut into lanes; a store counts twice."""
+    return sum(stride(s, axis, facts) * (2 if isinstance(s, Store) else 1)
+               for s in walk(tuple(body)) if isinstance(s, Load | Store))
 
 
 def is_long(axis: Axis) -> bool:
     return not isinstance(axis.size, int) or axis.size >= SMALL // 2
 
 
-def for_lanes(axes: Sequence[Axis], body: Sequence[Stmt]) -> Axis | None:
-    """The axis of a nest that is best cut into lanes: long, with neighbouring accesses, inside; None without axes."""
-    ranked = sorted(enumerate(axes), key=lambda k: (is_long(k[1]), neighbours(body, k[1]), k[0]))
-    return ranked[-1][1] if ranked else None
+def for_lanes(axes: Sequence[Axis], body: Sequence[Stmt], facts: Facts) -> Axis | None:
+    """The axis of a nest that is best cut into lanes: long, cheap to access, far inside; None without axes."""
+    ranked = sorted(enumerate(axes), key=lambda k: (not is_long(k[1]), lane_cost(body, k[1], facts), -k[0]))
+    return ranked[0][1] if ranked else None
 
 
-def across(loop: Loop) -> Axis | None:
+def across(loop: Loop, facts: Facts) -> Axis | None:
     """The axis of a parallel loop to cut into lanes around its inner loops; None if these are better cut themselves."""
-    axis = for_lanes(loop.axes, loop.body)
+    inner = list(innermost(loop.body))
+    axis = for_lanes(loop.axes, [s for i in inner for s in i.body], facts)
     if axis is None or not is_long(axis):
         return None
-    inner = list(innermost(loop.body))
-    outside = sum(neighbours(i.body, axis) for i in inner)
-    inside = sum(neighbours(i.body, a) for i in inner if (a := for_lanes(i.axes, i.body)) is not None)
-    unrolled = all(map(is_small, inner)) and any(_near(i.body, axis) for i in inner)
-    return axis if outside > inside or unrolled else None
+    outside = sum(lane_cost(i.body, axis, facts) for i in inner)
+    inside = sum(lane_cost(i.body, a, facts) for i in inner if (a := for_lanes(i.axes, i.body, facts)) is not None)
+    near = any(0 < stride(s, axis, facts) < FAR for i in inner for s in i.body if isinstance(s, Load | Store))
+    return axis if outside < inside or (all(map(is_small, inner)) and near) else None
 
 
-def _near(body: Sequence[Stmt], axis: Axis) -> bool:
-    """Whether some access has its next element a few elements further along ``axis``."""
-    steps = [s.index.coefficient(axis) for s in walk(tuple(body)) if isinstance(s, Load | Store)]
-    return any(isinstance(c, int) and 1 <= c <= 4 for c in steps)
+def tiled(axes: Sequence[Axis], lane: Axis, body: Sequence[Stmt], facts: Facts) -> Axis | None:
+    """The axis along which those accesses lie side by side that are far apart along ``lane``: going through both in
+    small tiles, a cache line is used up before it is dropped."""
+    far = [s for s in body if isinstance(s, Load | Store) and stride(s, lane, facts) == FAR]
+    return next((a for a in axes if a != lane and is_long(a) and any(stride(s, a, facts) == 1 for s in far)), None)
 
 
 # -- levels -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from keel import Axis, Dim, Kernel, Loop, Reduce, Stmt
 from keel_cpp.columns import Columns, columns
@@ -20,6 +21,7 @@ from keel_cpp.facts import (
     iterations,
     levels,
     survey,
+    tiled,
     work,
 )
 from keel_cpp.folds import Fold
@@ -30,6 +32,8 @@ GRAIN = 1 << 17
 """Scalar operations below which threads cost more than they give; parallel() in prelude.h has the same number."""
 RUN = 8192
 """Elements of the innermost axis that are one task."""
+TILE = 64
+"""Elements of each side of a tile."""
 BRIEF = 1024
 """Elements of a row whose sum needs no flushing: 32 steps in each lane, or 64 where vectors are short."""
 CHUNKS = 64
@@ -85,95 +89,115 @@ def _parallel(text: Text, loop: Loop, threads: bool) -> None:
             return _serial(text, inner)
         loop = Loop("parallel", free, (inner,))
     threads = threads and _worth(loop)
-    lane = across(loop)
     if not has_loops(loop.body):
         _points(text, loop, threads)
-    elif lane is not None:
+    elif (lane := across(loop, text.facts)) is not None:
         _columns(text, loop, lane, threads)
     else:
-        with _over(text, loop.axes, None, work(loop.body), threads):
+        with _over(text, [Step(a) for a in loop.axes], work(loop.body), threads):
             for stmt in text.row(loop.body):
                 _inside(text, stmt)
 
 
 def _points(text: Text, loop: Loop, threads: bool) -> None:
     """No inner loops: lanes along one axis, what does not vary with it outside."""
-    lane = for_lanes(loop.axes, loop.body)
+    lane = for_lanes(loop.axes, loop.body, text.facts)
     if lane is None:
         with text.block(""):
             text.statements(loop.body)
         return
+    cost = work(loop.body)
+    if threads and (side := tiled(loop.axes, lane, loop.body, text.facts)) is not None:
+        return _tiles(text, loop, lane, side)
     outer = [a for a in loop.axes if a != lane]
     nest = levels(loop.body, [*outer, lane], text.facts)
     text.statements(nest[0])
-    cost = work(loop.body)
     if not outer and threads:
         with text.team(size_text(lane.size, text.name), size_text(cost, text.name)):
-            _lanes(text, lane, "from", "to", nest[-1])
+            _lanes(text, lane, ("from", "to"), nest[-1])
         return
-    run = RUN if threads and not (isinstance(lane.size, int) and lane.size <= RUN) else None
-    block = None if run is None else (lane, run)
-    each = cost * (lane.size if run is None else run)
-    with _over(text, outer, block, each, threads, lambda k: text.statements(nest[k])) as (low, high):
-        _lanes(text, lane, low or "0", high or size_text(lane.size, text.name), nest[-1])
+    steps, each, ends = [Step(a) for a in outer], cost * lane.size, ("0", size_text(lane.size, text.name))
+    if threads and not (isinstance(lane.size, int) and lane.size <= RUN):
+        steps, each, ends = [*steps, Step(lane, RUN)], cost * RUN, text.ends(lane)
+    with _over(text, steps, each, threads, lambda k: text.statements(nest[k])):
+        _lanes(text, lane, ends, nest[-1])
 
 
-def _lanes(text: Text, lane: Axis, low: str, high: str, body: Sequence[Stmt]) -> None:
-    name = text.name(lane.name)
+def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) -> None:
+    name, (low, high) = text.name(lane.name), ends
     with text.lanes(f"SIMD for (i64 {name} = {low}; {name} < {high}; ++{name})"):
         text.statements(body)
 
 
+def _tiles(text: Text, loop: Loop, lane: Axis, side: Axis) -> None:
+    """Points in tiles of two axes: some accesses run along ``lane``, others along ``side``."""
+    outer = [a for a in loop.axes if a not in (lane, side)]
+    nest = levels(loop.body, [*outer, side, lane], text.facts)
+    text.statements(nest[0])
+    steps = [*map(Step, outer), Step(side, TILE), Step(lane, TILE)]
+    with _over(text, steps, work(loop.body) * TILE * TILE, True, lambda k: text.statements(nest[k])), \
+            text.loop(text.name(side.name), *text.ends(side)):
+        text.statements(nest[-2])
+        _lanes(text, lane, text.ends(lane), nest[-1])
+
+
 def _columns(text: Text, loop: Loop, lane: Axis, threads: bool) -> None:
-    outer = [a for a in loop.axes if a != lane]
     shape = Columns.of(lane, text.name)
-    each = work(loop.body) * shape.width
-    with _over(text, outer, (lane, shape.width), each, threads) as (low, high):
+    steps = [*(Step(a) for a in loop.axes if a != lane), Step(lane, shape.width)]
+    with _over(text, steps, work(loop.body) * shape.width, threads):
         if not shape.exact:
+            low, high = text.ends(lane)
             text.line(f"const int {shape.count} = {high} - {low};")
         columns(text, loop.body, shape)
 
 
+@dataclass(frozen=True)
+class Step:
+    """One digit of a task: an axis, or its blocks of ``width``."""
+
+    axis: Axis
+    width: int = 1
+
+    def variable(self, text: Text) -> tuple[str, str]:
+        """Its name and the number of values it takes."""
+        name, size = text.name(self.axis.name), size_text(self.axis.size, text.name)
+        if self.width == 1:
+            return name, size
+        exact = isinstance(self.axis.size, int)
+        return f"{name}_block", str(-(-self.axis.size // self.width)) if exact else f"blocks({size}, {self.width})"
+
+    def range(self, text: Text) -> list[str]:
+        """The line that says from where to where the present block goes."""
+        if self.width == 1:
+            return []
+        (low, high), size = text.ends(self.axis), size_text(self.axis.size, text.name)
+        start = f"{self.variable(text)[0]} * {self.width}"
+        return [f"const i64 {low} = {start}, {high} = least({low} + {self.width}, {size});"]
+
+
 @contextmanager
-def _over(text: Text, axes: Sequence[Axis], block: tuple[Axis, int] | None, cost: Dim, threads: bool,
-          level: Callable[[int], None] = lambda k: None) -> Iterator[tuple[str, str]]:
-    """The loops over ``axes``, then over blocks of one more, on all threads or nested; yields the block's ends.
+def _over(text: Text, steps: Sequence[Step], cost: Dim, threads: bool,
+          level: Callable[[int], None] = lambda k: None) -> Iterator[None]:
+    """The loops over ``steps``, plain axes before blocks, on all threads or nested; ``cost`` is that of one task.
 
     ``level(k)`` writes what belongs inside the first k of the axes.
     """
-    sizes = [(text.name(a.name), size_text(a.size, text.name)) for a in axes]
-    ends = ("", "")
-    if block is not None:
-        axis, width = block
-        name, size = text.name(axis.name), size_text(axis.size, text.name)
-        sizes.append((f"{name}_block", _blocks(axis.size, width, size)))
-        ends = (f"{name}_low", f"{name}_high")
+    variables = [s.variable(text) for s in steps]
+    plain = sum(s.width == 1 for s in steps)
     with ExitStack() as stack:
         if threads:
-            total = " * ".join(n for _, n in sizes)
+            total = " * ".join(n for _, n in variables)
             stack.enter_context(text.team(total, size_text(cost, text.name)))
-            stack.enter_context(text.count_through(sizes, "from", "to"))
-            for k in range(1, len(axes) + 1):
+            stack.enter_context(text.count_through(variables, "from", "to"))
+            for k in range(1, plain + 1):
                 level(k)
         else:
-            for k, (name, size) in enumerate(sizes):
+            for k, (name, size) in enumerate(variables):
                 stack.enter_context(text.loop(name, "0", size))
-                if k < len(axes):
+                if k < plain:
                     level(k + 1)
-        if block is not None:
-            text.line(_range(axis, width, text))
-        yield ends
-
-
-def _range(axis: Axis, width: int, text: Text) -> str:
-    """The line that says from where to where the present block of an axis goes."""
-    name, size = text.name(axis.name), size_text(axis.size, text.name)
-    low, high = f"{name}_low", f"{name}_high"
-    return f"const i64 {low} = {name}_block * {width}, {high} = least({low} + {width}, {size});"
-
-
-def _blocks(size: Dim, width: int, text: str) -> str:
-    return str(-(-size // width)) if isinstance(size, int) else f"blocks({text}, {width})"
+        text.each(*(s.range(text) for s in steps))
+        yield
 
 
 # -- folds ----------------------------------------------------------------------------------------------------------
@@ -208,7 +232,7 @@ def _lane_fold(text: Text, loop: Loop) -> None:
 
 
 def _open_fold(text: Text, loop: Loop, chunked: bool) -> tuple[Axis, list[Axis], list[list[Stmt]], list[Fold]]:
-    lane = for_lanes(loop.axes, loop.body)
+    lane = for_lanes(loop.axes, loop.body, text.facts)
     assert lane is not None                                    # a loop without axes is small
     outer = [a for a in loop.axes if a != lane]
     nest = levels(loop.body, [*outer, lane], text.facts)
@@ -257,14 +281,13 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
 def _chunks(text: Text, loop: Loop) -> None:
     """A reduce loop at the top: a fixed number of chunks on all threads, folded together in their order."""
     lane, outer, nest, folds = _open_fold(text, loop, chunked=True)
-    name, size = text.name(lane.name), size_text(lane.size, text.name)
-    sizes = [(text.name(a.name), size_text(a.size, text.name)) for a in outer]
-    whole = bool(outer) and isinstance(lane.size, int) and lane.size <= 2 * RUN
-    if not whole:
-        sizes.append((f"{name}_block", _blocks(lane.size, 2 * RUN, size)))
+    steps, ends = [Step(a) for a in outer], ("0", size_text(lane.size, text.name))
+    if not (outer and isinstance(lane.size, int) and lane.size <= 2 * RUN):
+        steps, ends = [*steps, Step(lane, 2 * RUN)], text.ends(lane)
+    variables = [s.variable(text) for s in steps]
     first = f"{folds[0].number}"
     tasks, chunks = f"tasks{first}", f"chunks{first}"
-    text.line(f"const i64 {tasks} = {' * '.join(n for _, n in sizes)}, {chunks} = least({tasks}, {CHUNKS});")
+    text.line(f"const i64 {tasks} = {' * '.join(n for _, n in variables)}, {chunks} = least({tasks}, {CHUNKS});")
     for fold in folds:
         text.each(fold.function())
         for v, (ctype, _) in zip(fold.stmt.results, fold.totals(), strict=True):
@@ -275,13 +298,10 @@ def _chunks(text: Text, loop: Loop) -> None:
         for fold in folds:
             text.each(fold.declare("L"))
         low, high = f"{tasks} * chunk / {chunks}", f"{tasks} * (chunk + 1) / {chunks}"
-        with text.count_through(sizes, low, high):
+        with text.count_through(variables, low, high):
             for k in range(1, len(outer) + 1):
                 text.statements(nest[k])
-            ends = ("0", size)
-            if not whole:
-                ends = (f"{name}_low", f"{name}_high")
-                text.line(_range(lane, 2 * RUN, text))
+            text.each(*(s.range(text) for s in steps))
             _fold_span(text, lane, *ends, folds, nest[-1])
         for fold in folds:
             text.each(fold.gather())

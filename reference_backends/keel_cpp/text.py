@@ -66,6 +66,10 @@ class Text:
     def name(self, name: str) -> str:
         return safe(name)
 
+    def ends(self, axis: Axis) -> tuple[str, str]:
+        """The variables that say from where to where a block of the axis goes."""
+        return f"{self.name(axis.name)}_low", f"{self.name(axis.name)}_high"
+
     def value(self, number: int) -> str:
         return self.values.get(number, f"v{number}")
 
