@@ -1,0 +1,63 @@
+"""Captured graphs promise the statistics that ATen's kernels give, on both sides of the partition."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from keel.torch_adapter import Captured, capture
+
+F32, BF16 = torch.float32, torch.bfloat16
+
+
+class Truthful(fx.Interpreter):
+    """Runs a graph in eager and asserts that every operator gives the dtypes that its node promises."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op in ("call_function", "placeholder"):
+            for given, promised in zip(flat(result), flat(n.meta["val"]), strict=True):
+                if isinstance(given, torch.Tensor):
+                    assert given.dtype == promised.dtype, f"{n.target} gives {given.dtype}, not {promised.dtype}"
+        return result
+
+
+def flat(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def captured(model: Callable[..., Any], seen: list[Captured]) -> Callable[..., Any]:
+    def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
+        seen.append(graph)
+        return lambda inputs: Truthful(graph.gm).run(*inputs, *graph.constants.values())
+    return torch.compile(model, backend=lambda gm, inputs: capture(gm, inputs, compiler))
+
+
+NORMS = {"layer": lambda: nn.LayerNorm(8), "batch": lambda: nn.BatchNorm1d(6), "group": lambda: nn.GroupNorm(2, 6)}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("parameters", [F32, BF16], ids=str)
+def test_statistics(norm: str, parameters: torch.dtype) -> None:
+    torch.compiler.reset()
+    model, seen = nn.Sequential(nn.Tanh(), NORMS[norm](), nn.Tanh()).to(parameters), list[Captured]()
+    x = torch.randn(3, 6, 8).to(BF16).requires_grad_()
+    captured(model, seen)(x).sum().backward()
+    assert [g.kind for g in seen] == ["forward", "backward"]
+    model.eval()
+    with torch.no_grad():
+        captured(model, seen)(x)
+    assert seen[-1].kind == "inference"
+
+
+def test_statistics_are_float32_where_parameters_are() -> None:
+    torch.compiler.reset()
+    seen: list[Captured] = []
+    captured(nn.LayerNorm(8), seen)(torch.randn(4, 8, dtype=BF16, requires_grad=True)).sum().backward()
+    node = next(n for n in seen[0].gm.graph.nodes if "native_layer_norm" in str(n.target))
+    assert [v.dtype for v in node.meta["val"]] == [BF16, F32, F32]
+    backward = next(n for n in seen[1].gm.graph.nodes if "native_layer_norm_backward" in str(n.target))
+    assert [backward.args[i].meta["val"].dtype for i in (3, 4)] == [F32, F32]
