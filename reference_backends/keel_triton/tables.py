@@ -58,6 +58,12 @@ def _bitcast(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) ->
     return f"{args[0]}.to({DTYPES[result]}, bitcast=True)"
 
 
+def _not(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+    if source.is_signed or source == torch.bool:
+        return f"~{args[0]}"
+    return f"{args[0]} ^ {literal(torch.iinfo(source).max, source)}"   # Triton 3.6 interprets ~ of these as ^ -1
+
+
 def _by(single: str, double: str, integer: str = "", unsigned: str = "") -> Entry:
     """The text for float32, float64, signed integers, unsigned ones (the last two alike if only one is given)."""
     def text(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
@@ -110,7 +116,7 @@ SCALARS: Mapping[str, Entry] = {
     "fma": "tl.fma({0}, {1}, {2})",
     "eq": "{0} == {1}", "ne": "{0} != {1}",
     "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}", "shl": "{0} << {1}", "shr": "{0} >> {1}",
+    "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": _not, "shl": "{0} << {1}", "shr": "{0} >> {1}",
 }
 
 # {lowest} and {highest} stand for the extreme values of the dtype.
