@@ -2,8 +2,15 @@
 whether Triton interprets is settled when it is imported."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch.nn import functional as F
+
+import keel
+from keel import aten_externs, loop_backend
+from keel_triton import target
 
 from .cases import Case, cases, check
 from .kernels import kernel
@@ -25,3 +32,18 @@ def test_scalar_ops(dtype: torch.dtype) -> None:
 
 def test_casts() -> None:
     assert check_casts("cpu", rounding=False) == []
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_graph_through_the_whole_line(dynamic: bool) -> None:
+    """As on a device: captured, lowered, scheduled, rendered, built, launched."""
+    here = replace(target, device="cpu", externs=aten_externs("cpu"), probe=lambda: None)
+
+    def block(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        h = F.gelu(F.layer_norm(x, (x.shape[-1],), w)) * torch.sigmoid(y)
+        return h.softmax(-1), h.sum(0), h.argmax(-1), h.T.contiguous()
+
+    given = torch.randn(5, 33), torch.randn(33), torch.randn(5, 33)
+    found = keel.compile(block, backends=[loop_backend(here)], dynamic=dynamic)(*given)
+    for a, b in zip(found, block(*given), strict=True):
+        torch.testing.assert_close(a, b)

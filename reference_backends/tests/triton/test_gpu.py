@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import keel
 from keel import Source
+from keel_triton import backend
 from keel_triton.build import build
 from keel_triton.render import render
 
@@ -96,3 +98,20 @@ def test_sources_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.Monke
     k = kernel("in_place", N=3, M=5)
     build([Source(k, render(k))])
     assert [p.suffix for p in (tmp_path / "triton").iterdir()] == [".py"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_model_forward_and_backward(dtype: torch.dtype, dynamic: bool) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Linear(256, 10),
+        torch.nn.LogSoftmax(-1)).to("cuda", dtype)
+    fast = keel.compile(model, backends=[backend, "eager"], dynamic=dynamic)
+    for rows in (32, 48):
+        x = torch.randn(rows, 64, device="cuda", dtype=dtype, requires_grad=True)
+        found = torch.autograd.grad(fast(x).square().mean(), [x, *model.parameters()])
+        want = torch.autograd.grad(model(x).square().mean(), [x, *model.parameters()])
+        close = 1e-4 if dtype == torch.float32 else 3e-2
+        for a, b in zip(found, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=close, atol=close * b.abs().max().item())
