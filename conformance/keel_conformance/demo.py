@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import keel
@@ -33,6 +34,7 @@ PLACED_ON = (VENDOR, "cpp", EAGER)
 MODELS = {"bert": "BERT (Hugging Face, two layers)", "resnet18": "ResNet-18 (timm)"}
 STEPS = 7
 TIMINGS = 15
+REASONS = 8
 
 Forward = Callable[..., Any]
 
@@ -113,40 +115,65 @@ def place(shown: Shown, model: str, title: str) -> None:
     with shown.step(f"{title} on {', '.join(PLACED_ON)}"):
         case = prepare(Step("training"), build(model))
         explanation = keel.explain(case.model, *case.args, backends=PLACED_ON, **case.kwargs, **case.targets)
-        shown.console.print(explanation)
+        shown.console.print(parts(explanation))
+        shown.console.print(reasons(explanation))
         shown.console.print(errors(model))
 
 
-def errors(model: str) -> Table:
+def parts(explanation: keel.Explanation) -> Table:
+    """For each graph, how many calls each backend took, in how many parts."""
+    table = Table("graph", *explanation.backends, title="Placement: calls in parts", title_justify="left")
+    for graph in explanation.graphs:
+        owned = {name: [part.calls for part in graph.parts if part.owner == name] for name in explanation.backends}
+        table.add_row(graph.kind, *(f"{sum(calls)} in {len(calls)}" if calls else "-" for calls in owned.values()))
+    return table
+
+
+def reasons(explanation: keel.Explanation) -> Table:
+    """The refusals that hit the most calls, in the backend's own words, with a line of the model that they hit."""
+    found = sorted((r for graph in explanation.graphs for r in graph.refused), key=lambda r: -r.calls)
+    table = Table("calls", "went to", "why not elsewhere", "for instance at",
+                  title=f"Refusals: the first {min(REASONS, len(found))} of {len(found)}; keel explain shows all",
+                  title_justify="left")
+    for refusal in found[:REASONS]:
+        file, _, line = (refusal.where[0] if refusal.where else "").rpartition(":")
+        table.add_row(str(refusal.calls), refusal.owner, escape(refusal.reason), f"{Path(file).name}:{line}")
+    return table
+
+
+def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Table:
     """For each mode: the tensor that fares worst beside eager, and the typical one."""
     table = Table("step", "tensors", "worst tensor", "its error", "eager's", "ratio", f"<= {TIMES:g} x",
                   title="Errors against float64, relative to each tensor's norm", title_justify="left")
     for mode in MODES:
         step = Step(mode)
-        cases = [prepare(step, build(model)) for _ in range(2)]
-        forwards = [on(PLACED_ON, cases[0].model), cases[1].model]
+        cases = [prepare(step, build(model, scale=scale)) for _ in range(2)]
+        forwards = [placed(on, cases[0].model), cases[1].model]
         left = [leave(step, case, forward) for case, forward in zip(cases, forwards, strict=True)]
-        verdicts = judge([compare(left[0], left[1], reference(step, build(model)))])
+        verdicts = judge([compare(left[0], left[1], reference(step, build(model, scale=scale)))])
         worst = verdicts[0]
         table.add_row(mode, str(len(verdicts)), worst.name, f"{worst.error:.2e}", f"{worst.eager:.2e}",
                       f"{worst.times:.2f}", "yes" if all(v.holds for v in verdicts) else "[bold red]NO")
     return table
 
 
-def on(backends: Sequence[str], fn: Forward) -> Forward:
+def placed(backends: Sequence[str], fn: Forward) -> Forward:
     return torch.compile(fn, backend="keel", options={"backends": list(backends)})
 
 
 def measure(shown: Shown, model: str, title: str) -> None:
     """The first call and the warm call of an inference step under each compiler."""
-    with shown.step(f"{title}: speed of inference"):
+    with shown.step(f"{title}: speed of inference"), TemporaryDirectory(prefix="keel-demo-") as caches:
+        # What the steps before have compiled would make a first call too short.
+        torch.compiler.reset()
+        os.environ |= {"KEEL_CACHE_DIR": f"{caches}/keel", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
         step = Step("inference")
         case = prepare(step, build(model))
         forwards = {
             "eager": case.model,
             "Inductor": compiled(case.model, INDUCTOR),
-            "keel [cpp, eager]": on(("cpp", EAGER), case.model),
-            f"keel [{', '.join(PLACED_ON)}]": on(PLACED_ON, case.model),
+            "keel, cpp": placed(("cpp", EAGER), case.model),
+            f"keel, {VENDOR} and cpp": placed(PLACED_ON, case.model),
         }
         first = {name: seconds(step, case, forward) for name, forward in forwards.items()}
         warm = interleaved(step, case, forwards)
