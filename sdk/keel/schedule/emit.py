@@ -176,9 +176,12 @@ class Emitter:
 
     def _folded(self, member: Placed, k: int, coords: Coords, mask: int | None) -> int:
         results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
-        if results is None or mask is not None or any(a != b for a, b in zip(coords, member.coords, strict=True)):
+        if results is None or any(a != b for a, b in zip(coords, member.coords, strict=True)):
             raise KeelError("bad-graph", f"The fold {member.node.name} is read where it is not computed.")
-        return self.value(_Frame(member.node, member.at, None, results), member.node.definition.outputs[k])
+        value = self.value(_Frame(member.node, member.at, None, results), member.node.definition.outputs[k])
+        if mask is None:
+            return value
+        return self._masked(value, mask, self.tensors.tensors[member.node.results[k]].type.dtype)
 
     def value(self, frame: _Frame, number: int) -> int:
         """The kernel's number of a definition's value."""
@@ -304,7 +307,8 @@ class _Passes:
                     self._here(target, partial)
             if inner:
                 partial |= self._pass(depth, inner)
-            for fold in [t for t in inner if isinstance(t, Placed) and self.depth[t.space] == depth]:
+            # A fold over nothing but axes of one step is its one argument.
+            for fold in [t for t in ready if isinstance(t, Placed) and self.depth[t.space] == depth]:
                 block.folds[id(fold)] = partial.pop(id(fold))
         self.partial = partial
 
@@ -345,8 +349,10 @@ class _Passes:
                 if not other.is_fold and self.position[id(other)] not in below:
                     below[self.position[id(other)]] = other
                     todo.append(other)
-        for k in sorted(below):
-            self.emitter.element(below[k].node.results[0], below[k].coords)
+        bound = self.emitter.blocks[-1].axes
+        for _, other in sorted(below.items()):
+            if other.space <= bound:                         # else it is read at another point, and computed there
+                self.emitter.element(other.node.results[0], other.coords)
 
     def _required(self, depth: int, targets: Sequence[Target]) -> list[Placed]:
         """The folds at this depth that the targets need, each before those that need it."""

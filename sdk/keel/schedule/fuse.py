@@ -26,6 +26,8 @@ CHEAP = frozenset((
     "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"))
 DEEPEST = 24
 """How many nodes computed in place may stand in a chain: evaluation nests with it."""
+SELDOM = 4
+"""A map is computed again at other points only if there are this many times fewer of them."""
 NEAREST = 8
 """How many groups are tried for a node, and how many of those that touch a tensor are looked at."""
 Hint = Callable[[Dim], int]
@@ -180,9 +182,9 @@ class _Fuser:
     def _place(self, node: Defined) -> None:
         reads = self._leaf_reads(node)
         for group in self._candidates(reads):
-            placed = self._joined(group, node, reads)
-            if placed is not None and self.fuel.take():
-                self._add(group, placed, reads)
+            joined = self._joined(group, node, reads)
+            if joined is not None and self.fuel.take():
+                self._add(group, *joined)
                 return
         group = _Open(len(self.groups), Digits(f"g{len(self.groups)}_"))
         self.groups.append(group)
@@ -211,17 +213,19 @@ class _Fuser:
         worth = [g for k, g in by_id.items() if k in makers or 8 * shared[k] >= total]
         return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:NEAREST]
 
-    def _joined(self, group: _Open, node: Defined, reads: Sequence[LeafRead]) -> Placed | None:
-        """Where ``node`` stands in the group's loops, or None. The group's digits are refined only if it joins."""
+    def _joined(self, group: _Open, node: Defined,
+                reads: Sequence[LeafRead]) -> tuple[Placed, Sequence[LeafRead]] | None:
+        """Where ``node`` stands in the group's loops, and what it reads there; None if it does not join.
+
+        The group's digits are refined only if it does.
+        """
         if len(group.members) >= 48 or self._buffers(group, node, reads) > self.limits.max_buffers:
             return None
         definition = node.definition
         own = (*definition.axes, *definition.folded)
         solution = Solution(Digits("x"), group.digits.copy())
         try:
-            for tensor, coords in reads:
-                if tensor in group.made:
-                    solution.equate(coords, group.made[tensor], self.tensors.tensors[tensor].type.shape)
+            solution, reads = self._met(group, node, reads, solution)
             for tensor, coords in sorted(reads, key=lambda r: -self._bytes(self.tensors.tensors[r[0]].type)):
                 for known in group.read.get(tensor, ()):
                     solution = self._attempt(solution, coords, known, self.tensors.tensors[tensor].type.shape)
@@ -231,7 +235,34 @@ class _Fuser:
         if placed is None or not self._sound(group, placed, solution) or self._cyclic(group, reads):
             return None
         self._refine(group, solution.y)
-        return placed
+        return placed, reads
+
+    def _met(self, group: _Open, node: Defined, reads: Sequence[LeafRead],
+             solution: Solution) -> tuple[Solution, Sequence[LeafRead]]:
+        """Equates what the node reads of the group with where it is made.
+
+        A map that is read elsewhere than at the loops' own point (a row at its target, say) is computed again there, if
+        that is seldom; then what it is made of is read. Raises NoSolution.
+        """
+        todo, kept = list(reads), []
+        while todo:
+            tensor, coords = todo.pop(0)
+            kept.append((tensor, coords))
+            if tensor not in group.made:
+                continue
+            shape = self.tensors.tensors[tensor].type.shape
+            trial = solution.copy()
+            try:
+                trial.equate(coords, group.made[tensor], shape)
+                solution = trial
+            except NoSolution:
+                maker = self.producers[tensor]
+                if maker.definition.kind != "map" or SELDOM * self._work(node) > self.hint(product(shape)):
+                    raise
+                kept.pop()
+                values = dict(zip(maker.definition.axes, coords, strict=True))
+                todo += [(leaf, tuple(substitute(i, values) for i in at)) for leaf, at in self._leaf_reads(maker)]
+        return solution, kept
 
     def _attempt(self, solution: Solution, coords: Coords, known: Coords, shape: Sequence[Dim]) -> Solution:
         trial = solution.copy()

@@ -1,0 +1,51 @@
+"""``scheduled(fn, *args)``: the schedules that a loop target makes of a function's graphs."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import keel
+import keel_interp
+from keel.loop_backend import compile_part, refuse, schedule_part
+from keel.schedule.plan import Launch, Schedule
+
+
+@pytest.fixture
+def scheduled() -> Callable[..., list[Schedule]]:
+    def make(fn, *args, limits=keel_interp.target.limits, dynamic=False):
+        """Compiles ``fn``, runs it (and its backward pass, if an argument wants one) and compares with eager."""
+        torch.compiler.reset()
+        target = dataclasses.replace(keel_interp.target, limits=limits)
+        found: list[Schedule] = []
+
+        def compile(gm):
+            found.append(schedule_part(target, gm))
+            return compile_part(target, gm)
+        backend = keel.Backend(name="probe", device="cpu", supports=lambda call: refuse(target, call),
+                               compile=compile)
+        compiled = keel.compile(fn, backends=[backend], strict=True, dynamic=dynamic)
+        results, expected = run(compiled, args), run(fn, args)
+        torch.testing.assert_close(results, expected)
+        return found
+    return make
+
+
+def run(fn, args):
+    args = [a.detach().clone().requires_grad_(a.requires_grad) for a in args]
+    results = fn(*args)
+    results = list(results) if isinstance(results, tuple) else [results]
+    wanted = [a for a in args if a.requires_grad]
+    if wanted:
+        results += torch.autograd.grad(sum(r.square().sum() for r in results), wanted)
+    return [r.detach() for r in results]
+
+
+@pytest.fixture
+def text() -> Callable[[list[Schedule]], str]:
+    def of(schedules):
+        steps = [s for schedule in schedules for s in schedule.steps]
+        return "\n\n".join(str(s.kernel) if isinstance(s, Launch) else f"library call: {s.name}" for s in steps) + "\n"
+    return of
