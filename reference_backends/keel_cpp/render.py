@@ -275,7 +275,7 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
         text.line(f"for (; {at} + L <= {high}; {at} += L)")
         text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, true);")
         text.line(f"if ({at} < {high})")
-        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, {at} + l < {high});")
+        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, l < int({high} - {at}));")
 
 
 def _chunks(text: Text, loop: Loop) -> None:

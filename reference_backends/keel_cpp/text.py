@@ -204,9 +204,12 @@ class Text:
         return kept.body
 
     def _load(self, stmt: Load, on: str) -> str:
-        text = loaded(f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", stmt.dtype)
+        text = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
         flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
-        return f"{' & '.join(flags)} ? {text} : {DTYPES[stmt.dtype]}(0)" if flags else text
+        if flags:
+            text = f"{' & '.join(flags)} ? {text} : {STORED[stmt.dtype]}(0)"
+            text = f"({text})" if stmt.dtype == torch.bool else text
+        return loaded(text, stmt.dtype)
 
     def _store(self, stmt: Store, on: str) -> str:
         place, value = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", self.value(stmt.value)

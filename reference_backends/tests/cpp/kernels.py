@@ -1,0 +1,410 @@
+"""The kernels of these tests, as texts over sizes N, M and K, and what each must compute, said with PyTorch.
+
+References take the inputs by name, flat, in float64 where they are floats, and return what the outputs must hold.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from keel import Kernel, parse, verify
+
+Values = Mapping[str, Tensor]
+
+TEXTS = {
+    "softmax": """
+kernel softmax(in0: f32[N*M]) -> (out0: f32[N*M]):
+  parallel i0 < N:
+    reduce j0 < M:
+      %0 = load in0[M*i0 + j0]
+      %1 = reduce max %0
+    reduce j0 < M:
+      %2 = load in0[M*i0 + j0]
+      %3 = sub %2 %1
+      %4 = exp %3
+      %5 = reduce sum %4
+    parallel j0 < M:
+      %6 = load in0[M*i0 + j0]
+      %7 = sub %6 %1
+      %8 = exp %7
+      %9 = div %8 %5
+      store out0[M*i0 + j0] %9
+""",
+    "layer_norm": """
+kernel layer_norm(in0: f32[N*M], in1: f32[M], in2: f32[M]) -> (out0: f32[N*M], out1: f32[N]):
+  %0 = const 1e-05 : f32
+  %1 = position M
+  %2 = cast %1 : f32
+  parallel i0 < N:
+    reduce j0 < M:
+      %3 = load in0[M*i0 + j0]
+      %4 = reduce sum %3
+    %5 = div %4 %2
+    reduce j0 < M:
+      %6 = load in0[M*i0 + j0]
+      %7 = sub %6 %5
+      %8 = mul %7 %7
+      %9 = reduce sum %8
+    %10 = div %9 %2
+    %11 = add %10 %0
+    %12 = rsqrt %11
+    store out1[i0] %12
+    parallel j0 < M:
+      %13 = load in0[M*i0 + j0]
+      %14 = sub %13 %5
+      %15 = mul %14 %12
+      %16 = load in1[j0]
+      %17 = mul %15 %16
+      %18 = load in2[j0]
+      %19 = add %17 %18
+      store out0[M*i0 + j0] %19
+""",
+    "column_sum": """
+kernel column_sum(in0: f32[N*M]) -> (out0: f32[M]):
+  parallel i0 < M:
+    reduce j0 < N:
+      %0 = load in0[M*j0 + i0]
+      %1 = reduce sum %0
+    store out0[i0] %1
+""",
+    "broadcast": """
+kernel broadcast(in0: f32[N*M], in1: f32[M], in2: f32[N]) -> (out0: f32[N*M]):
+  parallel i0 < N, i1 < M:
+    %0 = load in0[M*i0 + i1]
+    %1 = load in1[i1]
+    %2 = load in2[i0]
+    %3 = tanh %2
+    %4 = mul %1 %3
+    %5 = add %0 %4
+    store out0[M*i0 + i1] %5
+""",
+    "cast": """
+kernel cast(in0: bf16[N*M], in1: f16[N*M]) -> (out0: bf16[N*M], out1: f16[N*M]):
+  parallel i0 < N*M:
+    %0 = load in0[i0]
+    %1 = cast %0 : f32
+    %2 = load in1[i0]
+    %3 = cast %2 : f32
+    %4 = add %1 %3
+    %5 = cast %4 : bf16
+    store out0[i0] %5
+    %6 = cast %4 : f16
+    store out1[i0] %6
+""",
+    "argmax": """
+kernel argmax(in0: f32[N*M]) -> (out0: f32[N], out1: i64[N]):
+  parallel i0 < N:
+    reduce j0 < M:
+      %0 = load in0[M*i0 + j0]
+      %1 = position j0
+      %2, %3 = reduce argmax %0 %1
+    store out0[i0] %2
+    store out1[i0] %3
+""",
+    "welford": """
+kernel welford(in0: f32[N*M]) -> (out0: f32[N], out1: f32[N]):
+  %0 = const 0.0 : f32
+  %1 = const 1.0 : f32
+  parallel i0 < N:
+    reduce j0 < M:
+      %2 = load in0[M*i0 + j0]
+      %3, %4, %5 = reduce welford %2 %0 %1
+    store out0[i0] %3
+    store out1[i0] %4
+""",
+    "total": """
+kernel total(in0: f32[N*M]) -> (out0: f32[1], out1: f32[1], out2: f32[N*M]):
+  reduce i0 < N, i1 < M:
+    %0 = load in0[M*i0 + i1]
+    %1 = reduce sum %0
+    %2 = reduce max %0
+  store out0[0] %1
+  store out1[0] %2
+  parallel i0 < N*M:
+    %3 = load in0[i0]
+    %4 = sub %3 %2
+    store out2[i0] %4
+""",
+    "column_softmax": """
+kernel column_softmax(in0: f32[N*M]) -> (out0: f32[N*M]):
+  parallel i0 < M:
+    reduce j0 < N:
+      %0 = load in0[M*j0 + i0]
+      %1 = reduce max %0
+    reduce j0 < N:
+      %2 = load in0[M*j0 + i0]
+      %3 = sub %2 %1
+      %4 = exp %3
+      %5 = reduce sum %4
+    %6 = reciprocal %5
+    parallel j0 < N:
+      %7 = load in0[M*j0 + i0]
+      %8 = sub %7 %1
+      %9 = exp %8
+      %10 = mul %9 %6
+      store out0[M*j0 + i0] %10
+""",
+    "cumsum": """
+kernel cumsum(in0: f32[N*M]) -> (out0: f32[N*M], out1: f32[N*M]):
+  parallel i0 < N:
+    scan j0 < M:
+      %0 = load in0[M*i0 + j0]
+      %1 = scan sum %0
+      store out0[M*i0 + j0] %1
+  parallel i0 < M:
+    scan j0 < N:
+      %2 = load in0[M*j0 + i0]
+      %3 = scan max %2
+      store out1[M*j0 + i0] %3
+""",
+    "transposed": """
+kernel transposed(in0: f32[N*M], in1: f32[N]) -> (out0: f32[N*M]):
+  parallel i0 < M, i1 < N:
+    %0 = load in0[M*i1 + i0]
+    %1 = load in1[i1]
+    %2 = mul %0 %1
+    store out0[N*i0 + i1] %2
+""",
+    "window": """
+kernel window(in0: f32[N*M]) -> (out0: f32[N*M]):
+  %0 = const 0 : i64
+  %1 = position N
+  %2 = position M
+  parallel i0 < N, i1 < M:
+    reduce j0 < 3, j1 < 3:
+      %3 = position i0 + j0 - 1
+      %4 = position i1 + j1 - 1
+      %5 = ge %3 %0
+      %6 = lt %3 %1
+      %7 = ge %4 %0
+      %8 = lt %4 %2
+      %9 = and %5 %6
+      %10 = and %7 %8
+      %11 = and %9 %10
+      %12 = load in0[M*i0 + M*j0 + i1 + j1 - M - 1] if %11
+      %13 = reduce sum %12
+    store out0[M*i0 + i1] %13
+""",
+    "masked": """
+kernel masked(in0: f32[N*M]) -> (out0: f32[N*M]):
+  parallel i0 < N:
+    %0 = position i0
+    reduce j0 < M:
+      %1 = position j0
+      %2 = le %1 %0
+      %3 = load in0[M*i0 + j0] if %2
+      %4 = reduce sum %3
+    parallel j0 < M:
+      %5 = position j0
+      %6 = le %5 %0
+      store out0[M*i0 + j0] %4 if %6
+""",
+    "gather": """
+kernel gather(in0: f32[N*M], in1: i64[K]) -> (out0: f32[K*M], out1: f32[K]):
+  parallel i0 < K, i1 < M:
+    %0 = load in1[i0]
+    %1 = load in0[M*(%0 < N) + i1]
+    store out0[M*i0 + i1] %1
+  parallel i0 < K:
+    %2 = load in1[i0]
+    %3 = load in0[M*(%2 < N)]
+    store out1[i0] %3
+""",
+    "scatter": """
+kernel scatter(in0: i64[K], in1: f32[K*M], out0: inout f32[N*M], out1: inout f32[N], out2: inout bf16[N]) -> ():
+  parallel i0 < K, i1 < M:
+    %0 = load in0[i0]
+    %1 = load in1[M*i0 + i1]
+    store add out0[M*(%0 < N) + i1] %1
+  parallel i0 < K, i1 < M:
+    %2 = load in0[i0]
+    %3 = load in1[M*i0 + i1]
+    store max out1[(%2 < N)] %3
+  parallel i0 < K:
+    %4 = load in0[i0]
+    %5 = load in1[M*i0]
+    %6 = cast %5 : bf16
+    store mul out2[(%4 < N)] %6
+""",
+    "nested": """
+kernel nested(in0: f32[N*M*K]) -> (out0: f32[N]):
+  parallel i0 < N:
+    reduce j0 < M:
+      reduce k0 < K:
+        %0 = load in0[K*M*i0 + K*j0 + k0]
+        %1 = reduce sum %0
+      %2 = mul %1 %1
+      %3 = reduce max %2
+    store out0[i0] %3
+""",
+    "permuted": """
+kernel permuted(in0: f32[N*M*K]) -> (out0: f32[N*M*K]):
+  parallel i0 < N*M*K:
+    %0 = load in0[i0]
+    %1 = load in0[N*M*(i0 % K) + N*((i0 // K) % M) + i0 // (M*K)]
+    %2 = sub %0 %1
+    store out0[i0] %2
+""",
+    "bools": """
+kernel bools(in0: b8[N*M], in1: f32[N*M], in2: i64[N*M]) -> (out0: b8[N], out1: b8[N], out2: b8[N*M], out3: f32[N*M]):
+  %0 = const 0.0 : f32
+  %1 = const 2 : i64
+  parallel i0 < N:
+    reduce j0 < M:
+      %2 = load in0[M*i0 + j0]
+      %3 = reduce any %2
+      %4 = reduce all %2
+    store out0[i0] %3
+    store out1[i0] %4
+    parallel j0 < M:
+      %5 = load in0[M*i0 + j0]
+      %6 = load in1[M*i0 + j0]
+      %7 = load in2[M*i0 + j0]
+      %8 = gt %6 %0
+      %9 = ne %7 %1
+      %10 = and %8 %9
+      %11 = xor %10 %5
+      store out2[M*i0 + j0] %11
+      %12 = where %11 %6 %0
+      store out3[M*i0 + j0] %12
+""",
+    "bytes": """
+kernel bytes(in0: i8[N*M], in1: u8[N*M]) -> (out0: i8[N], out1: u8[N]):
+  parallel i0 < N:
+    reduce j0 < M:
+      %0 = load in0[M*i0 + j0]
+      %1 = reduce sum %0
+      %2 = load in1[M*i0 + j0]
+      %3 = reduce max %2
+    store out0[i0] %1
+    store out1[i0] %3
+""",
+    "integers": """
+kernel integers(in0: i32[N*M], in1: i64[N*M]) -> (out0: i32[N*M], out1: i64[N*M], out2: f32[N*M]):
+  %0 = const 7 : i32
+  %1 = const 5 : i64
+  parallel i0 < N*M:
+    %2 = load in0[i0]
+    %3 = floordiv %2 %0
+    store out0[i0] %3
+    %4 = load in1[i0]
+    %5 = mul %4 %4
+    %6 = sub %5 %1
+    store out1[i0] %6
+    %7 = cast %4 : f32
+    store out2[i0] %7
+""",
+    "remainder": """
+kernel remainder(in0: i64[N*M]) -> (out0: i64[N*M]):
+  %0 = const -3 : i64
+  parallel i0 < N*M:
+    %1 = load in0[i0]
+    %2 = mod %1 %0
+    store out0[i0] %2
+""",
+    "in_place": """
+kernel in_place(in0: inout f32[N*M]) -> (out0: f32[1]):
+  %0 = const 3.0 : f32
+  store out0[0] %0
+  parallel i0 < N*M:
+    %1 = load in0[i0]
+    %2 = mul %1 %1
+    store in0[i0] %2
+""",
+}
+
+_SIZES = ("N", "M", "K")
+
+
+def kernel(name: str, **sizes: int | None) -> Kernel:
+    """The kernel of that name; a size given as None stays a symbol."""
+    text = TEXTS[name]
+    for size, value in sizes.items():
+        if value is not None:
+            text = re.sub(rf"\b{size}\b", str(value), text)
+    if left := [s for s in _SIZES if re.search(rf"\b{s}\b", text)]:
+        text = text.replace("):\n", f") where {', '.join(left)}:\n", 1)
+    found = parse(text)
+    verify(found)
+    return found
+
+
+def sizes_of(name: str) -> tuple[str, ...]:
+    return tuple(s for s in _SIZES if re.search(rf"\b{s}\b", TEXTS[name]))
+
+
+def layer_norm(v: Values, N: int, M: int) -> Values:
+    x = v["in0"].view(N, M)
+    rstd = (x.var(1, correction=0) + 1e-5).rsqrt()
+    return {"out0": (x - x.mean(1, keepdim=True)) * rstd[:, None] * v["in1"] + v["in2"], "out1": rstd}
+
+
+def argmax(v: Values, N: int, M: int) -> Values:
+    x = v["in0"].view(N, M)
+    best = x.amax(1)
+    is_best = torch.where(best.isnan()[:, None], x.isnan(), x == best[:, None])
+    return {"out0": best, "out1": is_best.int().argmax(1)}
+
+
+def welford(v: Values, N: int, M: int) -> Values:
+    x = v["in0"].view(N, M)
+    return {"out0": x.mean(1), "out1": (x - x.mean(1, keepdim=True)).square().sum(1)}
+
+
+def window(v: Values, N: int, M: int) -> Values:
+    ones = torch.ones(1, 1, 3, 3, dtype=torch.float64)
+    return {"out0": torch.nn.functional.conv2d(v["in0"].view(1, 1, N, M), ones, padding=1)}
+
+
+def masked(v: Values, N: int, M: int) -> Values:
+    lower = torch.ones(N, M, dtype=torch.bool).tril()
+    sums = v["in0"].view(N, M).where(lower, 0).sum(1, keepdim=True)
+    return {"out0": sums.expand(N, M).where(lower, v["out0"].view(N, M))}
+
+
+def scatter(v: Values, N: int, M: int, K: int) -> Values:
+    at, x = v["in0"], v["in1"].view(K, M)
+    rows = at[:, None].expand(K, M)
+    return {"out0": v["out0"].view(N, M).index_add(0, at, x),
+            "out1": v["out1"].scatter_reduce(0, rows.reshape(-1), x.reshape(-1), "amax"),
+            "out2": v["out2"].scatter_reduce(0, at, x[:, 0].bfloat16().double(), "prod")}
+
+
+def bools(v: Values, N: int, M: int) -> Values:
+    flag = v["in0"] ^ ((v["in1"] > 0) & (v["in2"] != 2))
+    rows = v["in0"].view(N, M)
+    return {"out0": rows.any(1), "out1": rows.all(1), "out2": flag, "out3": v["in1"].where(flag, 0)}
+
+
+def integers(v: Values, N: int, M: int) -> Values:
+    return {"out0": v["in0"].div(7, rounding_mode="floor"), "out1": v["in1"] * v["in1"] - 5, "out2": v["in1"].double()}
+
+
+REFERENCES: Mapping[str, Callable[..., Values]] = {
+    "softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(1)},
+    "layer_norm": layer_norm,
+    "column_sum": lambda v, N, M: {"out0": v["in0"].view(N, M).sum(0)},
+    "broadcast": lambda v, N, M: {"out0": v["in0"].view(N, M) + v["in1"] * v["in2"].tanh()[:, None]},
+    "cast": lambda v, N, M: {"out0": v["in0"] + v["in1"], "out1": v["in0"] + v["in1"]},
+    "argmax": argmax,
+    "welford": welford,
+    "total": lambda v, N, M: {"out0": v["in0"].sum(), "out1": v["in0"].amax(), "out2": v["in0"] - v["in0"].amax()},
+    "column_softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(0)},
+    "cumsum": lambda v, N, M: {"out0": v["in0"].view(N, M).cumsum(1), "out1": v["in0"].view(N, M).cummax(0).values},
+    "transposed": lambda v, N, M: {"out0": (v["in0"].view(N, M) * v["in1"][:, None]).T},
+    "window": window,
+    "masked": masked,
+    "gather": lambda v, N, M, K: {"out0": v["in0"].view(N, M)[v["in1"]], "out1": v["in0"].view(N, M)[v["in1"], 0]},
+    "scatter": scatter,
+    "nested": lambda v, N, M, K: {"out0": v["in0"].view(N, M, K).sum(2).square().amax(1)},
+    "permuted": lambda v, N, M, K: {"out0": v["in0"] - v["in0"].view(K, M, N).permute(2, 1, 0).reshape(-1)},
+    "bools": bools,
+    "bytes": lambda v, N, M: {
+        "out0": v["in0"].view(N, M).sum(1, dtype=torch.int8), "out1": v["in1"].view(N, M).amax(1)},
+    "integers": integers,
+    "remainder": lambda v, N, M: {"out0": v["in0"].remainder(-3)},
+    "in_place": lambda v, N, M: {"in0": v["in0"] * v["in0"], "out0": torch.tensor(3.0)},
+}

@@ -1,0 +1,40 @@
+"""The C++ of the kernels that matter most, as text."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from keel import Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
+from keel_cpp import target
+
+from .kernels import TEXTS, kernel, sizes_of
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "column_sum", "broadcast", "cast", "argmax"])
+def test_known_sizes(name: str, golden: Callable[..., None]) -> None:
+    sizes = {"N": 4096, "M": 768}
+    golden(target.render(kernel(name, **{s: sizes[s] for s in sizes_of(name)})), suffix=".cpp")
+
+
+@pytest.mark.parametrize("name", ["softmax", "column_sum", "total", "transposed", "window", "scatter", "permuted"])
+def test_sizes_known_at_run_time(name: str, golden: Callable[..., None]) -> None:
+    golden(target.render(kernel(name, **dict.fromkeys(sizes_of(name)))), suffix=".cpp")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_same_kernel_gives_the_same_text(name: str) -> None:
+    one, two = (kernel(name, **dict.fromkeys(sizes_of(name))) for _ in range(2))
+    assert target.render(one) == target.render(two)
+
+
+def test_names_that_mean_something_in_cpp_are_changed() -> None:
+    axis = Axis("from", 8)
+    at = index(axis)
+    kernel = Kernel("exp", (Buffer("float", torch.float32, 8, "in"), Buffer("sum1", torch.float32, 8, "out")), (
+        Loop("parallel", (axis,), (Load(0, "float", at, torch.float32), Apply(1, "exp", (0,), torch.float32),
+                                   Store("sum1", at, 1))),))
+    text = target.render(kernel)
+    assert "const float* float_, float* sum1_" in text
+    assert "for (i64 from_ = 0; from_ < 8; ++from_)" in text
