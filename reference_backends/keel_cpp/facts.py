@@ -242,7 +242,7 @@ def iterations(axes: Sequence[Axis]) -> Dim:
 # -- conflicts ------------------------------------------------------------------------------------------------------
 
 def in_order(loop: Loop) -> tuple[Axis, ...]:
-    """The axes of a parallel loop along which stores may meet at one element, so that their order counts."""
+    """The axes of a loop along which stores may meet at one element, so that their order counts."""
     met = [s for s in walk(loop.body) if isinstance(s, Store) and (s.mode != "write" or loaded_of(s.index))]
     return tuple(a for a in loop.axes if not all(_apart(s.index, a) for s in met))
 

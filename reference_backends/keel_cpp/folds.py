@@ -117,8 +117,7 @@ class Fold:
         if self.by_steps:
             return f"{self.combination}({', '.join([*(v.name + at for v in self.variables), *args])});"
         name = f"part{self.number}{at}" if part else self.variables[0].name + at
-        arg = f"u8({args[0]})" if self.dtypes[0] == torch.bool else args[0]
-        return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, arg)};"
+        return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, args[0])};"
 
     def flush(self) -> str:
         """The parts of all lanes added to their sums; the parts keep their values."""

@@ -53,7 +53,7 @@ def _at_top(text: Text, stmt: Stmt) -> None:
     match stmt:
         case Loop(kind="parallel"):
             _parallel(text, stmt, threads=True)
-        case Loop(kind="reduce") if not has_loops(stmt.body) and _worth(stmt):
+        case Loop(kind="reduce") if not has_loops(stmt.body) and not in_order(stmt) and _worth(stmt):
             _chunks(text, stmt)
         case _:
             _inside(text, stmt)
@@ -64,7 +64,7 @@ def _inside(text: Text, stmt: Stmt) -> None:
     match stmt:
         case Loop(kind="parallel"):
             _parallel(text, stmt, threads=False)
-        case Loop(kind="reduce") if not has_loops(stmt.body) and not is_small(stmt):
+        case Loop(kind="reduce") if not has_loops(stmt.body) and not in_order(stmt) and not is_small(stmt):
             _lane_fold(text, stmt)
         case Loop():
             _serial(text, stmt)

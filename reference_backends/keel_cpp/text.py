@@ -175,10 +175,8 @@ class Text:
                 self.line(self._store(stmt, on))
             case Reduce() | Scan():
                 fold = self.known[stmt.results[0]]
-                args = [self.value(a) for a in stmt.args]
-                if on:
-                    args = [f"({on} ? {a} : {start})" for a, start in zip(args, fold.starts, strict=True)]
-                self.line(fold.update(args, at, part and fold.parted))
+                args = map(self._guarded, map(self.value, stmt.args), stmt.dtypes, fold.starts, [on] * len(stmt.args))
+                self.line(fold.update(list(args), at, part and fold.parted))
                 if isinstance(stmt, Scan):
                     self._results(fold, at)
             case Loop():
@@ -210,6 +208,13 @@ class Text:
             text = f"{' & '.join(flags)} ? {text} : {STORED[stmt.dtype]}(0)"
             text = f"({text})" if stmt.dtype == torch.bool else text
         return loaded(text, stmt.dtype)
+
+    def _guarded(self, value: str, dtype: torch.dtype, start: str, on: str) -> str:
+        """What is folded: the value, or ``start`` where ``on`` is a flag and false."""
+        if dtype == torch.bool:                                # logic, for a choice of bools would stay scalar
+            form = "u8({value})" if not on else "u8({value} & {on})" if start == "u8(0)" else "u8({value} | !{on})"
+            return form.format(value=value, on=on)
+        return f"({on} ? {value} : {start})" if on else value
 
     def _store(self, stmt: Store, on: str) -> str:
         place, value = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]", self.value(stmt.value)

@@ -212,6 +212,9 @@ class _Draw:
                         known.setdefault(s.dtypes[0], []).append(s.results[0])
             for _ in range(self.random.randint(1, 2)):
                 self.fold(axes, known, out, Reduce)
+            if self.random.random() < 0.4:
+                dtype = self.random.choice(VALUES)
+                self.store(axes, self.value(axes, known, dtype, out), dtype, out)
         else:
             for r in self.fold(axes, known, out, Scan):
                 fold = out[-1]
