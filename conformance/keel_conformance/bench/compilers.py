@@ -20,8 +20,8 @@ def compiled(fn: Callable[..., Any], compiler: str) -> Callable[..., Any]:
         case "eager":
             return fn
         case "inductor":
-            return torch.compile(fn)
-    return torch.compile(fn, backend="keel", options={"backends": [compiler, EAGER]})
+            return torch.compile(fn, fullgraph=True)
+    return torch.compile(fn, backend="keel", fullgraph=True, options={"backends": [compiler, EAGER]})
 
 
 def counted(fn: Callable[..., Any], compiler: str) -> tuple[Callable[..., Any], list[int]]:
@@ -41,4 +41,4 @@ def counted(fn: Callable[..., Any], compiler: str) -> tuple[Callable[..., Any], 
         (point,) = entry_points(group="torch_dynamo_backends", name="keel")
         return point.load()(graph, inputs, options={"backends": [compiler, EAGER]})  # type: ignore[no-any-return]
 
-    return torch.compile(fn, backend=backend), sizes
+    return torch.compile(fn, backend=backend, fullgraph=True), sizes
