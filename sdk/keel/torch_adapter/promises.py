@@ -1,7 +1,8 @@
-"""What PyTorch's fake kernels promise wrongly: dtypes of what normalisations return for 16-bit floats on CPU.
+"""What PyTorch's fake kernels promise wrongly: statistics of normalisations on CPU, attention's random state on GPUs.
 
 Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32; the fake kernels say
-16-bit.  A program compiled to that promise rounds what its gradients are made of.
+16-bit.  A program compiled to that promise rounds what its gradients are made of.  Memory-efficient attention keeps the
+state of its random numbers on the host; the fake kernel says on the device.
 """
 from __future__ import annotations
 
@@ -47,14 +48,19 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
 })
 """By operator and number of the result."""
 
+_ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
+    aten._scaled_dot_product_efficient_attention.default: (2, 3),
+})
+"""By operator: the results that lie on the host."""
+
 
 def correct(gm: fx.GraphModule) -> None:
-    """Sets promised dtypes to those that ATen gives, in place, and those that follow from them."""
+    """Sets promised types to those that ATen gives, in place, and those that follow from them."""
     mode: Any = fake_mode_of(gm)
     changed: set[fx.Node] = set()
     for node in gm.graph.nodes:
         follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes)
-        if not follows and node.target not in _RULES:
+        if not follows and node.target not in _RULES and node.target not in _ON_HOST:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
         said = node.meta["val"]
@@ -62,7 +68,8 @@ def correct(gm: fx.GraphModule) -> None:
             with mode:
                 said = node.target(*args, **kwargs)
         given = _corrected(said, _RULES.get(node.target, {}), args, mode)
-        if _dtypes(given) != _dtypes(node.meta["val"]):
+        given = _on_host(given, _ON_HOST.get(node.target, ()), mode)
+        if _types(given) != _types(node.meta["val"]):
             node.meta["val"] = given
             changed.add(node)
 
@@ -84,6 +91,14 @@ def _as(value: Any, dtype: torch.dtype | None) -> Any:
     return torch.empty_strided(value.shape, value.stride(), dtype=dtype, device=value.device)
 
 
-def _dtypes(value: Any) -> list[Any]:
+def _on_host(said: Any, results: Sequence[int], mode: Any) -> Any:
+    if not results:
+        return said
+    with mode:
+        return tuple(torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") if i in results else v
+                     for i, v in enumerate(said))
+
+
+def _types(value: Any) -> list[Any]:
     several = value if isinstance(value, tuple | list) else [value]
-    return [v.dtype if isinstance(v, torch.Tensor) else None for v in several]
+    return [(v.dtype, v.device) if isinstance(v, torch.Tensor) else None for v in several]

@@ -1,14 +1,17 @@
 """Captured graphs promise the statistics that ATen's kernels give, on both sides of the partition."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import fx, nn
+from torch._subclasses import FakeTensorMode
 
 from keel.torch_adapter import Captured, capture
+from keel.torch_adapter.promises import correct
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -61,3 +64,21 @@ def test_statistics_are_float32_where_parameters_are() -> None:
     assert [v.dtype for v in node.meta["val"]] == [BF16, F32, F32]
     backward = next(n for n in seen[1].gm.graph.nodes if "native_layer_norm_backward" in str(n.target))
     assert [backward.args[i].meta["val"].dtype for i in (3, 4)] == [F32, F32]
+
+
+def test_the_random_state_of_attention_lies_on_the_host() -> None:
+    mode, graph = FakeTensorMode(), fx.Graph()
+    attention = torch.ops.aten._scaled_dot_product_efficient_attention.default
+    with mode:
+        q = torch.empty(2, 3, 8, 16, device="cuda")
+        results = attention(q, q, q, None, True)
+    x = graph.placeholder("x")
+    x.meta["val"] = q
+    whole = graph.call_function(attention, (x, x, x, None, True))
+    whole.meta["val"] = results
+    parts = [graph.call_function(operator.getitem, (whole, i)) for i in range(4)]
+    for part, value in zip(parts, results, strict=True):
+        part.meta["val"] = value
+    graph.output(tuple(parts))
+    correct(fx.GraphModule(torch.nn.Module(), graph))
+    assert [p.meta["val"].device.type for p in parts] == ["cuda", "cuda", "cpu", "cpu"]
