@@ -33,7 +33,8 @@ def choose(part: Part, sizes: Mapping[str, int]) -> Blocks:
         return Blocks(1, 0, 1, 1)
     if part.rank == 1:
         return _lanes(part, rows)
-    stepped = max((_length(s, sizes) for s in steps(part)), default=0)
+    # A loop that takes no step at these sizes still has a block: the source is the same.
+    stepped = max((max(_length(s, sizes), 1) for s in steps(part)), default=0)
     return _tile(part, rows, max(blocks(part), default=0), stepped)
 
 
@@ -54,7 +55,7 @@ def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
     r = 0
     if stepped:
         r = _between(32, padded(stepped), 128 if columns else 2048 if part.axes else 8192)
-    lanes = max(width, r, 1)                                 # loops of no steps have no lanes
+    lanes = max(width, r, 1)
     x = 1
     if part.axes:
         most = padded(rows) if rows else 1
