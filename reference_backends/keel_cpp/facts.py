@@ -189,6 +189,20 @@ def tiled(axes: Sequence[Axis], lane: Axis, body: Sequence[Stmt], facts: Facts) 
     return next((a for a in axes if a != lane and is_long(a) and any(stride(s, a, facts) == 1 for s in far)), None)
 
 
+def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[Load]:
+    """The loads that run along ``side`` and are far apart along ``lane``, a plain distance each: a tile of them can be
+    turned as a whole."""
+    found = [s for s in body if isinstance(s, Load) and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
+    return [s for s in found if s.mask is None and s.buffer not in facts.written and s.dtype.itemsize > 1
+            and _plain(s.index, lane, facts)]
+
+
+def _plain(i: Index, axis: Axis, facts: Facts) -> bool:
+    """Whether the index is some constant times ``axis`` and something else."""
+    inside = {b for atom, _ in i.terms if not isinstance(atom, Axis) for b in axes_of(Index(0, ((atom, 1),)))}
+    return axis not in inside.union(*(facts.varies[v] for v in loaded_of(i)))
+
+
 # -- levels -------------------------------------------------------------------------------------------------------
 
 def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[list[Stmt]]:

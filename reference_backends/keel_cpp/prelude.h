@@ -183,6 +183,48 @@ template <int N> SHARED double total(double (&sum)[N], double (&error)[N]) {
   return total(all, rest);
 }
 
+// ---- tiles --------------------------------------------------------------------------------------------------------
+
+#if defined(__AVX512BW__)
+enum { VECTOR = 64 };
+#elif defined(__AVX2__)
+enum { VECTOR = 32 };
+#else
+enum { VECTOR = 16 };
+#endif
+template <int... K> struct Numbers {};
+template <int Bytes> struct Word { using type = i16; };
+template <> struct Word<4> { using type = i32; };
+template <> struct Word<8> { using type = i64; };
+
+// Swaps the off-diagonal S x S blocks of each 2S x 2S block of two rows, which lie S apart.
+template <int S, int N, class V, int... K> INLINE void exchange(V& a, V& b, Numbers<K...>) {
+  const V low = __builtin_shuffle(a, b, V{((K & S) ? K - S + N : K)...});
+  b = __builtin_shuffle(a, b, V{((K & S) ? K + N : K + S)...});
+  a = low;
+}
+template <int S, int N, class V> INLINE void transpose(V (&row)[N]) {
+  _Pragma("GCC unroll 64") for (int i = 0; i < N; ++i)
+    if (!(i & S)) exchange<S, N>(row[i], row[i + S], Numbers<__integer_pack(N)...>());
+  if constexpr (2 * S < N) transpose<2 * S, N>(row);
+}
+
+// to[c * width + r] = from[r * step + c] for r < rows, c < columns; any type of 2, 4 or 8 bytes goes as an integer.
+template <class T> SHARED void turn(T* to, i64 width, const T* from, i64 step, i64 rows, i64 columns) {
+  typedef typename Word<sizeof(T)>::type Vector __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));
+  constexpr int N = VECTOR / sizeof(T);
+  const i64 r_end = rows / N * N, c_end = columns / N * N;
+  for (i64 r = 0; r < r_end; r += N)
+    for (i64 c = 0; c < c_end; c += N) {
+      Vector row[N];
+      _Pragma("GCC unroll 64") for (int i = 0; i < N; ++i) row[i] = *(const Vector*)(from + (r + i) * step + c);
+      transpose<1, N>(row);
+      _Pragma("GCC unroll 64") for (int i = 0; i < N; ++i) *(Vector*)(to + (c + i) * width + r) = row[i];
+    }
+  for (i64 c = 0; c < columns; ++c)
+    for (i64 r = c < c_end ? r_end : 0; r < rows; ++r) to[c * width + r] = from[r * step + c];
+}
+
 // ---- threads: the OpenMP runtime that PyTorch has loaded; without one everything runs in the caller ------------------
 
 extern "C" {

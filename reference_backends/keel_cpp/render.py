@@ -22,10 +22,12 @@ from keel_cpp.facts import (
     levels,
     survey,
     tiled,
+    turned,
     work,
 )
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import size_text
+from keel_cpp.tables import STORED
 from keel_cpp.text import Text
 
 GRAIN = 1 << 17
@@ -136,9 +138,24 @@ def _tiles(text: Text, loop: Loop, lane: Axis, side: Axis) -> None:
     text.statements(nest[0])
     steps = [*map(Step, outer), Step(side, TILE), Step(lane, TILE)]
     with _over(text, steps, work(loop.body) * TILE * TILE, True, lambda k: text.statements(nest[k])), \
-            text.loop(text.name(side.name), *text.ends(side)):
+            _turned(text, loop.body, lane, side), text.loop(text.name(side.name), *text.ends(side)):
         text.statements(nest[-2])
         _lanes(text, lane, text.ends(lane), nest[-1])
+
+
+@contextmanager
+def _turned(text: Text, body: Sequence[Stmt], lane: Axis, side: Axis) -> Iterator[None]:
+    """A tile of each load that runs along ``side`` is copied to an array that runs along ``lane``, and read there."""
+    (low, high), (left, right) = text.ends(side), text.ends(lane)
+    for s in turned(body, lane, side, text.facts):
+        tile, ctype = f"tile{s.result}", STORED[s.dtype]
+        start = f"{text.name(s.buffer)} + {text.index(s.index, {side.name: low, lane.name: left})}"
+        step = size_text(s.index.coefficient(lane), text.name)
+        text.line(f"{ctype} {tile}[{TILE} * {TILE}];")
+        text.line(f"turn({tile}, {TILE}, {start}, {step}, {right} - {left}, {high} - {low});")
+        at = f"({text.name(side.name)} - {low}) * {TILE} + {text.name(lane.name)} - {left}"
+        text.elements[s.result] = f"{tile}[{at}]"
+    yield
 
 
 def _columns(text: Text, loop: Loop, lane: Axis, threads: bool) -> None:

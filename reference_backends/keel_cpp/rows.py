@@ -5,7 +5,7 @@ than an array that stays in the first-level cache.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,13 +66,13 @@ class _Rows:
         if not isinstance(axis.size, int) or axis.size > LONGEST:
             return stmt
         keys = self._keys(stmt, axis)
-        costs = self._costs(stmt)
+        worth = self._worth(stmt, axis, keys)
         live: set[int] = set()
         for inner in reversed(stmt.body):
             if not isinstance(inner, Store | Reduce | Scan) and not live & set(results_of(inner)):
                 continue                                        # what needed it is read back
             known = [self.first.get((axis.size, keys[r])) for r in results_of(inner) if r in keys]
-            if known and known[0] is not None and costs[results_of(inner)[0]] >= WORTH:
+            if known and known[0] is not None and worth & set(results_of(inner)):
                 (r,) = results_of(inner)
                 self.read[r] = known[0]
                 self.arrays[known[0]] = axis.size
@@ -112,14 +112,18 @@ class _Rows:
                     pass
         return keys
 
-    def _costs(self, loop: Loop) -> dict[int, int]:
-        """Operations behind each value, inside the loop."""
+    def _worth(self, loop: Loop, axis: Axis, keys: Mapping[int, Any]) -> set[int]:
+        """The values known from an earlier loop that are dear enough, what they need being read back too."""
         costs: dict[int, int] = {}
+        worth: set[int] = set()
         for s in loop.body:
             own = COSTS.get(s.op, 1) if isinstance(s, Apply) else 1 if isinstance(s, Load) else 0
             for r in results_of(s):
                 costs[r] = own + sum(costs.get(v, 0) for v in used_by(s))
-        return costs
+                if costs[r] >= WORTH and r in keys and (axis.size, keys[r]) in self.first:
+                    worth.add(r)
+                    costs[r] = 1
+        return worth
 
 
 def _index_key(i: Index, axis: Axis, key: Callable[[int], Any]) -> Any:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
@@ -26,7 +26,7 @@ KEYWORDS = frozenset((
     "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
     "while", "xor",
 ))
-OURS = re.compile(r"(v|row|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+OURS = re.compile(r"(v|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
                   r".*_(block|low|high|at|end|span|step|point|n)")
 
 
@@ -54,6 +54,7 @@ class Text:
         self.buffers: dict[str, Buffer] = {b.name: b for b in kernel.buffers}
         self.values = {n: literal(c.value, c.dtype) for n, c in facts.constants.items()}
         self.known: dict[int, Fold] = {}
+        self.elements: dict[int, str] = {}                     # loads from elsewhere than their buffer
         self.arrays: set[int] = set()                          # values kept in an array of the row,
         self.axes: dict[int, Axis] = {}                        # by which axis, and which values are read back instead
         self.read: dict[int, int] = {}                         # of computed
@@ -73,8 +74,9 @@ class Text:
     def value(self, number: int) -> str:
         return self.values.get(number, f"v{number}")
 
-    def index(self, i: Index) -> str:
-        return index_text(i, self.name, self._loaded)
+    def index(self, i: Index, instead: Mapping[str, str] | None = None) -> str:
+        """The text of an index; ``instead`` has other variables for some axes."""
+        return index_text(i, lambda n: (instead or {}).get(n, self.name(n)), self._loaded)
 
     def _loaded(self, atom: Loaded) -> str:
         """A value as an index.  In lanes it is narrowed where it fits, or there would be no gather."""
@@ -202,7 +204,7 @@ class Text:
         return kept.body
 
     def _load(self, stmt: Load, on: str) -> str:
-        text = f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
+        text = self.elements.get(stmt.result) or f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
         flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
         if flags:
             text = f"{' & '.join(flags)} ? {text} : {STORED[stmt.dtype]}(0)"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel import Kernel, Launcher, Source, evaluate, interpret, verify
+from keel import Kernel, Launcher, Source, evaluate, interpret, parse, verify
 from keel_cpp import target
 
 from .drawn import data, draw
@@ -125,6 +125,22 @@ def test_buffers_are_addressed_from_their_first_element(launchers: dict[Case, La
     memory = torch.full((n * m + 5,), 2.0)
     launchers[case](memory[3:3 + n * m].view(m, n).T, torch.empty(1))
     assert memory.tolist() == [2.0] * 3 + [4.0] * (n * m) + [2.0] * 2
+
+
+TURNED = "kernel turned(in0: {0}[K*N*M]) -> (out0: {0}[K*N*M]) where K, M, N:\n  parallel i2 < K, i0 < M, i1 < N:\n" \
+         "    %0 = load in0[N*M*i2 + M*i1 + i0]\n    store out0[N*M*i2 + N*i0 + i1] %0\n"
+WIDTHS = {"f64": torch.float64, "i32": torch.int32, "bf16": torch.bfloat16, "i8": torch.int8, "b8": torch.bool}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_tiles_of_every_width(name: str) -> None:
+    k = parse(TURNED.format(name))
+    (launcher,) = target.build([Source(k, target.render(k))])
+    for n, m in ((1, 1), (64, 64), (100, 77), (33, 200)):
+        x = torch.arange(3 * n * m).remainder(101).to(WIDTHS[name]).view(3, n, m)
+        out = torch.empty(3, m, n, dtype=x.dtype)
+        launcher(x, out, *({"K": 3, "N": n, "M": m}[s] for s in k.symbols))
+        assert torch.equal(out, x.transpose(1, 2))
 
 
 # -- drawn kernels ------------------------------------------------------------------------------------------------
