@@ -136,8 +136,8 @@ def reasons(explanation: keel.Explanation) -> Table:
                   title=f"Refusals: the first {min(REASONS, len(found))} of {len(found)}; keel explain shows all",
                   title_justify="left")
     for refusal in found[:REASONS]:
-        file, _, line = (refusal.where[0] if refusal.where else "").rpartition(":")
-        table.add_row(str(refusal.calls), refusal.owner, escape(refusal.reason), f"{Path(file).name}:{line}")
+        at = refusal.where[0].partition("   ")[0] if refusal.where else ""  # before the line's text
+        table.add_row(str(refusal.calls), refusal.owner, escape(refusal.reason), Path(at).name)
     return table
 
 
