@@ -20,6 +20,7 @@ from keel_cpp.facts import (
     is_small,
     iterations,
     levels,
+    marked,
     survey,
     tiled,
     turned,
@@ -127,7 +128,8 @@ def _points(text: Text, loop: Loop, threads: bool) -> None:
 
 def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) -> None:
     name, (low, high) = text.name(lane.name), ends
-    with text.lanes(f"SIMD for (i64 {name} = {low}; {name} < {high}; ++{name})"):
+    mark = marked(body, lane, text.facts)
+    with text.lanes(f"{mark}for (i64 {name} = {low}; {name} < {high}; ++{name})"):
         text.statements(body)
 
 
@@ -280,19 +282,20 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
     at = f"{name}_at"
     if isinstance(lane.size, int) and lane.size % 32 == 0:
         blocks = text.block(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
-        with blocks, text.lanes("SIMD for (int l = 0; l < L; ++l)"):
+        mark = marked(body, lane, text.facts)
+        with blocks, text.lanes(f"{mark}for (int l = 0; l < L; ++l)"):
             text.line(f"const i64 {name} = {at} + l;")
             text.statements(body, at="[l]", part=True)
         return
-    step = f"{name}_step"
+    step, mark = f"{name}_step", marked(body, lane, text.facts, guarded=True)
     with text.block(""):
         with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};"):
             text.statements(body, at="[l]", part=True, on="on")
         text.line(f"i64 {at} = {low};")
         text.line(f"for (; {at} + L <= {high}; {at} += L)")
-        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, true);")
+        text.line(f"  {mark}for (int l = 0; l < L; ++l) {step}({at} + l, l, true);")
         text.line(f"if ({at} < {high})")
-        text.line(f"  SIMD for (int l = 0; l < L; ++l) {step}({at} + l, l, l < int({high} - {at}));")
+        text.line(f"  {mark}for (int l = 0; l < L; ++l) {step}({at} + l, l, l < int({high} - {at}));")
 
 
 def _chunks(text: Text, loop: Loop) -> None:

@@ -117,8 +117,13 @@ class _Draw:
             where, many = self.place(axes, False)
             out.append(Load(which, self.buffer(torch.int64, many, "in"), where, torch.int64))
             at, size = at + index(Loaded(which, rows)) * size, size * rows
+        if self.random.random() < 0.15:                        # every second or third element
+            step = self.random.choice((2, 3))
+            at, size = at * step + self.random.randrange(step), size * step
         n = self.number()
-        out.append(Load(n, self.buffer(dtype, size, "in"), at, dtype, mask))
+        held = [b for b in self.buffers if b.role == "in" and b.dtype == dtype and b.size == size]
+        name = held[-1].name if held and self.random.random() < 0.5 else self.buffer(dtype, size, "in")
+        out.append(Load(n, name, at, dtype, mask))
         return n
 
     def value(self, axes: list[Axis], known: dict[torch.dtype, list[int]], dtype: torch.dtype, out: list[Stmt]) -> int:
@@ -169,6 +174,11 @@ class _Draw:
             out.append(Store(self.buffer(dtype, size, "inout"), at, value, mode))
             return
         at, size = self.place(axes, True)
+        if self.random.random() < 0.15:                        # two elements side by side
+            name = self.buffer(dtype, size * 2, "out")
+            other = self.value(axes, {}, dtype, out)
+            out += [Store(name, at * 2, value), Store(name, at * 2 + 1, other)]
+            return
         out.append(Store(self.buffer(dtype, size, "out"), at, value))
 
     # -- loops ------------------------------------------------------------------------------------------------------
