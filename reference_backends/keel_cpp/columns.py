@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from keel import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
-from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, marked, used_by
+from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, used_by, vectorises
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import size_text
 from keel_cpp.tables import STORED, loaded
@@ -130,8 +130,8 @@ class _Block:
         for r in kept:
             text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
-        mark = marked(varying, self.shape.axis, text.facts)
-        with text.lanes(f"{mark}for (int l = 0; l < {self.shape.count}; ++l)"):
+        simd = vectorises(varying, self.shape.axis, text.facts)
+        with text.lanes(f"for (int l = 0; l < {self.shape.count}; ++l)", simd=simd):
             if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):
                 text.line(f"const i64 {text.name(self.shape.axis.name)} = {self.shape.low} + l;")
             for n in sorted({v for s in inner for v in used_by(s)} & self.arrays.keys()):

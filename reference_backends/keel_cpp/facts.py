@@ -160,8 +160,8 @@ def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
                for s in walk(tuple(body)) if isinstance(s, Load | Store))
 
 
-def marked(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> str:
-    """The mark of a loop over ``axis`` that the vectoriser shall take, or nothing; ``guarded``: its loads are under a
+def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
+    """Whether the compiler's vectoriser can be trusted with a loop over ``axis``; ``guarded``: its loads are under a
     flag.
 
     GCC 12 drops the permutation of guarded loads that it groups to fill stores of several elements side by side, as in
@@ -170,7 +170,7 @@ def marked(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = Fa
     inner = [s for s in walk(tuple(body)) if isinstance(s, Load | Store)]
     guarded = guarded or any(s.mask is not None for s in inner)
     grouped = any(isinstance(s, Store) and stride(s, axis, facts) > 1 for s in inner)
-    return "" if guarded and grouped else "SIMD "
+    return not (guarded and grouped)
 
 
 def is_long(axis: Axis) -> bool:

@@ -5,6 +5,7 @@
 #define SHARED static __attribute__((noinline, noclone))  // compiled once, however many kernels call it
 #define BODY __attribute__((always_inline))
 #define SIMD _Pragma("omp simd")
+#define ALONE asm volatile("")                               // in a loop's body: not to be vectorised
 #define UNROLL _Pragma("GCC unroll 16")
 #define INF __builtin_inf()
 #define NOTANUMBER __builtin_nan("")

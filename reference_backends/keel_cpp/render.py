@@ -20,10 +20,10 @@ from keel_cpp.facts import (
     is_small,
     iterations,
     levels,
-    marked,
     survey,
     tiled,
     turned,
+    vectorises,
     work,
 )
 from keel_cpp.folds import Fold
@@ -128,8 +128,8 @@ def _points(text: Text, loop: Loop, threads: bool) -> None:
 
 def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) -> None:
     name, (low, high) = text.name(lane.name), ends
-    mark = marked(body, lane, text.facts)
-    with text.lanes(f"{mark}for (i64 {name} = {low}; {name} < {high}; ++{name})"):
+    simd = vectorises(body, lane, text.facts)
+    with text.lanes(f"for (i64 {name} = {low}; {name} < {high}; ++{name})", simd=simd):
         text.statements(body)
 
 
@@ -282,20 +282,20 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
     at = f"{name}_at"
     if isinstance(lane.size, int) and lane.size % 32 == 0:
         blocks = text.block(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
-        mark = marked(body, lane, text.facts)
-        with blocks, text.lanes(f"{mark}for (int l = 0; l < L; ++l)"):
+        with blocks, text.lanes("for (int l = 0; l < L; ++l)", simd=vectorises(body, lane, text.facts)):
             text.line(f"const i64 {name} = {at} + l;")
             text.statements(body, at="[l]", part=True)
         return
-    step, mark = f"{name}_step", marked(body, lane, text.facts, guarded=True)
+    step, simd = f"{name}_step", vectorises(body, lane, text.facts, guarded=True)
+    head = "SIMD for (int l = 0; l < L; ++l)" if simd else "for (int l = 0; l < L; ++l)"
     with text.block(""):
-        with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};"):
+        with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};", simd=simd):
             text.statements(body, at="[l]", part=True, on="on")
         text.line(f"i64 {at} = {low};")
         text.line(f"for (; {at} + L <= {high}; {at} += L)")
-        text.line(f"  {mark}for (int l = 0; l < L; ++l) {step}({at} + l, l, true);")
+        text.line(f"  {head} {step}({at} + l, l, true);")
         text.line(f"if ({at} < {high})")
-        text.line(f"  {mark}for (int l = 0; l < L; ++l) {step}({at} + l, l, l < int({high} - {at}));")
+        text.line(f"  {head} {step}({at} + l, l, l < int({high} - {at}));")
 
 
 def _chunks(text: Text, loop: Loop) -> None:

@@ -114,9 +114,11 @@ class Text:
             yield
 
     @contextmanager
-    def lanes(self, head: str, tail: str = "}") -> Iterator[None]:
-        """A block whose statements the vectoriser turns into vectors."""
-        with self.block(head, tail):
+    def lanes(self, head: str, tail: str = "}", *, simd: bool = True) -> Iterator[None]:
+        """A block whose statements the vectoriser turns into vectors, unless it must not."""
+        with self.block(f"SIMD {head}" if simd and tail == "}" else head, tail):
+            if not simd:
+                self.line("ALONE;")
             self.in_lanes = True
             yield
             self.in_lanes = False

@@ -143,23 +143,25 @@ def test_tiles_of_every_width(name: str) -> None:
         assert torch.equal(out, x.transpose(1, 2))
 
 
-SWAPPED = """kernel swapped(in0: f32[2*N]) -> (out0: f32[2*N]) where N:
-  %3 = const 5 : i64
+SWAPPED = """kernel swapped(in0: {0}[2*N]) -> (out0: {0}[2*N]) where N:
+  %0 = const 5 : i64
   parallel i0 < N:
-    %4 = position i0
-    %0 = gt %4 %3
-    %1 = load in0[2*i0 + 1] if %0
-    %2 = load in0[2*i0] if %0
-    store out0[2*i0] %1
-    store out0[2*i0 + 1] %2
+    %1 = position i0
+    %2 = gt %1 %0
+    %3 = load in0[2*i0 + 1] if %2
+    %4 = load in0[2*i0] if %2
+    store out0[2*i0] %3
+    store out0[2*i0 + 1] %4
 """
 
 
-def test_guarded_loads_of_neighbours_keep_their_order() -> None:
-    """GCC 12 swaps them when it is told to vectorise this loop."""
-    k = parse(SWAPPED)
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_guarded_loads_of_neighbours_keep_their_order(name: str) -> None:
+    """GCC 12 swaps them when it vectorises this loop."""
+    k = parse(SWAPPED.format(name))
     (launcher,) = target.build([Source(k, target.render(k))])
-    x, out = torch.arange(1.0, 201.0), torch.empty(200)
+    x = torch.arange(200).to({"f32": torch.float32, "f64": torch.float64}[name])
+    out = torch.empty_like(x)
     launcher(x, out, 100)
     on = torch.arange(100)[:, None] > 5
     assert torch.equal(out.view(100, 2), torch.where(on, x.view(100, 2).flip(1), 0))
