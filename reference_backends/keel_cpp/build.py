@@ -20,9 +20,9 @@ from keel_cpp.probe import COMPILER, compiler_version, cpu, probe
 from keel_cpp.text import prelude
 
 # Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and
-# errno, which nobody reads, need not be right.  Loops are never peeled to an
-# alignment, for then sums would depend on addresses.  Passes that gain nothing here are off: they cost a third of the
-# time, and jump threading tears conditions apart that the vectoriser wants whole.
+# errno, which nobody reads, need not be right.  Loops are never peeled to an alignment, for then
+# sums would depend on addresses.  Passes that gain nothing here are off: they cost a third of the time, and jump
+# threading tears conditions apart that the vectoriser wants whole.
 FLAGS = (
     "-std=c++17", "-O2", "-march=native", "-fopenmp-simd", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fpeel-loops", "--param=vect-max-peeling-for-alignment=0",

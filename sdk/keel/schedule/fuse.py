@@ -30,6 +30,8 @@ SELDOM = 4
 """A map is computed again at other points only if there are this many times fewer of them."""
 NEAREST = 8
 """How many groups are tried for a node, and how many of those that touch a tensor are looked at."""
+LARGEST = 48
+"""How many nodes a group may have."""
 Hint = Callable[[Dim], int]
 LeafRead = tuple[int, Coords]
 
@@ -43,6 +45,9 @@ class _Open:
     members: list[Placed] = field(default_factory=list)
     made: dict[int, Coords] = field(default_factory=dict)
     read: dict[int, list[Coords]] = field(default_factory=dict)
+
+
+Unit = _Open | Defined | External
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class _Fuser:
         self.readers = self._readers()
         self.inlined = self._inlined()
         self.leaves: dict[int, list[LeafRead]] = {}
-        self.unit: dict[int, _Open | Defined | External] = {}       # of each tensor with a producer that is not inlined
+        self.unit: dict[int, Unit] = {}       # of each tensor with a producer that is not inlined
         self.groups: list[_Open] = []
         self.touching: dict[int, list[_Open]] = {}                  # groups that read or make a tensor
 
@@ -185,12 +190,46 @@ class _Fuser:
             joined = self._joined(group, node, reads)
             if joined is not None and self.fuel.take():
                 self._add(group, *joined)
+                for other in self._makers(group, joined[1]):
+                    self._absorb(group, other)
                 return
         group = _Open(len(self.groups), Digits(f"g{len(self.groups)}_"))
         self.groups.append(group)
         definition = node.definition
         at = {a: index(group.digits.new(a.size)) for a in (*definition.axes, *definition.folded)}
         self._add(group, _placed(node, at), reads)
+
+    def _makers(self, group: _Open, reads: Sequence[LeafRead]) -> list[_Open]:
+        """The other groups that make something of what is read."""
+        units = [u for t, _ in reads if isinstance(u := self.unit.get(t), _Open) and u is not group]
+        return list(dict.fromkeys(units))
+
+    def _absorb(self, group: _Open, other: _Open) -> None:
+        """Takes all of ``other``, whose tensors the group reads, into the group; leaves both as they are if one of its
+        nodes does not join or a cycle would arise.
+        """
+        first = min(self.position[id(m.node)] for m in other.members)
+        outside = [u for u in self._before(group) if u is not other]
+        if len(group.members) + len(other.members) > LARGEST or self._reach(outside, other, first):
+            return
+        before = _Open(group.order, group.digits, list(group.members), dict(group.made),
+                       {t: list(at) for t, at in group.read.items()})
+        for member in other.members:
+            joined = self._joined(group, member.node, self._leaf_reads(member.node))
+            if joined is None:
+                break
+            self._add(group, *joined)
+        else:
+            if self.fuel.take():
+                group.members.sort(key=lambda m: self.position[id(m.node)])
+                self.groups.remove(other)
+                for t in {*other.made, *other.read}:
+                    self.touching[t].remove(other)
+                return
+        for t in {*group.made, *group.read} - {*before.made, *before.read}:
+            self.touching[t].remove(group)
+        self.unit.update(dict.fromkeys(other.made, other))
+        group.digits, group.members, group.made, group.read = before.digits, before.members, before.made, before.read
 
     def _candidates(self, reads: Sequence[LeafRead]) -> list[_Open]:
         """Groups that make or read what this node reads, those that share most bytes first, later ones first among
@@ -219,13 +258,16 @@ class _Fuser:
 
         The group's digits are refined only if it does.
         """
-        if len(group.members) >= 48 or self._buffers(group, node, reads) > self.limits.max_buffers:
+        if len(group.members) >= LARGEST or self._buffers(group, node, reads) > self.limits.max_buffers:
             return None
         definition = node.definition
         own = (*definition.axes, *definition.folded)
         solution = Solution(Digits("x"), group.digits.copy())
         try:
             solution, reads = self._met(group, node, reads, solution)
+            for result in node.results:
+                for known in group.read.get(result, ()):
+                    solution.equate(map(index, definition.axes), known, self.tensors.tensors[result].type.shape)
             for tensor, coords in sorted(reads, key=lambda r: -self._bytes(self.tensors.tensors[r[0]].type)):
                 for known in group.read.get(tensor, ()):
                     solution = self._attempt(solution, coords, known, self.tensors.tensors[tensor].type.shape)
@@ -336,24 +378,27 @@ class _Fuser:
     def _cyclic(self, group: _Open, reads: Sequence[LeafRead]) -> bool:
         """Whether something outside the group that this node needs needs the group."""
         first = min(self.position[id(m.node)] for m in group.members)
-        todo = [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
-        seen: set[int] = set()
+        outside = [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
+        return self._reach(outside, group, first)
+
+    def _reach(self, units: Sequence[Unit], goal: _Open, first: int) -> bool:
+        """Whether one of the units is or needs ``goal``, whose first node has the position ``first``."""
+        todo, seen = list(units), set()
         while todo:
             unit = todo.pop()
-            if unit is group:
+            if unit is goal:
                 return True
-            if id(unit) in seen:
-                continue
-            seen.add(id(unit))
-            if self._last(unit) >= first:
-                todo.extend(self._before(unit))
+            if id(unit) not in seen:
+                seen.add(id(unit))
+                if self._last(unit) >= first:
+                    todo.extend(self._before(unit))
         return False
 
-    def _last(self, unit: _Open | Defined | External) -> int:
+    def _last(self, unit: Unit) -> int:
         nodes = [m.node for m in unit.members] if isinstance(unit, _Open) else [unit]
         return max(self.position[id(n)] for n in nodes)
 
-    def _before(self, unit: _Open | Defined | External) -> list[_Open | Defined | External]:
+    def _before(self, unit: Unit) -> list[Unit]:
         """The units that make what this one reads from memory."""
         if isinstance(unit, _Open):
             read = list(unit.read)
@@ -377,8 +422,10 @@ class _Fuser:
         group.members.append(placed)
         for t in placed.node.results:
             group.made[t] = placed.coords
+            group.read.pop(t, None)
             self.unit[t] = group
-            self.touching.setdefault(t, []).append(group)
+            if group not in (touching := self.touching.setdefault(t, [])):
+                touching.append(group)
         for tensor, coords in reads:
             if tensor in group.made:
                 continue
@@ -406,15 +453,15 @@ class _Fuser:
         out = frozenset(t for m in members for t in m.node.results if t in stored)
         return Group(members, out, tuple(self._axes(group)))
 
-    def _ordered(self) -> list[_Open | Defined | External]:
+    def _ordered(self) -> list[Unit]:
         """All units, each after those it reads, otherwise as their first nodes stand in the graph."""
-        units: list[_Open | Defined | External] = [*self.groups]
+        units: list[Unit] = [*self.groups]
         units += [n for n in self.tensors.nodes if isinstance(n, External) or n.definition.kind in ("scan", "scatter")]
         units.sort(key=self._last)
         done: dict[int, None] = {}
-        out: list[_Open | Defined | External] = []
+        out: list[Unit] = []
 
-        def visit(unit: _Open | Defined | External) -> None:
+        def visit(unit: Unit) -> None:
             stack = [(unit, iter(self._before(unit)))]
             done[id(unit)] = None
             while stack:

@@ -92,7 +92,6 @@ def test_symbolic_lengths() -> None:
             aten.arange(n, dtype=torch.float32),
             aten.arange.start(m, m + n),
             aten.arange.start_step(0, 2 * m, 2),
-            aten.full([n, m], 3.0),
             aten.new_ones(x, [n]),
             aten.zeros_like(x),
             aten.eye(n),
@@ -102,9 +101,9 @@ def test_symbolic_lengths() -> None:
 
 
 def test_symbolic_values() -> None:
-    """Apart from the lengths: some versions of PyTorch fix a size that is used as a value."""
+    """Apart from the lengths: some versions of PyTorch fix the sizes that these are called with."""
     def f(x: torch.Tensor) -> list[torch.Tensor]:
         n, m = x.shape
-        return [aten.scalar_tensor(n, dtype=torch.float32), aten.full([2], m), aten.add.Scalar(x, n)]
+        return [aten.scalar_tensor(n, dtype=torch.float32), aten.full([n, 2], m), aten.add.Scalar(x, n)]
 
     check_symbolic(f, torch.randn(5, 7))
