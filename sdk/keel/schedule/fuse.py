@@ -26,6 +26,8 @@ CHEAP = frozenset((
     "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"))
 DEEPEST = 24
 """How many nodes computed in place may stand in a chain: evaluation nests with it."""
+REPEATED = 6
+"""How many cheap steps may be computed again in each reader."""
 SELDOM = 4
 """A map is computed again at other points only if there are this many times fewer of them."""
 NEAREST = 8
@@ -71,6 +73,7 @@ class _Fuser:
         self.position = {id(n): k for k, n in enumerate(tensors.nodes)}
         self.escaping = self._escaping()
         self.readers = self._readers()
+        self.cones: dict[int, tuple[int, frozenset[int]]] = {}      # of what is computed in place
         self.inlined = self._inlined()
         self.leaves: dict[int, list[LeafRead]] = {}
         self.unit: dict[int, Unit] = {}       # of each tensor with a producer that is not inlined
@@ -125,15 +128,16 @@ class _Fuser:
                 continue
             if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
                 below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
-                if node.definition.is_view or (below <= DEEPEST and self._in_place(node, inlined)):
+                if node.definition.is_view or (below <= DEEPEST and self._in_place(node)):
                     inlined.add(node.results[0])
+                    self.cones[node.results[0]] = self._cone(node)
                     depth[node.results[0]] = below
         return inlined
 
     def _is_alias(self, node: Defined) -> bool:
         return self.tensors.tensors[node.results[0]].alias is not None
 
-    def _in_place(self, node: Defined, inlined: set[int]) -> bool:
+    def _in_place(self, node: Defined) -> bool:
         definition = node.definition
         ops = [s.op for s in definition.steps if isinstance(s, Apply)]
         reads = [s for s in definition.steps if isinstance(s, Read)]
@@ -142,19 +146,26 @@ class _Fuser:
         if not reads:
             return light
         size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
-        if light and len(reads) == 1 and not self._deep(node, inlined):
-            operand = self.tensors.tensors[node.operands[reads[0].operand]].type
-            if self._bytes(operand) <= self._bytes(self.tensors.tensors[node.results[0]].type) or len(readers) <= 1:
-                return True
+        if self._again(node):
+            return True
         return len(readers) == 1 and (self._work(readers[0]) <= size or (light and len(reads) <= 2))
 
-    def _deep(self, node: Defined, inlined: set[int]) -> bool:
-        """Whether the operand is itself computed in place by more than a view: chains are not repeated."""
-        for t in node.operands:
-            if t in inlined and not self.producers[t].definition.is_view and any(
-                    isinstance(s, Read) for s in self.producers[t].definition.steps):
-                return True
-        return False
+    def _again(self, node: Defined) -> bool:
+        """Whether to compute the node again takes a few cheap steps and reads hardly more than to load it."""
+        work, leaves = self._cone(node)
+        result = self._bytes(self.tensors.tensors[node.results[0]].type)
+        read = sum(self._bytes(self.tensors.tensors[t].type) for t in leaves)
+        alone = len(leaves) == 1 and len(self.readers.get(node.results[0], ())) <= 1
+        return work <= REPEATED and (alone or 8 * read <= 9 * result)
+
+    def _cone(self, node: Defined) -> tuple[int, frozenset[int]]:
+        """How many steps the node takes from what is in memory, many if one is dear, and what it reads there."""
+        ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
+        work, leaves = len(ops) if all(op in CHEAP for op in ops) else REPEATED + 1, frozenset[int]()
+        for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:
+            more, below = self.cones[t] if t in self.cones else (0, frozenset([t]))
+            work, leaves = work + more, leaves | below
+        return work, leaves
 
     def _bytes(self, type: TensorType) -> int:
         return self.hint(type.numel) * type.dtype.itemsize
