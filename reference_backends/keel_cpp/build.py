@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
+import torch
+
 from keel import KeelError, Kernel, Launcher, Source
 from keel_cpp.probe import COMPILER, compiler_version, cpu, probe
 from keel_cpp.text import prelude
@@ -108,7 +110,9 @@ def _share_openmp() -> None:
     if hasattr(ctypes.CDLL(None), "GOMP_parallel"):
         return
     maps = Path("/proc/self/maps")
-    for path in sorted(set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))):
+    found = set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))
+    own = str(Path(torch.__file__).parent)
+    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):      # other packages bring runtimes too
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), "GOMP_parallel"):
             return
 

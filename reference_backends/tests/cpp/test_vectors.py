@@ -25,10 +25,11 @@ KERNELS = [kernel(n, **{s: {"N": 640, "M": 771, "K": 40}[s] for s in sizes_of(n)
 
 
 def reported(text: str, folder: Path) -> set[int]:
-    """The lines in which the compiler says that it vectorised a loop."""
-    command = [COMPILER, *flags(), "-fopt-info-vec", "-x", "c++", "-", "-o", str(folder / "kernels.so")]
+    """The lines in which the compiler says that it vectorised a loop, or unrolled one that does little."""
+    command = [COMPILER, *flags(), "-fopt-info-optimized", "-x", "c++", "-", "-o", str(folder / "kernels.so")]
     ran = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    return {int(n) for n in re.findall(r"<stdin>:(\d+):\d+: optimized: loop vectorized", ran.stderr)}
+    said = re.findall(r"<stdin>:(\d+):\d+: optimized: +loop (?:vectorized|.*completely unrolled)", ran.stderr)
+    return set(map(int, said))
 
 
 def marked(lines: list[str]) -> list[range]:
