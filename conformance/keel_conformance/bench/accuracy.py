@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..models import ModelCase, build
+from ..models import build
 from .compilers import BASELINES, compiled
-from .errors import TIMES, Comparison, compare, judge
+from .errors import TIMES
 from .jobs import Bar, Job, Outcome, Selection, failed
 from .placement import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
-from .step import Step, leavings, prepare, reference, run
+from .step import prepare
+from .trial import Trial
 
 # Under autocast two models stand for the rest: one of matrix products, one of convolutions.
 IN_BF16 = ("bert", "resnet18")
@@ -32,38 +33,22 @@ def measure(job: Job) -> dict[str, Any]:
     step = job.step
     compiled_case, eager_case = (prepare(step, build(job.model, scale=job.scale, device=job.device)) for _ in range(2))
     forward = compiled(compiled_case.model, job.compiler)
-    draws: list[dict[str, Comparison]] = []
     with troubles() as worked_around, recorded(job.compiler) as dumps:
-        for seed in range(job.rounds):
-            drawn = build(job.model, scale=job.scale, device=job.device, seed=seed)
-            left = [leave(step, redraw(case, drawn), f) for case, f in
-                    ((compiled_case, forward), (eager_case, eager_case.model))]
-            draws.append(compare(left[0], left[1], reference(step, drawn)))
+        verdicts = Trial(step, forward, compiled_case, eager_case).judged(
+            lambda seed: build(job.model, scale=job.scale, device=job.device, seed=seed), job.rounds)
         in_eager, placed = left_to_eager(dumps), graphs(dumps)
     if job.compiler not in BASELINES and not placed:
         raise RuntimeError(f"{job.title} compiled no graph: what was compared is eager PyTorch with itself.")
-    verdicts = judge(draws)
     return {
         "tensors": len(verdicts),
         "worst": verdicts[0].times,
         "worst_tensor": verdicts[0].name,
-        "over": [f"{v.name} {v.times:.2f}" for v in verdicts if not v.holds],
+        "kinks": [f"{v.name} {v.jump:.2f}" for v in verdicts if v.kinks],
+        "over": [f"{v.name} {max(v.times, v.jump):.2f}" for v in verdicts if not v.holds],
         "classes": [v.name for v in verdicts if not v.same_classes],
         "left_to_eager": in_eager,
         "worked_around": worked_around,
     }
-
-
-def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
-    """``case`` with the weights, buffers and inputs of ``drawn``, written in place: what is compiled stays compiled."""
-    case.model.load_state_dict(drawn.model.state_dict())
-    case.model.zero_grad(set_to_none=True)
-    return ModelCase(case.name, case.model, drawn.args, drawn.kwargs, drawn.targets, drawn.loss)
-
-
-def leave(step: Step, case: ModelCase, forward: Any) -> dict[str, Any]:
-    left = leavings(step, case, run(step, case, forward))
-    return {name: t.clone() for name, t in left.items()}  # buffers and gradients change with the next draw
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
@@ -71,9 +56,12 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         if (figures := outcome.figures) is None:
             yield failed(job, outcome, f"<= {TIMES:g} x eager's error")
             continue
-        over, classes = figures["over"], figures["classes"]
-        note = f"{len(over)} of {figures['tensors']} tensors: {', '.join(over[:3])}"
-        note = note if over else figures["worst_tensor"]
+        over, classes, kinks = figures["over"], figures["classes"], figures["kinks"]
+        note = figures["worst_tensor"]
+        if over:
+            note = f"{len(over)} of {figures['tensors']} tensors: {', '.join(over[:3])}"
+        if kinks:
+            note += f"; {len(kinks)} at a kink, in multiples of the exact result's jump: {', '.join(kinks[:2])}"
         yield Bar(f"{job.title}: error", figures["worst"], f"<= {TIMES:g} x eager's error", not over, note)
         yield Bar(f"{job.title}: element classes", len(classes), "0 tensors differ", not classes,
                   ", ".join(classes[:3]))

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keel_conformance.bench.errors import Verdict, compare, judge, same_classes
+from keel_conformance.bench.errors import Comparison, Verdict, compare, judge, same_classes
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -80,3 +81,23 @@ def test_a_tensor_has_its_own_classes(values: list[float]) -> None:
     assert same_classes(x, x.clone())
     if any(math.isnan(v) or math.isinf(v) for v in values):
         assert not same_classes(x, torch.zeros_like(x))
+
+
+def test_at_a_kink_the_exact_results_jump_is_the_budget() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    (smooth,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    (flipped,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    def judged(*draws: Comparison) -> Verdict:
+        return judge([{"x": d} for d in draws])[0]
+    assert not judged(smooth, flipped).holds
+    jump = flipped.squared_scale * 1e-4
+    assert judged(smooth, replace(flipped, squared_motion=jump)).holds
+    assert not judged(smooth, replace(flipped, squared_motion=jump / 5)).holds
+    assert not judged(smooth, replace(flipped, squared_motion=4 * flipped.squared_least)).holds  # as any smooth tensor
+
+
+def test_one_kink_does_not_excuse_other_draws() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    (wrong,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    found = judge([{"x": wrong}, {"x": replace(wrong, squared_motion=wrong.squared_scale * 1e-4)}])[0]
+    assert found.kinks == 1 and found.jump <= 2 and not found.holds

@@ -1,0 +1,98 @@
+"""A compiled model and its eager twin, put through the same draws of weights and inputs until both are judged."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..models import ModelCase
+from .errors import TIMES, Comparison, Verdict, compare, judge
+from .step import Step, leavings, reference, run
+
+MORE = 12
+"""Draws for a tensor that is over its budget in the first ones: the error of a scalar, or of a gradient that is zero in
+exact arithmetic, is noise, and so is its ratio to another such error."""
+MOVES = 24
+"""Perturbed references at a kink. One that changes sides in a sixth of them is missed with a chance of 1 %."""
+UNIT = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -8}
+"""Unit roundoff of what parameters are computed with."""
+FARTHEST = 64.0
+"""How many unit roundoffs a parameter is moved at most, if that takes the outputs no farther than eager's are."""
+
+Draw = Mapping[str, Comparison]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``compiled`` is the compiled forward of ``case``; both cases take the weights and inputs of each draw."""
+
+    step: Step
+    compiled: Callable[..., Any]
+    case: ModelCase
+    twin: ModelCase
+
+    def judged(self, drawn: Callable[[int], ModelCase], draws: int) -> list[Verdict]:
+        """A verdict for each tensor, worst first, over ``draws`` draws; more if one falls short in those."""
+        found = [self._draw(drawn(seed)) for seed in range(draws)]
+        if all(v.holds for v in judge(found)):
+            return judge(found)
+        found += [self._draw(drawn(seed)) for seed in range(draws, MORE)]
+        over = {v.name for v in judge(found) if not v.holds and v.same_classes}
+        for seed, draw in enumerate(found):
+            suspects = {n for n in over if judge([{n: draw[n]}])[0].times > 1}
+            if suspects:
+                moved = motion(self.step, drawn(seed), draw)
+                found[seed] = {**draw, **{n: replace(draw[n], squared_motion=moved[n]) for n in suspects}}
+        return judge(found)
+
+    def _draw(self, drawn: ModelCase) -> Draw:
+        left = [self._leave(redraw(case, drawn), f) for case, f in
+                ((self.case, self.compiled), (self.twin, self.twin.model))]
+        return compare(left[0], left[1], reference(self.step, drawn))
+
+    def _leave(self, case: ModelCase, forward: Callable[..., Any]) -> dict[str, Tensor]:
+        left = leavings(self.step, case, run(self.step, case, forward))
+        return {name: t.clone() for name, t in left.items()}  # buffers and gradients change with the next draw
+
+
+def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
+    """``case`` with the weights, buffers and inputs of ``drawn``, written in place: what is compiled stays compiled."""
+    case.model.load_state_dict(drawn.model.state_dict())
+    case.model.zero_grad(set_to_none=True)
+    return ModelCase(case.name, case.model, drawn.args, drawn.kwargs, drawn.targets, drawn.loss)
+
+
+def motion(step: Step, drawn: ModelCase, draw: Draw) -> dict[str, float]:
+    """How far each tensor of the float64 reference moves, squared, when all parameters move by a few unit roundoffs: by
+    as many as move the outputs as far as they may be off in ``draw``. The farthest of ``MOVES``.
+    """
+    exact = reference(step, drawn)
+    outputs = [n for n in exact if n.startswith("output")]
+    off = math.sqrt(sum(draw[n].squared_eager for n in outputs))
+    unit = UNIT[step.precision]
+    by_unit = reference(step, perturbed(drawn, unit, 0))
+    moved = math.sqrt(sum(_squared(by_unit[n] - exact[n]) for n in outputs))
+    size = unit * min(max(TIMES * off / moved if moved else 1.0, 1.0), FARTHEST)
+    farthest = dict.fromkeys(exact, 0.0)
+    for seed in range(MOVES):
+        near = reference(step, perturbed(drawn, size, seed))
+        farthest = {n: max(far, _squared(near[n] - exact[n])) for n, far in farthest.items()}
+    return farthest
+
+
+def perturbed(drawn: ModelCase, size: float, seed: int) -> ModelCase:
+    """The case in float64 with every parameter moved by up to ``size`` of itself."""
+    twin = drawn.twin(torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in twin.model.parameters():
+            p.mul_(1 + size * (2 * torch.rand(p.shape, generator=generator, dtype=p.dtype).to(p.device) - 1))
+    return twin
+
+
+def _squared(x: Tensor) -> float:
+    return float(x.square().sum())
