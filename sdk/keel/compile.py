@@ -47,7 +47,8 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
             fuel: int | None = None) -> Callable[..., Any]:
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by the first backend that takes it.
 
-    ``backends`` are names of installed backends or Backend values, in order of preference.  ``dynamic`` and
+    ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
+    backends that can run here.  ``dynamic`` and
     ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead`` replays CUDA graphs where all tensors are on
     one GPU and all sizes are known (a call then overwrites the results of the one before), and changes nothing else.
     ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many times, to find by bisection the

@@ -13,8 +13,8 @@ from keel.errors import KeelError
 from keel.plugin import API, Backend, LoopTarget
 
 GROUP = "keel.backends"
-DEFAULT = ("cpp",)
-"""What is compiled with when nothing is asked for."""
+DEFAULT = ("triton", "cpp")
+"""What is compiled with when nothing is asked for: those of these that can run here."""
 LAST_RESORT = "eager"
 """Appended where a list of backends has none of last resort."""
 _LIST = 'Give names or Backend values in order of preference, for instance backends=["acme", "cpp"].'
@@ -69,16 +69,15 @@ def find(name: str) -> Backend:
 
 
 def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = False) -> tuple[Backend, ...]:
-    """The backends asked for, in order of preference; ``None`` asks for ``DEFAULT``.
+    """The backends asked for, in order of preference; ``None`` asks for those of ``DEFAULT`` that can run here.
 
     Names are looked up among installed plugins; a Backend stands for itself.  Unless one of them is of last resort, the
     installed backend ``eager`` is appended, so that every operator has an owner; under ``strict`` it is not, and
     what nobody takes is an error.  Raises what ``find`` raises, and KeelError[bad-option].
     """
-    asked = DEFAULT if backends is None else backends
-    if isinstance(asked, str) or not isinstance(asked, Sequence):
-        raise KeelError("bad-option", f"backends={asked!r} is not a list of backends.", do=_LIST)
-    found = [_one(b) for b in asked]
+    if isinstance(backends, str) or not isinstance(backends, Sequence | None):
+        raise KeelError("bad-option", f"backends={backends!r} is not a list of backends.", do=_LIST)
+    found = _defaults() if backends is None else [_one(b) for b in backends]
     names = [b.name for b in found]
     if twice := next((n for n in names if names.count(n) > 1), None):
         raise KeelError("bad-option", f"backends={names} lists {twice!r} twice.", do="List each backend once.")
@@ -88,6 +87,19 @@ def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = F
         raise KeelError("bad-option", "backends=[] leaves no backend to compile with under strict=True.",
                         do=f"Name at least one: {', '.join(sorted(installed()))}.")
     return tuple(found)
+
+
+def _defaults() -> list[Backend]:
+    """Raises what is wrong with the last of them if none can run here."""
+    found, wrong = [], None
+    for name in DEFAULT:
+        try:
+            found.append(find(name))
+        except KeelError as error:
+            wrong = error
+    if wrong and not found:
+        raise wrong
+    return found
 
 
 def _one(backend: object) -> Backend:

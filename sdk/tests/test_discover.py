@@ -123,10 +123,14 @@ def test_eager_is_appended_unless_strict_or_there_is_a_last_resort(install: Inst
     assert names(resolve([])) == ["eager"]
 
 
-def test_nothing_asked_for_is_the_reference_backend(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
+def test_nothing_asked_for_is_what_can_run_here_of_the_reference_backends(
+        monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
     install("zeta", good())
-    monkeypatch.setattr(HERE, "DEFAULT", ("zeta",))
+    monkeypatch.setattr(HERE, "DEFAULT", ("elsewhere", "zeta"))
     assert names(resolve(None)) == names(resolve()) == ["zeta", "eager"]
+    monkeypatch.setattr(HERE, "DEFAULT", ("elsewhere",))
+    with pytest.raises(KeelError, match="no installed backend is named 'elsewhere'"):
+        resolve(None)
 
 
 @pytest.mark.parametrize("asked, strict, code", [
