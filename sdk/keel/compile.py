@@ -48,11 +48,10 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by the first backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
-    backends that can run here.  ``dynamic`` and
-    ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead`` replays CUDA graphs where all tensors are on
-    one GPU and all sizes are known (a call then overwrites the results of the one before), and changes nothing else.
-    ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler fuse that many times, to find by bisection the
-    fusion that breaks something.  Raises KeelError.
+    backends that can run here.  ``dynamic`` and ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead``
+    replays CUDA graphs where all tensors are on one GPU and all sizes are known (a call then overwrites the results of
+    the one before), and changes nothing else.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler
+    fuse that many times, to find by bisection the fusion that breaks something.  Raises KeelError.
     """
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
