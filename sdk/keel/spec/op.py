@@ -1,50 +1,157 @@
-"""The declaration of an operator: once, as data, with its meaning in numbered clauses."""
+"""The declaration of an operator: once, as data, with its meaning in numbered clauses.
+
+A *primitive* is what every program ends in; a *composite* has a decomposition into simpler members and stays whole
+where a backend claims it; an *opaque* operator is neither, for the reason it gives. What it computes is what its
+overload computes, run eagerly in higher precision; the clauses say what of that every implementation must keep.
+"""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
+
+from keel.spec.rules import Args, Out
+from keel.types import Type
+
+Kind = Literal["primitive", "composite", "opaque"]
+PROFILES = ("core", "random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "collectives",
+            "host")
+"""What a backend may have or lack as a whole; ``core`` is what every one needs."""
+Overload = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arguments to try an operator on."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+Samples = Callable[[torch.dtype], Iterator[Sample]]
+"""Samples of one dtype, special values first. Deterministic."""
+
+
+@dataclass(frozen=True)
+class Requires:
+    """A precondition: the sentence, and whether it holds for arguments (by parameter name, tensors as types)."""
+
+    sentence: str
+    holds: Callable[[Args], bool]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far a result may be off: ``ulps`` of the result for an operator computed element by element, or ``times`` the
+    error of eager PyTorch against float64 for one that sums. Exact operators have 0 ulps.
+    """
+
+    ulps: float | None = None
+    times: float | None = None
 
 
 @dataclass(frozen=True)
 class Op:
-    """A composite: ``decompose`` takes the overload's arguments and gives its results over simpler operators.
+    """One member of the operator set.
 
-    It runs on fake tensors, symbolic sizes included. ``clauses`` are the sentences that hold for every
-    implementation, whole or in pieces; a clause is cited as ``name.C1``.
+    ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
+    all. ``clauses`` are sentences that hold for
+    every implementation; the first is cited as ``name.C1``. ``out`` has the type of each result (primitives; a
+    composite's follow from its decomposition). ``dtypes`` are those of its first tensor argument. ``decompose`` takes
+    the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
+    composite without it has PyTorch's.
     """
 
     name: str
-    overloads: tuple[Callable[..., Any], ...]
+    kind: Kind
     family: str
+    overloads: tuple[str, ...]
     doc: str
     clauses: tuple[str, ...]
-    decompose: Callable[..., Any]
+    profile: str = "core"
+    out: tuple[Out, ...] | Callable[[Args], tuple[Type | None, ...]] | None = None
+    requires: tuple[Requires, ...] = ()
+    dtypes: tuple[torch.dtype, ...] = ()
+    decompose: Callable[..., Any] | None = None
+    samples: Samples | None = None
+    budget: Mapping[torch.dtype, Budget] = field(default_factory=dict)
+    tags: frozenset[str] = frozenset()
+    reason: str | None = None
+
+    @cached_property
+    def targets(self) -> tuple[Overload, ...]:
+        """Those of its overloads that this PyTorch has, as graphs call them."""
+        found = (_target(name) for name in self.overloads)
+        return tuple(t for t in found if t is not None)
+
+    def types(self, args: Args) -> tuple[Type | None, ...]:
+        """The types of the results for arguments by parameter name (``bind`` gives them)."""
+        match self.out:
+            case None:
+                raise ValueError(f"the types of {self.name} follow from its decomposition.")
+            case tuple():
+                return tuple(o.type(args) for o in self.out)
+            case rule:
+                return rule(args)
 
 
 class Family:
-    """Collects the composites of one module: ``@family(overload, ...)`` above the function that decomposes them."""
+    """Collects the operators of one module.
 
-    def __init__(self, name: str):
-        self.name = name
-        self.ops: dict[Callable[..., Any], Op] = {}
+    ``@family(overload, ..., clauses=...)`` declares the function below it as the decomposition of a composite, which
+    is called like the function. ``family.primitive`` and ``family.opaque`` declare the others.
+    """
 
-    def __call__(self, *overloads: Callable[..., Any], clauses: tuple[str, ...]) -> Callable[..., Any]:
+    def __init__(self, name: str, profile: str = "core"):
+        self.name, self.profile = name, profile
+        self.members: dict[str, Op] = {}
+
+    def __call__(self, *overloads: Overload | str, clauses: tuple[str, ...], **more: Any) -> Callable[..., Any]:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            op = Op(function.__name__.rstrip("_"), overloads, self.name, function.__doc__ or "", clauses, function)
-            self.ops |= dict.fromkeys(overloads, op)
+            name = more.pop("name", function.__name__.strip("_"))
+            self._add(Op(name, "composite", self.name, names(overloads), function.__doc__ or "", clauses,
+                         decompose=function, **{"profile": self.profile, **more}))
             return function
         return declare
 
-    @property
-    def table(self) -> Mapping[Callable[..., Any], Op]:
-        return self.ops
+    def composite(self, name: str, *overloads: Overload | str, doc: str, clauses: tuple[str, ...], **more: Any) -> None:
+        """A composite whose decomposition is PyTorch's."""
+        self._add(Op(name, "composite", self.name, names(overloads), doc, clauses, **{"profile": self.profile, **more}))
+
+    def primitive(self, name: str, *overloads: Overload | str, doc: str, clauses: tuple[str, ...], **more: Any) -> None:
+        self._add(Op(name, "primitive", self.name, names(overloads), doc, clauses, **{"profile": self.profile, **more}))
+
+    def opaque(self, name: str, *overloads: Overload | str, doc: str, reason: str, **more: Any) -> None:
+        """An operator that is neither decomposed nor asked of a backend, and why."""
+        self._add(Op(name, "opaque", self.name, names(overloads), doc, (), reason=reason,
+                     **{"profile": self.profile, **more}))
+
+    def _add(self, op: Op) -> None:
+        if op.name in self.members:
+            raise ValueError(f"{op.name} is declared twice.")
+        self.members[op.name] = op
 
 
-def existing(*names: str) -> tuple[Callable[..., Any], ...]:
-    """Those ATen overloads that this PyTorch has, by ``packet.overload``."""
-    packets = ((getattr(torch.ops.aten, name.split(".")[0], None), name.split(".")[1]) for name in names)
-    return tuple(getattr(packet, overload) for packet, overload in packets
-                 if packet is not None and overload in packet.overloads())
+
+def names(overloads: Iterable[Overload | str]) -> tuple[str, ...]:
+    """The full names of overloads: ``aten.add.Tensor`` for the overload itself and for ``add.Tensor``, ``prims.fma``
+    for ``prims::fma``. ``default`` may be left out, and is in operators of higher order, which have no overloads.
+    """
+    return tuple(_full(o) if isinstance(o, str) else str(o) for o in overloads)
+
+
+def _full(name: str) -> str:
+    space, _, rest = name.rpartition("::")
+    if space == "higher_order":
+        return f"higher_order.{rest}.default"
+    return f"{space or 'aten'}.{rest if '.' in rest else f'{rest}.default'}"
+
+
+def _target(name: str) -> Overload | None:
+    """What graphs call under a full name; None if this PyTorch has no such operator."""
+    space, packet, overload = name.split(".")
+    holder = getattr(getattr(torch.ops, space), packet, None)
+    return holder if holder is None or space == "higher_order" else getattr(holder, overload, None)

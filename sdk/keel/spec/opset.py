@@ -1,6 +1,4 @@
-"""The composites that Keel decomposes itself, where PyTorch has no decomposition or one that is inaccurate or does not
-fuse.
-"""
+"""The operator set: every member, by name and by overload, and what an operator is made of."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -8,11 +6,12 @@ from types import MappingProxyType
 from typing import Any
 
 from keel import torch_adapter
-from keel.spec.op import Op
+from keel.spec.op import Family, Op
 from keel.spec.ops import (
     attention,
     batch_norm,
     contraction,
+    elementwise_unary,
     indexing,
     losses,
     normalisation,
@@ -21,14 +20,44 @@ from keel.spec.ops import (
     statistics,
 )
 
-OPSET: Mapping[Callable[..., Any], Op] = MappingProxyType({
-    **statistics.family.table, **normalisation.family.table, **batch_norm.family.table, **losses.family.table,
-    **attention.family.table, **contraction.family.table, **indexing.family.table, **parts.family.table,
-    **random.family.table,
-})
+FAMILIES: tuple[Family, ...] = (
+    elementwise_unary.family, statistics.family, normalisation.family, batch_norm.family, losses.family,
+    attention.family, contraction.family, indexing.family, parts.family, random.family,
+)
+
+
+def _by_name() -> dict[str, Op]:
+    found: dict[str, Op] = {}
+    for family in FAMILIES:
+        for name, op in family.members.items():
+            if name in found:
+                raise ValueError(f"{name} is declared in {found[name].family} and in {op.family}.")
+            found[name] = op
+    return found
+
+
+def _by_overload() -> dict[Callable[..., Any], Op]:
+    found: dict[Callable[..., Any], Op] = {}
+    for op in MEMBERS.values():
+        for target in op.targets:
+            if target in found:
+                raise ValueError(f"{target} belongs to {found[target].name} and to {op.name}.")
+            found[target] = op
+    return found
+
+
+MEMBERS: Mapping[str, Op] = MappingProxyType(_by_name())
+"""Every member by its name."""
+
+OPSET: Mapping[Callable[..., Any], Op] = MappingProxyType(_by_overload())
+"""The member that each overload of this PyTorch belongs to."""
 
 
 def decomposition_of(op: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What an operator is made of: Keel's own decomposition if there is one, else PyTorch's; None for a primitive."""
-    known = OPSET.get(op)
-    return known.decompose if known else torch_adapter.decomposition_of(op)
+    """What an operator is made of: a composite's own decomposition; PyTorch's for one that has none and for what is no
+    member; None for a primitive and for what is not decomposed.
+    """
+    member = OPSET.get(op)
+    if member is not None and (member.decompose is not None or member.kind != "composite"):
+        return member.decompose
+    return torch_adapter.decomposition_of(op)

@@ -3,15 +3,24 @@ from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.foreign import torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
-from keel.torch_adapter.operators import has_effect, is_operator, is_overload, is_random, may_alias, writes
+from keel.torch_adapter.operators import (
+    Parameter,
+    has_effect,
+    is_operator,
+    is_overload,
+    is_random,
+    may_alias,
+    parameters,
+    writes,
+)
 from keel.torch_adapter.recorder import NotRecorded, fake_mode_of, number, record
 from keel.torch_adapter.streams import cuda_stream
 from keel.torch_adapter.symbols import Symbolic, constant_of, dim_of, expression, hint_of
 from keel.torch_adapter.trees import flatten_call, unflatten
 
 __all__ = [
-    "LEFT_OUT", "Boxed", "Captured", "Decomposition", "GraphPair", "Kind", "NotRecorded", "Symbolic", "capture",
-    "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "fake_mode_of",
-    "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload", "is_random", "may_alias", "number",
-    "record", "tidied", "torch_compile_backend", "unflatten", "unwrapped", "writes",
+    "LEFT_OUT", "Boxed", "Captured", "Decomposition", "GraphPair", "Kind", "NotRecorded", "Parameter", "Symbolic",
+    "capture", "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression",
+    "fake_mode_of", "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload", "is_random", "may_alias",
+    "number", "parameters", "record", "tidied", "torch_compile_backend", "unflatten", "unwrapped", "writes",
 ]

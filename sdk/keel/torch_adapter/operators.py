@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,23 @@ def is_operator(target: object) -> bool:
 def is_overload(target: object) -> bool:
     """Whether ``target`` is an overload: an operator that takes tensors and numbers, and has a schema."""
     return isinstance(target, OpOverload)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an overload; ``default`` is None where there is none."""
+
+    name: str
+    default: Any
+    keyword_only: bool
+
+
+@cache
+def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of an overload, in order.  Raises TypeError for an operator of higher order, which has none."""
+    if not isinstance(op, OpOverload):
+        raise TypeError(f"{op} has no schema.")
+    return tuple(Parameter(a.name, a.default_value, a.kwarg_only) for a in op._schema.arguments)
 
 
 def writes(op: Callable[..., Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, existing
+from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -98,7 +98,7 @@ def _input_gradient(up: Tensor, normal: Tensor, rstd: Tensor, dims: list[int], c
 
 # -- RMS norm ----------------------------------------------------------------------------------------
 
-@family(*existing("_fused_rms_norm.default"), clauses=(
+@family("_fused_rms_norm.default", clauses=(
     "The result is x * rstd * weight, with rstd = 1 / sqrt(mean of squares + eps) of the last dimensions.",
     "eps defaults to the machine epsilon of the dtype that is computed in; rstd is float32 for 16-bit x.",
 ))
@@ -112,7 +112,7 @@ def rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None,
     return _affine(value * rstd, weight, None).to(x.dtype), rstd
 
 
-@family(*existing("_fused_rms_norm_backward.default"), clauses=(
+@family("_fused_rms_norm_backward.default", clauses=(
     "The gradients are those of rms_norm for the given rstd; those not in output_mask are None.",
 ))
 def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], rstd: Tensor, weight: Tensor | None,

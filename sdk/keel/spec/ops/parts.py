@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, existing
+from keel.spec.op import Family
 
 aten = torch.ops.aten
 family = Family("parts")
@@ -29,7 +29,7 @@ def _equal(total: Any, size: Any) -> list[Any]:
     return [size] * (count - 1) + [total - size * (count - 1)]
 
 
-@family(*existing("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor"), clauses=(
+@family("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor", clauses=(
     "Every part has split_size elements along dim but the last, which has the rest; there is at least one part.",
 ))
 def split(x: Tensor, split_size: Any, dim: int = 0) -> list[Tensor]:
@@ -37,14 +37,14 @@ def split(x: Tensor, split_size: Any, dim: int = 0) -> list[Tensor]:
     return _slices(x, _equal(x.shape[dim], split_size), dim)
 
 
-@family(*existing("split_with_sizes.default", "unsafe_split_with_sizes.default", "split_with_sizes_copy.default"),
+@family("split_with_sizes.default", "unsafe_split_with_sizes.default", "split_with_sizes_copy.default",
         clauses=("The sizes add up to the dimension's.",))
 def split_with_sizes(x: Tensor, split_sizes: Sequence[Any], dim: int = 0) -> list[Tensor]:
     """Parts of given sizes along a dimension."""
     return _slices(x, split_sizes, dim)
 
 
-@family(*existing("unbind.int", "unbind_copy.int"), clauses=(
+@family("unbind.int", "unbind_copy.int", clauses=(
     "There is one part per element of the dimension, which the parts do not have.",
 ))
 def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:

@@ -1,0 +1,59 @@
+"""Type rules say what FakeTensor says: dtype, sizes and strides, of known sizes and of symbols."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from keel.graph.calls import call_of
+from keel.spec import MEMBERS, Op, Sample, bind
+from keel.types import Call, TensorType
+
+RULED = {name: op for name, op in MEMBERS.items() if op.out is not None and op.samples is not None and op.targets}
+
+
+def calls(op: Op, samples: list[Sample], symbolic: bool) -> Iterator[Call]:
+    """The calls of the operator in one trace of it on all samples."""
+    flat, spec = tree_flatten([(s.args, dict(s.kwargs)) for s in samples])
+    places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
+
+    def function(*tensors: torch.Tensor) -> Any:
+        given = list(flat)
+        for i, t in zip(places, tensors, strict=True):
+            given[i] = t
+        return [op.targets[0](*args, **kwargs) for args, kwargs in tree_unflatten(given, spec)]
+    gm = make_fx(function, tracing_mode="symbolic" if symbolic else "fake")(*(flat[i] for i in places))
+    for node in gm.graph.nodes:
+        if node.target in op.targets and (call := call_of(node)) is not None:
+            yield call
+
+
+def agrees(want: Any, got: Any) -> bool:
+    if not isinstance(want, TensorType):
+        return want == got
+    return isinstance(got, TensorType) and (want.dtype, want.device) == (got.dtype, got.device) and all(
+        a == b or (not isinstance(a, int) and a.equals(b))
+        for a, b in zip((*want.shape, *_strides(want)), (*got.shape, *_strides(got)), strict=True))
+
+
+def _strides(t: TensorType) -> tuple[Any, ...]:
+    """Strides that matter: not those of sizes 0 and 1, nor any of an empty tensor."""
+    if any(n == 0 for n in t.shape):
+        return (0,) * t.rank
+    return tuple(0 if n == 1 else s for n, s in zip(t.shape, t.strides, strict=True))
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
+@pytest.mark.parametrize("name", RULED)
+def test_rules_are_fake_tensors(name: str, symbolic: bool) -> None:
+    op, seen = RULED[name], 0
+    for dtype in op.dtypes[:1] if symbolic else op.dtypes:
+        for call in calls(op, list(op.samples(dtype)), symbolic):
+            seen += 1
+            got = op.types(bind(call))
+            assert len(got) == len(call.out) and all(map(agrees, call.out, got)), f"{call}; the rule says {got}"
+    assert seen
