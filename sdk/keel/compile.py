@@ -23,7 +23,6 @@ from keel.runtime.fallback import compile_part
 from keel.runtime.link import Linkable, link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
-from keel.spec import decomposition_of
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
 
 __all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "compile_graph", "compiled_graphs",
@@ -104,7 +103,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
 
-    gm = negotiate(captured, settings.backends, decomposition=decomposition_of, strict=settings.strict)
+    gm = negotiate(captured, settings.backends, strict=settings.strict)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
 

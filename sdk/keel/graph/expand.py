@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from keel.torch_adapter import Decomposition, NotRecorded, expression, hint_of, record
+from keel.types import Call
 
 aten = torch.ops.aten
 
@@ -81,5 +82,5 @@ def _order(t: torch.Tensor) -> list[int]:
     return sorted(range(t.dim()), key=size)
 
 
-Lookup = Callable[[Callable[..., Any]], Decomposition | None]
-"""The decomposition of an operator, if it has one."""
+Lookup = Callable[[Call], Decomposition | None]
+"""What a call is written out as, if anything."""

@@ -18,11 +18,11 @@ from keel.errors import KeelError
 from keel.graph.calls import bases, call_of, is_call, where
 from keel.graph.expand import Lookup, expand
 from keel.plugin import Backend, Refusal, refusal
+from keel.spec import descent
 from keel.torch_adapter import (
     Captured,
     NotRecorded,
     Symbolic,
-    decomposition_of,
     expression,
     has_effect,
     is_overload,
@@ -46,13 +46,13 @@ class Verdict:
     parts: fx.Graph | None = None
 
 
-def negotiate(captured: Captured, backends: Sequence[Backend], *, decomposition: Lookup = decomposition_of,
+def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent,
               strict: bool = False) -> fx.GraphModule:
     """The graph in calls that ``backends`` take.
 
     A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
     are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and
-    unused ones dropped.  ``decomposition`` gives an operator's decomposition, or None.
+    unused ones dropped.  ``descent`` gives what a call is written out as, or None.
 
     ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken, and a node that was
     written out for another has that one's name as ``meta["keel.composite"]``.
@@ -60,7 +60,7 @@ def negotiate(captured: Captured, backends: Sequence[Backend], *, decomposition:
     Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, and under ``strict``
     KeelError[refuse-raised] for a backend that cannot say.
     """
-    desk = _Desk(tuple(backends), decomposition, strict, captured.fake_mode)
+    desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
     gm.meta["keel.refusals"] = {n.name: dict(desk.refusals(n)) for n in gm.graph.nodes if is_call(n)}
     return gm
@@ -71,7 +71,7 @@ class _Desk:
     """Asks backends about calls, each question once."""
 
     backends: tuple[Backend, ...]
-    decomposition: Lookup
+    descent: Lookup
     strict: bool
     mode: Any
     asked: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Desk:
         return None
 
     def _written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
-        found = self.decomposition(call.op) if is_overload(call.op) else None
+        found = self.descent(call) if is_overload(call.op) else None
         if found is None:
             self.undone[call.key] = "There is no decomposition of it."
             return None

@@ -1,6 +1,7 @@
 """A call's arguments by the parameter names of its overload, defaults filled in."""
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keel.torch_adapter import parameters
@@ -9,5 +10,10 @@ from keel.types import Call
 
 def bind(call: Call) -> dict[str, Any]:
     """Every parameter of the overload, in order, with the call's argument or the default."""
-    return {p.name: call.args[i] if i < len(call.args) and not p.keyword_only else call.kwargs.get(p.name, p.default)
-            for i, p in enumerate(parameters(call.op))}
+    return bound(call.op, call.args, call.kwargs)
+
+
+def bound(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every parameter of ``op``, in order, with the argument or the default."""
+    return {p.name: args[i] if i < len(args) and not p.keyword_only else kwargs.get(p.name, p.default)
+            for i, p in enumerate(parameters(op))}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from keel.spec.rules import Args, Out
+from keel.spec.rules import Args, DtypeRule, Out
 from keel.types import Type
 
 Kind = Literal["primitive", "composite", "opaque"]
@@ -60,7 +60,8 @@ class Op:
     ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
     all. ``clauses`` are sentences that hold for
     every implementation; the first is cited as ``name.C1``. ``out`` has the type of each result (primitives; a
-    composite's follow from its decomposition). ``dtypes`` are those of its first tensor argument. ``decompose`` takes
+    composite's follow from its decomposition). In normal form the ``operands`` (parameter names) have the dtype
+    ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
     the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
     composite without it has PyTorch's.
     """
@@ -73,6 +74,8 @@ class Op:
     clauses: tuple[str, ...]
     profile: str = "core"
     out: tuple[Out, ...] | Callable[[Args], tuple[Type | None, ...]] | None = None
+    operands: tuple[str, ...] = ()
+    compute: DtypeRule | None = None
     requires: tuple[Requires, ...] = ()
     dtypes: tuple[torch.dtype, ...] = ()
     decompose: Callable[..., Any] | None = None

@@ -13,7 +13,7 @@ from keel.errors import KeelError
 from keel.graph import negotiate as room
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
-from keel.torch_adapter import Captured, tidied
+from keel.torch_adapter import Captured, decomposition_of, tidied
 
 from ..line import takes, trace, whole
 
@@ -85,10 +85,10 @@ def test_a_decomposition_is_recorded_once_for_equal_calls(monkeypatch: pytest.Mo
 
 
 def test_a_call_in_its_own_decomposition_is_no_way_round() -> None:
-    def lookup(op: Any) -> Any:
-        return (lambda x: aten.neg(aten.exp(aten.neg(x)))) if op is aten.exp.default else None
+    def lookup(call: Any) -> Any:
+        return (lambda x: aten.neg(aten.exp(aten.neg(x)))) if call.op is aten.exp.default else None
 
-    gm = negotiate(captured(torch.exp, R(3)), [takes("neg"), LAST], decomposition=lookup)
+    gm = negotiate(captured(torch.exp, R(3)), [takes("neg"), LAST], descent=lookup)
     assert operators(gm) == ["exp.default"]
 
 
@@ -122,7 +122,8 @@ def test_a_result_that_a_decomposition_makes_its_input_is_copied() -> None:
     def fn(x: Tensor) -> Any:
         return aten.native_dropout(x, 0.5, False)[0], aten.native_dropout(x * 2, 0.5, False)[0] + 1
 
-    gm = negotiate(captured(fn, R(3)), [takes("mul", "add", "clone", "ones_like", "full", "ones"), LAST])
+    gm = negotiate(captured(fn, R(3)), [takes("mul", "add", "clone", "ones_like", "full", "ones"), LAST],
+                   descent=lambda call: decomposition_of(call.op))
     assert "native_dropout.default" not in operators(gm)
     x = R(3)
     first, second = gm(x)
@@ -131,11 +132,11 @@ def test_a_result_that_a_decomposition_makes_its_input_is_copied() -> None:
 
 
 def test_a_decomposition_with_other_strides_is_copied_into_place() -> None:
-    def lookup(op: Any) -> Any:
-        return (lambda x: aten.neg(x.t().contiguous()).t()) if op is aten.exp.default else None
+    def lookup(call: Any) -> Any:
+        return (lambda x: aten.neg(x.t().contiguous()).t()) if call.op is aten.exp.default else None
 
     gm = negotiate(captured(torch.exp, R(3, 4)), [takes("neg", "t", "clone", "permute", "transpose"), LAST],
-                   decomposition=lookup)
+                   descent=lookup)
     assert "exp.default" not in operators(gm)
     assert gm(R(3, 4))[0].is_contiguous()
 
@@ -145,7 +146,7 @@ def test_a_decomposition_with_other_strides_is_copied_into_place() -> None:
 ], ids=["dtype", "shape", "count", "number", "not implemented", "raises"])
 def test_a_decomposition_that_gives_something_else_is_not_used(wrong: Callable[..., Any]) -> None:
     gm = negotiate(captured(torch.exp, R(3, 4)), [takes("mul", "slice", "_to_copy"), LAST],
-                   decomposition=lambda op: wrong if op is aten.exp.default else None)
+                   descent=lambda call: wrong if call.op is aten.exp.default else None)
     assert operators(gm) == ["exp.default"]
 
 
@@ -158,23 +159,23 @@ def test_sizes_in_pieces_are_the_graphs_own() -> None:
 
 
 def test_views_start_where_their_sources_do() -> None:
-    def lookup(op: Any) -> Any:
-        return (lambda x: aten.neg(x[1:])) if op is aten.exp.default else None
+    def lookup(call: Any) -> Any:
+        return (lambda x: aten.neg(x[1:])) if call.op is aten.exp.default else None
 
     def fn(x: Tensor) -> Any:
         return aten.exp(x[:3]) + aten.exp(x[3:])
 
     # The decomposition is wrong by its shape, so it is only used where it is right: nowhere.
-    gm = negotiate(captured(fn, R(6)), [takes("neg", "slice", "add"), LAST], decomposition=lookup)
+    gm = negotiate(captured(fn, R(6)), [takes("neg", "slice", "add"), LAST], descent=lookup)
     assert operators(gm).count("exp.default") == 2
 
 
 def test_a_piece_that_is_a_view_has_the_offset_of_its_argument() -> None:
-    def lookup(op: Any) -> Any:
-        return (lambda x: torch.cat([x[1:], x[:1]]).flip(0).flip(0)) if op is aten.exp.default else None
+    def lookup(call: Any) -> Any:
+        return (lambda x: torch.cat([x[1:], x[:1]]).flip(0).flip(0)) if call.op is aten.exp.default else None
 
     gm = negotiate(captured(lambda x: aten.exp(x[:3]) + aten.exp(x[3:]), R(6)),
-                   [takes("slice", "cat", "flip", "add"), LAST], decomposition=lookup)
+                   [takes("slice", "cat", "flip", "add"), LAST], descent=lookup)
     for node in gm.graph.nodes:
         if node.target is aten.slice.Tensor:
             source, dim, start = node.args[:3]

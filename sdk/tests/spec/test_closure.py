@@ -11,7 +11,6 @@ from keel import Backend, Call, Refusal, aten_externs
 from keel.graph.calls import call_of
 from keel.graph.negotiate import negotiate
 from keel.loops.lower import lower
-from keel.spec import decomposition_of
 from keel.torch_adapter import Captured, capture
 from keel_conformance.models import NAMES, build
 
@@ -36,7 +35,7 @@ def negotiated(kinds: list[str]) -> Callable[..., Any]:
     Negotiation raises KeelError[no-owner] for an operator without loops, extern or closed decomposition.
     """
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
-        gm = negotiate(captured, [LOOPS], decomposition=decomposition_of)
+        gm = negotiate(captured, [LOOPS])
         kinds.append(captured.kind)
         owned = [c for n in gm.graph.nodes if (c := call_of(n)) is not None]
         assert owned and all(refuse(c) is None for c in owned)

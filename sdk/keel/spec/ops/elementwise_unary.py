@@ -21,7 +21,8 @@ def _declare(name: str, doc: str, *clauses: str, dtypes: tuple[torch.dtype, ...]
     """``ulps`` are those of float32 and float64; 16-bit floats are computed in float32 and rounded once."""
     family.primitive(
         name, name, doc=doc, clauses=clauses, out=(Out(dtype, shape_of("self"), elementwise("self")),), dtypes=dtypes,
-        samples=unary, tags=frozenset({"pointwise"}),
+        samples=unary, tags=frozenset({"pointwise"}), operands=("self",),
+        compute=dtype if dtype is FLOATING else SAME,
         budget={d: Budget(ulps=min(ulps, 1.0) if d.itemsize == 2 else ulps) for d in dtypes})
 
 

@@ -1,0 +1,108 @@
+"""The normal form: one call for all that mean the same.
+
+A primitive absorbs several overloads, promotes dtypes, broadcasts, and counts dimensions from either end. In its normal
+form a call uses the member's first overload that has the parameters it needs; its tensor operands have the dtype that
+it computes in and the sizes of the result, written out as conversions and expansions; dimensions count from the front.
+Operands without dimensions, and Python numbers, stay as they are: they broadcast to anything, from any device.
+
+A call that is not in normal form is made of one that is, as a composite is made of its pieces: a backend that takes it
+as it stands gets it so.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from keel import torch_adapter
+from keel.spec.bind import bind, bound
+from keel.spec.op import Op, Overload
+from keel.spec.opset import OPSET, decomposition_of
+from keel.spec.rules import broadcast_shapes, canonical
+from keel.types import Call, TensorType
+
+aten = torch.ops.aten
+Decomposition = Callable[..., Any]
+DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "axis")
+"""Parameters that hold dimensions of ``self``."""
+
+
+def descent(call: Call) -> Decomposition | None:
+    """What a call is written out as where nobody takes it: its normal form, or the decomposition of its operator; None
+    if there is neither.
+    """
+    return normal_form(call) or decomposition_of(call.op)
+
+
+def is_normal(call: Call) -> bool:
+    """Whether a primitive's call is in its normal form."""
+    return normal_form(call) is None
+
+
+def normal_form(call: Call) -> Decomposition | None:
+    """A function of the call's arguments that makes the normal form of it; None for a call that is in it, and for all
+    but primitives.
+    """
+    op = OPSET.get(call.op)
+    if op is None or op.kind != "primitive":
+        return None
+    args = bind(call)
+    target = _target(op, args)
+    dims = {name: now for name in DIMS if (now := _from_the_front(args, name)) != args.get(name)}
+    dtype = op.compute.of(args) if op.compute is not None else None
+    operands = [name for name in op.operands if isinstance(args.get(name), TensorType)]
+    shape = broadcast_shapes([args[name].shape for name in operands])
+    converted = [name for name in operands if dtype is not None and args[name].dtype != dtype]
+    expanded = [name for name in operands if args[name].rank and args[name].shape != shape]
+    if target is call.op and not (dims or converted or expanded):
+        return None
+
+    def normal(*given: Any, **keywords: Any) -> Any:
+        values = {**bound(call.op, given, keywords), **dims}
+        sizes = broadcast_shapes([tuple(values[name].shape) for name in operands])
+        for name in converted:
+            values[name] = aten._to_copy.default(values[name], dtype=dtype)
+        for name in expanded:
+            values[name] = aten.expand.default(values[name], sizes)
+        return _call(target, values)
+    return normal
+
+
+def _target(op: Op, args: Mapping[str, Any]) -> Overload:
+    """The first overload that has every parameter to which an argument was given."""
+    needed = {name for name, value in args.items() if value is not None}
+    fit = (t for t in op.targets if needed <= {p.name for p in torch_adapter.parameters(t)})
+    return next(fit)
+
+
+def _from_the_front(args: Mapping[str, Any], name: str) -> Any:
+    rank = getattr(args.get("self"), "rank", 0)
+    match args.get(name):
+        case bool() as value:
+            return value
+        case int() as value:
+            return canonical(value, rank) if value < 0 else value
+        case list() | tuple() as values if all(isinstance(v, int) for v in values):
+            return type(values)(canonical(v, rank) if v < 0 else v for v in values)
+        case other:
+            return other
+
+
+def _call(target: Overload, values: Mapping[str, Any]) -> Any:
+    """``target`` with values by parameter name, those that equal the default left out."""
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    parameters = torch_adapter.parameters(target)
+    last = max((i for i, p in enumerate(parameters) if not p.keyword_only and _given(values, p)), default=-1)
+    for i, p in enumerate(parameters):
+        if not p.keyword_only and i <= last:
+            positional.append(values.get(p.name, p.default))
+        elif p.keyword_only and _given(values, p):
+            keywords[p.name] = values[p.name]
+    return target(*positional, **keywords)
+
+
+def _given(values: Mapping[str, Any], p: torch_adapter.Parameter) -> bool:
+    value = values.get(p.name, p.default)
+    return isinstance(value, torch.Tensor) or not (type(value) is type(p.default) and value == p.default)
