@@ -24,10 +24,12 @@ from keel.explain import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.spec import OPSET, Op
+from keel.spec_commands import app as spec_commands
 
 GROUP = "keel.commands"
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
                   help="Put a PyTorch 2 backend under any accelerator.")
+app.add_typer(spec_commands, name="spec")
 AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
 
 

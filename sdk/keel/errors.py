@@ -21,7 +21,8 @@ CODES = (
     "bad-plan",            # a placement fails its certificate
     "bad-text",            # text that does not parse
     "bad-option",          # an option that does not exist, or has the wrong type
-    "bad-input",           # arguments that an exported program was not made for
+    "bad-input",           # arguments that an exported or saved program was not made for
+    "opset-version",       # a graph of an opset, or of a PyTorch, that has other operators
     "no-lowering",         # an operator has no loop form and no extern
     "build-failed",        # the target's toolchain rejected a source
 )

@@ -1,0 +1,154 @@
+"""The lock: the whole operator set as canonical JSON, the same bytes on every PyTorch.
+
+``opset-<version>.json`` beside this file is written by ``keel spec lock``.  Once a version is in ``released.json``,
+with the hash of its lock, that lock never changes.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from keel.errors import KeelError
+from keel.spec.op import Op
+from keel.spec.opset import MEMBERS
+from keel.spec.rules import Out
+from keel.spec.versions import CURRENT, Version
+
+FOLDER = Path(__file__).parent
+Lock = Mapping[str, Any]
+
+
+def lock(members: Iterable[Op] = tuple(MEMBERS.values()), version: Version = CURRENT) -> Lock:
+    """The declarations as data."""
+    found = {op.name: _member(op) for op in sorted(members, key=lambda op: op.name)}
+    return {"opset": str(version), "digest": digest(found), "members": found}
+
+
+def text(locked: Lock) -> str:
+    """A lock as it lies in its file."""
+    return json.dumps(locked, indent=1, sort_keys=True) + "\n"
+
+
+def digest(data: Any) -> str:
+    """The sha256 of a value's canonical JSON."""
+    return sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _member(op: Op) -> dict[str, Any]:
+    data = {
+        "kind": op.kind, "family": op.family, "profile": op.profile, "overloads": list(op.overloads),
+        "doc": " ".join(op.doc.split()), "clauses": dict(clauses(op)), "results": results(op),
+        "requires": [r.sentence for r in op.requires], "dtypes": sorted(map(name_of, op.dtypes)),
+        "decomposition": None if op.kind != "composite" else "PyTorch's" if op.decompose is None else "Keel's",
+        "budget": {name_of(d): _present({"ulps": b.ulps, "times": b.times}) for d, b in op.budget.items()},
+        "tags": sorted(op.tags), "reason": op.reason,
+    }
+    return {**data, "digest": digest(data)}
+
+
+def _present(data: Mapping[str, float | None]) -> dict[str, float]:
+    return {k: float(v) for k, v in data.items() if v is not None}
+
+
+def clauses(op: Op) -> list[tuple[str, str]]:
+    """Each clause with the label that tests cite it by."""
+    return [(f"{op.name}.C{i}", sentence) for i, sentence in enumerate(op.clauses, 1)]
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def results(op: Op) -> Any:
+    """The formulas of the results' types; a sentence where one rule gives them all; None where they follow from the
+    decomposition, or nothing is promised."""
+    match op.out:
+        case None:
+            return None
+        case tuple(outs):
+            return [_formulas(o) for o in outs]
+        case rule:
+            return " ".join((rule.__doc__ or "").split()) or None
+
+
+def _formulas(out: Out) -> dict[str, Any]:
+    return {"dtype": out.dtype.text, "shape": out.shape.text, "layout": out.layout.text, "exact": out.layout.exact,
+            "optional": out.when is not None}
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+def path_of(version: Version, folder: Path = FOLDER) -> Path:
+    return folder / f"opset-{version}.json"
+
+
+@cache
+def locked(version: Version, folder: Path = FOLDER) -> Lock:
+    """The lock of a version, from its file.  Raises KeelError[opset-version] for one that there is not."""
+    file = path_of(version, folder)
+    if not file.is_file():
+        known = ", ".join(sorted(p.stem.removeprefix("opset-") for p in folder.glob("opset-*.json")))
+        raise KeelError("opset-version", f"This Keel knows no opset {version}.", {"known": known or "none"},
+                        do="Install a newer torch-keel.")
+    return read(file)
+
+
+def read(file: Path) -> Lock:
+    """A lock from any file.  Raises KeelError[bad-text]."""
+    try:
+        found = json.loads(file.read_text())
+        if not isinstance(found["members"], dict) or found["digest"] != digest(found["members"]):
+            raise ValueError("Its digest is not that of its members.")
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise KeelError("bad-text", f"{file} is no lock of an opset.", {file.name: f"{type(e).__name__}: {e}"}) from e
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def overloads(version: Version) -> frozenset[str]:
+    """The full names of all overloads of a version."""
+    if version == CURRENT:
+        return frozenset(o for op in MEMBERS.values() for o in op.overloads)
+    return frozenset(o for m in locked(version)["members"].values() for o in m["overloads"])
+
+
+def released(folder: Path = FOLDER) -> Mapping[str, str]:
+    """The sha256 of the lock file of each version that is released."""
+    found: Mapping[str, str] = json.loads((folder / "released.json").read_text())
+    return found
+
+
+def changed_since_release(folder: Path = FOLDER) -> list[str]:
+    """What is wrong with the released locks: a sentence each."""
+    found = []
+    for name, want in released(folder).items():
+        file = folder / f"opset-{name}.json"
+        if not file.is_file():
+            found.append(f"Opset {name} is released, and {file.name} is gone.")
+        elif sha256(file.read_bytes()).hexdigest() != want:
+            found.append(f"Opset {name} is released, and {file.name} is not what was released.")
+    return found
+
+
+def write(folder: Path = FOLDER, *, release: bool = False, new: Lock | None = None) -> Path:
+    """Writes the lock of the declarations at hand, and with ``release`` makes it one that never changes.
+
+    Raises KeelError[bad-option] if that version is released and the declarations have changed since.
+    """
+    new = lock() if new is None else new
+    name, whole = new["opset"], text(new).encode()
+    file, done = folder / f"opset-{name}.json", dict(released(folder))
+    if name in done and sha256(whole).hexdigest() != done[name]:
+        raise KeelError("bad-option", f"Opset {name} is released, and its lock never changes.",
+                        do="Give CURRENT in keel/spec/versions.py the next version; keel spec diff says which.")
+    file.write_bytes(whole)
+    if release:
+        done[name] = sha256(whole).hexdigest()
+        (folder / "released.json").write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
+    return file
