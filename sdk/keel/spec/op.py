@@ -63,7 +63,8 @@ class Op:
     composite's follow from its decomposition). In normal form the ``operands`` (parameter names) have the dtype
     ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
     the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
-    composite without it has PyTorch's.
+    composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
+    parameters or results are not the normal form's.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Op:
     requires: tuple[Requires, ...] = ()
     dtypes: tuple[torch.dtype, ...] = ()
     decompose: Callable[..., Any] | None = None
+    forms: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     samples: Samples | None = None
     budget: Mapping[torch.dtype, Budget] = field(default_factory=dict)
     tags: frozenset[str] = frozenset()

@@ -58,6 +58,7 @@ def decomposition_of(op: Callable[..., Any]) -> Callable[..., Any] | None:
     member; None for a primitive and for what is not decomposed.
     """
     member = OPSET.get(op)
-    if member is not None and (member.decompose is not None or member.kind != "composite"):
-        return member.decompose
-    return torch_adapter.decomposition_of(op)
+    if member is None:
+        return torch_adapter.decomposition_of(op)
+    found = member.forms.get(str(op), member.decompose)
+    return torch_adapter.decomposition_of(op) if found is None and member.kind == "composite" else found
