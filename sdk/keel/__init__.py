@@ -1,4 +1,8 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the public names, and nothing else."""
+from importlib import import_module
+from types import ModuleType
+
+from keel import closure
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
@@ -56,6 +60,7 @@ from keel.plugin import (
     Support,
     refusal,
 )
+from keel.spec import MEMBERS, OPSET, Op, bind
 from keel.torch_adapter import torch_compile_backend
 from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
@@ -63,7 +68,9 @@ from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
 __all__ = [
     "API",
     "DTYPE_NAMES",
+    "MEMBERS",
     "MONOIDS",
+    "OPSET",
     "SCALARS",
     "Apply",
     "Axis",
@@ -88,6 +95,7 @@ __all__ = [
     "LoopTarget",
     "Mod",
     "Monoid",
+    "Op",
     "Position",
     "Program",
     "Reduce",
@@ -103,7 +111,9 @@ __all__ = [
     "TensorType",
     "aten_externs",
     "axes_of",
+    "bind",
     "bounds",
+    "closure",
     "combination",
     "compile",
     "compile_exported",
@@ -128,6 +138,14 @@ __all__ = [
     "substitute",
     "survey",
     "torch_compile_backend",
+    "universe",
     "verify",
     "walk",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """What takes seconds to import, and few need."""
+    if name == "universe":
+        return import_module("keel.torch_adapter.universe")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

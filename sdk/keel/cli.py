@@ -1,6 +1,7 @@
 """``keel``: what is installed, who takes what, kernels taken up again, new plugins; other packages mount their own.
 
-A package adds a subcommand by an entry point of group ``keel.commands``: a name, and a Typer app.
+A package adds a subcommand by an entry point of group ``keel.commands``, or of ``keel.spec_commands`` for one of
+``keel spec``: a name, and a Typer app.
 """
 from __future__ import annotations
 
@@ -24,12 +25,11 @@ from keel.explain import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.spec import OPSET, Op
-from keel.spec_commands import app as spec_commands
+from keel.spec_commands import app as spec_app
 
-GROUP = "keel.commands"
+GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
                   help="Put a PyTorch 2 backend under any accelerator.")
-app.add_typer(spec_commands, name="spec")
 AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
 
 
@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = typer.main.get_command(_with_mounted(argv))
+        whole = _with_mounted(app, GROUP, argv)
+        if argv[:1] in ([], ["--help"], ["spec"]):
+            whole.add_typer(_with_mounted(spec_app, SPEC_GROUP, argv[1:]), name="spec")
+        command = typer.main.get_command(whole)
         status = command.main(argv, prog_name="keel", standalone_mode=False)
     except KeelError as error:
         print(error, file=sys.stderr)
@@ -52,12 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _with_mounted(argv: Sequence[str]) -> typer.Typer:
+def _with_mounted(own: typer.Typer, group: str, argv: Sequence[str]) -> typer.Typer:
     """The app with the subcommands of other packages: the one that is asked for, or all where help is."""
-    whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-    whole.add_typer(app)
+    whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
+    whole.add_typer(own)
     asked = next((a for a in argv if not a.startswith("-")), None)
-    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+    for point in sorted(entry_points(group=group), key=lambda p: p.name):
         if asked is not None and point.name != asked:
             continue
         try:

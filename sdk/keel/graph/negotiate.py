@@ -66,6 +66,34 @@ def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Looku
     return gm
 
 
+def outside(captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent) -> list[tuple[Call, str]]:
+    """The calls at the bottom that nobody takes, and why each is not written out: what ``negotiate`` would need for all
+    of the graph to have an owner.  Empty if it has one already.
+    """
+    desk, found = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()
+    above: list[Any] = []
+
+    def descend(node: fx.Node) -> None:
+        call = call_of(node)
+        assert call is not None
+        if call.key in found or desk.verdict(node) is not None:
+            return
+        parts = desk.written_out(node, call)
+        pieces = [n for n in parts.nodes if is_call(n)] if parts is not None else []
+        if parts is None or call.key in above:
+            refused = (str(why) for why in desk.refusals(node).values())
+            found[call.key] = call, " ".join([*refused, desk.undone.get(call.key, "It is made of itself.")])
+            return
+        above.append(call.key)
+        for piece in pieces:
+            descend(piece)
+        above.pop()
+    for node in captured.gm.graph.nodes:
+        if is_call(node):
+            descend(node)
+    return list(found.values())
+
+
 @dataclass
 class _Desk:
     """Asks backends about calls, each question once."""
@@ -103,7 +131,7 @@ class _Desk:
         last = any(b.name not in refused for b in self.backends if b.last_resort)
         if last and all(b.last_resort for b in self.backends):
             return Verdict(kept=True, first=False)
-        parts = self._written_out(node, call)
+        parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
         if below is not None and all(v is not None and v.first for v in below):
             return Verdict(kept=False, first=True, parts=parts)
@@ -113,7 +141,7 @@ class _Desk:
             return Verdict(kept=False, first=False, parts=parts)
         return None
 
-    def _written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
+    def written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
         found = self.descent(call) if is_overload(call.op) else None
         if found is None:
             self.undone[call.key] = "There is no decomposition of it."
@@ -139,7 +167,7 @@ class _Desk:
                          "or see docs/errors/no-owner.md.")
 
     def _missing(self, node: fx.Node, call: Call) -> dict[str, str]:
-        parts = self._written_out(node, call)
+        parts = self.written_out(node, call)
         pieces = [n for n in parts.nodes if is_call(n) and n.target != node.target] if parts is not None else []
         lacking = [n for n in pieces if self.verdict(n) is None]
         if not lacking:

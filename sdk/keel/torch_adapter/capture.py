@@ -62,10 +62,13 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    onednn = torch._C._get_mkldnn_enabled()
+
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
             captured = tidied(gm, kind)
-            run = compiler(replace(captured, static=_static(gm, kind, captured.constants)))
+            with _onednn(onednn):
+                run = compiler(replace(captured, static=_static(gm, kind, captured.constants)))
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
         return compile_graph
@@ -77,11 +80,23 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
-    # order effects, are made in the graph; else they would be inputs that are None.
-    with config.patch(donated_buffer=False, unlift_effect_tokens=True):
+    # order effects, are made in the graph; else they would be inputs that are None.  Without oneDNN PyTorch decomposes
+    # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.
+    with config.patch(donated_buffer=False, unlift_effect_tokens=True), _onednn(False):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={})
+
+
+@contextmanager
+def _onednn(enabled: bool) -> Iterator[None]:
+    """PyTorch's switch, which is one for all threads."""
+    was = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(enabled)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was)
 
 
 def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tuple[int, ...]:

@@ -1,0 +1,99 @@
+"""What programs end in: each traced, and written out until only the operator set is left, or what is outside of it.
+
+A backend that takes exactly the operator set, in normal form, is what negotiation is held against; what comes out runs
+in eager PyTorch.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import process_time
+from typing import Any
+
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import call_of
+from keel.graph.negotiate import negotiate, outside
+from keel.graph.verify import verify
+from keel.plugin import Backend
+from keel.spec import OPSET, is_normal
+from keel.torch_adapter import Boxed, Captured, Kind, capture
+from keel.types import Call
+
+__all__ = ["Ending", "dynamo_backend", "ending", "opset_backend", "watching"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What one traced graph ends in.
+
+    ``calls`` are all that is left, in order; ``outside`` those that are neither of the operator set nor written out,
+    each with the reason.  ``seconds`` are those of the processor that negotiation took.  ``gm`` runs eagerly.
+    """
+
+    kind: Kind
+    captured: Captured
+    gm: fx.GraphModule
+    calls: tuple[Call, ...]
+    outside: tuple[tuple[Call, str], ...]
+    seconds: float
+
+
+def opset_backend() -> Backend:
+    """A backend that takes the primitives in normal form and the opaque operators, and nothing else."""
+    return Backend(name="opset", device="*", supports=_refuse, compile=lambda gm: gm.forward)
+
+
+def _refuse(call: Call) -> str | None:
+    op = OPSET.get(call.op)
+    if op is None:
+        return f"{call.name} is not in the operator set."
+    if op.kind == "composite":
+        return f"{op.name} is composite."
+    if op.kind == "opaque":
+        return None
+    first = next((t.dtype for t in call.tensors), None)
+    if op.dtypes and first is not None and first not in op.dtypes:
+        return f"{op.name} is not declared for {str(first).removeprefix('torch.')}."
+    return None if is_normal(call) else f"The call of {op.name} is not in normal form."
+
+
+_OPSET = opset_backend()
+_REST = Backend(name="rest", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, last_resort=True)
+
+
+def ending(captured: Captured) -> Ending:
+    """What a captured graph ends in.  Raises KeelError[bad-graph] for one that is not well-formed."""
+    verify(captured.gm, "capture")
+    begin, lacking = process_time(), list[tuple[Call, str]]()
+    try:
+        gm = negotiate(captured, [_OPSET])
+    except KeelError as e:
+        if e.code != "no-owner":
+            raise
+        lacking = outside(captured, [_OPSET])
+        gm = negotiate(captured, [_OPSET, _REST])
+    seconds = process_time() - begin
+    verify(gm, "negotiation")
+    calls = (call_of(n) for n in gm.graph.nodes)
+    return Ending(captured.kind, captured, gm, tuple(c for c in calls if c is not None), tuple(lacking), seconds)
+
+
+def watching(hear: Callable[[Ending], None]) -> Callable[[Captured], Boxed]:
+    """A compiler of captured graphs: each runs eagerly as what it ends in, and ``hear`` hears of it."""
+    def compile_graph(captured: Captured) -> Boxed:
+        end = ending(captured)
+        hear(end)
+
+        def run(inputs: list[Any]) -> Sequence[Any]:
+            args = [*inputs, *captured.constants.values()]
+            inputs.clear()
+            return end.gm(*args)  # type: ignore[no-any-return]
+        return run
+    return compile_graph
+
+
+def dynamo_backend(hear: Callable[[Ending], None]) -> Callable[..., Any]:
+    """The same for ``torch.compile(..., backend=...)``."""
+    return lambda gm, inputs: capture(gm, inputs, watching(hear))

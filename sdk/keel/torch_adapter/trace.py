@@ -1,0 +1,82 @@
+"""Traces a callable as Keel does, without Dynamo, and says at which sizes what it traced holds."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from keel.torch_adapter.capture import Compiler, capture
+
+
+def trace(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], compiler: Compiler, *,
+          dynamic: bool = False) -> Callable[..., Any]:
+    """What ``capture`` makes of ``fn``, which takes these tensors and returns a tuple of tensors, without Dynamo.
+
+    A pair of graphs is traced where an input requires a gradient and gradients are enabled, else an inference graph;
+    the backward graph of a pair may be traced only when it is first needed.  ``dynamic`` makes every size but 0 and 1 a
+    symbol.  Raises what PyTorch raises where it cannot trace.
+    """
+    # Importing these takes longer than importing torch.
+    from torch._dynamo.source import ConstantSource
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    sizes = ShapeEnv(assume_static_by_default=not dynamic, allow_scalar_outputs=True,
+                     allow_dynamic_output_shape_ops=True)
+    mode = FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)
+    with tracing(TracingContext(mode)):
+        fakes = [mode.from_tensor(x, static_shapes=not dynamic, source=ConstantSource(f"x{i}"))
+                 for i, x in enumerate(inputs)]
+        return capture(_Program(fn), fakes, compiler)  # type: ignore[arg-type]
+
+
+class _Program(torch.nn.Module):
+    """A function as AOTAutograd wants it."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.fn(*inputs)
+
+
+def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> list[Mapping[sympy.Symbol, int]]:
+    """Values for size symbols that all guards of a trace hold for; those it was traced with come first.
+
+    ``mode`` is the trace's fake mode.  Sizes that only the run will tell have any value in their range.
+    """
+    sizes = mode.shape_env
+    hints = {s: _value(sizes, s) for s in symbols}
+    guards = [g.expr for g in sizes.guards]
+    found: list[Mapping[sympy.Symbol, int]] = [hints]
+    for step in (1, 2, 3, 4, 6, 8, 12, 24):
+        for near in (_shifted(sizes, hints, step), _scaled(sizes, hints, step + 1)):
+            if len(found) < most and near not in found and all(g.subs(near) != sympy.false for g in guards):
+                found.append(near)
+    return found
+
+
+def _value(sizes: Any, symbol: sympy.Symbol) -> int:
+    known = sizes.backed_var_to_val if hasattr(sizes, "backed_var_to_val") else sizes.var_to_val
+    return int(known[symbol]) if symbol in known else _within(sizes, symbol, 5)
+
+
+def _within(sizes: Any, symbol: sympy.Symbol, value: int) -> int:
+    reach = sizes.var_to_range.get(symbol)
+    if reach is None:
+        return value
+    low, high = (int(b) if b.is_finite and abs(b) < 2**40 else None for b in (reach.lower, reach.upper))
+    value = value if low is None else max(value, low)
+    return value if high is None else min(value, high)
+
+
+def _shifted(sizes: Any, hints: Mapping[sympy.Symbol, int], step: int) -> dict[sympy.Symbol, int]:
+    return {s: _within(sizes, s, v + step * (i + 1)) for i, (s, v) in enumerate(hints.items())}
+
+
+def _scaled(sizes: Any, hints: Mapping[sympy.Symbol, int], times: int) -> dict[sympy.Symbol, int]:
+    return {s: _within(sizes, s, v * times) for s, v in hints.items()}

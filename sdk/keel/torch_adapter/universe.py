@@ -1,0 +1,137 @@
+"""PyTorch's own catalogue of what its operators can be called with (OpInfo), as callables with inputs to try them on.
+
+The catalogue is part of PyTorch's test suite; it is imported when first asked for, which takes seconds.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from keel.errors import KeelError
+from keel.torch_adapter.trace import assignments, trace
+
+__all__ = ["Example", "assignments", "dtype_of", "examples", "names", "supports_autograd", "trace"]
+
+DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
+"""An operator is tried in the first of these that it takes."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """``fn(*inputs)`` returns a tuple of tensors; ``title`` is what an operator is called with, for people to read.
+
+    ``in_double`` gives the same in float64 (complex128), dtype arguments included.
+    """
+
+    title: str
+    fn: Callable[..., tuple[torch.Tensor, ...]]
+    inputs: tuple[torch.Tensor, ...]
+    in_double: Callable[[], Example]
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    except ImportError as e:
+        raise KeelError("missing-package", "PyTorch's OpInfo catalogue cannot be imported.", {"python": str(e)},
+                        do="Install what PyTorch's tests need: pip install expecttest.") from e
+    return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in op_db}
+
+
+def names() -> tuple[str, ...]:
+    """Every OpInfo of this PyTorch, ``name`` or ``name.variant``.  Raises KeelError[missing-package]."""
+    return tuple(_catalogue())
+
+
+def dtype_of(name: str) -> torch.dtype | None:
+    """The dtype that an OpInfo is tried in on a CPU; None where it takes none of ``DTYPES`` there."""
+    supported = _catalogue()[name].supported_dtypes("cpu")
+    return next((d for d in DTYPES if d in supported), None)
+
+
+def supports_autograd(name: str) -> bool:
+    """Whether gradients are promised, in the dtype it is tried in."""
+    dtype = dtype_of(name)
+    return dtype is not None and _catalogue()[name].supports_backward_for(dtype, "cpu")
+
+
+def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0) -> list[Example]:
+    """The samples of an OpInfo on a CPU: all, or ``most`` of them, spread evenly.
+
+    With ``grad``, inputs that can have gradients require them.  ``seed`` chooses the values; sizes and other arguments
+    are the same for each.
+    """
+    op, dtype = _catalogue()[name], dtype_of(name)
+    if dtype is None:
+        return []
+    with _seeded(seed):
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=grad))
+    if most is not None and most < len(samples):
+        samples = [samples[i * len(samples) // most] for i in range(most)]
+    return [_example(op, s) for s in samples]
+
+
+def _example(op: Any, sample: Any) -> Example:
+    flat, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor)]
+
+    def made(flat: Sequence[Any]) -> Example:
+        def fn(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            given = list(flat)
+            for i, t in zip(places, tensors, strict=True):
+                given[i] = t
+            first, args, kwargs = pytree.tree_unflatten(given, spec)
+            result = op(first, *args, **kwargs)
+            if any(t.requires_grad for t in tensors):         # a gradient through what is not unique says nothing
+                result = sample.output_process_fn_grad(result)
+            return tuple(v for v in pytree.tree_leaves(result) if isinstance(v, torch.Tensor))
+        return Example(_title(sample), fn, tuple(flat[i] for i in places),
+                       lambda: made([_doubled(v) for v in flat]))
+    return made(flat)
+
+
+def _title(sample: Any) -> str:
+    def show(v: Any) -> Any:
+        return f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" if isinstance(v, torch.Tensor) else v
+    given = pytree.tree_map(show, (sample.input, *sample.args))
+    return ", ".join([*map(str, given), *(f"{k}={show(v)}" for k, v in sample.kwargs.items())])
+
+
+_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def _doubled(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype in _WIDER:
+        wide = value.detach().to(_WIDER[value.dtype])
+        wide = wide if wide.stride() == value.stride() else _restrided(wide, value)
+        return wide.requires_grad_(value.requires_grad)
+    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Some operators (as_strided) read memory, so a twin has the same."""
+    if like.numel() == 0 or like.layout != torch.strided:
+        return wide
+    whole = torch.as_strided(like.detach(), (like.untyped_storage().nbytes() // like.element_size(),), (1,), 0)
+    return torch.as_strided(whole.to(wide.dtype), like.shape, like.stride(), like.storage_offset())
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """PyTorch's and Python's generators seeded, and afterwards as they were."""
+    state = random.getstate()
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)
