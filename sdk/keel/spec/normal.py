@@ -20,7 +20,7 @@ from keel.spec.bind import bind, bound
 from keel.spec.op import Op, Overload
 from keel.spec.opset import OPSET, decomposition_of
 from keel.spec.rules import broadcast_shapes, canonical
-from keel.types import Call, TensorType
+from keel.types import Call, SymType, TensorType
 
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]
@@ -70,10 +70,20 @@ def normal_form(call: Call) -> Decomposition | None:
 
 
 def _target(op: Op, args: Mapping[str, Any]) -> Overload:
-    """The first overload that has every parameter to which an argument was given."""
-    needed = {name for name, value in args.items() if value is not None}
-    fit = (t for t in op.targets if needed <= {p.name for p in torch_adapter.parameters(t)})
-    return next(fit)
+    """The first overload that takes the arguments given."""
+    return next(t for t in op.targets if takes(t, args))
+
+
+def takes(target: Overload, args: Mapping[str, Any]) -> bool:
+    """Whether an overload has every parameter to which an argument was given, and takes tensors or numbers there."""
+    found = {p.name: p for p in torch_adapter.parameters(target)}
+    return all(name in found and _suits(found[name], value) for name, value in args.items() if value is not None)
+
+
+def _suits(p: torch_adapter.Parameter, value: Any) -> bool:
+    if isinstance(value, torch.Tensor | TensorType):
+        return p.tensor
+    return p.number or not isinstance(value, int | float | complex | SymType)
 
 
 def _from_the_front(args: Mapping[str, Any], name: str) -> Any:

@@ -23,11 +23,15 @@ def is_overload(target: object) -> bool:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an overload; ``default`` is None where there is none."""
+    """A parameter of an overload; ``default`` is None where there is none. ``tensor`` says whether it takes a tensor
+    (or None), ``number`` whether a Python number.
+    """
 
     name: str
     default: Any
     keyword_only: bool
+    tensor: bool = False
+    number: bool = True
 
 
 @cache
@@ -35,7 +39,16 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters of an overload, in order.  Raises TypeError for an operator of higher order, which has none."""
     if not isinstance(op, OpOverload):
         raise TypeError(f"{op} has no schema.")
-    return tuple(Parameter(a.name, a.default_value, a.kwarg_only) for a in op._schema.arguments)
+    lenient = op._schema.name in _NUMBERS_AS_TENSORS
+    found = []
+    for a in op._schema.arguments:
+        tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
+        found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient))
+    return tuple(found)
+
+
+_NUMBERS_AS_TENSORS = frozenset({"aten::add", "aten::sub", "aten::mul", "aten::div", "aten::floor_divide"})
+"""Operators whose tensor parameters take numbers too (``should_allow_numbers_as_tensors`` of python_arg_parser.cpp)."""
 
 
 def writes(op: Callable[..., Any]) -> bool:
