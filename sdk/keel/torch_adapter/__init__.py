@@ -1,6 +1,7 @@
 """The only room that touches private PyTorch.  This is its one face; what differs between versions is hidden inside."""
 from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_graphs, tidied, unwrapped
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
+from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.operators import (
@@ -10,17 +11,21 @@ from keel.torch_adapter.operators import (
     is_overload,
     is_random,
     may_alias,
+    operator_named,
     parameters,
+    signature,
     writes,
 )
 from keel.torch_adapter.recorder import NotRecorded, fake_mode_of, number, record
 from keel.torch_adapter.streams import cuda_stream
 from keel.torch_adapter.symbols import Symbolic, constant_of, dim_of, expression, hint_of
-from keel.torch_adapter.trees import flatten_call, unflatten
+from keel.torch_adapter.trees import flat, flatten_call, nest, tree_of, tree_text, unflatten
 
 __all__ = [
-    "LEFT_OUT", "Boxed", "Captured", "Decomposition", "GraphPair", "Kind", "NotRecorded", "Parameter", "Symbolic",
-    "capture", "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression",
-    "fake_mode_of", "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload", "is_random", "may_alias",
-    "number", "parameters", "record", "tidied", "torch_compile_backend", "unflatten", "unwrapped", "writes",
+    "LEFT_OUT", "Boxed", "Captured", "Decomposition", "Fakes", "GraphPair", "Kind", "NotRecorded", "Parameter",
+    "SymbolFacts", "Symbolic", "capture", "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of",
+    "dim_of", "expression", "expression_data", "facts_of", "fake_mode_of", "flat", "flatten_call", "has_effect",
+    "hint_of", "is_operator", "is_overload", "is_random", "may_alias", "nest", "number", "operator_named",
+    "parameters", "record", "signature", "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten",
+    "unwrapped", "writes",
 ]

@@ -1,6 +1,7 @@
 """What an operator's schema says: what it writes, what its results alias, whether it draws random numbers."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +24,8 @@ def is_overload(target: object) -> bool:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an overload; ``default`` is None where there is none. ``tensor`` says whether it takes a tensor
-    (or None), ``number`` whether a Python number.
+    """A parameter of an overload; ``default`` is None where it is ``required``. ``tensor`` says whether it takes a
+    tensor (or None), ``number`` whether a Python number.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Parameter:
     keyword_only: bool
     tensor: bool = False
     number: bool = True
+    required: bool = False
 
 
 @cache
@@ -43,8 +45,25 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     found = []
     for a in op._schema.arguments:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
-        found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient))
+        found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient,
+                               not a.has_default_value()))
     return tuple(found)
+
+
+def signature(op: Callable[..., Any]) -> str | None:
+    """An overload's schema as PyTorch writes it; None for an operator of higher order, which has none."""
+    return str(op._schema) if isinstance(op, OpOverload) else None
+
+
+def operator_named(name: str) -> Callable[..., Any] | None:
+    """The operator of a full name (``aten.add.Tensor``, ``higher_order.cond.default``); None if this PyTorch has none
+    of that name."""
+    if re.fullmatch(r"\w+\.\w+\.\w+", name) is None:
+        return None
+    space, packet, overload = name.split(".")
+    found = getattr(getattr(torch.ops, space), packet, None)
+    found = found if space == "higher_order" else getattr(found, overload, None)
+    return found if is_operator(found) else None
 
 
 _NUMBERS_AS_TENSORS = frozenset({"aten::add", "aten::sub", "aten::mul", "aten::div", "aten::floor_divide"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import fx
+from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 from torch.utils import _pytree as pytree
 
 Tree = Any
@@ -26,6 +28,34 @@ def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
     """The nest that ``tree`` describes, with these leaves."""
     return pytree.tree_unflatten(list(leaves), tree)
+
+
+def tree_text(tree: Tree) -> str:
+    """A tree as JSON.  Raises ValueError for one with containers that have no name outside this process."""
+    try:
+        return pytree.treespec_dumps(tree)
+    except NotImplementedError as e:
+        raise ValueError(str(e)) from e
+
+
+def tree_of(text: str) -> Tree:
+    """The tree that ``tree_text`` wrote.  Raises ValueError."""
+    try:
+        return pytree.treespec_loads(text)
+    except (NotImplementedError, AttributeError, KeyError, TypeError) as e:
+        raise ValueError(f"{type(e).__name__}: {e}") from e
+
+
+def flat(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of arguments, in order."""
+    return pytree.tree_flatten((tuple(args), dict(kwargs)))[0]
+
+
+def nest(graph: fx.Graph, inputs: Tree, results: Tree) -> None:
+    """Gives a graph of flat inputs and results the calling convention that the trees of a call describe."""
+    positional, named = inputs.child(0).num_children, list(inputs.child(1).context)
+    names = [*(f"arg{i}" for i in range(positional)), *named]
+    graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, inputs, results)))
 
 
 def _words(tree: Tree) -> str:
