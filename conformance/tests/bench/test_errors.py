@@ -101,3 +101,13 @@ def test_one_kink_does_not_excuse_other_draws() -> None:
     (wrong,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
     found = judge([{"x": wrong}, {"x": replace(wrong, squared_motion=wrong.squared_scale * 1e-4)}])[0]
     assert found.kinks == 1 and found.jump <= 2 and not found.holds
+
+
+def test_a_draw_at_which_eager_jumps_hides_nothing() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    (wrong,) = compare({"x": off(exact, 1e-4)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    (jumped,) = compare({"x": off(exact, 1e-4)}, {"x": off(exact, 1e-2)}, {"x": exact}).values()
+    (right,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-2)}, {"x": exact}).values()
+    assert not judge([{"x": d} for d in (wrong, wrong, jumped)])[0].holds
+    (smooth,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    assert judge([{"x": d} for d in (smooth, smooth, right)])[0].holds
