@@ -10,19 +10,38 @@ from keel.spec.op import Family, Op
 from keel.spec.ops import (
     attention,
     batch_norm,
+    collectives,
     contraction,
+    control,
+    convolution,
+    dynamic,
+    elementwise_binary,
     elementwise_unary,
+    fft,
     indexing,
+    linalg,
+    linalg_composites,
     losses,
     normalisation,
+    opaque,
+    ordering,
     parts,
+    pooling,
     random,
+    reduction,
+    resampling,
+    scan,
+    shape,
     statistics,
+    views,
 )
 
 FAMILIES: tuple[Family, ...] = (
-    elementwise_unary.family, statistics.family, normalisation.family, batch_norm.family, losses.family,
-    attention.family, contraction.family, indexing.family, parts.family, random.family,
+    elementwise_unary.family, elementwise_binary.family, statistics.family, normalisation.family, batch_norm.family,
+    losses.family, attention.family, contraction.family, indexing.family, parts.family, random.family,
+    fft.family, linalg.family, linalg_composites.family, collectives.family, control.family, opaque.family,
+    reduction.family, scan.family, views.family, shape.family, ordering.family, dynamic.family,
+    contraction.quantized, convolution.family, pooling.family, resampling.family,
 )
 
 
