@@ -61,6 +61,8 @@ from keel.plugin import (
     refusal,
 )
 from keel.spec import MEMBERS, OPSET, Op, bind
+from keel.serialise.read import load_graph
+from keel.serialise.write import save_graph
 from keel.torch_adapter import torch_compile_backend
 from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
@@ -127,6 +129,7 @@ __all__ = [
     "index",
     "interpret",
     "loaded_of",
+    "load_graph",
     "loop_backend",
     "non_negative",
     "parse",
@@ -134,6 +137,7 @@ __all__ = [
     "refusal",
     "resolve",
     "results_of",
+    "save_graph",
     "show",
     "substitute",
     "survey",

@@ -12,8 +12,8 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "types", "dump", "loops", "torch_adapter", "spec", "plugin", "externs", "graph", "partition", "schedule",
-    "runtime", "loop_backend", "discover", "compile", "closure", "export", "explain", "minify", "opt", "new",
+    "errors", "types", "dump", "loops", "torch_adapter", "spec", "plugin", "externs", "graph", "serialise", "partition",
+    "schedule", "runtime", "loop_backend", "discover", "compile", "closure", "export", "explain", "minify", "opt", "new",
     "spec_commands", "cli",
 )
 LINES = 600

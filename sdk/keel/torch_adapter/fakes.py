@@ -97,7 +97,7 @@ class Fakes:
     _known: dict[str, sympy.Symbol] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        env: Any = ShapeEnv()  # type: ignore[no-untyped-call]
+        env: Any = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=False)
         for name, facts in self.symbols.items():
             known: dict[str, bool] = {"real": True} if facts.kind == "float" else {"integer": True}
@@ -144,8 +144,9 @@ class Fakes:
                device: torch.device) -> FakeTensor:
         """A fake tensor of these sizes and strides that begins at element ``offset`` of its memory."""
         shape, steps, start = [self.number(n) for n in sizes], [self.number(s) for s in strides], self.number(offset)
+        made: Any
         with self.mode:
-            made: Any = torch.empty_strided(shape, steps, dtype=dtype, device=device)
+            made = torch.empty_strided(shape, steps, dtype=dtype, device=device)
             if not isinstance(start, int) or start:
                 made = made.as_strided(shape, steps, start)
         return made  # type: ignore[no-any-return]

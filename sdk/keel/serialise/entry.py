@@ -1,0 +1,146 @@
+"""What a loaded graph checks when it is called: it was traced for arguments of certain types, and so it says of others.
+
+A wrong size would not always fail by itself: a mean that was traced over 12 elements divides by 12.  The check is plain
+Python over sizes, so that Dynamo turns it into guards.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.errors import KeelError
+from keel.serialise.values import Data, NoForm, decode, dtype_named
+from keel.torch_adapter import Tree, flat, unflatten
+
+_VALUES: Mapping[str, Callable[..., Any]] = {
+    "Add": lambda *a: sum(a), "Mul": lambda *a: prod(a), "Pow": operator.pow, "PowByNatural": operator.pow,
+    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
+    "Max": max, "Min": min, "Identity": lambda a: a, "IntTrueDiv": operator.truediv, "CeilToInt": ceil,
+    "FloorToInt": floor, "floor": floor, "ceiling": ceil, "ModularIndexing": lambda a, b, n: a // b % n,
+    "CeilDiv": lambda a, b: -(-a // b),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The check before a call, as a forward hook.  It gives the arguments with the strides that they were traced with,
+    copied where they have others.
+
+    ``names`` are those of the flat inputs, ``fixed`` the values that some must have, by number, ``types`` what the
+    others must be; ``written`` are those that the graph writes to.  ``tree`` describes how arguments are nested.
+    """
+
+    names: tuple[str, ...]
+    fixed: Mapping[int, Any]
+    types: Mapping[int, Data]
+    ranges: Mapping[str, tuple[int | None, int | None]]
+    written: frozenset[str]
+    tree: Tree | None
+
+    def __call__(self, module: fx.GraphModule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        given = flat(args, kwargs) if self.tree is not None else [*args, *kwargs.values()]
+        if len(given) != len(self.names):
+            raise _misfit("The call", f"It has {len(given)} arguments, not {len(self.names)}.")
+        for i, value in self.fixed.items():
+            if type(given[i]) is not type(value) or given[i] != value:
+                raise _misfit(self.names[i], f"It is {given[i]!r}, not {value!r}, which the graph was traced for.")
+        known: dict[str, int] = {}
+        for i, want in self.types.items():
+            _bind(self.names[i], want, given[i], known)
+        for i, want in self.types.items():
+            _check(self.names[i], want, given[i], known)
+        for name, value in known.items():
+            lower, upper = self.ranges.get(name, (None, None))
+            if (lower is not None and value < lower) or (upper is not None and value > upper):
+                raise _misfit(name, f"This size is {value}, not between {_end(lower)} and {_end(upper)}.")
+        moved = {i: _laid_out(self.names[i], want, given[i], known) for i, want in self.types.items()}
+        if all(moved[i] is given[i] for i in moved):
+            return None
+        if wrong := [self.names[i] for i in moved if self.names[i] in self.written and moved[i] is not given[i]]:
+            raise _misfit(wrong[0], "The graph writes to it, and it has other strides than the graph was traced for.")
+        taken = [moved.get(i, value) for i, value in enumerate(given)]
+        return (tuple(taken), {}) if self.tree is None else unflatten(self.tree, taken)
+
+
+def _end(bound: int | None) -> str:
+    return "infinity" if bound is None else str(bound)
+
+
+def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> Entry:
+    """The check for the inputs of a saved graph.  Raises NoForm."""
+    inputs = graph["inputs"]
+    fixed = {i: decode(want["fixed"], _no_node, _no_node) for i, want in enumerate(inputs) if "fixed" in want}
+    types = {}
+    for i, want in enumerate(inputs):
+        if "fixed" not in want:
+            types[i] = {**want["out"], "dtype": dtype_named(want["out"]["dtype"])} if "dtype" in want["out"] \
+                else want["out"]
+    return Entry(tuple(want["name"] for want in inputs), fixed, types,
+                 {name: (facts["lower"], facts["upper"]) for name, facts in symbols.items()},
+                 frozenset(name for name, _ in graph["writes"]), tree)
+
+
+def _no_node(name: str) -> fx.Node:
+    raise NoForm(f"{name} is no value.")
+
+
+def _bind(name: str, want: Data, given: Any, known: dict[str, int]) -> None:
+    """The symbols that are a size or a number as they stand."""
+    if "dtype" not in want:
+        pairs = [(next(iter(want.values())), given)]
+    elif not isinstance(given, torch.Tensor):
+        raise _misfit(name, f"It is {type(given).__name__}, not a tensor.")
+    elif given.dim() != len(want["shape"]):
+        raise _misfit(name, f"It has {given.dim()} dimensions, not {len(want['shape'])}.")
+    else:
+        pairs = list(zip(want["shape"], given.shape, strict=True))
+    for size, value in pairs:
+        if isinstance(size, str) and size not in known:
+            known[size] = value
+
+
+def _check(name: str, want: Data, given: Any, known: Mapping[str, int]) -> None:
+    if "dtype" not in want:
+        wanted = value_of(next(iter(want.values())), known)
+        if wanted is not None and given != wanted:
+            raise _misfit(name, f"It is {given}, not {wanted}.")
+        return
+    if given.dtype != want["dtype"]:
+        raise _misfit(name, f"Its dtype is {given.dtype}, not {want['dtype']}.")
+    if given.device.type != torch.device(want["device"]).type:
+        raise _misfit(name, f"Its device is {given.device}, not {want['device']}.")
+    for d, size in enumerate(want["shape"]):
+        wanted = value_of(size, known)
+        if wanted is not None and given.shape[d] != wanted:
+            raise _misfit(name, f"Its size in dimension {d} is {given.shape[d]}, not {wanted}.")
+
+
+def _laid_out(name: str, want: Data, given: Any, known: Mapping[str, int]) -> Any:
+    """``given``, or a copy of it that has the strides wanted."""
+    if "dtype" not in want:
+        return given
+    strides = [value_of(s, known) for s in want["strides"]]
+    if all(n <= 1 or s is None or s == t for n, s, t in zip(given.shape, strides, given.stride(), strict=True)):
+        return given
+    solid = [t if s is None else s for s, t in zip(strides, given.stride(), strict=True)]
+    return torch.empty_strided(given.shape, solid, dtype=given.dtype, device=given.device).copy_(given)
+
+
+def value_of(data: Data, known: Mapping[str, int]) -> Any:
+    """The value of an expression; None where it has symbols that are not known."""
+    if isinstance(data, str):
+        return known.get(data)
+    if not isinstance(data, list):
+        return data
+    args = [value_of(a, known) for a in data[1:]]
+    return None if None in args or data[0] not in _VALUES else _VALUES[data[0]](*args)
+
+
+def _misfit(name: str, why: str) -> KeelError:
+    return KeelError("bad-input", "The arguments do not fit the saved graph.", {name: why})

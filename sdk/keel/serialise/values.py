@@ -1,0 +1,167 @@
+"""The arguments of nodes and the types of their results, as JSON and back.
+
+JSON's own values stand for themselves; every other is an object with one key that says what it is.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.torch_adapter import Fakes, Symbolic, expression_data, is_operator, operator_named
+from keel.types import Call
+
+Data = Any
+
+
+class NoForm(ValueError):
+    """Why a value cannot be saved, or why data is no value: a sentence."""
+
+
+def encode(value: Any) -> Data:
+    """An argument as JSON.  Raises NoForm."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"float": str(value)}
+        case complex():
+            return {"complex": [encode(value.real), encode(value.imag)]}
+        case fx.Node():
+            return {"graph": str(value.target)} if value.op == "get_attr" else {"node": value.name}
+        case tuple() if type(value) is tuple:
+            return {"tuple": [encode(v) for v in value]}
+        case list() | tuple():
+            return [encode(v) for v in value]
+        case dict():
+            return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
+        case slice():
+            return {"slice": [encode(v) for v in (value.start, value.stop, value.step)]}
+        case torch.dtype() | torch.layout() | torch.memory_format():
+            return {type(value).__name__: str(value).removeprefix("torch.")}
+        case torch.device():
+            return {"device": str(value)}
+    if is_operator(value):
+        return {"operator": Call(value, (), {}, ()).name}
+    raise NoForm(f"A {type(value).__name__} cannot be saved.")
+
+
+def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx.Node]) -> Any:
+    """The argument that ``encode`` was given; nodes and inner graphs by name.  Raises NoForm."""
+    def inner(values: Any) -> list[Any]:
+        return [decode(v, node, graph) for v in values]
+    match data:
+        case None | bool() | int() | float() | str():
+            return data
+        case list():
+            return inner(data)
+        case {"float": "inf" | "-inf" | "nan" as text}:
+            return float(text)
+        case {"complex": [real, imag]}:
+            return complex(*inner([real, imag]))
+        case {"node": str(name)}:
+            return node(name)
+        case {"graph": str(name)}:
+            return graph(name)
+        case {"tuple": list(values)}:
+            return tuple(inner(values))
+        case {"dict": list(items)}:
+            return dict(inner(item) for item in items)
+        case {"slice": [start, stop, step]}:
+            return slice(*inner([start, stop, step]))
+        case {"device": str(name)}:
+            return torch.device(name)
+        case {"operator": str(name)} if (found := operator_named(name)) is not None:
+            return found
+        case {"dtype": str(name)}:
+            return dtype_named(name)
+        case {"layout": str(name)}:
+            return _constant(name, (torch.layout,))
+        case {"memory_format": str(name)}:
+            return _constant(name, (torch.memory_format,))
+    raise NoForm(f"{data!r} is no argument.")
+
+
+def _constant(name: str, kinds: tuple[type, ...]) -> Any:
+    found = getattr(torch, name, None)
+    if not isinstance(found, kinds):
+        raise NoForm(f"This PyTorch has no torch.{name}.")
+    return found
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """The dtype of that name: ``float32``.  Raises NoForm."""
+    found: torch.dtype = _constant(name, (torch.dtype,))
+    return found
+
+
+# -- what a node computes ---------------------------------------------------------------------------------------------
+
+def encode_type(value: Any) -> Data:
+    """What ``meta["val"]`` says of a node's result.  Raises NoForm."""
+    match value:
+        case None:
+            return None
+        case tuple() | list():
+            return [encode_type(v) for v in value]
+        case torch.Tensor():
+            if value.layout is not torch.strided:
+                raise NoForm(f"A tensor of layout {value.layout} has no strides.")
+            return {"dtype": str(value.dtype).removeprefix("torch."), "shape": [_size(n) for n in value.shape],
+                    "strides": [_size(s) for s in value.stride()], "offset": _size(value.storage_offset()),
+                    "device": str(value.device)}
+        case bool() | torch.SymBool():
+            return {"bool": _size(value)}
+        case int() | torch.SymInt():
+            return {"int": _size(value)}
+        case float() | torch.SymFloat():
+            return {"float": _size(value)}
+    raise NoForm(f"It computes a {type(value).__name__}.")
+
+
+def _size(value: Any) -> Data:
+    try:
+        return expression_data(value) if isinstance(value, Symbolic) else encode(value)
+    except ValueError as e:
+        raise NoForm(str(e)) from e
+
+
+def decode_type(data: Data, fakes: Fakes) -> Any:
+    """A fake value of that type.  Raises NoForm."""
+    try:
+        match data:
+            case None:
+                return None
+            case list():
+                return [decode_type(d, fakes) for d in data]
+            case {"dtype": str(dtype), "shape": list(shape), "strides": list(strides), "offset": offset,
+                  "device": str(device)}:
+                return fakes.tensor(dtype_named(dtype), shape, strides, offset, torch.device(device))
+            case {"bool": bool(value)}:
+                return value
+            case {"float": {"float": str(value)}}:
+                return float(value)
+            case {"bool": value}:
+                return fakes.number(value, "bool")
+            case {"int": value}:
+                return fakes.number(value)
+            case {"float": value}:
+                return fakes.number(value, "float")
+    except (ValueError, RuntimeError) as e:
+        raise NoForm(str(e)) from e
+    raise NoForm(f"{data!r} is no type.")
+
+
+def values_of(data: Mapping[str, Any]) -> list[Any]:
+    """All encoded nodes' names among arguments, in order."""
+    match data:
+        case {"node": str(name)}:
+            return [name]
+        case dict():
+            return [n for v in data.values() for n in values_of(v)]
+        case list():
+            return [n for v in data for n in values_of(v)]
+    return []

@@ -1,0 +1,257 @@
+"""A functional graph as a file: its operators are members of the opset, whatever it was traced in."""
+from __future__ import annotations
+
+import io
+import json
+import operator
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil, floor, trunc
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from keel.errors import KeelError
+from keel.graph.calls import is_call, where
+from keel.graph.negotiate import negotiate
+from keel.graph.verify import wrong
+from keel.plugin import Backend
+from keel.serialise.values import Data, NoForm, encode, encode_type
+from keel.spec import OPSET
+from keel.spec.lock import overloads
+from keel.spec.versions import CURRENT, convert, version
+from keel.torch_adapter import Captured, Symbolic, facts_of, is_overload, parameters, tidied, tree_text
+from keel.types import Call
+
+FORMAT = 1
+"""Of the file; the opset has a version of its own."""
+
+NUMBERS: Mapping[str, Callable[..., Any]] = {
+    **{f"python.{name}": getattr(operator, name) for name in (
+        "getitem", "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "eq", "ne", "lt", "le", "gt",
+        "ge", "and_", "or_", "not_", "lshift", "rshift")},
+    **{f"python.{f.__name__}": f for f in (ceil, floor, trunc, int, float, bool, abs, min, max, round)},
+    **{f"torch.{name}": getattr(torch, name) for name in (
+        "sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")},
+}
+"""The functions that graphs compute numbers with, and pick results with, by the names that files have for them."""
+
+SIZES = ("aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default", "aten.sym_storage_offset.default")
+"""The operators that read sizes; they belong to every opset."""
+
+_NAMES = {f: name for name, f in NUMBERS.items()}
+_DO = "Trace it with torch.export, or with make_fx and tracing_mode='symbolic' or 'fake'."
+_STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+
+def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[str], *,
+               opset: str | None = None) -> None:
+    """Writes a graph with its constants, its types and the version of the opset to ``path``.
+
+    ``graph`` is an exported program, or a functional graph of ATen operators whose nodes have values
+    (``meta["val"]``), as ``make_fx`` and AOTAutograd trace them.  What is no member of the opset is written out in
+    members.  ``opset`` is an older version to write for.
+
+    Raises KeelError[bad-graph] for a graph that is not functional or has an operator outside the opset, and
+    KeelError[opset-version] for a version in which the graph has no form.
+    """
+    target = CURRENT if opset is None else version(opset)
+    data, constants = _exported(graph) if isinstance(graph, ExportedProgram) else _plain(graph)
+    data = convert(data, target, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
+    held = io.BytesIO()
+    torch.save(constants, held)
+    _write(Path(path), {"graph.json": json.dumps(data, indent=1).encode(), "constants.pt": held.getvalue()})
+
+
+def _write(path: Path, parts: Mapping[str, bytes]) -> None:
+    """All or nothing, and the same bytes for the same parts."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, content in parts.items():
+            packing = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(name), content, packing)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_bytes(whole.getvalue())
+    draft.replace(path)
+
+
+# -- the two kinds of graph -------------------------------------------------------------------------------------------
+
+def _plain(gm: fx.GraphModule) -> tuple[Data, dict[str, torch.Tensor]]:
+    _check(gm)
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    results = gm.graph.output_node().args[0]
+    if not isinstance(results, list | tuple):
+        graph.output_node().args = ((graph.output_node().args[0],),)
+    captured = tidied(fx.GraphModule(gm, graph), "inference")
+    whole = _in_members(captured)
+    data = _program(whole, captured.constants, {}, encode(whole.graph.output_node().args[0]), [])
+    return {**data, "single": not isinstance(results, list | tuple)}, dict(captured.constants)
+
+
+def _check(gm: fx.GraphModule) -> None:
+    """Raises KeelError[bad-graph] for a graph that is no functional graph of operators."""
+    held = {n.name for n in gm.graph.find_nodes(op="get_attr")}
+    ends = {n.name for n in gm.graph.find_nodes(op="output")}          # a single result is as good as a tuple of one
+    problems = {name: why for name, why in wrong(gm) if name not in held | ends}
+    if problems:
+        first = next(n for n in gm.graph.nodes if n.name in problems)
+        raise KeelError("bad-graph", "The graph cannot be saved.", problems, where(first), _DO)
+
+
+def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
+    program = program.run_decompositions({})
+    signature, trees = program.graph_signature, program.call_spec
+    fixed = {}
+    constants: dict[str, torch.Tensor] = {}
+    placeholders = {n.name: n for n in program.graph.find_nodes(op="placeholder")}
+    for spec in signature.input_specs:
+        if spec.kind in _STORED:
+            held = program.state_dict if str(spec.target) in program.state_dict else program.constants
+            constants[spec.arg.name] = held[str(spec.target)]
+        elif spec.kind is not InputKind.USER_INPUT:
+            raise _unfit(spec.arg.name, spec.kind.name)
+        elif not isinstance(value := placeholders[spec.arg.name].meta["val"], torch.Tensor | Symbolic):
+            fixed[spec.arg.name] = value
+    captured = tidied(program.graph_module, "inference")
+    constants |= captured.constants
+    whole = _in_members(captured)
+    named = {str(s.target): s.arg.name for s in signature.input_specs if s.target is not None}
+    results, writes, outputs = [], [], whole.graph.output_node().args[0]
+    assert isinstance(outputs, list | tuple)
+    for out, value in zip(signature.output_specs, outputs, strict=True):
+        if out.kind in _WRITES:
+            writes.append([named.get(str(out.target), str(out.target)), encode(value)])
+        elif out.kind is OutputKind.USER_OUTPUT:
+            results.append(encode(value))
+        else:
+            raise _unfit(out.arg.name, out.kind.name)
+    data = _program(whole, constants, fixed, results, writes)
+    for name, span in ((str(s), span) for s, span in program.range_constraints.items()):
+        if name in data["symbols"]:
+            data["symbols"][name] |= {side: _bound(getattr(span, side)) for side in ("lower", "upper")}
+    assert trees is not None
+    try:
+        return {**data, "trees": [tree_text(trees.in_spec), tree_text(trees.out_spec)]}, constants
+    except ValueError as e:
+        raise KeelError("bad-graph", "The program cannot be saved.", {"arguments or results": str(e)}) from e
+
+
+def _bound(value: Any) -> int | None:
+    return int(value) if getattr(value, "is_Integer", isinstance(value, int)) and abs(int(value)) < 2 ** 62 else None
+
+
+def _unfit(name: str, kind: str) -> KeelError:
+    return KeelError("bad-graph", "The exported program does more than compute tensors from tensors.",
+                     {name: f"It is of kind {kind}."}, do="Export it for inference, without effects and objects.")
+
+
+# -- to members -------------------------------------------------------------------------------------------------------
+
+def _refusal(call: Call) -> str | None:
+    if call.op in OPSET:
+        return None
+    return f"It is no member of opset {CURRENT}, so no version of it says what it means."
+
+
+_OPSET = Backend(name="opset", device="*", supports=_refusal, compile=lambda gm: gm.forward)
+
+
+def _in_members(captured: Captured) -> fx.GraphModule:
+    """The graph with all that is no member written out, in inner graphs too."""
+    try:
+        gm = negotiate(captured, [_OPSET])
+    except KeelError as e:
+        if e.code != "no-owner":
+            raise
+        what = e.what.replace("no backend takes", "no opset has")
+        raise KeelError("bad-graph", f"The graph cannot be saved: {what}", e.reasons, e.where,
+                        "Operators of your own, and what PyTorch cannot write out, have no meaning in a file.") from e
+    for node in gm.graph.find_nodes(op="get_attr"):
+        inner = getattr(gm, str(node.target))
+        if not isinstance(inner, fx.GraphModule):
+            raise KeelError("bad-graph", f"{node.target} is neither a tensor nor a graph.", do=_DO)
+        _check(inner)
+        setattr(gm, str(node.target), _in_members(Captured(inner, "inference", {})))
+    return gm
+
+
+# -- to data ----------------------------------------------------------------------------------------------------------
+
+def _program(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any], results: Any,
+             writes: Sequence[Any]) -> dict[str, Any]:
+    numbers = (v for g in (gm, *_inner(gm).values()) for n in g.graph.nodes for v in _numbers(n.meta.get("val")))
+    graph = {**_graph(gm, constants, fixed), "results": results, "writes": list(writes)}
+    return {"keel": "graph", "format": FORMAT, "opset": str(CURRENT), "torch": str(torch.__version__),
+            "symbols": {name: vars(facts) for name, facts in facts_of(numbers).items()}, "graph": graph}
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """The sizes of a value."""
+    match value:
+        case torch.Tensor():
+            yield from (*value.shape, *value.stride(), value.storage_offset())
+        case list() | tuple():
+            for v in value:
+                yield from _numbers(v)
+        case _:
+            yield value
+
+
+def _inner(gm: fx.GraphModule) -> dict[str, fx.GraphModule]:
+    return {str(n.target): getattr(gm, str(n.target)) for n in gm.graph.find_nodes(op="get_attr")}
+
+
+def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    inputs, nodes = [], []
+    problems: dict[str, str] = {}
+    for node in gm.graph.nodes:
+        try:
+            if node.op == "placeholder" and node.name in fixed:
+                inputs.append({"name": node.name, "fixed": encode(fixed[node.name])})
+            elif node.op == "placeholder":
+                inputs.append({"name": node.name, "out": encode_type(node.meta["val"])})
+            elif node.op == "call_function":
+                nodes.append({"name": node.name, **_call(node), "out": encode_type(node.meta["val"])})
+        except NoForm as e:
+            problems[f"%{node.name} = {node.target}"] = str(e)
+    if problems:
+        raise KeelError("bad-graph", "The graph cannot be saved.", problems)
+    return {"inputs": [i for i in inputs if i["name"] not in constants],
+            "constants": [i for i in inputs if i["name"] in constants], "nodes": nodes,
+            "graphs": {name: {**_graph(g, {}, {}), "results": encode(g.graph.output_node().args[0]), "writes": []}
+                       for name, g in _inner(gm).items()}}
+
+
+def _call(node: fx.Node) -> dict[str, Any]:
+    """An overload's arguments by parameter name, ``default`` naming those that have it; any other function's as given.
+    """
+    if not is_overload(node.target):
+        name = Call(node.target, (), {}, ()).name if is_call(node) else _NAMES.get(node.target)  # type: ignore[arg-type]
+        if name is None:
+            raise NoForm("It is neither an operator nor arithmetic on numbers that files have a name for.")
+        return {"op": name, "given": [encode(a) for a in node.args],
+                "named": {k: encode(v) for k, v in node.kwargs.items()}}
+    args, default = {}, []
+    assert callable(node.target)
+    for i, p in enumerate(parameters(node.target)):
+        is_given = p.name in node.kwargs or (i < len(node.args) and not p.keyword_only)
+        value = node.kwargs[p.name] if p.name in node.kwargs else node.args[i] if is_given else p.default
+        args[p.name] = encode(value)
+        if not p.required and same(args[p.name], encode(p.default)):
+            default.append(p.name)
+    return {"op": str(node.target), "args": args, "default": default}
+
+
+def same(a: Data, b: Data) -> bool:
+    """Whether two encoded values are equal, 1, 1.0 and True apart."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
