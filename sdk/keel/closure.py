@@ -21,7 +21,7 @@ from keel.spec import OPSET, is_normal
 from keel.torch_adapter import Boxed, Captured, Kind, capture
 from keel.types import Call
 
-__all__ = ["Ending", "dynamo_backend", "ending", "opset_backend", "watching"]
+__all__ = ["Ending", "as_it_is", "dynamo_backend", "ending", "opset_backend", "watching"]
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,19 @@ def watching(hear: Callable[[Ending], None]) -> Callable[[Captured], Boxed]:
     def compile_graph(captured: Captured) -> Boxed:
         end = ending(captured)
         hear(end)
-
-        def run(inputs: list[Any]) -> Sequence[Any]:
-            args = [*inputs, *captured.constants.values()]
-            inputs.clear()
-            return end.gm(*args)  # type: ignore[no-any-return]
-        return run
+        return as_it_is(captured, end.gm)
     return compile_graph
+
+
+def as_it_is(captured: Captured, gm: fx.GraphModule | None = None) -> Boxed:
+    """The captured graph run eagerly; or ``gm``, which has the same inputs."""
+    run_graph = captured.gm if gm is None else gm
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        args = [*inputs, *captured.constants.values()]
+        inputs.clear()
+        return run_graph(*args)  # type: ignore[no-any-return]
+    return run
 
 
 def dynamo_backend(hear: Callable[[Ending], None]) -> Callable[..., Any]:

@@ -59,8 +59,8 @@ def dtype_of(name: str) -> torch.dtype | None:
 
 def supports_autograd(name: str) -> bool:
     """Whether gradients are promised, in the dtype it is tried in."""
-    dtype = dtype_of(name)
-    return dtype is not None and _catalogue()[name].supports_backward_for(dtype, "cpu")
+    op, dtype = _catalogue()[name], dtype_of(name)
+    return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
 
 
 def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0) -> list[Example]:

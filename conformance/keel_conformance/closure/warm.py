@@ -1,0 +1,19 @@
+"""Imported by the server that processes are forked from: what takes time once is done here, before they are."""
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from keel import universe
+
+from .jobs import Job
+from .measure import measure
+
+torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
+for name in ("nn.functional.linear", "softmax", "index_select"):
+    for mode in ("forward", "training"):
+        for dynamic in (False, True):
+            measure(Job("opinfo", name, mode, dynamic, samples=1), lambda doing: None)
+universe.names()
+gc.collect()
