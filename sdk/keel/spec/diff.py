@@ -67,6 +67,9 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[Change, str]]:
                           gone="major")
     yield from _sentences("precondition", old["requires"], new["requires"], added="major", gone="minor")
     yield from _results(old["results"], new["results"])
+    for part, what in (("operands", "The operands of its normal form"), ("compute", "The dtype that it computes in")):
+        if old[part] != new[part]:
+            yield "major", f"{what} changed from {old[part]} to {new[part]}."
     yield from _set("dtype", old["dtypes"], new["dtypes"], "major")
     yield from _budget(old["budget"], new["budget"])
     yield from _set("tag", old["tags"], new["tags"], "minor")

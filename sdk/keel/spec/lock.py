@@ -44,6 +44,7 @@ def _member(op: Op) -> dict[str, Any]:
     data = {
         "kind": op.kind, "family": op.family, "profile": op.profile, "overloads": list(op.overloads),
         "doc": " ".join(op.doc.split()), "clauses": dict(clauses(op)), "results": results(op),
+        "operands": list(op.operands), "compute": op.compute.text if op.compute is not None else None,
         "requires": [r.sentence for r in op.requires], "dtypes": sorted(map(name_of, op.dtypes)),
         "decomposition": None if op.kind != "composite" else "PyTorch's" if op.decompose is None else "Keel's",
         "budget": {name_of(d): _present({"ulps": b.ulps, "times": b.times}) for d, b in op.budget.items()},
