@@ -1,0 +1,250 @@
+"""Elementwise functions of two operands, each a tensor or a number, with PyTorch's promotion."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, HALVES, INTS, NUMBERS, REALS
+from keel.spec.op import Budget, Family, Requires, Sample, Samples
+from keel.spec.preconditions import broadcasts, no_complex, only
+from keel.spec.rules import (
+    BOOL,
+    Args,
+    DtypeRule,
+    LayoutRule,
+    Out,
+    Shape,
+    broadcast,
+    elementwise,
+    floating,
+    promoted,
+)
+from keel.spec.samples import binary, drawn, specials
+from keel.types import Dim, TensorType
+
+family = Family("elementwise binary")
+
+PAIR = promoted("self", "other")
+FLOATING = floating(PAIR)
+_NAN = "NaN in an operand gives NaN."
+_WRAP = "Integers wrap around."
+_MIXED = "Operands are converted to the promoted dtype first."
+_BY_ZERO = "An integer divided by 0 is an error or any value."
+
+
+# -- samples ------------------------------------------------------------------------------------------
+
+def mixed(dtype: torch.dtype, numbers: Iterable[Any], partners: Iterable[torch.dtype]) -> Iterator[Sample]:
+    """Numbers as second operands, and tensors of other dtypes with and without dimensions."""
+    for n in numbers:
+        yield Sample((drawn(dtype, 2, 3, seed=7, low=1), n))
+        yield Sample((drawn(dtype, seed=8, low=1), n))
+    for other in partners:
+        yield Sample((drawn(dtype, 2, 3, seed=9, low=1), drawn(other, 3, seed=10, low=1)))
+        yield Sample((drawn(dtype, 2, 3, seed=11, low=1), drawn(other, seed=12, low=1)))
+        yield Sample((drawn(dtype, seed=13, low=1), drawn(other, 3, seed=14, low=1)))
+
+
+def numbers(dtype: torch.dtype) -> Iterator[Sample]:
+    """Pairs of one dtype, then of several, and numbers of every kind."""
+    yield from binary(dtype)
+    kinds: list[Any] = [2, 2.5] if dtype not in COMPLEX else [2, 2.5, 1 + 2j]
+    partners = (torch.int8, torch.int64, torch.float32, torch.float64, torch.bfloat16)
+    yield from mixed(dtype, kinds, partners if dtype not in (*HALVES, *COMPLEX) else (torch.int64, torch.float64))
+
+
+def tensors(dtype: torch.dtype) -> Iterator[Sample]:
+    """For an operator that takes no numbers."""
+    yield from (s for s in numbers(dtype) if isinstance(s.args[1], torch.Tensor))
+
+
+def scaled(dtype: torch.dtype) -> Iterator[Sample]:
+    """With a factor for the second operand."""
+    yield from numbers(dtype)
+    x, y = drawn(dtype, 2, 3, seed=15), drawn(dtype, 3, seed=16)
+    factors: list[Any] = [3, -2] if dtype in (torch.int64, torch.int8) else [2] if dtype in (*INTS, *BOOLS) else [-0.5]
+    for alpha in factors:
+        yield Sample((x, y), {"alpha": alpha})
+
+
+def integral(dtype: torch.dtype) -> Iterator[Sample]:
+    yield from binary(dtype)
+    yield from mixed(dtype, [True] if dtype == torch.bool else [3, True], (torch.bool, torch.int8, torch.int64))
+
+
+def divided(dtype: torch.dtype) -> Iterator[Sample]:
+    """As ``numbers``; integers are divided by no 0, nor the least by -1."""
+    for sample in numbers(dtype):
+        x, y = sample.args
+        if isinstance(y, torch.Tensor) and not y.is_floating_point() and not y.is_complex() and not (
+                isinstance(x, torch.Tensor) and x.is_floating_point()):
+            y = torch.where((y == 0) | (y == -1), torch.ones((), dtype=y.dtype), y)
+        yield Sample((x, y))
+
+
+def rounded(dtype: torch.dtype) -> Iterator[Sample]:
+    yield from divided(dtype)
+    if not dtype.is_complex and dtype != torch.bool:
+        for sample in divided(dtype):
+            if sample.args[0].numel() < 1000:
+                yield from (Sample(sample.args, {"rounding_mode": mode}) for mode in ("floor", "trunc"))
+
+
+def powers(dtype: torch.dtype) -> Iterator[Sample]:
+    """Integers with exponents that are not negative."""
+    if dtype.is_floating_point or dtype.is_complex:
+        yield from numbers(dtype)
+        return
+    yield from (Sample((x, y.abs().clamp(max=7) if dtype in INTS else y)) for x, y in (s.args for s in binary(dtype)))
+    yield from mixed(dtype, [3, 0.5], (torch.float32, torch.float64, torch.int64))
+
+
+def shifts(dtype: torch.dtype) -> Iterator[Sample]:
+    """By less than nothing, by the width and more too."""
+    bits = torch.iinfo(dtype).bits
+    amounts = [n for n in (0, 1, 3, bits - 1, bits, bits + 1, 100, -1) if n >= torch.iinfo(dtype).min]
+    yield Sample((specials(dtype)[:, None], torch.tensor(amounts, dtype=dtype)))
+    yield from (Sample((x, y.abs() if dtype != torch.uint8 else y)) for x, y in (s.args for s in binary(dtype)))
+    yield Sample((drawn(dtype, 2, 3, seed=7), 2))
+    yield Sample((drawn(dtype, 2, 3, seed=7), drawn(torch.int64, 3, seed=7, low=0)))
+
+
+# -- declarations -------------------------------------------------------------------------------------
+
+def _declare(name: str, doc: str, *clauses: str, overloads: tuple[str, ...] = ("Tensor", "Scalar"), aten: str = "",
+             dtypes: tuple[torch.dtype, ...], dtype: DtypeRule = PAIR, ulps: float = 0.0,
+             complex_ulps: float | None = None, samples: Samples = numbers,
+             operands: tuple[str, str] = ("self", "other"), compute: DtypeRule | None = None,
+             layout: LayoutRule | None = None, requires: tuple[Requires, ...] = (), more: tuple[str, ...] = ()) -> None:
+    """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
+    in float32 and rounded once; integers are exact. ``compute`` is the result's dtype unless another is given.
+    """
+    whole = 0.0 if dtype in (PAIR, BOOL) else ulps
+    packet = aten or name
+    layout = layout or elementwise(*operands)
+    family.primitive(
+        name, *(f"{packet}.{o}" for o in overloads), *more, doc=doc, clauses=clauses,
+        out=(Out(dtype, broadcast(*operands), layout),), operands=operands,
+        compute=compute or dtype, dtypes=dtypes, samples=samples,
+        requires=(broadcasts(*operands), *requires), tags=frozenset({"pointwise"}),
+        budget={d: Budget(ulps=min(ulps, 1.0) if d in HALVES else ulps if d in FLOATS else whole if d not in COMPLEX
+                          else complex_ulps or ulps) for d in dtypes})
+
+
+_declare("add", "self + alpha * other.", _NAN, _WRAP, "Infinities of different signs give NaN.",
+         "A sum of 0 from operands that are not both -0 is +0.", "Of bools it is self or (alpha and other).",
+         "An alpha that is a float needs floats.", _MIXED, dtypes=ALL, ulps=1, samples=scaled)
+
+
+def _no_bool(args: Args) -> bool:
+    return not any(isinstance(v, bool) or (isinstance(v, TensorType) and v.dtype == torch.bool)
+                   for v in (args["self"], args["other"]))
+
+
+_declare("sub", "self - alpha * other.", _NAN, _WRAP, "Infinities of the same sign give NaN.",
+         "A difference of equal finite numbers is +0.", "An alpha that is a float needs floats.", _MIXED,
+         dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("No operand is a bool.", _no_bool),))
+_declare("mul", "self * other.", _NAN, _WRAP, "0 times an infinity gives NaN.",
+         "The sign of a result, zero too, is that of self xor that of other.",
+         "Of bools it is self and other.",
+         "Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.", _MIXED,
+         dtypes=ALL, ulps=2)
+
+
+def _quotient(args: Args) -> torch.dtype:
+    return (PAIR if args.get("rounding_mode") else FLOATING).of(args)
+
+
+def _quotient_strides(args: Args, shape: Shape) -> Sequence[Dim]:
+    """FakeTensor lays a quotient of floats that is rounded down out as its divisor."""
+    down = args.get("rounding_mode") == "floor" and PAIR.of(args).is_floating_point
+    return elementwise(*(("other", "self") if down else ("self", "other"))).of(args, shape)
+
+
+_declare("div", "self / other, rounded to an integer if rounding_mode says so.", _NAN,
+         "Integers and bools are converted to the default float first, without a rounding mode.",
+         "A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
+         "An infinity over an infinity gives NaN.",
+         "Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
+         'The mode "floor" rounds the exact quotient down, however self / other rounds.',
+         'The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
+         _BY_ZERO, 'The least signed integer over -1 is that integer or an error.', _MIXED,
+         overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"), dtypes=ALL, ulps=2, samples=rounded,
+         dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
+         layout=LayoutRule("elementwise(self, other); rounded down, of floats, elementwise(other, self)",
+                           _quotient_strides),
+         requires=(Requires('rounding_mode is None, "floor" or "trunc".',
+                            lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),))
+_declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
+         "A result of zero has the sign of self.", "A divisor of 0 gives NaN, of floats.",
+         "An infinite self gives NaN.",
+         "An infinite other gives self where the signs agree or self is 0, else other.", _BY_ZERO, _MIXED,
+         overloads=("Tensor", "Scalar", "Scalar_Tensor"), dtypes=REALS, ulps=1, samples=divided,
+         requires=(no_complex("self", "other"),))
+_declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
+         "A result of zero has the sign of self.", "A divisor of 0 gives NaN, of floats.",
+         "An infinite self gives NaN, an infinite other self.", _BY_ZERO, _MIXED,
+         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),))
+
+
+def _whole(args: Args) -> bool:
+    exponent, base = args["exponent"], args["self"]
+    whole = isinstance(base, TensorType) and not base.dtype.is_floating_point and not base.dtype.is_complex
+    return not (whole and isinstance(exponent, int) and exponent < 0)
+
+
+_declare("pow", "self to the power of exponent.", "An exponent of 0 gives 1, for NaN too.",
+         "A base of 1 gives 1, for an exponent of NaN too.", "Otherwise NaN in an operand gives NaN.",
+         "A negative base with an exponent that is no integer gives NaN.",
+         "A zero to a negative exponent gives inf, with the sign of the zero where the exponent is odd.",
+         "-1 to an infinite exponent gives 1.", _WRAP,
+         "Of complex numbers it is exp(exponent * log(self)), with the error that the size of the exponent brings.",
+         "An integer to a negative exponent, both tensors, gives 0, but for the bases 1 and -1.", _MIXED,
+         overloads=("Tensor_Tensor", "Tensor_Scalar", "Scalar"), dtypes=NUMBERS, ulps=4,
+         complex_ulps=16, dtype=promoted("self", "exponent"), operands=("self", "exponent"), samples=powers,
+         requires=(Requires("No integer is raised to a negative number.", _whole),))
+_declare("atan2", "The angle of the point (other, self), in radians between -pi and pi.", _NAN,
+         "Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) gives pi/4.",
+         "A result has the sign of self.", "Integers and bools are converted to the default float first.",
+         overloads=("default",), dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=4, samples=tensors,
+         requires=(no_complex("self", "other"),))
+for _name, _doc, _bools in (("maximum", "The larger operand.", "or"), ("minimum", "The smaller operand.", "and")):
+    _declare(_name, _doc, _NAN, "Which zero comes of zeros of both signs is not specified.",
+             f"Of bools it is self {_bools} other.", _MIXED, overloads=("default",), dtypes=(*REALS, *BOOLS),
+             samples=tensors, requires=(no_complex("self", "other"),))
+for _name, _doc in (("eq", "Whether self = other."), ("ne", "Whether self and other differ.")):
+    _declare(_name, _doc, "NaN equals nothing, itself included.", "Zeros of both signs are equal.",
+             "Operands are compared in the promoted dtype; a number is rounded to it.",
+             dtypes=ALL, dtype=BOOL, compute=PAIR)
+for _name, _doc in (("lt", "Whether self < other."), ("le", "Whether self <= other."), ("gt", "Whether self > other."),
+                    ("ge", "Whether self >= other.")):
+    _declare(_name, _doc, "NaN in an operand gives False.", "Zeros of both signs are equal.",
+             "Operands are compared in the promoted dtype; a number is rounded to it.", "False is less than True.",
+             dtypes=(*REALS, *BOOLS), dtype=BOOL, compute=PAIR, requires=(no_complex("self", "other"),))
+_BITS = only("self", "other", dtypes=(*INTS, *BOOLS), which="integers or bools")
+for _name in ("and", "or", "xor"):
+    _declare(f"bitwise_{_name}", f"Bit by bit, self {_name} other.", "Negative integers are in two's complement.",
+             "Of bools it is logical.", _MIXED, overloads=("Tensor", "Scalar", "Scalar_Tensor"),
+             dtypes=(*INTS, *BOOLS), samples=integral, requires=(_BITS,))
+_WHOLE = only("self", "other", dtypes=INTS, which="integers")
+_declare("shift_left", "self with its bits moved up by other.", "Bits that leave are lost, zeros come in.",
+         "A negative amount, or one of the width or more, gives 0.", _MIXED,
+         overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_left_shift",
+         more=("__lshift__.Tensor", "__lshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,))
+_declare("shift_right", "self with its bits moved down by other.", "Bits that leave are lost, the sign comes in.",
+         "A negative amount, or one of the width or more, leaves nothing but the sign: 0, or -1 of negative integers.",
+         _MIXED, overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_right_shift",
+         more=("__rshift__.Tensor", "__rshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,))
+_declare("copysign", "The magnitude of self with the sign of other.", "The sign of zeros and of NaN in other counts.",
+         "NaN in self gives NaN.", "Integers and bools are converted to the default float first.",
+         dtypes=(*REALS, *BOOLS), dtype=FLOATING, layout=elementwise("other", "self"),
+         requires=(no_complex("self", "other"),))
+_declare("nextafter", "The next number after self towards other.", _NAN, "Equal operands give other.",
+         "From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",
+         overloads=("default",), dtypes=FLOATS, samples=binary,
+         requires=(only("self", "other", dtypes=FLOATS, which="floats"),))
+_declare("gcd", "The greatest common divisor, not negative.", "Of two zeros it is 0, of x and 0 it is |x|.",
+         "Where the result does not fit, it wraps around.", _MIXED, overloads=("default",), dtypes=INTS,
+         samples=binary, requires=(_WHOLE,))

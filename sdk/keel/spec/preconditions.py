@@ -1,0 +1,37 @@
+"""Preconditions that several operators share: the sentence, and whether it holds for arguments by parameter name."""
+from __future__ import annotations
+
+import torch
+
+from keel.spec.op import Requires
+from keel.spec.rules import Args
+from keel.types import Dim, TensorType, leaves
+
+
+def _types(args: Args, names: tuple[str, ...]) -> list[TensorType]:
+    return [v for n in names for v in leaves(args.get(n)) if isinstance(v, TensorType)]
+
+
+def broadcasts(*names: str) -> Requires:
+    """Sizes known at run time only are taken to fit."""
+    def holds(args: Args) -> bool:
+        known: dict[int, Dim] = {}
+        for t in _types(args, names):
+            for i, n in enumerate(reversed(t.shape)):
+                if isinstance(n, int) and n != 1 and known.setdefault(i, n) != n:
+                    return False
+        return True
+    return Requires("The shapes broadcast: aligned at the last dimension, sizes are equal or 1.", holds)
+
+
+def no_complex(*names: str) -> Requires:
+    """Complex numbers have no order."""
+    def holds(args: Args) -> bool:
+        return not any(t.dtype.is_complex for t in _types(args, names)) and not any(
+            isinstance(args.get(n), complex) for n in names)
+    return Requires("No argument is complex.", holds)
+
+
+def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
+    """``which`` says in words what ``dtypes`` are, as in "integers or bools"."""
+    return Requires(f"The tensors are {which}.", lambda args: all(t.dtype in dtypes for t in _types(args, names)))
