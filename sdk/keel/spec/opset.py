@@ -11,11 +11,14 @@ from keel.spec.ops import (
     attention,
     batch_norm,
     collectives,
+    complex_numbers,
     contraction,
     control,
     convolution,
+    creation,
     dynamic,
     elementwise_binary,
+    elementwise_ternary,
     elementwise_unary,
     fft,
     indexing,
@@ -41,6 +44,7 @@ FAMILIES: tuple[Family, ...] = (
     losses.family, attention.family, contraction.family, indexing.family, parts.family, random.family,
     fft.family, linalg.family, linalg_composites.family, collectives.family, control.family, opaque.family,
     reduction.family, scan.family, views.family, shape.family, ordering.family, dynamic.family,
+    elementwise_ternary.family, complex_numbers.family, creation.family,
     contraction.quantized, convolution.family, pooling.family, resampling.family,
 )
 

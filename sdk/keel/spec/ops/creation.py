@@ -1,0 +1,317 @@
+"""Tensors made of numbers: constants, progressions, memory without values."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import Any
+
+import sympy
+import torch
+
+from keel.spec.dtypes import ALL, FLOATS
+from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.rules import (
+    DENSE,
+    Args,
+    DtypeRule,
+    LayoutRule,
+    Out,
+    Shape,
+    ShapeRule,
+    like,
+    number,
+    preserved,
+    shape_of,
+    sizes,
+)
+from keel.spec.samples import drawn, layouts, unary
+from keel.types import Dim, SymType, contiguous_strides
+
+aten = torch.ops.aten
+family = Family("creation")
+
+Tensor = torch.Tensor
+_CREATION = frozenset({"creation"})
+
+
+def _kind(value: Any) -> torch.dtype:
+    """The dtype that a number has by itself."""
+    kind = {"int": int, "float": float, "bool": bool}[value.kind] if isinstance(value, SymType) else type(value)
+    match kind.__name__:
+        case "bool":
+            return torch.bool
+        case "int":
+            return torch.int64
+        case "complex":
+            return torch.complex128 if torch.get_default_dtype() == torch.float64 else torch.complex64
+    return torch.get_default_dtype()
+
+
+SIZE = ShapeRule("size", lambda args: sizes(args["size"]))
+
+
+def _constants(dtype: torch.dtype) -> Iterator[Sample]:
+    for size in ([], [0], [3], [2, 1, 4]):
+        yield Sample((size, 1), {"dtype": dtype})
+    for value in (True, 7, 2.5, 1 + 2j, float("inf"), float("nan"), -0.0):
+        yield Sample(([2, 3], value))
+
+
+family.primitive(
+    "full", "full", doc="Every element is fill_value.",
+    clauses=("fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to true.",
+             "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
+             "A number that an integer dtype cannot hold is an error."),
+    out=(Out(DtypeRule("dtype or that of fill_value", lambda args: args["dtype"] or _kind(args["fill_value"])), SIZE,
+             DENSE),),
+    dtypes=ALL, samples=_constants, budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+
+
+def _numbers(dtype: torch.dtype) -> Iterator[Sample]:
+    yield Sample((1,), {"dtype": dtype})
+    for value in (True, 7, 2.5):
+        yield Sample((value,))
+
+
+family.primitive(
+    "scalar_tensor", "scalar_tensor", doc="A number as a tensor without dimensions.",
+    clauses=("Without a dtype it is the default float.", "It is converted as full converts its fill_value."),
+    out=(Out(DtypeRule("dtype or the default float", lambda args: args["dtype"] or torch.get_default_dtype()),
+             ShapeRule("()", lambda args: ()), DENSE),),
+    dtypes=ALL, samples=_numbers, budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+
+
+def _progression_dtype(args: Args) -> torch.dtype:
+    whole = all(_kind(args[n]) in (torch.int64, torch.bool) for n in ("start", "end", "step"))
+    chosen: torch.dtype = args["dtype"] or (torch.int64 if whole else torch.get_default_dtype())
+    return chosen
+
+
+def _length(args: Args) -> tuple[Any]:
+    """Of numbers in an integer dtype, of these as integers."""
+    start, end, step = (number(args[n]) for n in ("start", "end", "step"))
+    dtype = _progression_dtype(args)
+    if not dtype.is_floating_point:
+        start, end, step = (int(v) if isinstance(v, float) else v for v in (start, end, step))
+        if all(isinstance(v, int) for v in (start, end, step)):
+            return (-((start - end) // step),)
+        return (sympy.ceiling((end - start) / step) if step not in (1, -1) else (end - start) * step,)
+    return (ceil((end - start) / step),)
+
+
+def _progressions(dtype: torch.dtype) -> Iterator[Sample]:
+    for start, end, step in ((0, 5, 1), (0, 5, 2), (5, 0, -2), (3, 3, 1), (1, 2, 7)):
+        if step > 0 or dtype != torch.uint8:
+            yield Sample((start, end, step), {"dtype": dtype})
+    yield from (Sample(args) for args in ((0, 4), (0.0, 1.0, 0.3), (0, 1, 0.1), (1.5, -2, -0.5), (True, 3)))
+
+
+def _towards(args: Args) -> bool:
+    start, end, step = (number(args[n]) for n in ("start", "end", "step"))
+    if not all(isinstance(v, int | float) for v in (start, end, step)):
+        return True
+    return step != 0 and (end - start) * step >= 0
+
+
+family.primitive(
+    "iota", "arange.start_step", doc="start, start + step, start + 2 step and so on, before end.",
+    clauses=("Element i is start + i * step, rounded once; it is not summed up step by step.",
+             "There are ceil((end - start) / step) elements; end is not among them.",
+             "In an integer dtype the numbers are rounded towards zero first.",
+             "Without a dtype it is int64 if all numbers are integers, else the default float."),
+    out=(Out(DtypeRule("dtype or int64, or the default float if a number is a float", _progression_dtype),
+             ShapeRule("(ceil((end - start) / step),)", _length), DENSE),),
+    requires=(Requires("step is not 0 and leads from start towards end.", _towards),),
+    dtypes=(*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8), samples=_progressions,
+    budget={d: Budget(ulps=1) for d in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)},
+    tags=_CREATION)
+
+
+# -- memory -------------------------------------------------------------------------------------------
+
+def _memory_dtype(args: Args) -> torch.dtype:
+    own = args["self"].dtype if "self" in args else torch.get_default_dtype()
+    return args["dtype"] or own  # type: ignore[no-any-return]
+
+
+def _memory_strides(args: Args, shape: Shape) -> Sequence[Dim]:
+    if "stride" in args:
+        return sizes(args["stride"])
+    if "physical_layout" in args:
+        return _ordered(shape, args["physical_layout"])
+    match args.get("memory_format"):
+        case torch.channels_last:
+            return _ordered(shape, (0, 2, 3, 1))
+        case torch.channels_last_3d:
+            return _ordered(shape, (0, 2, 3, 4, 1))
+        case torch.contiguous_format:
+            return contiguous_strides(shape)
+    return preserved("self").of(args, shape) if "self" in args and "size" not in args else contiguous_strides(shape)
+
+
+def _ordered(shape: Shape, order: Sequence[int]) -> Sequence[Dim]:
+    """Strides that make the dimensions in ``order`` row-major."""
+    packed = contiguous_strides(tuple(shape[d] for d in order))
+    return [packed[order.index(d)] for d in range(len(shape))]
+
+
+def _memories(dtype: torch.dtype) -> Iterator[Sample]:
+    for size in ([], [0], [3], [2, 1, 4]):
+        yield Sample((size,), {"dtype": dtype})
+    yield Sample(([2, 3],))
+    yield Sample(([2, 3, 4, 5],), {"memory_format": torch.channels_last, "dtype": dtype})
+    yield Sample(([2, 3, 4], [2, 0, 1]), {"dtype": dtype})
+
+
+MEMORY = ShapeRule("size or shape(self)", lambda args: sizes(args["size"]) if "size" in args else args["self"].shape)
+family.primitive(
+    "empty", "empty.memory_format", "empty_permuted", "empty_strided", "empty_like", "new_empty", "new_empty_strided",
+    doc="Memory without values.",
+    clauses=("What the elements are is not specified, nor whether two reads of one give the same.",),
+    out=(Out(DtypeRule("dtype, or that of self, or the default float", _memory_dtype), MEMORY,
+             LayoutRule("stride, physical_layout or memory_format, or preserve(self), or row-major",
+                        _memory_strides)),),
+    dtypes=ALL, samples=_memories, budget={d: Budget() for d in ALL}, tags=_CREATION)
+family.primitive(
+    "constant", "lift_fresh_copy", doc="A tensor that the program holds, as a value of its own.",
+    clauses=("Every run gives the same elements, NaN and the signs of zeros too.",),
+    out=(Out(like("self"), shape_of("self"), preserved("self")),), dtypes=ALL, samples=unary,
+    budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+
+
+# -- made of these ------------------------------------------------------------------------------------
+
+_LIKE = "dtype and device are those of the operand unless others are given, strides too if they are dense."
+_NEW = "dtype and device are those of the operand unless others are given; the layout is row-major."
+
+
+def _shapes(dtype: torch.dtype) -> Iterator[Sample]:
+    yield from (Sample((size,), {"dtype": dtype}) for size in ([], [0, 2], [3, 4]))
+    yield Sample(([2, 3],))
+
+
+def _operands(dtype: torch.dtype) -> Iterator[Sample]:
+    yield Sample((drawn(dtype),))
+    yield from (Sample((x,)) for x in layouts(dtype))
+    yield Sample((drawn(dtype, 2, 3),), {"dtype": torch.float64})
+
+
+def _sized(dtype: torch.dtype) -> Iterator[Sample]:
+    yield from (Sample((drawn(dtype, 2), size)) for size in ([], [0, 2], [3, 4]))
+    yield Sample((drawn(dtype, 2), [2]), {"dtype": torch.int32})
+
+
+@family("zeros", clauses=("Every element is +0; the default float without a dtype.",), samples=_shapes, dtypes=ALL,
+        tags=_CREATION)
+def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+          pin_memory: Any = None) -> Tensor:
+    """Zeros."""
+    return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+@family("ones", clauses=("Every element is 1; the default float without a dtype.",), samples=_shapes, dtypes=ALL,
+        tags=_CREATION)
+def ones(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+         pin_memory: Any = None) -> Tensor:
+    """Ones."""
+    return aten.full.default(size, 1, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+def _same(x: Tensor, size: Sequence[Any], value: Any, dtype: torch.dtype | None, device: Any) -> Tensor:
+    return aten.full.default(size, value, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@family("full_like", clauses=("Every element is fill_value.", _LIKE), samples=lambda dtype: (
+        Sample((s.args[0], 1), s.kwargs) for s in _operands(dtype)), dtypes=ALL, tags=_CREATION)
+def full_like(x: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+              pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+    """A constant of the operand's sizes."""
+    return _same(x, x.shape, fill_value, dtype, device)
+
+
+@family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL, tags=_CREATION)
+def zeros_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+               pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+    """Zeros of the operand's sizes."""
+    return _same(x, x.shape, 0, dtype, device)
+
+
+@family("ones_like", clauses=("Every element is 1.", _LIKE), samples=_operands, dtypes=ALL, tags=_CREATION)
+def ones_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+              pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+    """Ones of the operand's sizes."""
+    return _same(x, x.shape, 1, dtype, device)
+
+
+@family("new_full", clauses=("Every element is fill_value.", _NEW), samples=lambda dtype: (
+        Sample((*s.args, 1), s.kwargs) for s in _sized(dtype)), dtypes=ALL, tags=_CREATION)
+def new_full(x: Tensor, size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, layout: Any = None,
+             device: Any = None, pin_memory: Any = None) -> Tensor:
+    """A constant of the operand's dtype."""
+    return _same(x, size, fill_value, dtype, device)
+
+
+@family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL, tags=_CREATION)
+def new_zeros(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
+              device: Any = None, pin_memory: Any = None) -> Tensor:
+    """Zeros of the operand's dtype."""
+    return _same(x, size, 0, dtype, device)
+
+
+@family("new_ones", clauses=("Every element is 1.", _NEW), samples=_sized, dtypes=ALL, tags=_CREATION)
+def new_ones(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
+             device: Any = None, pin_memory: Any = None) -> Tensor:
+    """Ones of the operand's dtype."""
+    return _same(x, size, 1, dtype, device)
+
+
+@family("_efficientzerotensor", clauses=("Every element is +0.",), samples=_shapes, dtypes=ALL, tags=_CREATION,
+        name="zero_tensor")
+def zero_tensor(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+                pin_memory: Any = None) -> Tensor:
+    """Zeros, which eager does not store."""
+    return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+@family("fill.Scalar", "fill.Tensor", clauses=("Every element is value, converted to the operand's dtype.",),
+        samples=lambda dtype: (Sample((*s.args, 1)) for s in _operands(dtype) if not s.kwargs), dtypes=ALL,
+        tags=frozenset({"pointwise"}))
+def fill(x: Tensor, value: Any) -> Tensor:
+    """The operand with every element replaced."""
+    if isinstance(value, torch.Tensor):
+        return aten.clone.default(aten.expand.default(value.to(x.dtype).to(x.device), x.shape))
+    return _same(x, x.shape, value, None, None)
+
+
+@family("zero", clauses=("Every element is +0.",), samples=lambda dtype: (
+        s for s in _operands(dtype) if not s.kwargs), dtypes=ALL, tags=frozenset({"pointwise"}))
+def zero(x: Tensor) -> Tensor:
+    """The operand with every element replaced by 0."""
+    return _same(x, x.shape, 0, None, None)
+
+
+family.composite("arange", "arange", "arange.start", doc="0 or start, then 1 more each time, before end.",
+                 clauses=("It is iota with a step of 1.",), tags=_CREATION,
+                 dtypes=(*FLOATS, torch.int64, torch.int32),
+                 samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5, 2.5)))
+family.composite("eye", "eye", "eye.m", doc="1 where row and column are the same, else 0.",
+                 clauses=("The default float without a dtype.",), tags=_CREATION, dtypes=ALL,
+                 samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5)))
+family.composite("linspace", *(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
+                 doc="steps numbers from start to end, at equal distances.",
+                 clauses=("The first is start and the last end, exactly.", "One number is start.",
+                          "In an integer dtype numbers are rounded towards zero."),
+                 tags=_CREATION, dtypes=(torch.float32, torch.float64, torch.int64),
+                 samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
+                                        for ends in ((0, 1), (3, -7), (-100, 100))))
+family.composite("logspace", *(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
+                 doc="base to the powers that linspace gives.", clauses=("One number is base ** start.",),
+                 tags=_CREATION, dtypes=(torch.float32, torch.float64),
+                 samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
+                                        for ends in ((0, 1), (3, -7))))
+for _name, _doc in (("tril_indices", "not above"), ("triu_indices", "not below")):
+    family.composite(_name, _name, doc=f"Row and column of each element of a matrix that is {_doc} a diagonal.",
+                     clauses=("Elements are in the order of rows.", "offset moves the diagonal to the right."),
+                     tags=_CREATION, dtypes=(torch.int64,),
+                     samples=lambda dtype: (Sample(args, {"dtype": dtype}) for args in (
+                         (3, 4), (4, 3, 1), (3, 3, -1), (0, 2), (2, 2, 5))))
