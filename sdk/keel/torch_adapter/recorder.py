@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
+from keel.torch_adapter.lacking import METAS
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression
 
 aten = torch.ops.aten
@@ -131,7 +132,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
-        out = func(*args, **kwargs)
+        out = METAS.get(func, func)(*args, **kwargs)
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
