@@ -136,7 +136,7 @@ def restored(args: Args) -> Shape:
 
 def c2c_strides(args: Args, shape: Shape) -> Sequence[Dim]:
     """What PyTorch's binding of MKL (or of cuFFT, on CUDA) leaves: batch dimensions in the order of their strides, then
-    the transformed ones. Source: ``_exec_fft`` in aten/src/ATen/native/mkl/SpectralOps.cpp and .../cuda/SpectralOps.cpp.
+    the transformed ones. Source: ``_exec_fft`` in aten/src/ATen/native, mkl/SpectralOps.cpp and cuda/SpectralOps.cpp.
     """
     given, dims = args["self"], fft_dims(args)
     return _c2c(given, dims, given.device.type == "cuda") if dims else given.strides

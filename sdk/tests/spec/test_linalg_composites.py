@@ -192,8 +192,8 @@ def test_pseudo_inverse(dtype: torch.dtype, tolerances: dict[str, torch.Tensor])
 def test_vector_norm(op: Any, dtype: torch.dtype, ord: float) -> None:
     if op is aten.linalg__powsum.default and ord in (INF, -INF, 0):
         return  # sums of powers have a finite order
-    for shape, dim, keepdim in (((5, 7), [1], False), ((5, 7), None, True), ((2, 3, 4), [0, -1], False), ((), None, False),
-                                ((1000,), [0], False)):
+    for shape, dim, keepdim in (((5, 7), [1], False), ((5, 7), None, True), ((2, 3, 4), [0, -1], False),
+                                ((), None, False), ((1000,), [0], False)):
         agree(op, torch.randn(shape, dtype=dtype), ord, dim, keepdim)
     agree(op, torch.randn(5, 7).to(dtype), ord, [1], dtype=torch.complex128 if dtype.is_complex else F64)
 

@@ -104,13 +104,14 @@ family.primitive(
              "Over one dimension frequency 0 is real: its imaginary part is 0."),
     out=(Out(complexed("self"), ShapeRule("shape(self), dim[-1] halved if onesided", halved),
              LayoutRule("fft_r2c", r2c_strides)),),
-    requires=(_FRONT, _SOME, _ONCE, _SIZED), dtypes=_DOUBLES, samples=_r2c, budget={d: Budget(times=2.0) for d in _DOUBLES})
+    requires=(_FRONT, _SOME, _ONCE, _SIZED), dtypes=_DOUBLES, samples=_r2c,
+    budget={d: Budget(times=2.0) for d in _DOUBLES})
 
 family.primitive(
     "fft_c2r", "_fft_c2r", doc="The real numbers whose Fourier transform over the dimensions dim is the input, as the "
                                "sum with the other sign in the exponent.",
-    clauses=("x[n] is the sum over k of X[k] exp(2 pi i k n / N), over each of dim, times the same factor as in fft_r2c; "
-             "N of the last of dim is last_dim_size.",
+    clauses=("x[n] is the sum over k of X[k] exp(2 pi i k n / N), over each of dim, times the same factor as in "
+             "fft_r2c; N of the last of dim is last_dim_size.",
              "The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond is not "
              "read, and counts as the conjugate mirror image.",
              "Over one dimension the imaginary part of frequency 0 is not read, nor, for an even last_dim_size, that "
@@ -118,7 +119,8 @@ family.primitive(
              "The input is not changed.", _ACCURATE),
     out=(Out(real(like("self")), ShapeRule("shape(self), dim[-1] is last_dim_size", restored),
              LayoutRule("fft_c2r", c2r_strides)),),
-    requires=(_FRONT, _SOME, _ONCE, _SIZED, _HALF), dtypes=COMPLEX, samples=_c2r, budget={d: Budget(times=2.0) for d in COMPLEX})
+    requires=(_FRONT, _SOME, _ONCE, _SIZED, _HALF), dtypes=COMPLEX, samples=_c2r,
+    budget={d: Budget(times=2.0) for d in COMPLEX})
 
 
 @family("fft_fftfreq", clauses=(

@@ -37,8 +37,8 @@ DTYPES = (torch.float32, torch.float64, *COMPLEX)
 INT32 = fixed(torch.int32)
 _BATCHES = "Dimensions before the last two are a batch: each matrix is treated alone, and none gives an empty result."
 _RAISES = "With check_errors a failure raises; otherwise info tells of it."
-_PHASE = ("Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is promised "
-          "is what they do together.")
+_PHASE = ("Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is "
+          "promised is what they do together.")
 _STABLE = "The error is backward stable: the result is exact for a matrix within a few n ulps of the one given."
 
 

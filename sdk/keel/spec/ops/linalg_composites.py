@@ -16,7 +16,8 @@ aten = torch.ops.aten
 family = Family("linalg composites", profile="linalg")
 
 Tensor = torch.Tensor
-_INFO = "info is the one of the factorisation: 0, or k where the k-th pivot is exactly 0; the result is then not specified."
+_INFO = ("info is that of the factorisation: 0, or k where the k-th pivot is exactly 0; the result is then not "
+         "specified.")
 _SAVED = "LU and pivots are those of A, and its backward solves with them."
 
 
@@ -69,11 +70,12 @@ def _exchanged(x: Tensor, permutation: Tensor, inverse: bool, left: bool) -> Ten
 # -- with LU ----------------------------------------------------------------------------------------------------------
 
 @family("linalg_lu_solve", clauses=(
-    "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint A is its conjugate transpose.",
+    "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
+    "stands for A.",
     "A zero on the diagonal of U gives infinities and NaN; it is no error.",
     "The batch dimensions of LU and B are broadcast.",
 ))
-def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,  # noqa: N803
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
                     adjoint: bool = False) -> Tensor:
     """Linear equations solved with the factors that lu_factor gives: two triangular ones and an exchange of rows."""
     permutation = aten.lu_unpack.default(LU, pivots, False, True)[0]
@@ -96,7 +98,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     "B is one vector per matrix if it has one dimension, or those of A but for the last.",
     "With check_errors a singular matrix raises.",
 ))
-def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,  # noqa: N803
+def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
                     check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Linear equations solved: the solution, and the factors for the backward."""
     lu, pivots, info = aten.linalg_lu_factor_ex.default(A)
@@ -110,7 +112,7 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,  # noqa: N803
 @family("linalg_inv_ex", clauses=(
     "The result X has A X = X A = I but for rounding.", _INFO, "With check_errors a singular matrix raises.",
 ))
-def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:  # noqa: N803
+def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """The inverse."""
     lu, pivots, info = aten.linalg_lu_factor_ex.default(A)
     if check_errors:
@@ -122,14 +124,14 @@ def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Ten
     "A = P L U: P is a permutation matrix, L has ones on its diagonal and zeros above it, U has zeros below.",
     "Without pivot P is an empty tensor of shape [0], and A = L U.",
 ))
-def linalg_lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:  # noqa: N803
+def linalg_lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The factors P, L and U."""
     lu, pivots, _ = aten.linalg_lu_factor_ex.default(A, pivot=pivot)
     p, lower, upper = aten.lu_unpack.default(lu, pivots, True, pivot)
     return p, lower, upper
 
 
-def _factored(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: N803
+def _factored(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """LU, pivots and the determinant of P. Of a contiguous real matrix the transposed one is factored, as its backward
     relies on: it asks for the same.
     """
@@ -149,7 +151,7 @@ _LU_OF = ("LU and pivots factor the transposed matrix where A is real and contig
     "The determinant is the product of the diagonal of U, negated for an odd number of row exchanges.", _LU_OF,
     "A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.",
 ))
-def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: N803
+def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The determinant, and the factors for the backward."""
     lu, pivots, sign = _factored(A)
     product = aten.prod.dim_int(aten.diagonal.default(lu, 0, -2, -1), -1)
@@ -160,7 +162,7 @@ def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: N803
     "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.", _LU_OF,
     "A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
 ))
-def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # noqa: N803
+def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sign and logarithm of the determinant, and the factors for the backward."""
     lu, pivots, sign = _factored(A)
     diagonal = aten.diagonal.default(lu, 0, -2, -1)
@@ -185,7 +187,7 @@ def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     "The result is X with L L^H X = B, or U^H U X = B with upper.", "The other triangle of the factor is not read.",
     "The batch dimensions of both are broadcast.",
 ))
-def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     """Linear equations solved with a Cholesky factor."""
     turned = _adjoint(factor)
     first, second = (turned, factor) if upper else (factor, turned)
@@ -208,7 +210,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     "transpose; its diagonal counts as ones with unitriangular.",
     "The second result is a copy of A, broadcast as the solution is.",
 ))
-def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,  # noqa: N803
+def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> tuple[Tensor, Tensor]:
     """Triangular equations solved, and a copy of the matrix."""
     turned = aten.transpose.int(A, -2, -1) if transpose else A
@@ -225,7 +227,7 @@ def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     "there is only R, and Q is an empty tensor of shape [0].",
     "The signs (complex: phases) of the diagonal of R are those of geqrf.",
 ))
-def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:  # noqa: N803
+def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """An orthonormal and an upper triangular factor."""
     m, n = A.shape[-2:]
     k = torch.sym_min(m, n)
@@ -239,8 +241,8 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:  # noq
 
 
 @family("ormqr", clauses=(
-    "The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with transpose Q^H "
-    "in place of Q.",
+    "The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with transpose "
+    "Q^H in place of Q.",
 ))
 def ormqr(factored: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """The product with the orthonormal factor that geqrf gives."""
@@ -252,7 +254,7 @@ def ormqr(factored: Tensor, tau: Tensor, other: Tensor, left: bool = True, trans
 # -- with eigenvalues and singular values -----------------------------------------------------------------------------
 
 @family("_linalg_eigvals", clauses=("The eigenvalues are those that linalg_eig gives, in its order.",))
-def linalg_eigvals(A: Tensor) -> Tensor:  # noqa: N803
+def linalg_eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of a square matrix, complex."""
     return aten.linalg_eig.default(A)[0]
 
@@ -262,7 +264,7 @@ def linalg_eigvals(A: Tensor) -> Tensor:  # noqa: N803
     "rtol defaults to the larger size times epsilon, and to 0 where a positive atol is given; atol defaults to 0.",
     "With hermitian the magnitudes of eigenvalues stand for singular values; only the lower triangle is read.",
 ))
-def linalg_pinv(A: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None,  # noqa: N803
+def linalg_pinv(A: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None,
                 hermitian: bool = False) -> Tensor:
     """The pseudo-inverse of Moore and Penrose."""
     m, n = A.shape[-2:]
@@ -296,8 +298,8 @@ def _number(value: Any, like: Tensor) -> Tensor:
 # -- norms and products of vectors ------------------------------------------------------------------------------------
 
 @family("linalg_vector_norm", profile="core", clauses=(
-    "The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest |x|, of -inf "
-    "the least, of 0 the number of elements that are not 0.",
+    "The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest |x|, of "
+    "-inf the least, of 0 the number of elements that are not 0.",
     "NaN gives NaN, but for order 0, where it counts.",
     "Over no elements it is 0; orders below 0 and inf are then an error.",
     "It is summed in dtype if that is given, and a 16-bit float in float32.",
