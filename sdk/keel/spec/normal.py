@@ -10,7 +10,7 @@ as it stands gets it so.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ def normal_form(call: Call) -> Decomposition | None:
         return None
     args = bind(call)
     target = _target(op, args)
-    dims = {name: now for name in DIMS if (now := _from_the_front(args, name)) != args.get(name)}
+    dims = {name: now for name in DIMS if (now := _from_the_front(args, name, op)) != args.get(name)}
     dtype = op.compute.of(args) if op.compute is not None else None
     operands = [name for name in op.operands if isinstance(args.get(name), TensorType)]
     shape = broadcast_shapes([args[name].shape for name in operands])
@@ -74,6 +74,15 @@ def _target(op: Op, args: Mapping[str, Any]) -> Overload:
     return next(t for t in op.targets if takes(t, args))
 
 
+def overload_of(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Overload:
+    """The first overload of a member that can be called with these arguments.  Raises LookupError if none can."""
+    for target in op.targets:
+        places = [p.name for p in torch_adapter.parameters(target) if not p.keyword_only]
+        if len(args) <= len(places) and takes(target, {**dict(zip(places, args, strict=False)), **kwargs}):
+            return target
+    raise LookupError(f"No overload of {op.name} takes {args}, {kwargs}.")
+
+
 def takes(target: Overload, args: Mapping[str, Any]) -> bool:
     """Whether an overload has every parameter to which an argument was given, and takes tensors or numbers there."""
     found = {p.name: p for p in torch_adapter.parameters(target)}
@@ -86,8 +95,14 @@ def _suits(p: torch_adapter.Parameter, value: Any) -> bool:
     return p.number or not isinstance(value, int | float | complex | SymType)
 
 
-def _from_the_front(args: Mapping[str, Any], name: str) -> Any:
-    rank = getattr(args.get("self"), "rank", 0)
+def _rank(args: Mapping[str, Any], op: Op) -> int:
+    """How many dimensions there are to name: the operand's, or that of operands in a list; one more for a new one."""
+    given = [t for t in (args.get("self"), *(args.get("tensors") or ())) if isinstance(t, TensorType)]
+    return max((t.rank for t in given), default=0) + (op.name == "unsqueeze")
+
+
+def _from_the_front(args: Mapping[str, Any], name: str, op: Op) -> Any:
+    rank = _rank(args, op)
     match args.get(name):
         case bool() as value:
             return value
@@ -106,13 +121,16 @@ def _call(target: Overload, values: Mapping[str, Any]) -> Any:
     parameters = torch_adapter.parameters(target)
     last = max((i for i, p in enumerate(parameters) if not p.keyword_only and _given(values, p)), default=-1)
     for i, p in enumerate(parameters):
+        value = values.get(p.name, p.default)
+        if p.several and isinstance(value, int):
+            value = [value]
         if not p.keyword_only and i <= last:
-            positional.append(values.get(p.name, p.default))
+            positional.append(value)
         elif p.keyword_only and _given(values, p):
-            keywords[p.name] = values[p.name]
+            keywords[p.name] = value
     return target(*positional, **keywords)
 
 
 def _given(values: Mapping[str, Any], p: torch_adapter.Parameter) -> bool:
     value = values.get(p.name, p.default)
-    return isinstance(value, torch.Tensor) or not (type(value) is type(p.default) and value == p.default)
+    return p.required or isinstance(value, torch.Tensor) or not (type(value) is type(p.default) and value == p.default)

@@ -1,15 +1,14 @@
 """How an elementwise decomposition is judged: element by element in ulps, by eager's own distance from float64."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from keel.spec import Op, Sample, decomposition_of
-from keel.spec.normal import takes
+from keel.spec.normal import overload_of
 from keel.spec.samples import INF, drawn, specials
-from keel.torch_adapter import parameters
 
 WITHIN = 2.0
 """A decomposition's worst distance over eager's, where eager's counts as one ulp at least."""
@@ -69,7 +68,7 @@ def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True
         for sample in op.samples(dtype):
             if not judged(sample) or any(isinstance(a, torch.Tensor) and a.dtype != dtype for a in sample.args):
                 continue
-            target = overload(op, sample.args, sample.kwargs)
+            target = overload_of(op, sample.args, sample.kwargs)
             try:
                 got = target(*sample.args, **sample.kwargs)
             except NotImplementedError:                      # FakeTensor promises what this device has not
@@ -78,12 +77,6 @@ def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True
             for g, w in zip(_several(got), _several(want), strict=True):
                 found = _off(g, w)
                 assert found <= ulps, f"{target}{_brief(sample.args)}{dict(sample.kwargs)}: {found:.2f} ulps"
-
-
-def overload(op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The first that takes these arguments."""
-    return next(t for t in op.targets if len(args) <= len(parameters(t)) and takes(
-        t, {**{p.name: a for p, a in zip(parameters(t), args, strict=False)}, **kwargs}))
 
 
 def _off(got: torch.Tensor, want: torch.Tensor) -> float:

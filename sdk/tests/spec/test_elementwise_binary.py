@@ -9,10 +9,11 @@ import torch
 from keel.graph.calls import type_of
 from keel.spec import MEMBERS, Sample
 from keel.spec.dtypes import FLOATS
+from keel.spec.normal import overload_of
 from keel.spec.ops.elementwise_binary import family
 from keel.spec.samples import drawn, specials
 
-from .pointwise import overload, within_budget
+from .pointwise import within_budget
 
 INF, NAN = float("inf"), float("nan")
 T = torch.tensor
@@ -123,6 +124,6 @@ def test_preconditions(name: str, args: tuple[Any, ...], sentence: str) -> None:
     given = {k: type_of(v) if isinstance(v, torch.Tensor) else v
              for k, v in zip(op.operands, args, strict=True)}
     assert sentence in next(r.sentence for r in op.requires if not r.holds(given))
-    target = overload(op, args, {})
+    target = overload_of(op, args, {})
     with pytest.raises((RuntimeError, NotImplementedError)):
         target(*args)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.dtypes import COMPLEX, FLOATS, NUMBERS, REALS
+from keel.spec.dtypes import COMPLEX, FLOATS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import like
 from keel.spec.preconditions import only
@@ -48,7 +48,7 @@ family.primitive(
 
 
 def _halved(args: Args, shape: Shape) -> Sequence[Dim]:
-    return tuple(s // 2 if isinstance(s, int) else as_dim((s / 2).simplify()) for s in args["self"].strides[:-1])
+    return tuple(as_dim(s // 2) for s in args["self"].strides[:-1])
 
 
 def _paired(args: Args) -> bool:
@@ -77,8 +77,8 @@ family.primitive(
     "conj", "conj_physical", "_conj_physical", doc="The complex conjugate.",
     clauses=("The sign bit of the imaginary part is flipped, that of NaN and of zero too.",
              "Of a real number it is the identity."),
-    out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),), dtypes=NUMBERS, samples=unary,
-    budget={d: Budget(ulps=0) for d in NUMBERS}, tags=frozenset({"pointwise"}))
+    out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),), dtypes=COMPLEX, samples=unary,
+    tags=frozenset({"pointwise"}), **_EXACT)
 
 
 # -- made of these ------------------------------------------------------------------------------------

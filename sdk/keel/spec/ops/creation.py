@@ -160,7 +160,13 @@ def _memories(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((size,), {"dtype": dtype})
     yield Sample(([2, 3],))
     yield Sample(([2, 3, 4, 5],), {"memory_format": torch.channels_last, "dtype": dtype})
-    yield Sample(([2, 3, 4], [2, 0, 1]), {"dtype": dtype})
+    yield Sample(([2, 3, 4],), {"dtype": dtype, "physical_layout": [2, 0, 1]})
+    yield Sample(([2, 3],), {"dtype": dtype, "stride": [1, 5]})
+    for x in layouts(dtype):
+        yield Sample((x,))
+        yield Sample((x, [2, 3]), {"dtype": torch.int64})
+        yield Sample((x, [2, 3], [1, 2]))
+    yield Sample((drawn(dtype, 2, 3, 4, 5),), {"memory_format": torch.channels_last})
 
 
 MEMORY = ShapeRule("size or shape(self)", lambda args: sizes(args["size"]) if "size" in args else args["self"].shape)
@@ -175,7 +181,7 @@ family.primitive(
 family.primitive(
     "constant", "lift_fresh_copy", doc="A tensor that the program holds, as a value of its own.",
     clauses=("Every run gives the same elements, NaN and the signs of zeros too.",),
-    out=(Out(like("self"), shape_of("self"), preserved("self")),), dtypes=ALL, samples=unary,
+    out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=ALL, samples=unary,
     budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
 
 
