@@ -25,7 +25,7 @@ def is_overload(target: object) -> bool:
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of an overload; ``default`` is None where it is ``required``. ``tensor`` says whether it takes a
-    tensor (or None), ``number`` whether a Python number.
+    tensor (or None), ``number`` whether a Python number, ``several`` whether a list.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Parameter:
     tensor: bool = False
     number: bool = True
     required: bool = False
+    several: bool = False
 
 
 @cache
@@ -46,7 +47,7 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     for a in op._schema.arguments:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
         found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient,
-                               not a.has_default_value()))
+                               not a.has_default_value(), "List[int]" in str(a.type) and a.N is None))
     return tuple(found)
 
 
