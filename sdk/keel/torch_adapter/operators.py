@@ -47,7 +47,7 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     for a in op._schema.arguments:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
         found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient,
-                               not a.has_default_value(), "List[int]" in str(a.type) and a.N is None))
+                               not a.has_default_value(), "List[int]" in str(a.type) and getattr(a, "N", None) is None))
     return tuple(found)
 
 

@@ -50,7 +50,7 @@ def is_unknown(d: Any) -> bool:
 
 def _equal(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Equal, or where sympy cannot tell (PyTorch has a FloorDiv of its own, and strides with Max(1, size)), equal at
-    three draws of the symbols for which no size or stride is 0 or less.  They are larger than any number in the samples,
+    three draws of the symbols for which no size or stride is 0 or less.  They are larger than the numbers in samples,
     as the sizes are that are not cut to a bound there.
     """
     met = {y: x for x, y in zip(a, b, strict=True) if is_unknown(y)}

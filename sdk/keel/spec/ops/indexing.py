@@ -1,19 +1,268 @@
-"""Writes to places that are data, in terms of index_put."""
+"""Reads from and writes to places that are data: gathering, scattering, indexing, searching."""
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.dtypes import ALL, REALS
+from keel.spec.op import Budget, Family, Requires, Sample, Samples
+from keel.spec.rules import DENSE, Args, DtypeRule, Out, ShapeRule, canonical, like, shape_of
+from keel.spec.rules_shape import INDEXED, kept
+from keel.spec.samples import drawn, specials
+from keel.spec.samples_shape import indices, swapped
+from keel.types import TensorType
 
 aten = torch.ops.aten
 family = Family("indexing")
+Tensor = torch.Tensor
+
+TAGS = frozenset({"indexing"})
+SAME = like("self")
+_BITS = "Elements keep their bits."
+_INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
+_LAST = "Where indices are equal, one of the elements written stands there; which one is not specified."
+_KEEPS = "Places without an index keep the operand's elements."
+EXACT = {d: Budget(ulps=0) for d in ALL}
+SUMS = {d: Budget(times=2.0) for d in ALL}
+
+
+# -- along one dimension ----------------------------------------------------------------------------------------------
+
+SHAPES: tuple[tuple[tuple[int, ...], int, tuple[int, ...]], ...] = (
+    ((), 0, ()), ((1,), 0, (1,)), ((7,), -1, (4,)), ((7,), 0, (0,)), ((3, 5), 0, (2, 5)), ((3, 5), 1, (3, 8)),
+    ((3, 5), -1, (2, 4)), ((4, 1, 3), 0, (6, 1, 2)), ((2, 0, 3), 2, (2, 0, 1)))
+"""Sizes of an operand, a dimension, and sizes of the indices into it."""
+
+
+def _gathers(dtype: torch.dtype) -> Iterator[Sample]:
+    for shape, dim, picked in SHAPES:
+        x, below = drawn(dtype, *shape), (shape or (1,))[dim]
+        yield Sample((x, dim, indices(below, *picked)))
+        yield Sample((swapped(x) if shape else x, dim, indices(below, *picked, seed=1).to(torch.int32)))
+
+
+def _fits(args: Args, source: str = "index") -> bool:
+    x, index = args["self"], args[source]
+    if not isinstance(index, TensorType) or index.numel == 0:
+        return True
+    if max(x.rank, 1) != max(index.rank, 1):
+        return False
+    at = canonical(args["dim"], x.rank)
+    pairs = enumerate(zip(index.shape, x.shape, strict=False))
+    return all(not isinstance(n, int) or not isinstance(m, int) or n <= m for d, (n, m) in pairs if d != at)
+
+
+FITS = Requires("index has the operand's rank, and no more elements than it along the other dimensions.", _fits)
+
+
+def _covers(args: Args) -> bool:
+    index, src = args["index"], args.get("src")
+    return not isinstance(src, TensorType) or index.numel == 0 or all(
+        not isinstance(n, int) or not isinstance(m, int) or n <= m
+        for n, m in zip(index.shape, src.shape, strict=False))
+
+
+COVERS = Requires("src has at least the sizes of index.", _covers)
+family.primitive(
+    "gather", "gather.default", doc="The elements at given indices along a dimension.", clauses=(
+        _BITS, "Element i of the result is the operand's at i, but index[i] along dim.", _INSIDE,
+        "A scalar counts as one element."),
+    out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS, budget=EXACT)
+
+
+def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samples:
+    """``op(x, dim, index, src)`` for every reduction; no index comes twice if they are to be ``distinct``."""
+    def samples(dtype: torch.dtype) -> Iterator[Sample]:
+        for shape, dim, picked in SHAPES:
+            x, below = drawn(dtype, *shape), (shape or (1,))[dim]
+            if distinct and picked and picked[dim] > below:
+                continue
+            index = indices(below, *picked)
+            if distinct and picked:
+                index = torch.arange(picked[dim]).reshape(
+                    [-1 if d == dim % len(picked) else 1 for d in range(len(picked))]).expand(picked)
+            src = drawn(dtype, *picked, seed=1)
+            yield Sample((x, dim, index, src, *reductions[:1]), keywords)
+            for reduction in reductions[1:]:
+                yield Sample((x, dim, index, src, reduction), keywords)
+            yield Sample((swapped(x) if shape else x, dim, index, drawn(dtype, *picked, seed=2), *reductions[:1]),
+                         keywords)
+    return samples
+
+
+COPIED = Out(SAME, shape_of("self"), DENSE)
+family.primitive(
+    "scatter", "scatter.src", "scatter.value", doc="Elements written to given indices along a dimension.", clauses=(
+        _BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
+    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(distinct=True), tags=TAGS,
+    budget=EXACT)
+family.primitive(
+    "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
+        "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
+        "Integers wrap around, and bools give whether one is true.", "The order of additions is not specified.",
+        _INSIDE),
+    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS, budget=SUMS)
+family.primitive(
+    "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
+        "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with include_self "
+        "over the operand's too.", _KEEPS, "A mean of integers is rounded towards minus infinity.",
+        "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified.", _INSIDE),
+    out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
+    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS, budget=SUMS)
+
+
+# -- by lists of indices ----------------------------------------------------------------------------------------------
+
+def _places(dtype: torch.dtype) -> Iterator[tuple[torch.Tensor, list[torch.Tensor | None]]]:
+    yield specials(dtype), [indices(len(specials(dtype)), 4)]
+    yield drawn(dtype, 7), [indices(7, 2, 3, negative=True)]
+    yield drawn(dtype, 1), [torch.tensor(0)]
+    for x in (drawn(dtype, 3, 4, 5), swapped(drawn(dtype, 3, 4, 5)), drawn(dtype, 3, 4, 5).permute(1, 2, 0)):
+        yield x, [None, indices(x.shape[1], 2, negative=True)]
+        yield x, [indices(x.shape[0], 2, 1), indices(x.shape[1], 3)]
+        yield x, [indices(x.shape[0], 2), None, indices(x.shape[2], 2)]
+        yield x, [None, None, indices(x.shape[2], 0)]
+    yield drawn(dtype, 2, 3, 4, 5).to(memory_format=torch.channels_last), [None, indices(3, 2), indices(4, 6, 2)]
+    yield drawn(dtype, 2, 0, 3), [indices(2, 3), None, indices(3, 3).to(torch.int32)]
+
+
+def _reads(dtype: torch.dtype) -> Iterator[Sample]:
+    for x, at in _places(dtype):
+        yield Sample((x, at))
+
+
+def _puts(dtype: torch.dtype) -> Iterator[Sample]:
+    for i, (x, at) in enumerate(_places(dtype)):
+        sizes = aten.index.Tensor(x, at).shape
+        yield Sample((x, at, drawn(dtype, *sizes, seed=i), True))
+        yield Sample((x, at, drawn(dtype, *sizes[-1:] if sizes[-1:] else (), seed=i), True))
+
+
+def _indexable(args: Args) -> bool:
+    given = [i for i in args["indices"] if i is not None]
+    return bool(given) and sum(i.rank if i.dtype in (torch.bool, torch.uint8) else 1 for i in given) + sum(
+        i is None for i in args["indices"]) <= args["self"].rank
+
+
+INDEXABLE = Requires("There is an index, and no more of them than dimensions.", _indexable)
+family.primitive(
+    "index", "index.Tensor", "_unsafe_index.Tensor", doc="The elements at places given by one index per dimension.",
+    clauses=(
+        _BITS, "The indices broadcast to the sizes of the places; None takes the whole dimension.",
+        "Negative indices count from the end.",
+        "The places' dimensions stand where the indexed ones stood, in front if None stood between these.",
+        "A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in row-major "
+        "order.",
+        "An index outside is an error; _unsafe_index leaves it unnoticed."),
+    out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, budget=EXACT)
+family.primitive(
+    "index_put", "index_put.default", "_unsafe_index_put.default",
+    doc="The operand with elements written at places given by one index per dimension.", clauses=(
+        "values broadcast to the sizes that index would give.", _KEEPS, _LAST,
+        "With accumulate values are added, all that go to one place; the order is not specified.",
+        "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
+    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS, budget=SUMS)
+
+
+# -- searching --------------------------------------------------------------------------------------------------------
+
+def _searches(dtype: torch.dtype) -> Iterator[Sample]:
+    rows, x = drawn(dtype, 3, 6).sort(-1)[0], drawn(dtype, 3, 4, seed=1)
+    for right in (False, True):
+        yield Sample((rows, x), {"right": right})
+        yield Sample((rows[0].contiguous(), swapped(x)), {"right": right, "out_int32": True})
+    yield Sample((rows[0].contiguous(), drawn(dtype)))
+    yield Sample((rows[0].contiguous(), specials(dtype)))
+    yield Sample((rows[0, :0].contiguous(), x))
+    yield Sample((rows, x[:, :0]))
+    yield Sample((rows.flip(-1).contiguous(), x), {"sorter": torch.arange(5, -1, -1).expand(3, 6).contiguous(),
+                                                     "side": "right"})
+
+
+def _rows(args: Args) -> bool:
+    sequence, x = args["sorted_sequence"], args["self"]
+    return sequence.rank == 1 or (sequence.rank == x.rank and all(
+        a == b or not isinstance(a, int) or not isinstance(b, int)
+        for a, b in zip(sequence.shape[:-1], x.shape[:-1], strict=True)))
+
+
+WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64)
+family.primitive(
+    "searchsorted", "searchsorted.Tensor", doc="Where elements would go in a sorted sequence.", clauses=(
+        "The result is how many of the sequence's elements are less than the element, or with right (side right) not "
+        "greater.", "NaN counts as greater than everything.", "sorter gives the order in which the sequence is sorted.",
+        "What an unsorted sequence gives is not specified, but lies within 0 and its length.",
+        "A sequence of one dimension serves all elements; one of more has a row for each row of them."),
+    out=(Out(WHOLE, shape_of("self"), DENSE),),
+    requires=(Requires("The sequence has one dimension, or the elements' sizes but for the last.", _rows),),
+    dtypes=REALS, samples=_searches, tags=TAGS, budget=EXACT)
+
+
+def _statics(dtype: torch.dtype) -> Iterator[Sample]:
+    for x in (specials(dtype), drawn(dtype, 3, 4), swapped(drawn(dtype, 3, 4)), drawn(dtype, 2, 0), drawn(dtype)):
+        for size in (0, 1, 20):
+            yield Sample((x,), {"size": size, "fill_value": -7})
+
+
+family.primitive(
+    "nonzero_static", "nonzero_static.default", doc="The indices of the first size elements that are not zero.",
+    clauses=("There is a row of indices per element, in row-major order; NaN is not zero.",
+             "Rows without an element have fill_value throughout.", "A scalar gives rows without indices."),
+    out=(Out(DtypeRule("int64", lambda args: torch.int64),
+             ShapeRule("[size, rank(self)]", lambda args: (args["size"], args["self"].rank)), DENSE),),
+    requires=(Requires("size is 0 or more.", lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
+    dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT)
+
+
+# -- composites -------------------------------------------------------------------------------------------------------
+
+@family("index_select.default", tags=TAGS, clauses=(_BITS, _INSIDE, "An index without dimensions is one index.",
+                                                     "Of a scalar it is the scalar."))
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The operand's slices of size 1 along a dimension, at given indices."""
+    if not x.dim():
+        return aten.clone.default(x)
+    dim = dim % x.dim()
+    at = aten.reshape.default(index, [index.numel()])
+    return aten.index.Tensor(x, [*[None] * dim, at]).contiguous()
+
+
+@family("embedding.default", tags=TAGS, clauses=(
+    _BITS, _INSIDE, "padding_idx, scale_grad_by_freq and sparse matter to the gradient only."))
+def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_by_freq: bool = False,
+              sparse: bool = False) -> Tensor:
+    """The rows of a table at given indices."""
+    return aten.index.Tensor(weight, [index]).contiguous()
+
+
+@family("searchsorted.Scalar", tags=TAGS, clauses=("It is searchsorted of a tensor without dimensions.",))
+def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = False, right: bool = False,
+                        side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+    """Where a number would go in a sorted sequence."""
+    value = aten.full.default([], number, dtype=sequence.dtype, device=sequence.device)
+    return aten.searchsorted.Tensor(sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
+
+
+@family("bucketize.Tensor", tags=TAGS, clauses=("It is searchsorted of the boundaries, which have one dimension.",))
+def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Between which boundaries elements lie."""
+    return aten.searchsorted.Tensor(boundaries, x, out_int32=out_int32, right=right)
+
+
+@family("bucketize.Scalar", tags=TAGS, clauses=("It is bucketize of a tensor without dimensions.",))
+def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Between which boundaries a number lies."""
+    value = aten.full.default([], number, dtype=boundaries.dtype, device=boundaries.device)
+    return aten.searchsorted.Tensor(boundaries, value, out_int32=out_int32, right=right)
 
 
 @family(aten.put.default, clauses=(
     "index counts through the whole of x in row-major order, from the end if it is negative.",
     "With accumulate, source is added to what stands there; equal indices add up.",
 ))
-def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with source written at index."""
     flat = aten.reshape.default(x, [x.numel()])
     values = aten.reshape.default(source, list(index.shape))
@@ -25,7 +274,7 @@ def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: 
     "Where the mask is true stand the elements of source, one after the other in row-major order; elsewhere x.",
     "source has at least as many elements as the mask has true ones.",
 ))
-def masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
     x, mask = aten.expand.default(x, shape), aten.expand.default(mask, shape)

@@ -52,22 +52,6 @@ def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
     return [aten.select.int(x, dim, i) for i in range(int(x.shape[dim]))]
 
 
-@family(aten.as_strided.default, clauses=(
-    "Element i of the result lies at storage_offset + sum of i * stride in the operand's memory; storage_offset "
-    "defaults to where the operand begins.",
-))
-def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
-    """The same memory with other sizes and strides; only for a dense operand, from where it begins or later."""
-    if storage_offset is None:
-        return NotImplemented
-    start = storage_offset - x.storage_offset()
-    if start != 0:
-        if not x.is_contiguous() or start < 0:
-            return NotImplemented
-        x = aten.slice.Tensor(aten.view.default(x, [x.numel()]), 0, start)
-    return aten.as_strided.default(x, size, stride)
-
-
 @family(aten.as_strided_scatter.default, clauses=(
     "The elements that as_strided would give are those of src; the others are the operand's.",
 ))

@@ -1,0 +1,255 @@
+"""What depends on data: results whose size only the run tells, numbers read on the host, checks."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from keel.spec.dtypes import ALL, COMPLEX
+from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
+from keel.spec.rules_shape import SAME as UNCHANGED
+from keel.spec.rules_shape import unknown
+from keel.spec.samples import drawn, specials
+from keel.spec.samples_shape import shaped
+from keel.types import SymType, Type
+
+aten = torch.ops.aten
+family = Family("dynamic")
+Tensor = torch.Tensor
+
+DYNAMIC = frozenset({"data-dependent", "indexing"})
+HOST = frozenset({"data-dependent", "host"})
+EFFECT = frozenset({"host", "effect"})
+
+
+def _tensors(dtype: torch.dtype) -> Iterator[Sample]:
+    yield Sample((specials(dtype),))
+    for x in shaped(dtype):
+        yield Sample((x,))
+
+
+def _found(args: Args) -> Any:
+    return 0 if args["self"].numel == 0 else unknown()
+
+
+family.primitive(
+    "nonzero", "nonzero.default", doc="The indices of the elements that are not zero.", clauses=(
+        "There is a row of indices per element, in row-major order.", "NaN is not zero; zeros of both signs are.",
+        "A scalar gives rows without indices."),
+    out=(Out(INT64, ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
+             LayoutRule("column-major", lambda args, shape: (1, shape[0]))),),
+    dtypes=ALL, samples=_tensors, tags=DYNAMIC, budget={d: Budget(ulps=0) for d in ALL})
+
+
+def _items(dtype: torch.dtype) -> Iterator[Sample]:
+    for shape in ((), (1,), (1, 1)):
+        yield Sample((drawn(dtype, *shape),))
+
+
+def _number(args: Args) -> tuple[Type | None, ...]:
+    """A number on the host: a float of a float, a bool of a bool, an int of any other dtype."""
+    dtype = args["self"].dtype
+    kind = "float" if dtype.is_floating_point else "bool" if dtype == torch.bool else "int"
+    return (SymType(unknown(), kind),)                         # type: ignore[arg-type]
+
+
+family.primitive(
+    "item", "_local_scalar_dense.default", doc="The one element of a tensor, as a number on the host.", clauses=(
+        "The host waits for the tensor.", "A float is exact: 16- and 32-bit floats are widened to 64 bits.",
+        "Bools give a bool, integers an int."),
+    out=_number, dtypes=tuple(d for d in ALL if d not in COMPLEX), samples=_items, tags=HOST,
+    requires=(Requires("The tensor has one element.", lambda args: args["self"].numel == 1 or not isinstance(
+        args["self"].numel, int)),), budget={d: Budget(ulps=0) for d in ALL})
+
+
+def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
+    for shape in ((), (1,)):
+        yield Sample((torch.ones(shape, dtype=dtype), "it holds", torch.zeros(3)))
+
+
+_ASSERTS = ("A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
+            "A NaN holds, a zero of either sign does not.",
+            "A check is neither moved before what comes first, nor left out because its result is not used.")
+family.primitive(
+    "assert_async", "_functional_assert_async.msg", doc="Goes on if a condition holds; gives its token.",
+    clauses=_ASSERTS, out=(Out(like("dep_token"), ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
+             LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides)),),
+    dtypes=ALL, samples=_conditions, tags=EFFECT)
+family.primitive(
+    "assert_now", "_assert_async.msg", "_assert_async.default", doc="Goes on if a condition holds.", clauses=_ASSERTS,
+    out=(), dtypes=ALL, tags=EFFECT)
+family.primitive(
+    "assert_number", "_assert_scalar.default", doc="Goes on if a number on the host is not zero.",
+    clauses=_ASSERTS[::2], out=(), tags=EFFECT)
+family.primitive(
+    "assert_number_token", "_functional_assert_scalar.default",
+    doc="Goes on if a number on the host is not zero; gives its token.", clauses=_ASSERTS[::2], tags=EFFECT,
+    out=lambda args: (UNCHANGED.type({"self": args["dep_token"]}),))
+_RANGES = ("min and max, where given, are bounds that the number may have itself.",
+           "A number outside stops the program; that it lies inside may be relied on afterwards.")
+family.primitive(
+    "constrain_range", "sym_constrain_range.default", "sym_constrain_range_for_size.default",
+    doc="A promise that a number on the host lies within bounds.", clauses=_RANGES, out=(), tags=EFFECT)
+family.primitive(
+    "constrain_range_token", "_functional_sym_constrain_range.default",
+    "_functional_sym_constrain_range_for_size.default", doc="A promise that a number on the host lies within bounds; "
+    "gives its token.", clauses=_RANGES, tags=EFFECT,
+    out=lambda args: (UNCHANGED.type({"self": args["dep_token"]}),))
+family.primitive(
+    "assert_metadata", "_assert_tensor_metadata.default",
+    doc="Goes on if a tensor has the sizes, strides, dtype, device and layout given.",
+    clauses=("What is not given is not checked.", "It can be checked before the program runs."), out=(), tags=EFFECT)
+
+
+# -- composites -------------------------------------------------------------------------------------------------------
+
+@family("masked_select.default", tags=DYNAMIC, clauses=(
+    "Operand and mask are broadcast; the elements where the mask is true come in row-major order.",))
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where a mask is true."""
+    shape = list(torch.broadcast_shapes(x.shape, mask.shape))
+    flat = [aten.reshape.default(aten.expand.default(t, shape), [-1]) for t in (x, mask)]
+    places = aten.squeeze.dims(aten.nonzero.default(flat[1]), [1])
+    return aten.index.Tensor(flat[0], [places])
+
+
+def _runs(x: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the runs of equal neighbours begin, the number of each element's run, and the runs' lengths; ``breaks``
+    says of each element but the first whether it begins one.
+    """
+    n = x.shape[0]
+    begins = aten.constant_pad_nd.default(breaks, [1, 0], True)
+    starts = aten.squeeze.dims(aten.nonzero.default(begins), [1])
+    number = aten.cumsum.default(begins.to(torch.int64), 0) - 1
+    end = aten.full.default([1], n, dtype=torch.int64, device=x.device)
+    lengths = aten.cat.default([aten.slice.Tensor(starts, 0, 1), end]) - starts
+    return starts, number, lengths
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return aten.full.default([0], 0, dtype=torch.int64, device=x.device)
+
+
+def _values_and(x: Tensor, values: Tensor, inverse: Tensor | None, counts: Tensor | None,
+                ) -> tuple[Tensor, Tensor, Tensor]:
+    return values, _nothing(x) if inverse is None else inverse, _nothing(x) if counts is None else counts
+
+
+_UNIQUE = ("The values come in ascending order.", "inverse says of each element which value it has, counts how often "
+           "each value occurs; what is not asked for has no elements.", "NaN equals nothing, not even itself.")
+
+
+@family("_unique2.default", tags=DYNAMIC, clauses=_UNIQUE)
+def _unique2(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+             ) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct values of all elements."""
+    flat = aten.reshape.default(x, [x.numel()])
+    if x.numel() == 0:
+        inverse = aten.full.default(list(x.shape), 0, dtype=torch.int64, device=x.device)
+        return _values_and(x, aten.clone.default(flat), inverse if return_inverse else None, None)
+    ordered, order = aten.sort.stable(flat, stable=True)
+    breaks = aten.ne.Tensor(aten.slice.Tensor(ordered, 0, 1), aten.slice.Tensor(ordered, 0, 0, x.numel() - 1))
+    starts, number, lengths = _runs(flat, breaks)
+    inverse = aten.reshape.default(aten.scatter.src(number, 0, order, number), list(x.shape))
+    values = aten.index.Tensor(ordered, [starts])
+    return _values_and(x, values, inverse if return_inverse else None, lengths if return_counts else None)
+
+
+@family("_unique.default", tags=DYNAMIC, clauses=_UNIQUE[:1])
+def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """The distinct values of all elements, and which of them each element has."""
+    return _unique2(x, sorted, return_inverse)[:2]
+
+
+@family("unique_consecutive.default", tags=DYNAMIC, clauses=(
+    "Of each run of equal neighbours one stays, in their order.", *_UNIQUE[1:]))
+def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None,
+                       ) -> tuple[Tensor, Tensor, Tensor]:
+    """The operand without elements, or slices along ``dim``, equal to the one before."""
+    if dim is not None:
+        return unique_dim_consecutive(x, dim, return_inverse, return_counts)
+    flat = aten.reshape.default(x, [x.numel()])
+    if x.numel() == 0:
+        inverse = aten.full.default(list(x.shape), 0, dtype=torch.int64, device=x.device)
+        return _values_and(x, aten.clone.default(flat), inverse if return_inverse else None, None)
+    breaks = aten.ne.Tensor(aten.slice.Tensor(flat, 0, 1), aten.slice.Tensor(flat, 0, 0, x.numel() - 1))
+    starts, number, lengths = _runs(flat, breaks)
+    return _values_and(x, aten.index.Tensor(flat, [starts]),
+                       aten.reshape.default(number, list(x.shape)) if return_inverse else None,
+                       lengths if return_counts else None)
+
+
+@family("unique_dim_consecutive.default", tags=DYNAMIC, clauses=(
+    "Of each run of equal neighbouring slices along dim one stays, in their order.", *_UNIQUE[1:]))
+def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False,
+                           ) -> tuple[Tensor, Tensor, Tensor]:
+    """The operand without slices equal to the one before."""
+    dim = dim % max(x.dim(), 1)
+    rows = _rows(x, dim)
+    if rows.shape[0] == 0 or rows.shape[1] == 0:
+        return NotImplemented
+    starts, number, lengths = _runs(rows, _differ(rows))
+    return aten.index_select.default(x, dim, starts), number, lengths
+
+
+@family("unique_dim.default", tags=DYNAMIC, clauses=(
+    "Equal slices along dim come once, in lexicographic order.", *_UNIQUE[1:]))
+def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+               ) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct slices along a dimension."""
+    dim = dim % max(x.dim(), 1)
+    rows = _rows(x, dim)
+    width = rows.shape[1]
+    if not isinstance(width, int) or not 0 < width <= 64 or rows.shape[0] == 0:
+        return NotImplemented                                  # one sort per column: too many, or of unknown number
+    order = aten.arange.default(rows.shape[0], device=x.device)
+    for column in reversed(range(width)):                      # stable sorts, the least significant column first
+        key = aten.index.Tensor(aten.select.int(rows, 1, column), [order])
+        order = aten.index.Tensor(order, [aten.sort.stable(key, stable=True)[1]])
+    rows = aten.index.Tensor(rows, [order])
+    starts, number, lengths = _runs(rows, _differ(rows))
+    inverse = aten.scatter.src(number, 0, order, number)
+    return aten.index_select.default(x, dim, aten.index.Tensor(order, [starts])), inverse, lengths
+
+
+def _rows(x: Tensor, dim: int) -> Tensor:
+    order = [dim, *(d for d in range(x.dim()) if d != dim)]
+    moved = aten.permute.default(x, order)
+    return aten.reshape.default(moved, [x.shape[dim], -1]) if x.numel() else aten.reshape.default(
+        moved, [x.shape[dim], 0])
+
+
+def _differ(rows: Tensor) -> Tensor:
+    after, before = aten.slice.Tensor(rows, 0, 1), aten.slice.Tensor(rows, 0, 0, rows.shape[0] - 1)
+    found: Tensor = aten.any.dims(aten.ne.Tensor(after, before), [1])
+    return found
+
+
+@family("repeat_interleave.Tensor", tags=DYNAMIC, clauses=(
+    "Index i comes repeats[i] times; output_size, where given, is how many there are in all.",
+    "Numbers of repeats are 0 or more."))
+def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
+    """Each index as often as its number of repeats says."""
+    ends = aten.cumsum.default(repeats, 0)
+    if output_size is None:
+        output_size = aten._local_scalar_dense.default(aten.sum.dim_IntList(repeats, [0]))
+        torch._check(output_size >= 0)
+    places = aten.arange.default(output_size, dtype=ends.dtype, device=repeats.device)
+    return aten.searchsorted.Tensor(ends, places, right=True).to(repeats.dtype)
+
+
+@family("bincount.default", tags=DYNAMIC, clauses=(
+    "There are as many counts as the greatest element and 1, and at least minlength.", "Elements are 0 or more.",
+    "With weights those are added up, in float64 unless they are float32."))
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
+    """How often each integer occurs."""
+    size: Any = minlength
+    if x.numel() != 0:
+        size = torch.sym_max(aten._local_scalar_dense.default(aten.amax.default(x)) + 1, minlength)
+        torch._check(size >= 0)
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
+    ones = aten.full.default(list(x.shape), 1, dtype=dtype, device=x.device)
+    base = aten.full.default([size], 0, dtype=dtype, device=x.device)
+    return aten.scatter_add.default(base, 0, x.to(torch.int64), ones if weights is None else weights.to(dtype))
