@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import sympy
@@ -31,6 +32,21 @@ def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher]) -> Callabl
     Safe to call from several threads: each call holds an arena of its own.
     """
     return _Program(schedule, launchers).build()
+
+
+CHUNK = 2048
+"""How many values a chunk of CPython's frame stack holds (3.11 to 3.13: 16 KiB)."""
+
+
+def _with_room(run: FunctionType) -> None:
+    """Has a long list's frame open a chunk of the frame stack of its own.
+
+    A frame that fills its caller's chunk leaves no room for the frames of launchers: each call would map a new chunk
+    and unmap it, which takes 5 to 28 us instead of 0.2.
+    """
+    code = run.__code__
+    if code.co_nlocals + code.co_stacksize > CHUNK // 4:
+        run.__code__ = code.replace(co_stacksize=max(code.co_stacksize, CHUNK))
 
 
 class _Program:
@@ -113,8 +129,9 @@ class _Program:
         self.names |= {"take": arenas.take, "give": arenas.give}
         source = "\n".join(text)
         exec(compile(source, "<keel launch list>", "exec"), self.names)
-        run: Callable[..., tuple[Any, ...]] = self.names["run"]
+        run: FunctionType = self.names["run"]
         run.__doc__ = source
+        _with_room(run)
         return run
 
     def _views(self) -> list[int]:
