@@ -16,6 +16,7 @@ from keel.spec.ops import (
     control,
     convolution,
     creation,
+    distributions,
     dynamic,
     elementwise_binary,
     elementwise_ternary,
@@ -42,7 +43,7 @@ from keel.spec.ops import (
 FAMILIES: tuple[Family, ...] = (
     elementwise_unary.family, elementwise_binary.family, statistics.family, normalisation.family, batch_norm.family,
     losses.family, attention.family, contraction.family, indexing.family, parts.family, random.family,
-    fft.family, linalg.family, linalg_composites.family, collectives.family, control.family, opaque.family,
+    distributions.family, fft.family, linalg.family, linalg_composites.family, collectives.family, control.family, opaque.family,
     reduction.family, scan.family, views.family, shape.family, ordering.family, dynamic.family,
     elementwise_ternary.family, complex_numbers.family, creation.family,
     contraction.quantized, convolution.family, pooling.family, resampling.family,
