@@ -36,14 +36,13 @@ def load_graph(path: str | os.PathLike[str]) -> fx.GraphModule:
     another opset, or what this PyTorch lacks.
     """
     data, constants = _opened(Path(path))
-    data = convert(data, CURRENT, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
-    unknown = sorted(_calls(data["graph"]) - overloads(CURRENT) - {*NUMBERS, *SIZES})
-    if unknown:
-        raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
-                        {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
     try:
+        data = convert(data, CURRENT, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
+        if unknown := sorted(_calls(data["graph"]) - overloads(CURRENT) - {*NUMBERS, *SIZES}):
+            raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
+                            {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
         return _Loading(data, constants).run()
-    except (KeyError, TypeError, AttributeError, NoForm, ValueError) as e:
+    except (KeyError, TypeError, AttributeError, ValueError) as e:
         raise _damaged(Path(path), f"{type(e).__name__}: {e}") from e
 
 
