@@ -6,12 +6,12 @@ generator is no value of a graph. Where a backend takes the operator whole, its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, log1p, pi
+from math import log1p, pi
 from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import Family, Requires
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -201,11 +201,12 @@ def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
 
 
 @distribution("geometric", clauses=(
-    "The number of trials of probability p up to and with the first success: 1 or more.", _OPERAND))
+    "The number of trials of probability p up to and with the first success: 1 or more.",
+    "A probability of 0 or 1 is an error.", _OPERAND), requires=(
+        Requires("p is between 0 and 1.", lambda args: 0 < args["p"] < 1),))
 def geometric(x: Tensor, p: float) -> Tensor:
     """Counts of trials."""
-    rate = -log1p(-p) if p < 1 else inf
-    counts = aten.ceil.default(_waiting(x, _working(x.dtype)) / rate)
+    counts = aten.ceil.default(_waiting(x, _working(x.dtype)) / -log1p(-p))
     return aten.maximum.default(counts, aten.full.default([], 1.0, dtype=counts.dtype, device=x.device)).to(x.dtype)
 
 

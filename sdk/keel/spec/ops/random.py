@@ -110,7 +110,7 @@ family.primitive(
     "gamma", "_standard_gamma", doc="Numbers of the gamma distribution with shape parameters self and scale 1.",
     clauses=("All draws are positive: what would round to 0 is the smallest normal number.",
              "A shape parameter that is NaN gives NaN.", *_PROMISES),
-    out=_LIKE, requires=(_OWN,), dtypes=FLOATS, samples=_rates, tags=_RANDOM)
+    out=_LIKE, requires=(_OWN,), dtypes=(torch.float32, torch.float64), samples=_rates, tags=_RANDOM)
 
 family.primitive(
     "poisson", "poisson", doc="Counts of the Poisson distribution with rates self.",
@@ -133,7 +133,7 @@ family.primitive(
     out=(Out(like("count"), shape_of("count"), DENSE),),
     requires=(_OWN, Requires("count and prob have the same dtype.",
                              lambda args: args["count"].dtype == args["prob"].dtype)),
-    dtypes=FLOATS, samples=_trials, tags=_RANDOM)
+    dtypes=(torch.float32, torch.float64), samples=_trials, tags=_RANDOM)
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
