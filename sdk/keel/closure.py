@@ -21,7 +21,7 @@ from keel.spec import OPSET, is_normal
 from keel.torch_adapter import Boxed, Captured, Kind, capture
 from keel.types import Call
 
-__all__ = ["Ending", "as_it_is", "dynamo_backend", "ending", "opset_backend", "watching"]
+__all__ = ["Ending", "Watcher", "dynamo_backend", "ending", "opset_backend", "watching"]
 
 
 @dataclass(frozen=True)
@@ -80,26 +80,26 @@ def ending(captured: Captured) -> Ending:
     return Ending(captured.kind, captured, gm, tuple(c for c in calls if c is not None), tuple(lacking), seconds)
 
 
-def watching(hear: Callable[[Ending], None]) -> Callable[[Captured], Boxed]:
-    """A compiler of captured graphs: each runs eagerly as what it ends in, and ``hear`` hears of it."""
+Watcher = Callable[[Captured], Ending | None]
+"""Makes of a captured graph what it ends in, or nothing if it cannot."""
+
+
+def watching(watch: Watcher = ending) -> Callable[[Captured], Boxed]:
+    """A compiler of captured graphs: each runs eagerly as what it ends in; as it is where ``watch`` gives nothing."""
     def compile_graph(captured: Captured) -> Boxed:
-        end = ending(captured)
-        hear(end)
-        return as_it_is(captured, end.gm)
+        end = watch(captured)
+        return _eagerly(captured, captured.gm if end is None else end.gm)
     return compile_graph
 
 
-def as_it_is(captured: Captured, gm: fx.GraphModule | None = None) -> Boxed:
-    """The captured graph run eagerly; or ``gm``, which has the same inputs."""
-    run_graph = captured.gm if gm is None else gm
-
+def _eagerly(captured: Captured, gm: fx.GraphModule) -> Boxed:
     def run(inputs: list[Any]) -> Sequence[Any]:
         args = [*inputs, *captured.constants.values()]
         inputs.clear()
-        return run_graph(*args)  # type: ignore[no-any-return]
+        return gm(*args)  # type: ignore[no-any-return]
     return run
 
 
-def dynamo_backend(hear: Callable[[Ending], None]) -> Callable[..., Any]:
+def dynamo_backend(watch: Watcher = ending) -> Callable[..., Any]:
     """The same for ``torch.compile(..., backend=...)``."""
-    return lambda gm, inputs: capture(gm, inputs, watching(hear))
+    return lambda gm, inputs: capture(gm, inputs, watching(watch))

@@ -53,7 +53,8 @@ def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:
     yield Bar(f"{setting}: {what} that PyTorch does not trace", len(untraced), "", None, named(untraced))
     yield Bar(f"{setting}: samples traced", f"{traced} of {samples}", "", None)
     yield of_types(setting, rows)
-    yield from of_numbers(setting, rows, what)
+    if any(job.numbers for job in outcomes):
+        yield from of_numbers(setting, rows, what)
 
 
 def is_pytorchs(outcome: Outcome) -> bool:

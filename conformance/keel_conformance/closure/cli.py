@@ -19,12 +19,13 @@ from ..bench import report
 from ..bench.cli import picked
 from ..bench.jobs import Bar
 from . import bars as promised
-from .jobs import MODES, Job, Outcome, Outcomes
-from .measure import measure
+from . import cost, zoo
+from .jobs import MODES, Job, Outcome, Outcomes, Row
 from .pool import run_all
+from .work import work
 
-UNIVERSES = ("opinfo",)
-PARTS = ("members", "closure")
+UNIVERSES = {"opinfo": "OpInfos", "zoo": "models"}
+PARTS = ("members", "closure", "time")
 WARM = "keel_conformance.closure.warm"
 TIME_LIMIT = 900.0  # seconds, for one OpInfo
 
@@ -38,7 +39,8 @@ def closure(
     dynamic: Annotated[bool | None, typer.Option("--dynamic/--static", help="Only with symbolic, or only with known "
                                                  "sizes.")] = None,
     samples: Annotated[str, typer.Option(help="How many of each OpInfo's, spread evenly: a number, or all.")] = "all",
-    op: Annotated[list[str] | None, typer.Option(help="Only OpInfos whose name fits this pattern; repeatable.")] = None,
+    op: Annotated[list[str] | None, typer.Option(help="Only OpInfos (models) whose name fits this pattern; "
+                                                 "repeatable.")] = None,
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")] = None,
     numbers: Annotated[bool, typer.Option(help="Compare with eager PyTorch and float64.")] = True,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = os.cpu_count() or 1,
@@ -46,15 +48,17 @@ def closure(
     time_limit: Annotated[float, typer.Option(help="Seconds that one OpInfo may take.")] = TIME_LIMIT,
 ) -> None:
     """Does every program end in the operator set? Exits with 1 if a bar falls short."""
-    picked("universe", [universe], UNIVERSES)
+    what = UNIVERSES[picked("universe", [universe], tuple(UNIVERSES))[0]]
     parts, start = picked("part", part, PARTS), time.monotonic()
     settings = [(m, d) for d in (False, True) if dynamic in (None, d) for m in picked("mode", mode, MODES)]
-    todo = planned(settings, _count(samples), op or ["*"], numbers) if "closure" in parts else []
+    todo = planned(universe, settings, _count(samples), op or ["*"], numbers) if "closure" in parts else []
     console = Console(width=None if os.isatty(1) else 200)
     outcomes = _run(console, todo, jobs, time_limit)
+    times = _run(console, cost.jobs() if "time" in parts else [], 1, time_limit)
     bars = list(promised.of_members()) if "members" in parts else []
     for setting in dict.fromkeys(job.setting for job in todo):
-        bars += promised.of_setting(setting, {j: o for j, o in outcomes.items() if j.setting == setting}, "OpInfos")
+        bars += promised.of_setting(setting, {j: o for j, o in outcomes.items() if j.setting == setting}, what)
+    bars += cost.bars(times)
     _list_outside(console, outcomes)
     _list_untraced(console, outcomes)
     report.show(console, bars)
@@ -64,14 +68,16 @@ def closure(
         raise typer.Exit(1)
 
 
-def planned(settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str],
+def planned(of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str],
             numbers: bool) -> list[Job]:
     """The jobs of all settings. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
-    found = [n for n in universe.names() if any(fnmatchcase(n, p) for p in patterns)]
+    names = universe.names() if of == "opinfo" else tuple(zoo.BUILDERS)
+    found = [n for n in names if any(fnmatchcase(n, p) for p in patterns)]
     if not found:
-        raise KeelError("bad-option", f"No OpInfo is called {' or '.join(patterns)}.", do="* matches anything.")
-    return [Job("opinfo", name, mode, dynamic, samples, numbers) for mode, dynamic in settings for name in found
-            if mode == "forward" or universe.supports_autograd(name)]
+        raise KeelError("bad-option", f"Nothing is called {' or '.join(patterns)}.", do="* matches anything.")
+    return [Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
+            for mode, dynamic in settings for name in found
+            if mode == "forward" or of == "zoo" or universe.supports_autograd(name)]
 
 
 def _count(samples: str) -> int | None:
@@ -87,7 +93,7 @@ def _run(console: Console, todo: Sequence[Job], jobs: int, time_limit: float) ->
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                   console=console) as progress:
         task = progress.add_task("closure", total=len(todo))
-        for job, ended in run_all(todo, measure, at_once=jobs, time_limit=time_limit, preload=WARM):
+        for job, ended in run_all(todo, work, at_once=jobs, time_limit=time_limit, preload=WARM):
             found[job] = Outcome(ended.result, ended.failure, ended.doing, ended.seconds)
             if (trouble := _trouble(found[job])):
                 progress.console.print(f"{job.title}: {trouble}", markup=False, highlight=False)
@@ -98,7 +104,7 @@ def _run(console: Console, todo: Sequence[Job], jobs: int, time_limit: float) ->
 def _trouble(outcome: Outcome) -> str:
     """What is worth a line at once."""
     row = outcome.row
-    if row is None:
+    if not isinstance(row, Row):
         return outcome.failure
     return " ".join([*(f"outside: {name}." for name in row.outside), *row.wrong, *row.mistyped, *row.inaccurate])
 

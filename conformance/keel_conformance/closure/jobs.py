@@ -66,9 +66,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A job's row, or the sentence that says how its process ended; ``doing`` is what it was doing then."""
+    """A job's Row (of ``time``: its seconds), or the sentence that says how its process ended while it was ``doing``
+    something.
+    """
 
-    row: Row | None
+    row: Any
     failure: str = ""
     doing: str = ""
     seconds: float = 0.0

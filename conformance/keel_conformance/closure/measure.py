@@ -1,11 +1,9 @@
 """One OpInfo in a process of its own: traced, negotiated, typed, and run beside eager PyTorch."""
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import cache
 from time import process_time
 from typing import Any
 
@@ -14,13 +12,10 @@ import torch
 from keel import Call, closure, universe
 
 from . import numbers
+from .endings import SHOWN, Endings, Watch, last_line, shown
 from .exceptions import UNDEFINED
 from .jobs import Job, Row
 from .pool import Tell
-from .types import Verdicts
-
-SHOWN = 3
-"""How many sentences of a kind are kept for one OpInfo."""
 
 
 def measure(job: Job, tell: Tell) -> Row:
@@ -39,69 +34,53 @@ class Measured:
 
     def __init__(self, job: Job, tell: Tell) -> None:
         self.job, self.tell, self.found = job, tell, Row()
-        self.ends_in: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
-        self.types = Verdicts()
+        self.endings, self.draws = Endings(), dict[int, list[universe.Example]]()
         self.training = job.mode == "training"
 
     def row(self) -> Row:
         self.tell("drawing samples")
         examples = self.drawn(0)
         self.found.samples = len(examples)
-        done: set[str] = set()
+        traced: dict[str, bool] = {}
         for i, example in enumerate(examples):
-            if (key := kind_of(example)) not in done:
-                done.add(key)
-                self.one(i, example)
-            else:
-                self.found.traced += 1
-        row, types = self.found, self.types
-        row.ends_in, row.seconds = dict(self.ends_in), dict(self.seconds)
-        row.typed, row.mistyped, row.untyped = types.typed, shown(types.wrong), sorted(types.untyped)
-        row.wrong, row.inaccurate = shown(row.wrong), shown(row.inaccurate)
+            if (key := kind_of(example)) not in traced:
+                traced[key] = self.one(i, example)
+            self.found.traced += traced[key]
+        row = self.found
+        row.seconds = dict(self.seconds)
+        self.endings.fill(row)
+        row.inaccurate = shown(row.inaccurate)
         return row
 
-    @cache  # noqa: B019
     def drawn(self, seed: int) -> list[universe.Example]:
-        return universe.examples(self.job.name, grad=self.training, most=self.job.samples, seed=seed)
+        if seed not in self.draws:
+            self.draws[seed] = universe.examples(self.job.name, grad=self.training, most=self.job.samples, seed=seed)
+        return self.draws[seed]
 
-    def one(self, i: int, example: universe.Example) -> None:
+    def one(self, i: int, example: universe.Example) -> bool:
+        """Measures one sample; False if PyTorch does not trace it."""
         ends: list[closure.Ending] = []
         with torch.set_grad_enabled(self.training):
             try:
                 run = self.traced(example, ends)
             except Untraced as e:
                 self.found.untraced.setdefault(str(e), example.title[:200])
-                return
-            self.found.traced += 1
+                return False
             self.run(i, example, run, ends)
-            for end in ends:
-                self.tell(f"typing {example.title}")
-                self.types.judge(end)
-                self.ends_in.update({c.name for c in end.calls})
-                self.found.outside |= {named(call): why for call, why in end.outside}
+            self.tell(f"typing {example.title}")
+            self.endings.take(ends)
+        return True
 
     def traced(self, example: universe.Example, ends: list[closure.Ending]) -> Callable[..., Any]:
         self.tell(f"running {example.title} in eager PyTorch")
         in_words(lambda: numbers.leave(example.fn, example.inputs))
-        watch, self.negotiating = closure.watching(ends.append), 0.0
-
-        def compiler(captured: Any) -> Any:
-            self.tell(f"negotiating {example.title}")
-            begin = process_time()
-            try:
-                return watch(captured)
-            except Exception as e:
-                self.found.wrong.append(f"{last_line(e)} ({example.title})")
-                return closure.as_it_is(captured)
-            finally:
-                self.negotiating += process_time() - begin
-                self.tell(f"tracing {example.title}")
+        watch = Watch(self.tell, example.title, self.found.wrong, ends)
         self.tell(f"tracing {example.title}")
         begin = process_time()
-        run = in_words(lambda: universe.trace(example.fn, [numbers.twin(x) for x in example.inputs], compiler,
-                                              dynamic=self.job.dynamic))
-        self.seconds.update(tracing=process_time() - begin - self.negotiating, negotiating=self.negotiating)
+        run = in_words(lambda: universe.trace(example.fn, [numbers.twin(x) for x in example.inputs],
+                                              closure.watching(watch), dynamic=self.job.dynamic))
+        self.seconds.update(tracing=process_time() - begin - watch.seconds, negotiating=watch.seconds)
         return run
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], ends: list[closure.Ending]) -> None:
@@ -143,10 +122,6 @@ def tags(call: Call) -> Any:
     return getattr(call.op, "tags", ())
 
 
-def named(call: Call) -> str:
-    return call.name
-
-
 def kind_of(example: universe.Example) -> str:
     """What a trace of it depends on."""
     layouts = [(x.stride(), x.requires_grad) if x.layout == torch.strided else str(x.layout) for x in example.inputs]
@@ -158,16 +133,3 @@ def in_words(fn: Callable[[], Any]) -> Any:
         return fn()
     except Exception as e:
         raise Untraced(last_line(e)) from e
-
-
-def last_line(e: BaseException) -> str:
-    """The kind of error and the first line of its message that says something."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    where = traceback.extract_tb(e.__traceback__)
-    place = f" [{where[-1].filename.rpartition('site-packages/')[2]}:{where[-1].lineno}]" if where else ""
-    return f"{type(e).__name__}: {lines[0] if lines else ''}"[:300] + place
-
-
-def shown(sentences: list[str]) -> list[str]:
-    more = len(sentences) - SHOWN
-    return [*sentences[:SHOWN], f"and {more} more"] if more > 0 else sentences

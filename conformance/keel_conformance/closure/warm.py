@@ -8,12 +8,12 @@ import torch
 from keel import universe
 
 from .jobs import Job
-from .measure import measure
+from .work import work
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
 for name in ("nn.functional.linear", "softmax", "index_select"):
     for mode in ("forward", "training"):
         for dynamic in (False, True):
-            measure(Job("opinfo", name, mode, dynamic, samples=1), lambda doing: None)
+            work(Job("opinfo", name, mode, dynamic, samples=1), lambda doing: None)
 universe.names()
 gc.collect()

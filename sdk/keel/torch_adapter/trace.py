@@ -80,3 +80,21 @@ def _shifted(sizes: Any, hints: Mapping[sympy.Symbol, int], step: int) -> dict[s
 
 def _scaled(sizes: Any, hints: Mapping[sympy.Symbol, int], times: int) -> dict[sympy.Symbol, int]:
     return {s: _within(sizes, s, v * times) for s, v in hints.items()}
+
+
+def aot_alone(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """What AOTAutograd itself makes of Dynamo's graph, nothing decomposed and nothing compiled: what Keel's own share
+    of the time is measured against.
+    """
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def as_it_is(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        def run(args: list[Any]) -> Any:
+            return gm(*args)
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+    as_they_are: Any = as_it_is
+    return aot_module_simplified(gm, inputs, fw_compiler=as_they_are, bw_compiler=as_they_are,
+                                 inference_compiler=as_they_are, partition_fn=min_cut_rematerialization_partition,
+                                 decompositions={})

@@ -15,9 +15,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from keel.errors import KeelError
-from keel.torch_adapter.trace import assignments, trace
+from keel.torch_adapter.trace import aot_alone, assignments, trace
 
-__all__ = ["Example", "assignments", "dtype_of", "examples", "names", "supports_autograd", "trace"]
+__all__ = ["Example", "aot_alone", "assignments", "dtype_of", "examples", "names", "supports_autograd", "trace"]
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 """An operator is tried in the first of these that it takes."""

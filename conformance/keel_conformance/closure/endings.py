@@ -1,0 +1,78 @@
+"""What is kept of the graphs that one OpInfo or one model was traced into."""
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import process_time
+from typing import Any
+
+from keel import closure
+
+from .jobs import Row
+from .pool import Tell
+from .types import Verdicts
+
+SHOWN = 3
+"""How many sentences of a kind are kept."""
+
+
+@dataclass
+class Watch:
+    """Negotiates each graph of one trace and tells of it; what goes wrong is put in words, and the graph runs as it is.
+
+    ``seconds`` are the processor's.
+    """
+
+    tell: Tell
+    title: str
+    wrong: list[str]
+    ends: list[closure.Ending]
+    seconds: float = 0.0
+
+    def __call__(self, captured: Any) -> closure.Ending | None:
+        self.tell(f"negotiating {self.title}")
+        begin = process_time()
+        try:
+            end = closure.ending(captured)
+        except Exception as e:
+            self.wrong.append(f"{last_line(e)} ({self.title})")
+            return None
+        finally:
+            self.seconds += process_time() - begin
+            self.tell(f"tracing {self.title}")
+        self.ends.append(end)
+        return end
+
+
+@dataclass
+class Endings:
+    """What the graphs so far end in, and what their types are held to."""
+
+    ends_in: Counter[str] = field(default_factory=Counter)
+    outside: dict[str, str] = field(default_factory=dict)
+    types: Verdicts = field(default_factory=Verdicts)
+
+    def take(self, ends: Iterable[closure.Ending]) -> None:
+        for end in ends:
+            self.types.judge(end)
+            self.ends_in.update({c.name for c in end.calls})
+            self.outside |= {call.name: why for call, why in end.outside}
+
+    def fill(self, row: Row) -> None:
+        row.ends_in, row.outside, row.wrong = dict(self.ends_in), self.outside, shown(row.wrong)
+        row.typed, row.mistyped, row.untyped = self.types.typed, shown(self.types.wrong), sorted(self.types.untyped)
+
+
+def last_line(e: BaseException) -> str:
+    """The kind of error and the first line of its message that says something."""
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    where = traceback.extract_tb(e.__traceback__)
+    place = f" [{where[-1].filename.rpartition('site-packages/')[2]}:{where[-1].lineno}]" if where else ""
+    return f"{type(e).__name__}: {lines[0] if lines else ''}"[:300] + place
+
+
+def shown(sentences: list[str]) -> list[str]:
+    more = len(sentences) - SHOWN
+    return [*sentences[:SHOWN], f"and {more} more"] if more > 0 else sentences

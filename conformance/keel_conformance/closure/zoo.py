@@ -1,0 +1,48 @@
+"""One model of the zoo in a process of its own: traced by Dynamo as users trace it, negotiated and typed."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+
+import torch
+
+from keel import closure
+
+from ..bench.step import Step, prepare, run
+from ..models import NAMES as LINE
+from ..models import ModelCase, build, zoo_text, zoo_vision
+from .endings import Endings, Watch, last_line
+from .jobs import Job, Row
+from .pool import Tell
+
+BUILDERS: Mapping[str, Callable[[str], ModelCase]] = {
+    **dict.fromkeys(LINE, lambda name: build(name, scale="tiny")),
+    **dict.fromkeys(zoo_text.TEXT, zoo_text.build), **dict.fromkeys(zoo_vision.VISION, zoo_vision.build),
+}
+
+
+def measure(job: Job, tell: Tell) -> Row:
+    """What becomes of the graphs that Dynamo makes of the model; it runs as what they end in."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    row, endings, ends = Row(samples=1), Endings(), list[closure.Ending]()
+    tell("running the model in eager PyTorch")
+    step = Step("training" if job.mode == "training" else "inference")
+    try:
+        case = prepare(step, BUILDERS[job.name](job.name))
+        run(step, case, case.model)
+    except Exception as e:
+        row.untraced[last_line(e)] = "eager"
+        return row
+    watch = Watch(tell, job.name, row.wrong, ends)
+    tell("tracing the model")
+    try:
+        prepare(step, case)
+        run(step, case, torch.compile(case.model, backend=closure.dynamo_backend(watch), dynamic=job.dynamic))
+    except Exception as e:
+        (row.wrong.append(last_line(e)) if ends else row.untraced.update({last_line(e): "compiled"}))
+    row.traced = int(bool(ends))
+    tell("typing the model's calls")
+    endings.take(ends)
+    endings.fill(row)
+    return row
