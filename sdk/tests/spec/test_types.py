@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from keel.graph.calls import call_of
 from keel.spec import MEMBERS, Op, Sample, bind
 from keel.spec.normal import overload_of
+from keel.torch_adapter.lacking import METAS
 from keel.types import Call, SymType, TensorType
 
 RULED = {name: op for name, op in MEMBERS.items() if op.out is not None and op.samples is not None and op.targets}
@@ -85,6 +86,8 @@ def _strides(t: TensorType) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", RULED)
 def test_rules_are_fake_tensors(name: str, symbolic: bool) -> None:
     op, seen = RULED[name], 0
+    if symbolic and op.targets[0] in METAS:
+        pytest.skip("PyTorch has no meta kernel for it; test_linalg.py and test_random.py compare the rule with ours")
     symbolic = symbolic or "data-dependent" in op.tags         # sizes that depend on data need symbols
     for dtype in op.dtypes[:1] if symbolic else op.dtypes:
         for call in calls(op, list(op.samples(dtype)), symbolic):
