@@ -2,7 +2,7 @@
 from importlib import import_module
 from types import ModuleType
 
-from keel import closure
+from keel import closure, coverage
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
@@ -120,6 +120,7 @@ __all__ = [
     "compile",
     "compile_exported",
     "compiled_graphs",
+    "coverage",
     "cuda_stream",
     "dims_of",
     "discover",

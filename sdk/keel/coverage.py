@@ -1,0 +1,111 @@
+"""What a backend takes of the operator set: each primitive on each of its dtypes, by which way, and why not.
+
+The samples of the declarations are asked, as calls of the types that eager PyTorch gives. A call that is refused and is
+not in normal form is asked as its normal form is: in pieces.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from keel.graph.calls import types_of
+from keel.plugin import Backend, refusal
+from keel.spec import MEMBERS, Op, Sample, normal_form
+from keel.spec.normal import overload_of
+from keel.torch_adapter import observed
+from keel.types import Call, DTYPE_NAMES, TensorType
+
+__all__ = ["BEYOND", "Cell", "Way", "cells", "way"]
+
+Way = Literal["loops", "extern", "taken", "refused"]
+"""``taken`` is what a backend that is no loop target does."""
+
+BEYOND = frozenset({"control", "collective", "host", "effect"})
+"""Tags of primitives that compute no tensor from tensors on one device: they are the runtime's, not a kernel's."""
+
+
+@dataclass
+class Cell:
+    """What becomes of a primitive's samples of one dtype: how many go each way, and why the first of those that are
+    refused is.  ``raised`` are those at which eager PyTorch itself raises.
+    """
+
+    op: str
+    family: str
+    dtype: torch.dtype | None
+    ways: Counter[str] = field(default_factory=Counter)
+    why: str = ""
+    raised: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """One of the ways; ``mixed`` where samples go by loops and by a library; ``none`` where there is no sample."""
+        if self.ways["refused"]:
+            return "refused"
+        taken = [w for w in ("loops", "extern", "taken") if self.ways[w]]
+        return "none" if not taken else taken[0] if len(taken) == 1 else "mixed"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"op": self.op, "family": self.family, "dtype": dtype_name(self.dtype), "verdict": self.verdict,
+                "ways": dict(self.ways), "raised": self.raised, "why": self.why}
+
+
+def dtype_name(dtype: torch.dtype | None) -> str:
+    return "any" if dtype is None else DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def way(backend: Backend, call: Call) -> tuple[Way, str]:
+    """How a backend does a call; the sentence that says why it does not."""
+    why = refusal(backend, call)
+    if why is not None:
+        return "refused", str(why)
+    if backend.target is None:
+        return "taken", ""
+    extern = backend.target.externs.get(call.name)
+    return ("extern" if extern is not None and (extern.refuse is None or extern.refuse(call) is None) else "loops"), ""
+
+
+def cells(backend: Backend, ops: Iterable[Op] | None = None) -> Iterator[Cell]:
+    """A cell for each primitive and each of its dtypes; primitives that are none of a backend's are left out."""
+    for op in MEMBERS.values() if ops is None else ops:
+        if op.kind != "primitive" or op.tags & BEYOND or not op.targets:
+            continue
+        for dtype in op.dtypes or (None,):
+            cell = Cell(op.name, op.family, dtype)
+            for sample in op.samples(dtype or torch.float32) if op.samples else ():
+                _ask(backend, op, sample, cell)
+            yield cell
+
+
+def _ask(backend: Backend, op: Op, sample: Sample, cell: Cell) -> None:
+    try:
+        target = overload_of(op, sample.args, sample.kwargs)
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            made = call_of(target, sample.args, sample.kwargs, target(*sample.args, **sample.kwargs))
+    except Exception:                                         # the sample is of a dtype that eager PyTorch lacks
+        cell.raised += 1
+        return
+    found, why = way(backend, made)
+    if found == "refused" and (normal := normal_form(made)) is not None:
+        pieces = [way(backend, call_of(*heard)) for heard in observed(normal, *sample.args, **sample.kwargs)]
+        found, why = next((p for p in pieces if p[0] == "refused"), max(pieces, default=(found, why)))
+    cell.ways[found] += 1
+    if found == "refused" and not cell.why:
+        cell.why = f"{why} ({made})"
+
+
+def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:
+    """The call of an overload on real tensors, given its real result."""
+    return Call(op, tuple(map(_typed, args)), {k: _typed(v) for k, v in kwargs.items()}, types_of(result))
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return TensorType(value.dtype, tuple(value.shape), value.stride(), value.device)
+    if isinstance(value, list | tuple):
+        return [_typed(v) for v in value]
+    return value
