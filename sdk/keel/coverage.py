@@ -90,12 +90,25 @@ def _ask(backend: Backend, op: Op, sample: Sample, cell: Cell) -> None:
         cell.raised += 1
         return
     found, why = way(backend, made)
-    if found == "refused" and (normal := normal_form(made)) is not None:
-        pieces = [way(backend, call_of(*heard)) for heard in observed(normal, *sample.args, **sample.kwargs)]
-        found, why = next((p for p in pieces if p[0] == "refused"), max(pieces, default=(found, why)))
+    if found == "refused":
+        found, why = _in_pieces(backend, made, sample, why)
     cell.ways[found] += 1
     if found == "refused" and not cell.why:
         cell.why = f"{why} ({made})"
+
+
+def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[Way, str]:
+    """How the normal form of a refused call is done: refused if one of its pieces is, by a library if one is."""
+    try:
+        normal = normal_form(made)
+        pieces = [] if normal is None else observed(normal, *sample.args, **sample.kwargs)
+    except Exception as e:
+        return "refused", f"{why} Its normal form raises {type(e).__name__}: {e}."
+    ways = [way(backend, call_of(*heard)) for heard in pieces]
+    for wanted in ("refused", "extern"):
+        if (found := next((w for w in ways if w[0] == wanted), None)) is not None:
+            return found
+    return ways[0] if ways else ("refused", why)
 
 
 def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:

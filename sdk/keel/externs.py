@@ -5,14 +5,17 @@ that writes in place (rather than one that computes and copies), it is used, so 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 
 from keel.loops.lower import lower
 from keel.plugin import Extern, Refusal
-from keel.types import Call
+from keel.spec import MEMBERS, Op
+from keel.torch_adapter import may_alias
+from keel.types import DTYPE_NAMES, Call, TensorType
 
 aten = torch.ops.aten
 
@@ -91,22 +94,47 @@ _BY_DEVICE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def aten_externs(device: str) -> Mapping[str, Extern]:
+_RUNTIME = frozenset({"control", "collective", "host", "effect"})
+"""Tags of primitives that are no library's: they compute no tensor from tensors on one device."""
+
+
+def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
-    Results, random ones too, are eager's bit by bit.
+    Results, random ones too, are eager's bit by bit.  On a CPU every primitive of the operator set is there: what has
+    no better place among these is done by loops where it has any on ``dtypes``, those of the target.
     """
     known = {name: Extern(run=run, out=out) for name, out in _FILLING.items() if (run := _overload(name)) is not None}
-    for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), (_WITHOUT_LOOPS, _has_loops)):
-        known |= {name: Extern(run=run, refuse=refuse) for name in names if (run := _overload(name)) is not None}
+    has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
+    rest = tuple(str(t) for op in MEMBERS.values() if _is_kernel(op) for t in op.targets) if device == "cpu" else ()
+    for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), ((*_WITHOUT_LOOPS, *rest), has_loops)):
+        known = {name: Extern(run=_fresh(run), refuse=refuse) for name in names
+                 if (run := _overload(name)) is not None} | known
     return known
+
+
+def _is_kernel(op: Op) -> bool:
+    return op.kind == "primitive" and not op.tags & _RUNTIME
 
 
 def _overload(name: str) -> Any:
     """The overload of that name; None if this PyTorch has none."""
-    _, packet, overload = name.split(".")
-    return getattr(getattr(aten, packet, None), overload, None)
+    space, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
 
 
-def _has_loops(call: Call) -> Refusal | None:
-    return None if isinstance(lower(call), str) else Refusal(f"{call.name} has loops here, which fuse.")
+def _fresh(op: Any) -> Callable[..., Any]:
+    """``op`` with results of their own memory."""
+    return partial(_copied, op) if may_alias(op) else op  # type: ignore[no-any-return]
+
+
+def _copied(op: Any, *args: Any, **kwargs: Any) -> Any:
+    result = op(*args, **kwargs)
+    return result.clone() if isinstance(result, torch.Tensor) else [r.clone() for r in result]
+
+
+def _has_loops(call: Call, dtypes: frozenset[torch.dtype]) -> Refusal | None:
+    types = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
+    if any(t.dtype not in dtypes for t in types) or isinstance(lower(call), str):
+        return None
+    return Refusal(f"{call.name} has loops here, which fuse.")
