@@ -45,7 +45,7 @@ def normal_form(call: Call) -> Decomposition | None:
     but primitives.
     """
     op = OPSET.get(call.op)
-    if op is None or op.kind != "primitive":
+    if op is None or op.kind != "primitive" or not torch_adapter.is_overload(call.op):
         return None
     args = bind(call)
     target = _target(op, args)

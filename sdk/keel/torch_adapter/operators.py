@@ -9,7 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+import torch._higher_order_ops.triton_kernel_wrap  # there is no triton_kernel_wrapper_functional before
 from torch._ops import HigherOrderOperator, OpOverload
+
+if torch.distributed.is_available():
+    import torch.distributed._functional_collectives  # collectives have no types before
 
 
 def is_operator(target: object) -> bool:
