@@ -1,7 +1,7 @@
 """Do type rules say what PyTorch's fake tensors say: dtype, sizes and strides of every call that a program ends in?"""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,35 +45,43 @@ class Verdicts:
 
 
 def symbols(calls: Sequence[Call]) -> list[sympy.Symbol]:
-    found = {s for c in calls for t in (*c.tensors, *(o for o in c.out if isinstance(o, TensorType)))
-             for n in (*t.shape, *t.strides) if not isinstance(n, int) for s in n.free_symbols}
-    return sorted(found, key=str)
+    """All symbols in the types of arguments and results."""
+    return sorted({s for c in calls for s in _symbols(c.args, tuple(c.kwargs.values()), c.out)}, key=str)
+
+
+def _symbols(*values: Any) -> set[sympy.Symbol]:
+    found: set[sympy.Symbol] = set()
+    for value in values:
+        match value:
+            case list() | tuple():
+                found |= _symbols(*value)
+            case TensorType():
+                found |= _symbols(value.shape, value.strides)
+            case SymType():
+                found |= _symbols(value.expr)
+            case sympy.Basic():
+                found |= value.free_symbols
+    return found
 
 
 def agree(call: Call, got: Sequence[Any], values: Values) -> bool:
-    """Whether the types are those of the call's results, symbolic sizes having each of the ``values``."""
-    new = fresh(call)
+    """Whether the types are those of the call's results, symbolic sizes having each of the ``values``.
+
+    A rule writes ``?0``, ``?1`` ... for sizes that it cannot know, as the number of nonzero elements; they stand for
+    symbols that the call brings into the world.
+    """
+    new = _symbols(call.out) - _symbols(call.args, tuple(call.kwargs.values()))
     return len(got) == len(call.out) and all(same(a, b, values, new) for a, b in zip(call.out, got, strict=True))
 
 
-def fresh(call: Call) -> frozenset[sympy.Symbol]:
-    """The symbols that the call itself brings into the world, as the number of nonzero elements: no rule knows them."""
-    given = {s for t in call.tensors for n in (*t.shape, *t.strides) if not isinstance(n, int) for s in n.free_symbols}
-    made = {s for t in call.out if isinstance(t, TensorType) for n in t.shape if not isinstance(n, int)
-            for s in n.free_symbols}
-    return frozenset(s for s in made - given if str(s).startswith("u"))
-
-
-def same(want: Any, got: Any, values: Values, new: frozenset[sympy.Symbol] = frozenset()) -> bool:
+def same(want: Any, got: Any, values: Values, new: Set[sympy.Symbol] = frozenset()) -> bool:
     match want, got:
         case (TensorType(), TensorType()):
             if (want.dtype, want.device, want.rank) != (got.dtype, got.device, got.rank):
                 return False
-            pairs = [(a, b) for a, b in zip((*want.shape, *strides(want)), (*got.shape, *strides(got)), strict=True)
-                     if isinstance(a, int) or not new & a.free_symbols]
-            return all(a == b or equal(a, b, values) for a, b in pairs)
+            return equal((*want.shape, *strides(want)), (*got.shape, *strides(got)), values, new)
         case (SymType(), SymType()):
-            return want.kind == got.kind and (want.expr == got.expr or equal(want.expr, got.expr, values))
+            return want.kind == got.kind and equal((want.expr,), (got.expr,), values, new)
     return bool(want == got)
 
 
@@ -84,5 +92,12 @@ def strides(t: TensorType) -> tuple[Any, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(t.shape, t.strides, strict=True))
 
 
-def equal(a: Any, b: Any, values: Values) -> bool:
-    return all(sympy.sympify(a).subs(v) == sympy.sympify(b).subs(v) for v in values)
+def equal(want: Sequence[Any], got: Sequence[Any], values: Values, new: Set[sympy.Symbol]) -> bool:
+    stands_for = {b: a for a, b in zip(want, got, strict=True) if str(b).startswith("?") and a in new}
+    for a, b in zip(want, got, strict=True):
+        if a == b:
+            continue
+        b = sympy.sympify(b).subs(stands_for)
+        if not all(sympy.sympify(a).subs(v) == b.subs(v) for v in values):
+            return False
+    return True

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -73,7 +74,7 @@ def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0) -
     if dtype is None:
         return []
     with _seeded(seed):
-        samples = list(op.sample_inputs("cpu", dtype, requires_grad=grad))
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=grad, set_seed=False))
     if most is not None and most < len(samples):
         samples = [samples[i * len(samples) // most] for i in range(most)]
     return [_example(op, s) for s in samples]
@@ -126,12 +127,14 @@ def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """PyTorch's and Python's generators seeded, and afterwards as they were."""
-    state = random.getstate()
+    """PyTorch's, NumPy's and Python's generators seeded, and afterwards as they were."""
+    states = random.getstate(), numpy.random.get_state()
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         random.seed(seed)
+        numpy.random.seed(seed)
         try:
             yield
         finally:
-            random.setstate(state)
+            random.setstate(states[0])
+            numpy.random.set_state(states[1])

@@ -1,0 +1,82 @@
+"""Bars hold where all is inside, typed and accurate, and fall short where one thing is not; nothing counts twice."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from keel_conformance.bench.jobs import Bar
+from keel_conformance.closure import bars as promised
+from keel_conformance.closure import cost
+from keel_conformance.closure.cli import planned
+from keel_conformance.closure.jobs import Job, Outcome, Row
+
+GOOD = Row(samples=2, traced=2, ends_in={"aten.sin.default": 2}, typed=3, judged=2, worst=1.0)
+
+
+def of(**rows: Row | Outcome) -> list[Bar]:
+    outcomes = {Job("opinfo", n): r if isinstance(r, Outcome) else Outcome(r) for n, r in rows.items()}
+    return list(promised.of_setting("forward static", outcomes, "OpInfos"))
+
+
+def changed(**more: Any) -> Row:
+    return replace(GOOD, **more)
+
+
+def test_all_is_well() -> None:
+    found = of(sin=GOOD, cos=GOOD)
+    assert found[0].value == "2 of 2 (100.0 %)"
+    assert all(bar.holds is not False for bar in found) and sum(bar.holds is True for bar in found) == 3
+
+
+@pytest.mark.parametrize("row, which", [
+    (changed(outside={"aten.foo.default": "no"}), "end inside"),
+    (changed(wrong=["negotiation raised"]), "end inside"),
+    (changed(mistyped=["sin: the rule says"]), "type rules"),
+    (changed(inaccurate=["result 0 is off by 9 times eager's."]), "x eager's error"),
+    (Outcome(None, "It died of SIGSEGV while negotiating.", "negotiating f32[3]"), "end inside"),
+])
+def test_one_thing_wrong_falls_short_by_name(row: Row | Outcome, which: str) -> None:
+    (short,) = [bar for bar in of(sin=GOOD, bad=row) if bar.holds is False]
+    assert which in short.name
+
+
+@pytest.mark.parametrize("row", [
+    changed(traced=0, ends_in={}, untraced={"DataDependentOutputException": "float32[3]"}),
+    Outcome(None, "It died of SIGABRT while tracing f32[3].", "tracing f32[3]"),
+])
+def test_what_pytorch_does_not_trace_is_listed_and_not_counted(row: Row | Outcome) -> None:
+    found = of(sin=GOOD, untraceable=row)
+    assert found[0].value == "1 of 1 (100.0 %)" and found[0].holds
+    assert (found[1].value, found[1].note) == (1, "untraceable")
+
+
+def test_nothing_measured_is_no_success() -> None:
+    assert of(untraceable=changed(traced=0, ends_in={}, untraced={"no": "f32[]"}))[0].holds is False
+
+
+def test_what_remains_outside_is_sorted_by_need() -> None:
+    a, b = changed(outside={"aten.x.default": "no"}), changed(outside={"aten.x.default": "no", "aten.y.default": "why"})
+    rows = promised.outside([(Job("opinfo", "a"), Outcome(a)), (Job("opinfo", "b"), Outcome(b))])
+    assert rows == [("aten.x.default", ["a", "b"], "no"), ("aten.y.default", ["b"], "why")]
+
+
+def test_every_primitive_is_counted() -> None:
+    found = {bar.name: bar for bar in promised.of_members()}
+    families = [bar.value for name, bar in found.items() if name.startswith("clauses: ")]
+    assert sum(families) == found["clauses"].value > 0  # type: ignore[arg-type,operator]
+    assert found["primitives without clauses"].holds
+
+
+def test_time_is_held_to_aotautograds() -> None:
+    job = Job("time", "bert")
+    assert [b.holds for b in cost.bars({job: Outcome({"alone": 2.0, "adds": 1.9})})] == [True]
+    assert [b.holds for b in cost.bars({job: Outcome({"alone": 2.0, "adds": 2.1})})] == [False]
+    assert [b.holds for b in cost.bars({job: Outcome(None, "died")})] == [False]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_training_is_asked_of_what_has_gradients() -> None:
+    jobs = planned("opinfo", [("forward", False), ("training", True)], 2, ["argmax", "sin"], True)
+    assert {j.title for j in jobs} == {"argmax forward static", "sin forward static", "sin training dynamic"}
