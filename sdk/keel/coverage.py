@@ -6,20 +6,25 @@ not in normal form is asked as its normal form is: in pieces.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
-from keel.graph.calls import types_of
+from keel.compile import Compiled, Settings, compile_graph
+from keel.discover import resolve
+from keel.graph import calls as graph
+from keel.graph.negotiate import negotiate
+from keel.partition.assign import place
+from keel.partition.plan import Plan
 from keel.plugin import Backend, refusal
-from keel.spec import MEMBERS, Op, Sample, normal_form
+from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form
 from keel.spec.normal import overload_of
-from keel.torch_adapter import observed
-from keel.types import Call, DTYPE_NAMES, TensorType
+from keel.torch_adapter import Boxed, Captured, observed
+from keel.types import DTYPE_NAMES, Call, TensorType
 
-__all__ = ["BEYOND", "Cell", "Way", "cells", "way"]
+__all__ = ["BEYOND", "Cell", "Done", "Way", "cells", "compiling", "dtype_name", "is_beyond", "way"]
 
 Way = Literal["loops", "extern", "taken", "refused"]
 """``taken`` is what a backend that is no loop target does."""
@@ -113,7 +118,7 @@ def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[
 
 def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:
     """The call of an overload on real tensors, given its real result."""
-    return Call(op, tuple(map(_typed, args)), {k: _typed(v) for k, v in kwargs.items()}, types_of(result))
+    return Call(op, tuple(map(_typed, args)), {k: _typed(v) for k, v in kwargs.items()}, graph.types_of(result))
 
 
 def _typed(value: Any) -> Any:
@@ -122,3 +127,62 @@ def _typed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_typed(v) for v in value]
     return value
+
+
+# -- programs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """One graph of a program as a backend does it: each call left over with its way (``refused``: left to eager
+    PyTorch) and the reason; what could not be compiled after all, in sentences.
+    """
+
+    calls: tuple[tuple[Call, Way, str], ...]
+    trouble: tuple[str, ...] = ()
+
+
+def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = True) -> Callable[[Captured], Boxed]:
+    """A compiler of captured graphs with ``backend``, and eager PyTorch for what it does not take.
+
+    Without ``build`` nothing is built: the graph is placed, and runs in eager PyTorch.
+    """
+    settings = Settings(resolve([backend]))
+
+    def built(captured: Captured) -> Boxed:
+        def listen(made: Compiled) -> None:
+            trouble = tuple(str(e) for part in made.parts for e in part.trouble)
+            hear(Done(_ways(backend, made.gm, made.plan), trouble))
+        return compile_graph(captured, settings, listen)
+
+    def placed(captured: Captured) -> Boxed:
+        gm = negotiate(captured, settings.backends)
+        hear(Done(_ways(backend, gm, place(gm, settings.backends, gm.meta["keel.refusals"]))))
+
+        def run(inputs: list[Any]) -> Sequence[Any]:
+            args = [*inputs, *captured.constants.values()]
+            inputs.clear()
+            return gm(*args)  # type: ignore[no-any-return]
+        return run
+    return built if build else placed
+
+
+def _ways(backend: Backend, gm: Any, plan: Plan) -> tuple[tuple[Call, Way, str], ...]:
+    found: list[tuple[Call, Way, str]] = []
+    for node in gm.graph.nodes:
+        owner = plan.owner_of.get(node.name)
+        call = graph.call_of(node) if owner is not None else None
+        if call is not None:
+            taken = owner is not None and owner.name == backend.name
+            found.append((call, *(way(backend, call) if taken else ("refused", _why(backend, call, plan, node.name)))))
+    return tuple(found)
+
+
+def _why(backend: Backend, call: Call, plan: Plan, node: str) -> str:
+    return str(plan.refusals.get(node, {}).get(backend.name) or refusal(backend, call) or "It reads what eager makes.")
+
+
+def is_beyond(call: Call) -> bool:
+    """Whether a call computes no tensor from tensors on one device."""
+    op = OPSET.get(call.op)
+    return op is not None and bool(op.tags & BEYOND)

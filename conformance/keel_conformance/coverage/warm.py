@@ -1,0 +1,18 @@
+"""Imported by the server that processes are forked from: what takes time once is done here, before they are."""
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from keel import universe
+
+from .jobs import Job
+from .measure import work
+
+torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
+for name in ("nn.functional.linear", "softmax"):
+    for mode in ("forward", "training"):
+        work(Job("interp", name, mode, samples=1), lambda doing: None)
+universe.names()
+gc.collect()
