@@ -1,4 +1,85 @@
-"""What stays outside: neither decomposed nor asked of a backend, each with its reason."""
+"""What stays outside: neither decomposed nor asked of a backend, each with its reason.
+
+A program that uses one of these has it run by eager PyTorch between its compiled parts, or is refused; at most 40 names
+in the whole operator set.
+"""
+from __future__ import annotations
+
 from keel.spec.op import Family
 
 family = Family("opaque", profile="host")
+
+_SPARSE = "Its tensors have a sparse layout: no strides that a type could tell, and sizes that depend on data."
+
+family.opaque(
+    "to_sparse", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr",
+    "_to_sparse_bsc", "sparse_mask", "_sparse_mask_projection", doc="A tensor in a sparse layout.", reason=_SPARSE)
+family.opaque(
+    "sparse_tensor", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors",
+    "_sparse_compressed_tensor_with_dims", "_coalesce", "_sparse_broadcast_to",
+    doc="A sparse tensor of its parts.", reason=_SPARSE)
+family.opaque(
+    "sparse_parts", "_to_dense", "_indices", "_values", "_nnz", "_coalesced", "indices", "values", "crow_indices",
+    "col_indices", "ccol_indices", "row_indices", doc="What a sparse tensor holds.", reason=_SPARSE)
+family.opaque(
+    "sparse_product", "sparse_sampled_addmm", "_sparse_mm_reduce_impl", "_sparse_mm_reduce_impl_backward",
+    "_sparse_addmm", "_sparse_sparse_matmul", "hspmm", "_spsolve", doc="Products and equations of sparse matrices.",
+    reason=f"{_SPARSE} PyTorch itself ends the process when it traces the backward of some.")
+family.opaque(
+    "sparse_reduction", "_sparse_sum", "_sparse_sum.dim", "_sparse_sum_backward", "_sparse_csr_sum.dim_dtype",
+    "_sparse_csr_prod.dim_dtype", "_sparse_softmax", "_sparse_softmax_backward_data", "_sparse_log_softmax",
+    "_sparse_log_softmax_backward_data", doc="Reductions of sparse tensors.", reason=_SPARSE)
+
+family.opaque(
+    "equal", "equal", doc="Whether two tensors have equal sizes and elements, as a Python bool.",
+    reason="The host reads its answer to decide what runs next, so it ends a graph; torch.eq(a, b).all() stays in one.")
+family.opaque(
+    "allclose", "allclose", doc="Whether two tensors are equal to within tolerances, as a Python bool.",
+    reason="The host reads its answer to decide what runs next, so it ends a graph; torch.isclose(a, b).all() stays in "
+           "one.")
+family.opaque(
+    "lstsq", "linalg_lstsq", doc="Least squares, with residuals, rank and singular values by the driver named.",
+    reason="The sizes of its residuals and singular values depend on the rank that it finds and on the driver, and "
+           "PyTorch gives it no types while tracing; torch.linalg.pinv(a) @ b has them.")
+family.opaque(
+    "ctc_loss_of_tensor_lengths", "_ctc_loss.Tensor", "_ctc_loss_backward.Tensor",
+    doc="The CTC loss for lengths in tensors.",
+    reason="The host reads the lengths, and sizes its result by them.")
+family.opaque(
+    "gamma_gradient", "_standard_gamma_grad", doc="The derivative of a gamma draw by its shape parameter.",
+    reason="It is defined by PyTorch's own series and asymptotic expansions only, and has no types while tracing.")
+family.opaque(
+    "dirichlet_gradient", "_dirichlet_grad", doc="The derivative of a Dirichlet draw by its parameters.",
+    reason="It is defined by PyTorch's own series and asymptotic expansions only, and has no types while tracing.")
+family.opaque(
+    "linear_cross_entropy_in_chunks", "torch_nn::_linear_cross_entropy_batch_chunked",
+    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction",
+    doc="A linear layer and its cross-entropy, chunk by chunk.",
+    reason="A Python operator of PyTorch that computes gradients in its forward already, by a policy of its own for "
+           "chunks, buffers and dtypes; the unchunked form of the same loss is decomposed.")
+family.opaque(
+    "process_group_call", "c10d::allreduce_", "c10d::allgather_", "c10d::_allgather_base_", "c10d::reduce_scatter_",
+    "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_", "c10d::broadcast_", "c10d::reduce_",
+    "c10d::gather_", "c10d::scatter_", "c10d::send", "c10d::recv_", "c10d::recv_any_source_", "c10d::barrier",
+    "c10d::monitored_barrier_", doc="A collective on a process group object.", profile="collectives",
+    reason="It takes a process group and gives a handle to wait on, neither of which is a value of a graph; the "
+           "functional collectives of torch.distributed mean the same.")
+family.opaque(
+    "vendor_rnn", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn",
+    "miopen_rnn_backward", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell",
+    "_thnn_fused_gru_cell_backward", doc="A recurrent layer or cell of one vendor's library.",
+    reason="PyTorch picks it by the device that it traces for, and it keeps a workspace in a form that only its own "
+           "backward reads; traced for a neutral device the same layers are written out.")
+family.opaque(
+    "print", "_print", "higher_order::print", doc="A text written to the host's output.",
+    reason="It acts on the host's streams; nothing of it can be computed on a device.")
+family.opaque(
+    "script_object_call", "higher_order::call_torchbind", doc="A method of a C++ object.",
+    reason="The object's class is the user's, with state that no graph tells.", profile="control")
+family.opaque(
+    "inline_assembly", "higher_order::inline_asm_elementwise", doc="Machine code of one device, per element.",
+    reason="It is written in one device's instructions.", profile="control")
+family.opaque(
+    "run_with_generator", "higher_order::graphsafe_run_with_rng_state", doc="An operator with a CUDA generator.",
+    reason="It takes a generator object, which is no value of a graph; run_with_rng_state takes a state as a tensor.",
+    profile="control")
