@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch._higher_order_ops.triton_kernel_wrap  # there is no triton_kernel_wrapper_functional before
+import torch.ao.quantization.fx._decomposed  # there is no quantized_decomposed before
 from torch._ops import HigherOrderOperator, OpOverload
 
 if torch.distributed.is_available():

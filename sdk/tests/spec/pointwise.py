@@ -1,15 +1,22 @@
 """How an elementwise decomposition is judged: element by element in ulps, by eager's own distance from float64."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import fx
 
-from keel.spec import Op, Sample, decomposition_of
+from keel.graph.calls import is_call
+from keel.graph.expand import expand
+from keel.spec import MEMBERS, Op, Sample, decomposition_of
+from keel.spec.dtypes import HALVES
 from keel.spec.normal import overload_of
 from keel.spec.samples import INF, drawn, specials
 
+from .written_out import traced
+
+DOUBLES = (torch.float64, torch.complex128)
 WITHIN = 2.0
 """A decomposition's worst distance over eager's, where eager's counts as one ulp at least."""
 
@@ -30,9 +37,7 @@ def ratio(op: Any, *args: Any, decomposition: Callable[..., Any] | None = None, 
 def _ratio(what: str, want: torch.Tensor, eager: torch.Tensor, ours: torch.Tensor) -> float:
     assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape), (
         f"{what}: {ours.dtype} {list(ours.shape)}, not {eager.dtype} {list(eager.shape)}")
-    if eager.dtype.is_complex:
-        want, eager, ours = (torch.view_as_real(t.resolve_conj().resolve_neg()) for t in (want, eager, ours))
-    if not eager.dtype.is_floating_point:
+    if not (eager.dtype.is_floating_point or eager.dtype.is_complex):
         assert torch.equal(eager, ours), f"{what}: {ours}, not {eager}"
         return 0.0
     nearest = want.to(eager.dtype)
@@ -45,16 +50,19 @@ def _ratio(what: str, want: torch.Tensor, eager: torch.Tensor, ours: torch.Tenso
     mine = float(distance(ours[plain], want[plain]).max())
     sane = plain & eager.isfinite()
     theirs = float(distance(eager[sane], want[sane]).max()) if sane.any() else 0.0
-    floor = 16.0 if eager.dtype == torch.float64 else 1.0        # float64 has no better judge than itself
-    return mine / max(theirs, floor)
+    return mine / max(theirs, 16.0 if eager.dtype in DOUBLES else 1.0)
 
 
 def distance(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """|got - want| in ulps: the gap between neighbours at ``want`` in the dtype of ``got``."""
+    """|got - want| in ulps: the gap between neighbours at |want| in the dtype of ``got``. Doubles, which have no better
+    judge than themselves, are not judged closer than 1 is to its neighbour.
+    """
     facts = torch.finfo(got.dtype)
     _, exponent = torch.frexp(want.abs().clamp(min=facts.smallest_normal).double())
-    gap = torch.ldexp(torch.full_like(want, facts.eps, dtype=torch.float64), exponent - 1)
-    return (got.double() - want.double()).abs() / gap
+    gap = torch.ldexp(torch.full(want.shape, facts.eps, dtype=torch.float64), exponent - 1)
+    if got.dtype in DOUBLES:
+        gap = gap.clamp(min=facts.eps)
+    return (got.to(want.dtype) - want).abs() / gap
 
 
 def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True) -> None:
@@ -81,32 +89,62 @@ def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True
 
 def _off(got: torch.Tensor, want: torch.Tensor) -> float:
     """The worst distance, of a complex number from 0; infinity where NaN, infinities or exact values differ."""
-    if got.dtype.is_complex:
-        got, want = got.resolve_conj(), want.resolve_conj()
-        plain = torch.view_as_real(got).isfinite().all(-1) & torch.view_as_real(want).isfinite().all(-1)
-        facts = torch.finfo(got.dtype)
-        size = want[plain].abs().clamp(min=facts.smallest_normal)
-        off = (got[plain].to(torch.complex128) - want[plain]).abs() / size / facts.eps
-        return float(off.max()) if off.numel() else 0.0
-    if not got.dtype.is_floating_point:
+    if not (got.dtype.is_floating_point or got.dtype.is_complex):
         return 0.0 if torch.equal(got, want.to(got.dtype)) else INF
     nearest = want.to(got.dtype)
     plain = nearest.isfinite() & got.isfinite()
     g, n = got[~plain], nearest[~plain]
-    if not torch.equal(g.nan_to_num(0.0, 1.0, -1.0), n.nan_to_num(0.0, 1.0, -1.0)):
+    if not got.dtype.is_complex and not torch.equal(g.nan_to_num(0.0, 1.0, -1.0), n.nan_to_num(0.0, 1.0, -1.0)):
         return INF
     return float(distance(got[plain], want[plain]).max()) if plain.any() else 0.0
 
 
-def holds(op: Any, samples: Iterable[Sample | tuple[Any, ...]], within: float = WITHIN) -> None:
-    """Every sample is within the bound."""
-    seen = 0
+def faithful(op: Op, within: float = WITHIN, judged: Callable[[Sample], bool] = lambda sample: True) -> None:
+    """The composite's decomposition is as near to float64 as eager, within the factor, on all its samples."""
+    assert op.samples is not None and op.dtypes
+    for dtype in op.dtypes:
+        seen = 0
+        for sample in filter(judged, op.samples(dtype)):
+            if any(isinstance(a, torch.Tensor) and a.is_complex() and not (a.abs() < 1e10).all() for a in sample.args):
+                continue                                     # how complex infinities and overflow combine is free
+            target = overload_of(op, sample.args, sample.kwargs)
+            try:
+                target(*sample.args, **sample.kwargs)
+            except NotImplementedError:                      # eager has it not on this device
+                continue
+            found = ratio(target, *sample.args, **sample.kwargs)
+            assert found <= within, (
+                f"{target}{_brief(sample.args)}{dict(sample.kwargs)}: {found:.1f} times eager's distance from float64")
+            seen += 1
+        assert seen or dtype in HALVES, f"{op.name} was not tried on {dtype}."
+
+
+def closed(op: Op, count: int = 3) -> None:
+    """Some of the composite's samples, written out as long as something can be, end in primitives, with the types that
+    the call promises, sizes known or not.
+    """
+    assert op.samples is not None
+    primitives = {name for p in MEMBERS.values() if p.kind == "primitive" for name in p.overloads}
+    samples = [s for s in op.samples(op.dtypes[0]) if all(
+        not isinstance(a, torch.Tensor) or a.numel() > 1 for a in s.args)][:count]
     for sample in samples:
-        args, kwargs = (sample.args, sample.kwargs) if isinstance(sample, Sample) else (sample, {})
-        found = ratio(op, *args, **kwargs)
-        assert found <= within, f"{op}{_brief(args)}{dict(kwargs)}: {found:.1f} times eager's distance from float64"
-        seen += 1
-    assert seen
+        for symbolic in (False, True):
+            target = overload_of(op, sample.args, sample.kwargs)
+            node, mode = traced(target, *sample.args, symbolic=symbolic, **sample.kwargs)
+            rest = set(_ends(node, mode, frozenset())) - primitives
+            assert not rest, f"{target}{_brief(sample.args)}{dict(sample.kwargs)} ends in {rest}"
+
+
+def _ends(node: fx.Node, mode: Any, above: frozenset[Any]) -> Iterator[str]:
+    """The names of the operators that a call is written out as in the end; one that is made of itself is an end."""
+    assert callable(node.target)
+    found = None if node.target in above else decomposition_of(node.target)
+    if found is None:
+        yield str(node.target)
+        return
+    for n in expand(node, found, mode).nodes:
+        if is_call(n):
+            yield from _ends(n, mode, above | {node.target})
 
 
 def ranges(dtype: torch.dtype, count: int = 1, size: int = 512) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -119,6 +157,8 @@ def ranges(dtype: torch.dtype, count: int = 1, size: int = 512) -> Iterator[tupl
 
 
 def _double(value: Any) -> Any:
+    if isinstance(value, torch.dtype):                       # what a creation is asked for
+        return torch.complex128 if value.is_complex else torch.float64 if value.is_floating_point else value
     if isinstance(value, torch.Tensor) and value.is_complex():
         return value.to(torch.complex128)
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value

@@ -8,10 +8,12 @@ from typing import Any
 import sympy
 import torch
 
-from keel.spec.dtypes import ALL, FLOATS
+from keel.spec.dtypes import ALL, COMPLEX, FLOATS
 from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.ops.operands import floating_dtype, number
 from keel.spec.rules import (
     DENSE,
+    REAL,
     Args,
     DtypeRule,
     LayoutRule,
@@ -19,11 +21,11 @@ from keel.spec.rules import (
     Shape,
     ShapeRule,
     like,
-    number,
     preserved,
     shape_of,
     sizes,
 )
+from keel.spec.rules import number as known
 from keel.spec.samples import drawn, layouts, unary
 from keel.types import Dim, SymType, contiguous_strides
 
@@ -89,7 +91,7 @@ def _progression_dtype(args: Args) -> torch.dtype:
 
 def _length(args: Args) -> tuple[Any]:
     """Of numbers in an integer dtype, of these as integers."""
-    start, end, step = (number(args[n]) for n in ("start", "end", "step"))
+    start, end, step = (known(args[n]) for n in ("start", "end", "step"))
     dtype = _progression_dtype(args)
     if not dtype.is_floating_point:
         start, end, step = (int(v) if isinstance(v, float) else v for v in (start, end, step))
@@ -107,7 +109,7 @@ def _progressions(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _towards(args: Args) -> bool:
-    start, end, step = (number(args[n]) for n in ("start", "end", "step"))
+    start, end, step = (known(args[n]) for n in ("start", "end", "step"))
     if not all(isinstance(v, int | float) for v in (start, end, step)):
         return True
     return step != 0 and (end - start) * step >= 0
@@ -296,6 +298,30 @@ def zero(x: Tensor) -> Tensor:
     return _same(x, x.shape, 0, None, None)
 
 
+@family(*(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")), clauses=(
+    "Numbers are measured from the nearer end, so that the first is start and the last end, exactly.",
+    "One number is start.", "In an integer dtype numbers are rounded towards zero.",
+    "Without a dtype it is the default float."), tags=_CREATION, dtypes=(*FLOATS, torch.int64),
+        samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
+                               for ends in ((0, 1), (3, -7), (-100, 100))))
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, layout: Any = None,
+             device: Any = None, pin_memory: Any = None) -> Tensor:
+    """steps numbers from start to end, at equal distances."""
+    given = [v for v in (start, end) if isinstance(v, torch.Tensor)]
+    dtype = dtype or floating_dtype(start, end)
+    math = dtype if dtype in (torch.float64, *COMPLEX) else torch.float32
+    device = device or (given[0].device if given else None)
+    first, last = (v.to(math) if isinstance(v, torch.Tensor) else number(v, math, device) for v in (start, end))
+    if steps < 2:
+        return aten.clone.default(aten.expand.default(first, [steps])).to(dtype)
+    place = aten.arange.default(steps, dtype=math if not math.is_complex else REAL[math], device=device)
+    step = (last - first) / (steps - 1)
+    near = aten.lt.Scalar(place, steps // 2)
+    up = aten.addcmul.default(first, place, step)
+    down = aten.addcmul.default(last, (steps - 1) - place, step, value=-1)
+    return aten.where.self(near, up, down).to(dtype)
+
+
 family.composite("arange", "arange", "arange.start", doc="0 or start, then 1 more each time, before end.",
                  clauses=("It is iota with a step of 1.",), tags=_CREATION,
                  dtypes=(*FLOATS, torch.int64, torch.int32),
@@ -303,13 +329,6 @@ family.composite("arange", "arange", "arange.start", doc="0 or start, then 1 mor
 family.composite("eye", "eye", "eye.m", doc="1 where row and column are the same, else 0.",
                  clauses=("The default float without a dtype.",), tags=_CREATION, dtypes=ALL,
                  samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5)))
-family.composite("linspace", *(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
-                 doc="steps numbers from start to end, at equal distances.",
-                 clauses=("The first is start and the last end, exactly.", "One number is start.",
-                          "In an integer dtype numbers are rounded towards zero."),
-                 tags=_CREATION, dtypes=(torch.float32, torch.float64, torch.int64),
-                 samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
-                                        for ends in ((0, 1), (3, -7), (-100, 100))))
 family.composite("logspace", *(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
                  doc="base to the powers that linspace gives.", clauses=("One number is base ** start.",),
                  tags=_CREATION, dtypes=(torch.float32, torch.float64),

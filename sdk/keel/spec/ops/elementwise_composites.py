@@ -1,0 +1,247 @@
+"""Elementwise functions that are made of others: PyTorch's decompositions where they are sound, ours where not."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
+from keel.spec.op import Family, Sample, Samples
+from keel.spec.ops.elementwise_binary import divided, numbers, tensors
+from keel.spec.ops.operands import common_dtype, floating_dtype, in_math, like
+from keel.spec.samples import INF, binary, drawn, unary
+
+aten = torch.ops.aten
+family = Family("elementwise composites")
+
+Tensor = torch.Tensor
+_NAN = "NaN in an operand gives NaN."
+_FLOAT = "Integers and bools are converted to the default float first."
+_TRUTH = "0 of either sign is false, all else true, NaN too."
+_TAGS = frozenset({"pointwise"})
+ANY_REAL = (*REALS, *BOOLS)
+
+
+def _declare(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], samples: Samples = unary,
+             dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> None:
+    """One whose decomposition is PyTorch's."""
+    family.composite(name, *(overloads or (name,)), doc=doc, clauses=clauses, samples=samples, dtypes=dtypes,
+                     tags=_TAGS)
+
+
+def ours(*overloads: str, clauses: tuple[str, ...], samples: Samples = unary,
+         dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> Any:
+    return family(*overloads, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS)
+
+
+def triples(dtype: torch.dtype) -> Iterator[Sample]:
+    for i, sample in enumerate(binary(dtype)):
+        x, y = sample.args
+        yield Sample((x, y, drawn(dtype, *torch.broadcast_shapes(x.shape, y.shape), seed=30 + i)))
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------
+
+_declare("rsub", "rsub.Tensor", "rsub.Scalar", doc="other - alpha * self.", clauses=(
+    "It is sub with its operands exchanged.",), samples=numbers, dtypes=NUMBERS)
+_declare("floor_divide", "floor_divide", "floor_divide.Scalar", doc="self / other, rounded down.", clauses=(
+    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS)
+_declare("frac", doc="self - trunc(self).", clauses=("NaN gives NaN.", "An infinity gives NaN.",
+                                                     "A result has the sign of self."), dtypes=FLOATS)
+_declare("deg2rad", doc="Degrees as radians.", clauses=("NaN gives NaN.", _FLOAT))
+_declare("rad2deg", doc="Radians as degrees.", clauses=("NaN gives NaN.", _FLOAT))
+_declare("addcdiv", doc="self + value * tensor1 / tensor2.", clauses=(
+    "value times tensor1 is divided by tensor2, and the quotient added.", _NAN, "Integers are not taken."),
+    samples=triples, dtypes=(*FLOATS, *COMPLEX))
+_declare("round_decimals", "round.decimals", doc="The nearest number with as many decimals.", clauses=(
+    "NaN gives NaN.", "Ties go to the even neighbour of self * 10 ** decimals.",
+    "Negative decimals round to tens, hundreds and so on."), samples=lambda dtype: (
+        Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)), dtypes=FLOATS)
+_declare("lcm", doc="The least common multiple, not negative.", clauses=(
+    "With 0 it is 0.", "Where the result does not fit, it wraps around."), samples=lambda dtype: (
+        Sample(tuple(a.clamp(-11, 11) if dtype != torch.uint8 else a.clamp(max=11) for a in s.args))
+        for s in binary(dtype)), dtypes=INTS)
+
+
+def _weights(dtype: torch.dtype) -> Iterator[Sample]:
+    for sample in triples(dtype):
+        yield sample
+        yield Sample((*sample.args[:2], 0.75))
+
+
+@ours("lerp.Tensor", "lerp.Scalar", clauses=(
+    "It is measured from the nearer end, so that the weights 0 and 1 give self and end exactly.", _NAN,
+    "The operands have one dtype."), samples=_weights, dtypes=(*FLOATS, *COMPLEX))
+def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """self + weight * (end - self)."""
+    dtype = common_dtype(start, end)
+    first, last, w = in_math(dtype, start, end, weight)
+    near = aten.lt.Scalar(aten.abs.default(w), 0.5)
+    origin = aten.where.self(near, first, last)
+    return aten.addcmul.default(origin, aten.where.self(near, w, w - 1), last - first).to(dtype)
+
+
+@ours("hypot", clauses=("An infinity gives +inf, beside NaN too.", "Otherwise NaN gives NaN.",
+                        "Nothing overflows or underflows on the way."), samples=binary, dtypes=FLOATS)
+def hypot(x: Tensor, y: Tensor) -> Tensor:
+    """sqrt(self^2 + other^2)."""
+    dtype = common_dtype(x, y)
+    left, right = (aten.abs.default(t) for t in in_math(dtype, x, y))
+    high, low = aten.maximum.default(left, right), aten.minimum.default(left, right)
+    ratio = low / high
+    length = high * aten.sqrt.default(aten.addcmul.default(like(1.0, high), ratio, ratio))
+    length = aten.where.self(aten.eq.Scalar(high, 0), like(0.0, high), length)
+    endless = aten.bitwise_or.Tensor(aten.eq.Scalar(left, INF), aten.eq.Scalar(right, INF))
+    return aten.where.self(endless, like(INF, high), length).to(dtype)
+
+
+def _exponents(dtype: torch.dtype) -> Iterator[Sample]:
+    for sample in unary(dtype):
+        for reach in (5.0, 40.0, 300.0) if dtype.is_floating_point else (5.0,):
+            yield Sample((*sample.args, drawn(torch.int32, *sample.args[0].shape, seed=40, low=-reach, high=reach)))
+    yield Sample((drawn(dtype, 2, 3), drawn(dtype, 3, seed=41)))
+
+
+@ours("ldexp.Tensor", clauses=("It overflows and underflows only where the result does.", "NaN gives NaN.",
+                               "An exponent may be a fraction."), samples=_exponents, dtypes=ANY_REAL)
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    """self * 2 ** other."""
+    dtype = floating_dtype(x, exponent if exponent.is_floating_point() else 1.0)
+    (value,) = in_math(dtype, x)
+    exponent = exponent.to(torch.int32) if exponent.dtype == torch.bool else exponent
+    reach = 2300 if value.dtype == torch.float64 else 400
+    high, low = min(reach, _most(exponent.dtype)), -min(reach, _least(exponent.dtype))
+    bounded = aten.maximum.default(aten.minimum.default(exponent, like(high, exponent)), like(low, exponent))
+    whole = bounded.to(value.dtype)
+    part = aten.trunc.default(whole * 0.25)                  # four factors, none of which overflows by itself
+    step = aten.exp2.default(part)
+    rest = aten.exp2.default(whole - part * 3)
+    return (value * rest * step * step * step).to(dtype)
+
+
+def _most(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def _least(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).max if dtype.is_floating_point else -torch.iinfo(dtype).min
+
+
+# -- logarithms ---------------------------------------------------------------------------------------
+
+_declare("xlogy", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", doc="self * log(other).", clauses=(
+    "NaN in other gives NaN.", "A self of 0 gives 0, unless other is NaN.", _FLOAT), samples=numbers)
+for _name, _doc in (("logaddexp", "log(exp(self) + exp(other))"), ("logaddexp2", "log2(2 ** self + 2 ** other)")):
+    _declare(_name, doc=f"{_doc}, without overflow.", clauses=(
+        _NAN, "Equal infinities give that infinity.", "The larger operand is at most the result."), samples=binary,
+        dtypes=FLOATS)
+
+
+def _probabilities(dtype: torch.dtype) -> Iterator[Sample]:
+    for sample in unary(dtype):
+        yield sample
+        yield Sample((*sample.args, 0.1))
+    if dtype.is_floating_point:
+        yield Sample((drawn(dtype, 300, low=0, high=1),))
+
+
+_declare("logit", doc="log(self / (1 - self)).", clauses=(
+    "NaN gives NaN.", "0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.",
+    "With eps, self is first brought into [eps, 1 - eps].", _FLOAT), samples=_probabilities)
+_declare("logit_backward", doc="The gradient of logit: grad / (self * (1 - self)).", clauses=(
+    "With eps it is 0 outside [eps, 1 - eps].", "Without, it is NaN outside [0, 1], and infinite at 0 and 1."),
+    samples=lambda dtype: (Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
+                           for eps in (None, 0.1)), dtypes=FLOATS)
+_declare("sinc", doc="sin(pi self) / (pi self).", clauses=("NaN and infinities give NaN.", "0 gives 1.", _FLOAT))
+
+
+# -- parts and signs ----------------------------------------------------------------------------------
+
+_declare("heaviside", doc="0 below 0, 1 above, values at 0.", clauses=(
+    "A zero of either sign counts as 0.", "NaN in self gives NaN or 0.", "The operands have one dtype."),
+    samples=binary)
+_declare("isposinf", doc="Whether an element is +inf.", clauses=("An integer or bool never is.",))
+_declare("isneginf", doc="Whether an element is -inf.", clauses=("An integer or bool never is.",))
+
+
+@ours("signbit", clauses=("The sign bit of floats counts, that of zeros and of NaN too.", "Of integers it is x < 0.",
+                          "Of bool and unsigned integers it is false."))
+def signbit(x: Tensor) -> Tensor:
+    """Whether an element has its sign bit set."""
+    if x.dtype == torch.bool:
+        return aten.full.default(x.shape, False, dtype=torch.bool, device=x.device)
+    return aten.lt.Scalar(aten.copysign.Tensor(like(1.0, x), x) if x.is_floating_point() else x, 0)
+
+
+def _replacements(dtype: torch.dtype) -> Iterator[Sample]:
+    for sample in unary(dtype):
+        yield sample
+        yield Sample((*sample.args, 1.0, 2.0, 3.0))
+
+
+_declare("nan_to_num", doc="NaN and infinities replaced by numbers.", clauses=(
+    "NaN becomes nan, or 0 without one.",
+    "+inf becomes posinf, or the largest finite number; -inf becomes neginf, or the least.",
+    "Other elements, integers and bools stay."), samples=_replacements)
+_declare("masked_fill", "masked_fill.Scalar", "masked_fill.Tensor", doc="value where mask holds, else self.", clauses=(
+    "value has no dimensions, and is converted to the dtype of self.",), samples=lambda dtype: (
+        Sample((*s.args, drawn(torch.bool, *s.args[0].shape), 1)) for s in unary(dtype)), dtypes=ALL)
+
+
+# -- truth --------------------------------------------------------------------------------------------
+
+for _name in ("and", "or", "xor"):
+    _declare(f"logical_{_name}", doc=f"Whether self {_name} other.", clauses=(_TRUTH,), samples=tensors, dtypes=ALL)
+_declare("logical_not", doc="Whether an element is false.", clauses=(_TRUTH,), dtypes=ALL)
+
+
+def _number_over_nan(x: Tensor, y: Tensor, better: Any) -> Tensor:
+    dtype = common_dtype(x, y)
+    left, right = x.to(dtype), y.to(dtype)
+    best = better(left, right)
+    if not dtype.is_floating_point:
+        return best  # type: ignore[no-any-return]
+    best = aten.where.self(aten.isnan.default(right), left, best)
+    return aten.where.self(aten.isnan.default(left), right, best)
+
+
+_LOSES = ("NaN beside a number gives the number; two give NaN.",
+          "Which zero comes of zeros of both signs is not specified.")
+
+
+@ours("fmax", clauses=_LOSES, samples=tensors)
+def fmax(x: Tensor, y: Tensor) -> Tensor:
+    """The larger operand; NaN counts as none."""
+    return _number_over_nan(x, y, aten.maximum.default)
+
+
+@ours("fmin", clauses=_LOSES, samples=tensors)
+def fmin(x: Tensor, y: Tensor) -> Tensor:
+    """The smaller operand; NaN counts as none."""
+    return _number_over_nan(x, y, aten.minimum.default)
+
+
+# -- gradients of primitives --------------------------------------------------------------------------
+
+def _in_range(dtype: torch.dtype) -> Iterator[Sample]:
+    """Gradients, and results of a function between -1 and 1 (0 and 1)."""
+    for i, shape in enumerate(((), (7,), (2, 0), (300,))):
+        yield Sample((drawn(dtype, *shape, seed=50 + i), drawn(dtype, *shape, seed=60 + i, low=0, high=1)))
+        yield Sample((drawn(dtype, *shape, seed=50 + i), 1 - drawn(dtype, *shape, seed=60 + i, low=0, high=0.01)))
+
+
+_declare("sigmoid_backward", doc="grad * (1 - output) * output.", clauses=("output is what sigmoid gave.",),
+         samples=_in_range, dtypes=(*FLOATS, *COMPLEX))
+
+
+@ours("tanh_backward", clauses=("output is what tanh gave.", "It does not cancel where output is near 1."),
+      samples=_in_range, dtypes=(*FLOATS, *COMPLEX))
+def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    """grad * (1 - output^2)."""
+    dtype = common_dtype(grad, output)
+    g, y = in_math(dtype, grad, output)
+    slope = (1 - y) * (1 + y)
+    return (g * (aten.conj_physical.default(slope) if slope.is_complex() else slope)).to(dtype)
+
+
