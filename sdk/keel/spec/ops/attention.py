@@ -1,6 +1,12 @@
 """Attention in pieces, forward and backward as a pair: the logsumexp that the one saves is what the other is made of.
+
+PyTorch has an overload per kernel, which differ in what they return beside the result; all are members ``sdpa`` and
+``sdpa_backward``. Dropout is refused: the backward would have to draw the forward's numbers again.
 """
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -10,10 +16,31 @@ from keel.spec.ops.statistics import accurate
 aten = torch.ops.aten
 family = Family("attention")
 
+Tensor = torch.Tensor
 
-def _scores(q: torch.Tensor, k: torch.Tensor, is_causal: bool, mask: torch.Tensor | None, scale: float) -> torch.Tensor:
+
+def _grouped(x: Tensor, heads: Any) -> Tensor:
+    """Keys or values with as many heads as queries have: each serves several in a row."""
+    if x.shape[-3] == heads:
+        return x
+    many = heads // x.shape[-3]
+    rows = aten.unsqueeze.default(x, -3)
+    shape = [*x.shape[:-2], many, *x.shape[-2:]]
+    return aten.reshape.default(aten.expand.default(rows, shape), [*x.shape[:-3], heads, *x.shape[-2:]])
+
+
+def _ungrouped(x: Tensor, heads: Any) -> Tensor:
+    """The sum over the queries' heads that a head of keys or values serves."""
+    if x.shape[-3] == heads:
+        return x
+    many = x.shape[-3] // heads
+    return aten.sum.dim_IntList(aten.reshape.default(x, [*x.shape[:-3], heads, many, *x.shape[-2:]]), [-3])
+
+
+def _scores(q: Tensor, k: Tensor, is_causal: bool, mask: Tensor | None, scale: float) -> Tensor:
     """Scaled and masked scores [..., queries, keys] in the accurate dtype."""
-    scores = accurate(aten.matmul.default(accurate(q) * scale, aten.transpose.int(accurate(k), -2, -1)))
+    keys = aten.transpose.int(accurate(_grouped(k, q.shape[-3])), -2, -1)
+    scores = accurate(aten.matmul.default(accurate(q) * scale, keys))
     if is_causal:
         rows = aten.unsqueeze.default(aten.arange.default(q.shape[-2], device=q.device), -1)
         columns = aten.arange.default(k.shape[-2], device=q.device)
@@ -24,54 +51,192 @@ def _scores(q: torch.Tensor, k: torch.Tensor, is_causal: bool, mask: torch.Tenso
     return scores
 
 
-def _minus_infinity(like: torch.Tensor) -> torch.Tensor:
+def _minus_infinity(like: Tensor) -> Tensor:
     return aten.full.default([], float("-inf"), dtype=like.dtype, device=like.device)
 
 
-def _scale(q: torch.Tensor, scale: float | None) -> float:
+def scale_of(q: Tensor, scale: float | None) -> float:
     return float(q.shape[-1]) ** -0.5 if scale is None else scale
 
 
-@family(aten._scaled_dot_product_flash_attention_for_cpu.default, clauses=(
-    "The output is softmax(q k^T * scale + mask) v, the softmax over keys.",
-    "logsumexp is that of the scaled and masked scores, per query, in float32 for 16-bit floats.",
-    "With is_causal, query i sees keys 0 to i.",
-    "A query that sees no key gives 0, and 0 for its logsumexp.",
-))
-def flash_attention_for_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0,
-                            is_causal: bool = False, *, attn_mask: torch.Tensor | None = None,
-                            scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention and the logsumexp of its scores, [batch, heads, queries]."""
-    if dropout_p:
-        return NotImplemented  # eager has no dropout here either
-    scores = _scores(q, k, is_causal, attn_mask, _scale(q, scale))
+def attended(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """softmax(scores) v and the logsumexp of the scores, both 0 for a query that sees no key."""
     top = aten.amax.default(scores, [-1], True)
     top = aten.masked_fill.Scalar(top, aten.eq.Scalar(top, float("-inf")), 0.0)
     weights = aten.exp.default(scores - top)
     total = aten.sum.dim_IntList(weights, [-1], True)
     total = aten.masked_fill.Scalar(total, aten.eq.Scalar(total, 0.0), 1.0)
-    out = aten.matmul.default(weights / total, accurate(v))
-    lse = aten.squeeze.dim(top + aten.log.default(total), -1)
+    out = aten.matmul.default(weights / total, accurate(_grouped(v, scores.shape[-3])))
+    return out, aten.squeeze.dim(top + aten.log.default(total), -1)
+
+
+def gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, scores: Tensor,
+              factor: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients with respect to query, key, value and the scores."""
+    heads = q.shape[-3]
+    weights = aten.exp.default(scores - aten.unsqueeze.default(logsumexp, -1))
+    g = accurate(grad)
+    dv = aten.matmul.default(aten.transpose.int(weights, -2, -1), g)
+    dweights = aten.matmul.default(g, aten.transpose.int(accurate(_grouped(v, heads)), -2, -1))
+    delta = aten.sum.dim_IntList(g * accurate(out), [-1], True)
+    dscores = weights * (dweights - delta)
+    apart = dscores * factor
+    dq = aten.matmul.default(apart, accurate(_grouped(k, heads)))
+    dk = aten.matmul.default(aten.transpose.int(apart, -2, -1), accurate(q))
+    return (dq.to(q.dtype), _ungrouped(dk, k.shape[-3]).to(k.dtype), _ungrouped(dv, v.shape[-3]).to(v.dtype), dscores)
+
+
+# -- forward ----------------------------------------------------------------------------------------------------------
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool,
+               scale: float | None) -> tuple[Tensor, Tensor]:
+    out, lse = attended(_scores(q, k, is_causal, mask, scale_of(q, scale)), v)
     return out.to(q.dtype), lse
 
 
-@family(aten._scaled_dot_product_flash_attention_for_cpu_backward.default, clauses=(
-    "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
-))
-def flash_attention_for_cpu_backward(
-        grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
-        logsumexp: torch.Tensor, dropout_p: float, is_causal: bool, *, attn_mask: torch.Tensor | None = None,
-        scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _nothing(q: Tensor, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """What stands for the state of a random generator that was not used."""
+    return aten.full.default(list(shape), 0, dtype=dtype, device=q.device)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+           return_debug_mask: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p or return_debug_mask:
+        return NotImplemented
+    out, lse = _attention(q, k, v, None, is_causal, scale)
+    seed, offset = _nothing(q, 2, dtype=torch.uint64), _nothing(q, dtype=torch.uint64)
+    return out, lse, None, None, q.shape[2], k.shape[2], seed, offset, _nothing(q, 0, dtype=q.dtype)
+
+
+def _efficient(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool,
+               dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p:
+        return NotImplemented
+    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
+    queries = q.shape[2]
+    padded = (aten.constant_pad_nd.default(lse, [0, (queries + 31) // 32 * 32 - queries], float("inf"))
+              if compute_log_sumexp else aten.slice.Tensor(lse, 2, 0, 0))
+    return out, padded, _nothing(q), _nothing(q)
+
+
+def _cudnn(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool, dropout_p: float = 0.0,
+           is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p or return_debug_mask:
+        return NotImplemented
+    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
+    return (out, aten.unsqueeze.default(lse, -1), None, None, q.shape[2], k.shape[2], _nothing(q), _nothing(q), None)
+
+
+def _overrideable(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None = None, dropout_p: float = 0.0,
+                  is_causal: bool = False, return_debug_mask: bool = False, *,
+                  scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p or return_debug_mask:
+        return NotImplemented
+    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
+    lse = lse if q.dim() == 4 else aten.unsqueeze.default(lse, 0)
+    return out, lse, None, None, q.shape[-2], k.shape[-2], _nothing(q), _nothing(q), None
+
+
+@family("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_fused_attention_overrideable", clauses=(
+            "The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root of 1 / "
+            "q.size(-1), and a bool mask is -inf where it is False.",
+            "logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, per query, "
+            "in float32 for 16-bit floats.",
+            "With is_causal, query i sees keys 0 to i.",
+            "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
+            "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
+            "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
+        ), forms={
+            "aten._scaled_dot_product_flash_attention.default": _flash,
+            "aten._scaled_dot_product_efficient_attention.default": _efficient,
+            "aten._scaled_dot_product_cudnn_attention.default": _cudnn,
+            "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
+        }, tags=frozenset({"contraction"}))
+def sdpa(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
+         attn_mask: Tensor | None = None, scale: float | None = None) -> tuple[Tensor, Tensor]:
+    """Attention and the logsumexp of its scores, [batch, heads, queries]."""
+    if dropout_p:
+        return NotImplemented  # eager has no dropout here either
+    return _attention(q, k, v, attn_mask, is_causal, scale)
+
+
+# -- backward ---------------------------------------------------------------------------------------------------------
+
+def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, logsumexp: Tensor,
+              is_causal: bool, scale: float | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    factor = scale_of(q, scale)
+    scores = _scores(q, k, is_causal, mask, factor)
+    return gradients(grad, q, k, v, out, logsumexp, scores, factor)
+
+
+def _flash_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor,
+                    cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool,
+                    seed: Any, offset: Any, *, scale: float | None = None) -> tuple[Any, ...]:
+    return NotImplemented if dropout_p else _backward(grad, q, k, v, None, out, logsumexp, is_causal, scale)[:3]
+
+
+def _efficient_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, out: Tensor,
+                        logsumexp: Tensor, seed: Any, offset: Any, dropout_p: float, grad_input_mask: Sequence[bool],
+                        is_causal: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p:
+        return NotImplemented
+    lse = aten.slice.Tensor(logsumexp, 2, 0, q.shape[2])
+    *found, dscores = _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)
+    wanted = attn_bias is not None and grad_input_mask[3]
+    return (*found, _over(dscores, attn_bias) if wanted else None)
+
+
+def _cudnn_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, seed: Any,
+                    offset: Any, attn_bias: Tensor | None, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any,
+                    dropout_p: float, is_causal: bool, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p:
+        return NotImplemented
+    lse = aten.squeeze.dim(logsumexp, -1)
+    return _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)[:3]
+
+
+def _overrideable_backward(
+        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, grad_input_mask: Sequence[bool],
+        out: Tensor, logsumexp: Tensor, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float,
+        is_causal: bool, seed: Any, offset: Any, *, scale: float | None = None) -> tuple[Any, ...]:
+    if dropout_p:
+        return NotImplemented
+    lse = logsumexp if q.dim() == 4 else aten.squeeze.dim(logsumexp, 0)
+    *found, dscores = _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)
+    return (*found, None if attn_bias is None else _over(dscores, attn_bias))
+
+
+def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
+    """The gradient of what was broadcast to the scores and added; 0 for a mask that is no number."""
+    if mask is None:
+        return None
+    if not mask.dtype.is_floating_point:
+        return aten.full.default(list(mask.shape), 0, dtype=mask.dtype, device=mask.device)
+    extra = dscores.dim() - mask.dim()
+    dims = [d for d in range(dscores.dim()) if d < extra or (mask.shape[d - extra] == 1 != dscores.shape[d])]
+    found = aten.sum.dim_IntList(dscores, dims, True) if dims else dscores
+    return aten.reshape.default(found, list(mask.shape)).to(mask.dtype)
+
+
+@family("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
+        "_scaled_dot_product_fused_attention_overrideable_backward", clauses=(
+            "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
+            "The gradient of an additive mask is that of the scores, summed over what it was broadcast over; None "
+            "where grad_input_mask says so.",
+        ), forms={
+            "aten._scaled_dot_product_flash_attention_backward.default": _flash_backward,
+            "aten._scaled_dot_product_efficient_attention_backward.default": _efficient_backward,
+            "aten._scaled_dot_product_cudnn_attention_backward.default": _cudnn_backward,
+            "aten._scaled_dot_product_fused_attention_overrideable_backward.default": _overrideable_backward,
+        }, tags=frozenset({"contraction"}))
+def sdpa_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
+                  is_causal: bool, *, attn_mask: Tensor | None = None,
+                  scale: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to query, key and value."""
     if dropout_p:
         return NotImplemented
-    factor = _scale(q, scale)
-    weights = aten.exp.default(_scores(q, k, is_causal, attn_mask, factor) - aten.unsqueeze.default(logsumexp, -1))
-    g = accurate(grad)
-    dv = aten.matmul.default(aten.transpose.int(weights, -2, -1), g)
-    dweights = aten.matmul.default(g, aten.transpose.int(accurate(v), -2, -1))
-    delta = aten.sum.dim_IntList(g * accurate(out), [-1], True)
-    dscores = weights * (dweights - delta) * factor
-    dq = aten.matmul.default(dscores, accurate(k))
-    dk = aten.matmul.default(aten.transpose.int(dscores, -2, -1), accurate(q))
-    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+    dq, dk, dv, _ = _backward(grad, q, k, v, attn_mask, out, logsumexp, is_causal, scale)
+    return dq, dk, dv

@@ -8,7 +8,7 @@ import torch
 
 from keel.spec.dtypes import COMPLEX, FLOATS
 from keel.spec.op import Budget, Family, Requires, Sample
-from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number
+from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
     channels_last_strides,
     fitting,
@@ -104,8 +104,8 @@ def _backward(dtype: torch.dtype) -> Iterator[Sample]:
                         **dict(zip(("stride", "padding", "dilation", "transposed", "output_padding", "groups"), rest,
                                    strict=True))})
         mask = [[True, True, bias is not None], [True, False, False], [False, True, False]][i % 3]
-        sizes = None if bias is None else [bias.shape[0]]
-        yield Sample((drawn(dtype, *map(int, shape), seed=i), x, weight, sizes, *rest, mask))
+        outs = None if bias is None else [bias.shape[0]]
+        yield Sample((drawn(dtype, *map(int, shape), seed=i), x, weight, outs, *rest, mask))
 
 
 _ADDS = ("The order of the sum, and whether products are rounded before it, are the implementation's; 16-bit floats "
@@ -137,13 +137,13 @@ family.primitive(
 
 
 def _gradients(args: Args) -> tuple[TensorType | None, ...]:
-    """Types of input and weight, both channels last if one of them is (as in convolution), and a vector with one
-    element per channel of grad_output; None where output_mask is False.
+    """Types of input and weight, both channels last if one of them is (as in convolution), and a vector of bias_sizes;
+    None where output_mask is False.
     """
     x, weight, mask = args["input"], args["weight"], args["output_mask"]
     dx, dweight = (TensorType(t.dtype, t.shape, _strides(args, t.shape), t.device) for t in (x, weight))
     grad = args["grad_output"]
-    dbias = TensorType(grad.dtype, (grad.shape[1],), (1,), grad.device)
+    dbias = TensorType.dense(grad.dtype, sizes(args["bias_sizes"] or (grad.shape[1],)), grad.device)
     return dx if mask[0] else None, dweight if mask[1] else None, dbias if mask[2] else None
 
 

@@ -1,4 +1,4 @@
-"""Losses whose PyTorch decompositions scatter where a comparison does, so that they fuse with what surrounds them."""
+"""Losses, forward and backward; where PyTorch's decomposition scatters, a comparison does, so that they fuse."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,6 +12,8 @@ aten = torch.ops.aten
 family = Family("losses")
 
 _MEAN = 1
+_REDUCED = "Reduction 0 gives every element's loss, 1 their mean, 2 their sum."
+_SLOPE = "With mean reduction the gradient is divided by the number of elements."
 
 
 @family(aten.nll_loss_backward.default, clauses=(
@@ -63,3 +65,59 @@ def soft_margin_loss_backward(grad: torch.Tensor, x: torch.Tensor, target: torch
     sign, value = accurate(target), accurate(x)
     slope = aten.neg.default(sign) * aten.sigmoid.default(aten.neg.default(sign * value)) * accurate(grad)
     return (slope / x.numel() if reduction == _MEAN else slope).to(x.dtype)
+
+
+@family("binary_cross_entropy_backward", clauses=(
+    "The gradient is (x - target) / max(x (1 - x), 1e-12) * weight * grad, with 1e-12 as float32 has it.", _SLOPE,
+))
+def binary_cross_entropy_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor,
+                                  weight: torch.Tensor | None = None, reduction: int = _MEAN) -> torch.Tensor:
+    """The gradient of binary_cross_entropy with respect to its input."""
+    value = accurate(x)
+    slope = accurate(grad) * (value - accurate(target)) / aten.clamp_min.default(
+        (1 - value) * value, 9.999999960041972e-13)
+    slope = slope if weight is None else slope * accurate(weight)
+    return (slope / x.numel() if reduction == _MEAN else slope).to(x.dtype)
+
+
+family.composite(
+    "nll_loss", "nll_loss_forward", "nll_loss2d_forward", doc="Minus the score of each sample's target class.",
+    clauses=(
+        "A sample's loss is -weight[target] * x[target], 0 where the target is ignore_index; of images, at every "
+        "position.", "Reduction 0 gives every loss, 1 their sum over total_weight, 2 their sum.",
+        "total_weight is the sum of the weights of targets that are not ignored; with reduction 0 it is 0.",
+        "With mean reduction and nothing but ignored targets the loss is NaN.",
+        "A target outside the classes, ignore_index aside, is an error.",
+    ))
+for _name, _doc, _rule, _gradient in (
+        ("mse_loss", "The squared difference.", "(x - target) squared", "2 (x - target) grad"),
+        ("huber_loss", "The squared difference near 0, linear beyond delta.",
+         "(x - target)^2 / 2 where |x - target| <= delta, else delta (|x - target| - delta / 2)",
+         "(x - target) grad where |x - target| <= delta, else delta grad with the sign of x - target"),
+        ("smooth_l1_loss", "The absolute difference, rounded near 0.",
+         "(x - target)^2 / (2 beta) where |x - target| < beta, else |x - target| - beta / 2",
+         "(x - target) / beta grad where |x - target| < beta, else grad with the sign of x - target"),
+):
+    family.composite(_name, _name, doc=_doc, clauses=(f"The loss is {_rule}.", _REDUCED, "NaN gives NaN."))
+    family.composite(f"{_name}_backward", f"{_name}_backward", clauses=(f"The gradient is {_gradient}.", _SLOPE),
+                     doc=f"The gradient of {_name} with respect to its input.")
+family.composite("soft_margin_loss", "soft_margin_loss", doc="log(1 + exp(-target x)).", clauses=(
+    "The loss is log(1 + exp(-target * x)), for targets of 1 and -1.", _REDUCED))
+family.composite("binary_cross_entropy", "binary_cross_entropy", doc="The cross-entropy of probabilities.", clauses=(
+    "The loss is -weight (target log(x) + (1 - target) log(1 - x)), logarithms being at least -100.", _REDUCED,
+    "An x outside [0, 1] is an error, or gives NaN."))
+family.composite("binary_cross_entropy_with_logits", "binary_cross_entropy_with_logits",
+                 doc="The cross-entropy of sigmoids.", clauses=(
+                     "The loss is weight ((1 - target) x + (1 + (pos_weight - 1) target) log(1 + exp(-x))).",
+                     "exp does not overflow: of a large negative x the loss is about -target x.", _REDUCED))
+
+
+# -- connectionist temporal classification ----------------------------------------------------------------------------
+
+_TIME = "It recurs over time steps and labels whose numbers are data, so no graph writes it out."
+family.opaque("ctc_loss", "_ctc_loss", reason=_TIME,
+              doc="Minus the log-likelihood of label sequences under all alignments, and its forward variables.")
+family.opaque("ctc_loss_backward", "_ctc_loss_backward", reason=(
+    f"{_TIME} It stays beside its forward, whose variables it reads: it gives the derivative by normalised "
+    "log-probabilities plus exp(log_probs), which is not the derivative of the forward."),
+              doc="The gradient of ctc_loss with respect to what log_probs is the log_softmax of.")

@@ -1,0 +1,55 @@
+"""Softmax, its logarithm, and their gradients, and weights with a norm of their own."""
+from __future__ import annotations
+
+import torch
+
+from keel.spec.op import Family
+from keel.spec.ops.statistics import accurate
+
+aten = torch.ops.aten
+family = Family("softmax")
+
+Tensor = torch.Tensor
+_TAGS = frozenset({"reduction"})
+_ROWS = ("A row is the elements along dim; with a NaN or +inf in it, all of it is NaN.",
+         "The largest element is subtracted before exponentials are taken, so none overflows.",
+         "16-bit floats are computed in float32 and rounded once, or not at all under half_to_float.")
+family.composite("softmax", "_softmax", tags=_TAGS, doc="exp(x) over the sum of exp(x) along a dimension.", clauses=(
+    "-inf gives 0.", "A row of nothing but -inf gives NaN.", *_ROWS))
+family.composite("log_softmax", "_log_softmax", tags=_TAGS,
+                 doc="x minus the logarithm of the sum of exp(x) along a dimension.", clauses=(
+                     "-inf gives -inf.", "A row of nothing but -inf gives NaN.", *_ROWS))
+family.composite("safe_softmax", "_safe_softmax", tags=_TAGS,
+                 doc="softmax, but rows of nothing but -inf give 0.", clauses=(
+                     "-inf gives 0, also where the whole row is -inf.", *_ROWS[:2]))
+family.composite("softmax_backward", "_softmax_backward_data", tags=_TAGS, doc="The gradient of softmax.", clauses=(
+    "The gradient is output * (grad - the row's sum of output * grad).", "It has input_dtype, rounded once."))
+family.composite("log_softmax_backward", "_log_softmax_backward_data", tags=_TAGS, doc="The gradient of log_softmax.",
+                 clauses=("The gradient is grad - exp(output) * the row's sum of grad.",
+                          "It has input_dtype, rounded once."))
+
+
+def _other(x: Tensor, dim: int) -> list[int]:
+    return [d for d in range(x.dim()) if d != dim % x.dim()]
+
+
+@family("_weight_norm_interface", clauses=(
+    "The result is v * g / norm, with the norm of v over all dimensions but dim.",
+    "The second result is that norm, in float32 for bfloat16.",
+), tags=_TAGS)
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """A weight by its direction and its norm, and the norm of the direction as given."""
+    value = accurate(v)
+    norm = aten.sqrt.default(aten.sum.dim_IntList(value * value, _other(v, dim), True))
+    return (value * (accurate(g) / norm)).to(v.dtype), norm.to(torch.float32 if g.dtype == torch.bfloat16 else g.dtype)
+
+
+@family("_weight_norm_interface_backward", clauses=(
+    "The gradients are those of weight_norm for the given norm.",
+), tags=_TAGS)
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Gradients with respect to the direction and the norm."""
+    up, value, size, length = accurate(grad), accurate(v), accurate(norm), accurate(g)
+    along = aten.sum.dim_IntList(up * value, _other(v, dim), True)
+    dv = (length / size) * (up - value * (along / (size * size)))
+    return dv.to(v.dtype), (along / size).to(g.dtype)
