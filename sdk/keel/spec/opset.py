@@ -8,6 +8,7 @@ from typing import Any
 from keel import torch_adapter
 from keel.spec.op import Family, Op
 from keel.spec.ops import (
+    activations,
     attention,
     attention_varlen,
     batch_norm,
@@ -60,6 +61,7 @@ FAMILIES: tuple[Family, ...] = (
     reduction.family, scan.family, views.family, shape.family, ordering.family, dynamic.family,
     elementwise_ternary.family, complex_numbers.family, creation.family,
     special.family, elementwise_composites.family, conversion.family, conversion.quantized,
+    activations.family,
     contraction.quantized, convolution.family, pooling.family, resampling.family, sampling.family,
     attention_varlen.family, softmax.family, losses_linear.family, losses_margin.family,
     structure_composites.family, histograms.family, segments.family, distances.family,
