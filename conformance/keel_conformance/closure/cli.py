@@ -1,13 +1,12 @@
 """``keel spec closure``: the command that proves that the operator set is closed, typed and accurate."""
 from __future__ import annotations
 
-import json as js
 import os
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,9 +16,8 @@ from keel import KeelError, universe
 
 from ..bench import report
 from ..bench.cli import picked
-from ..bench.jobs import Bar
 from . import bars as promised
-from . import cost, zoo
+from . import cost, record, zoo
 from .jobs import MODES, Job, Outcome, Outcomes, Row
 from .pool import run_all
 from .work import work
@@ -27,7 +25,7 @@ from .work import work
 UNIVERSES = {"opinfo": "OpInfos", "zoo": "models"}
 PARTS = ("members", "closure", "time")
 WARM = "keel_conformance.closure.warm"
-TIME_LIMIT = 900.0  # seconds, for one OpInfo
+TIME_LIMIT = 1800.0  # seconds, for one OpInfo
 
 app = typer.Typer(add_completion=False)
 
@@ -45,6 +43,7 @@ def closure(
     numbers: Annotated[bool, typer.Option(help="Compare with eager PyTorch and float64.")] = True,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = os.cpu_count() or 1,
     json: Annotated[Path | None, typer.Option(help="Write bars and rows to this file.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the run whose log stands beside the --json file.")] = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that one OpInfo may take.")] = TIME_LIMIT,
 ) -> None:
     """Does every program end in the operator set? Exits with 1 if a bar falls short."""
@@ -53,8 +52,10 @@ def closure(
     settings = [(m, d) for d in (False, True) if dynamic in (None, d) for m in picked("mode", mode, MODES)]
     todo = planned(universe, settings, _count(samples), op or ["*"], numbers) if "closure" in parts else []
     console = Console(width=None if os.isatty(1) else 200)
-    outcomes = _run(console, todo, jobs, time_limit)
-    times = _run(console, cost.jobs() if "time" in parts else [], 1, time_limit)
+    if json is not None and not resume:
+        record.log_of(json).unlink(missing_ok=True)
+    outcomes = _run(console, todo, jobs, time_limit, json)
+    times = _run(console, cost.jobs() if "time" in parts else [], 1, time_limit, json)
     bars = list(promised.of_members()) if "members" in parts else []
     for setting in dict.fromkeys(job.setting for job in todo):
         bars += promised.of_setting(setting, {j: o for j, o in outcomes.items() if j.setting == setting}, what)
@@ -63,7 +64,7 @@ def closure(
     _list_untraced(console, outcomes)
     report.show(console, bars)
     if json is not None:
-        write(json, bars, outcomes, time.monotonic() - start)
+        record.write(json, bars, {**outcomes, **times}, time.monotonic() - start)
     if any(bar.holds is False for bar in bars):
         raise typer.Exit(1)
 
@@ -88,13 +89,18 @@ def _count(samples: str) -> int | None:
     return int(samples)
 
 
-def _run(console: Console, todo: Sequence[Job], jobs: int, time_limit: float) -> Outcomes:
-    found: dict[Job, Outcome] = {}
+def _run(console: Console, todo: Sequence[Job], jobs: int, time_limit: float, json: Path | None) -> Outcomes:
+    """Every job's outcome: what the log of ``json`` has already, and the rest measured, which goes into the log."""
+    earlier = record.done(json) if json is not None else {}
+    found = {job: earlier[job] for job in todo if job in earlier}
+    todo_now = [job for job in todo if job not in found]
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                   console=console) as progress:
-        task = progress.add_task("closure", total=len(todo))
-        for job, ended in run_all(todo, work, at_once=jobs, time_limit=time_limit, preload=WARM):
+        task = progress.add_task("closure", total=len(todo_now))
+        for job, ended in run_all(todo_now, work, at_once=jobs, time_limit=time_limit, preload=WARM):
             found[job] = Outcome(ended.result, ended.failure, ended.doing, ended.seconds)
+            if json is not None:
+                record.append(json, job, found[job])
             if (trouble := _trouble(found[job])):
                 progress.console.print(f"{job.title}: {trouble}", markup=False, highlight=False)
             progress.advance(task)
@@ -126,12 +132,3 @@ def _list_untraced(console: Console, outcomes: Outcomes) -> None:
         for reason, example in outcome.row.untraced.items():
             share = "" if outcome.row.traced else ", and no other sample"
             console.print(f"{job.title}: {reason} ({example}{share})", markup=False, highlight=False)
-
-
-def write(path: Path, bars: Sequence[Bar], outcomes: Outcomes, seconds: float) -> None:
-    """The bars with the facts of the machine, and a row for each job."""
-    report.write(path, bars, seconds)
-    record: dict[str, Any] = js.loads(path.read_text())
-    record["rows"] = [{**vars(job), "failure": o.failure, "doing": o.doing, "elapsed": round(o.seconds, 2),
-                       **(o.row.as_json() if o.row else {})} for job, o in outcomes.items()]
-    path.write_text(js.dumps(record, indent=1) + "\n")

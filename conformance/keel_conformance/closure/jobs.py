@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 MODES = ("forward", "training")
@@ -59,9 +59,6 @@ class Row:
     @property
     def closed(self) -> bool:
         return bool(self.traced) and not self.outside and not self.wrong
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
