@@ -42,21 +42,11 @@ family.opaque(
     reason="The sizes of its residuals and singular values depend on the rank that it finds and on the driver, and "
            "PyTorch gives it no types while tracing; torch.linalg.pinv(a) @ b has them.")
 family.opaque(
-    "ctc_loss_of_tensor_lengths", "_ctc_loss.Tensor", "_ctc_loss_backward.Tensor",
-    doc="The CTC loss for lengths in tensors.",
-    reason="The host reads the lengths, and sizes its result by them.")
-family.opaque(
     "gamma_gradient", "_standard_gamma_grad", doc="The derivative of a gamma draw by its shape parameter.",
     reason="It is defined by PyTorch's own series and asymptotic expansions only, and has no types while tracing.")
 family.opaque(
     "dirichlet_gradient", "_dirichlet_grad", doc="The derivative of a Dirichlet draw by its parameters.",
     reason="It is defined by PyTorch's own series and asymptotic expansions only, and has no types while tracing.")
-family.opaque(
-    "linear_cross_entropy_in_chunks", "torch_nn::_linear_cross_entropy_batch_chunked",
-    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction",
-    doc="A linear layer and its cross-entropy, chunk by chunk.",
-    reason="A Python operator of PyTorch that computes gradients in its forward already, by a policy of its own for "
-           "chunks, buffers and dtypes; the unchunked form of the same loss is decomposed.")
 family.opaque(
     "process_group_call", "c10d::allreduce_", "c10d::allgather_", "c10d::_allgather_base_", "c10d::reduce_scatter_",
     "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_", "c10d::broadcast_", "c10d::reduce_",
