@@ -1,0 +1,75 @@
+"""The normal form: one call for all that mean the same, and the same values."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from keel import Backend
+from keel.graph.calls import call_of
+from keel.graph.negotiate import negotiate
+from keel.spec import OPSET, is_normal
+from keel.torch_adapter import Captured, capture
+from keel.types import Call
+
+aten = torch.ops.aten
+
+
+def normal_only(call: Call) -> str | None:
+    op = OPSET.get(call.op)
+    if op is None or op.kind != "primitive":
+        return "It is no primitive."
+    return None if is_normal(call) else "It is not in normal form."
+
+
+NORMAL = Backend(name="normal", device="cpu", supports=normal_only, compile=lambda gm: gm.forward)
+
+
+def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tuple[list[Call], Any]:
+    """The calls of the function's graph in normal form, and what it computes."""
+    calls: list[Call] = []
+
+    def compiler(captured: Captured) -> Any:
+        gm = negotiate(captured, [NORMAL])
+        calls.extend(c for n in gm.graph.nodes if (c := call_of(n)) is not None)
+        return lambda inputs: gm(*inputs)
+    torch.compiler.reset()
+    result = torch.compile(fn, backend=lambda gm, inputs: capture(gm, inputs, compiler), dynamic=dynamic)(*args)
+    return calls, result
+
+
+def test_integers_are_converted_first() -> None:
+    x = torch.arange(5)
+    calls, got = negotiated(torch.exp, x)
+    assert [c.name for c in calls] == ["aten._to_copy.default", "aten.exp.default"]
+    torch.testing.assert_close(got, x.exp())
+
+
+def test_what_is_normal_stays() -> None:
+    calls, _ = negotiated(lambda x: x.exp().neg(), torch.randn(3))
+    assert [c.name for c in calls] == ["aten.exp.default", "aten.neg.default"]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "symbolic"])
+@pytest.mark.parametrize(("fn", "args"), [
+    (lambda x, y: x + y, (torch.randn(3, 1), torch.randn(4))),
+    (lambda x, y: x * y, (torch.arange(3), torch.randn(2, 3))),
+    (lambda x, y: x - y, (torch.randn(3, dtype=torch.bfloat16), torch.randn(2, 3))),
+    (lambda x, y: x + y, (torch.randn(3), torch.tensor(2, dtype=torch.int64))),
+    (lambda x, y: (x + 2) * y - 1.5, (torch.arange(4), torch.randn(4))),
+    (lambda x, y: torch.where(x > 0, x, y), (torch.randn(3, 1), torch.arange(4))),
+    (lambda x, y: x / y, (torch.arange(1, 5), torch.arange(2, 6))),
+    (lambda x, y: x.sum(-1) + y.amax([-1, -2]), (torch.randn(2, 3), torch.randn(2, 3, 4))),
+    (lambda x, y: torch.cat([x, y], -1), (torch.randn(2, 3), torch.randn(2, 4))),
+    (lambda x, y: x.unsqueeze(-1) + y, (torch.randn(2, 3), torch.randn(2, 3, 4))),
+    (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (torch.randn(2, 3), torch.randn(2, 4))),
+    (lambda x, y: x.sum() + y.squeeze(-1), (torch.randn(2, 3), torch.randn(2, 1))),
+    (lambda x, y: x.sort(-1)[0] + y.scatter(-1, torch.zeros(2, 3, dtype=torch.int64), 1.0),
+     (torch.randn(2, 3), torch.randn(2, 3))),
+], ids=str)
+def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, ...], dynamic: bool) -> None:
+    calls, got = negotiated(fn, *args, dynamic=dynamic)
+    assert all(is_normal(c) for c in calls)
+    torch.testing.assert_close(got, fn(*args))
