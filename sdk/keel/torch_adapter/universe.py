@@ -42,13 +42,13 @@ def _catalogue() -> dict[str, Any]:
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as e:
-        raise KeelError("missing-package", "PyTorch's OpInfo catalogue cannot be imported.", {"python": str(e)},
+        raise KeelError("not-here", "PyTorch's OpInfo catalogue cannot be imported.", {"python": str(e)},
                         do="Install what PyTorch's tests need: pip install expecttest.") from e
     return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in op_db}
 
 
 def names() -> tuple[str, ...]:
-    """Every OpInfo of this PyTorch, ``name`` or ``name.variant``.  Raises KeelError[missing-package]."""
+    """Every OpInfo of this PyTorch, ``name`` or ``name.variant``.  Raises KeelError[not-here]."""
     return tuple(_catalogue())
 
 
