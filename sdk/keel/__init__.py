@@ -60,9 +60,9 @@ from keel.plugin import (
     Support,
     refusal,
 )
-from keel.spec import MEMBERS, OPSET, Op, bind
 from keel.serialise.read import load_graph
 from keel.serialise.write import save_graph
+from keel.spec import MEMBERS, OPSET, Op, bind
 from keel.torch_adapter import torch_compile_backend
 from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
@@ -129,8 +129,8 @@ __all__ = [
     "find",
     "index",
     "interpret",
-    "loaded_of",
     "load_graph",
+    "loaded_of",
     "loop_backend",
     "non_negative",
     "parse",

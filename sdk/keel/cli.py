@@ -24,8 +24,8 @@ from keel.errors import KeelError
 from keel.explain import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
-from keel.spec import OPSET, Op
 from keel.spec_commands import app as spec_app
+from keel.spec_commands import ops
 
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -205,46 +205,6 @@ def new(
     print(f"{folder} is a package. Next: pip install -e {folder} && pytest {folder}")
 
 
-@app.command()
-def ops(
-    name: Annotated[str | None, typer.Argument(help="One operator, in full.")] = None,
-    family: Annotated[str | None, typer.Option(help="Only this family.")] = None,
-    json: AsJson = False,
-) -> None:
-    """List the operators that the opset declares, or show one."""
-    found = {op.name: op for op in OPSET.values() if family in (None, op.family) and name in (None, op.name)}
-    if not found:
-        families = ", ".join(sorted({op.family for op in OPSET.values()}))
-        asked = f"operator {name!r}" if name else f"family {family!r}"
-        raise KeelError("bad-option", f"The opset has no {asked}.", {"families": families}, do="keel ops lists all.")
-    if json:
-        print(js.dumps([_op_data(op) for op in found.values()], indent=1))
-        return
-    console = Console(highlight=False)
-    if name is not None:
-        console.print(escape(_op_page(found[name])), soft_wrap=True)
-        return
-    table = _table("operator", "family", "meaning")
-    for op in sorted(found.values(), key=lambda op: (op.family, op.name)):
-        table.add_row(op.name, op.family, escape(_sentence(op.doc)))
-    console.print(table)
-
-
-def _op_data(op: Op) -> dict[str, Any]:
-    return {"name": op.name, "family": op.family, "overloads": [str(o) for o in op.overloads], "doc": op.doc.strip(),
-            "clauses": {f"{op.name}.C{i}": c for i, c in enumerate(op.clauses, 1)}}
-
-
-def _op_page(op: Op) -> str:
-    data = _op_data(op)
-    clauses = [f"  {label}  {text}" for label, text in data["clauses"].items()]
-    return "\n".join([f"{op.name} ({op.family}): {', '.join(data['overloads'])}", data["doc"], *clauses])
-
-
-def _sentence(doc: str) -> str:
-    return " ".join(doc.strip().partition("\n\n")[0].split())
-
-
 def _one_of(option: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         raise KeelError("bad-option", f"{option} {value!r} is not known.", {"known": ", ".join(known)})
@@ -255,6 +215,9 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+app.command()(ops)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""``keel spec``: the operator set's lock, its versions, its pages."""
+"""``keel spec``: the operator set's lock, its versions, its pages; and ``keel ops``, which shows what is in it."""
 from __future__ import annotations
 
 import json as js
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,16 +11,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel.errors import KeelError
+from keel.spec import MEMBERS, Op, lookup
 from keel.spec import diff as differences
 from keel.spec import lock as locks
 from keel.spec.versions import CURRENT, version
+from keel.torch_adapter import operator_named, signature
 
 app = typer.Typer(no_args_is_help=True, help="The operator set: its lock, its versions, its pages.")
 
 
 @app.command()
 def lock(
-    check: Annotated[bool, typer.Option(help="Write nothing; exit 1 if the lock differs from the declarations.")] = False,
+    check: Annotated[bool, typer.Option(help="Write nothing; exit 1 if it differs from the declarations.")] = False,
     release: Annotated[bool, typer.Option(help="Make it a lock that never changes.")] = False,
 ) -> None:
     """Write the lock of the declarations at hand."""
@@ -52,9 +54,7 @@ def diff(
     if not found:
         console.print("Nothing changed.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("part", "member", "change"):
-        table.add_column(column, overflow="fold")
+    table = _table("part", "member", "change")
     for d in found:
         table.add_row(d.level, d.member, escape(d.sentence))
     console.print(table)
@@ -68,3 +68,106 @@ def _lock(what: str) -> locks.Lock:
             raise KeelError("bad-option", f"There is no file {what}.")
         return locks.read(file)
     return locks.locked(version(what))
+
+
+@app.command()
+def docs(
+    folder: Annotated[Path, typer.Argument(help="Where the pages go.")] = Path("docs/spec"),
+    harvest: Annotated[bool, typer.Option(help="First look for examples among PyTorch's OpInfos (minutes).")] = False,
+) -> None:
+    """Write a page for each operator, an index by family, and one that searches."""
+    from keel.spec import examples, pages
+
+    if harvest:
+        print(f"{len(examples.harvest())} examples are in {examples.FILE}.")
+    written, gone = pages.write(folder)
+    print(f"{written} pages are in {folder}" + (f", and {gone} are gone." if gone else "."))
+
+
+def ops(
+    name: Annotated[str | None, typer.Argument(help="add, aten.add or aten.add.Tensor.")] = None,
+    family: Annotated[str | None, typer.Option(help="The members of a family.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
+) -> None:
+    """Count the operators of the opset by family, list a family, or show an operator."""
+    console = Console(highlight=False)
+    found = lookup.find(name) if name is not None else _of(family) if family is not None else list(MEMBERS.values())
+    if json:
+        print(js.dumps([{"name": op.name, **_data(op)} for op in found], indent=1))
+    elif name is not None:
+        console.print(escape("\n\n".join(map(_page, found))), soft_wrap=True)
+    elif family is not None:
+        table = _table("operator", "kind", "meaning")
+        for op in sorted(found, key=lambda op: op.name):
+            table.add_row(op.name, op.kind, escape(_sentence(op.doc)))
+        console.print(table)
+    else:
+        _show_families(console)
+
+
+def _of(family: str) -> list[Op]:
+    found = [op for op in MEMBERS.values() if op.family == family]
+    if not found:
+        raise KeelError("bad-option", f"The opset has no family {family!r}.",
+                        {"families": ", ".join(sorted({op.family for op in MEMBERS.values()}))})
+    return found
+
+
+def _show_families(console: Console) -> None:
+    table = _table("family", "primitives", "composites", "opaque", "clauses")
+    counted = lookup.families()
+    for c in counted:
+        table.add_row(c.family, *(str(n or "") for n in (c.primitive, c.composite, c.opaque, c.clauses)))
+    sums = [sum(getattr(c, kind) for c in counted) for kind in ("primitive", "composite", "opaque", "clauses")]
+    table.add_row(f"opset {CURRENT}", *map(str, sums), style="bold")
+    console.print(table)
+
+
+def _data(op: Op) -> dict[str, Any]:
+    member: dict[str, Any] = locks.lock([op])["members"][op.name]
+    return member
+
+
+def _page(op: Op) -> str:
+    """All that is declared of an operator, as text."""
+    data = _data(op)
+    kind = ", ".join([f"{op.kind}, {op.family}", f"profile {op.profile}", *sorted(op.tags)])
+    lines = [f"{op.name} ({kind})", "", *_signatures(op), "", data["doc"]]
+    lines += ["", *(f"  {label}  {text}" for label, text in data["clauses"].items())] if data["clauses"] else []
+    lines += ["", *_results(data["results"])] if op.kind != "opaque" or data["results"] else []
+    lines += [f"  requires  {sentence}" for sentence in data["requires"]]
+    lines += [f"  dtypes    {', '.join(locks.name_of(d) for d in op.dtypes)}"] if op.dtypes else []
+    lines += [f"  opaque because  {op.reason}"] if op.reason else []
+    lines += [f"  decomposition   {data['decomposition']}"] if data["decomposition"] else []
+    return "\n".join(lines)
+
+
+def _signatures(op: Op) -> list[str]:
+    known = {name: operator_named(name) for name in op.overloads}
+    return [f"  {(found and signature(found)) or name}" for name, found in known.items()]
+
+
+def _results(results: Any) -> list[str]:
+    match results:
+        case None:
+            return ["  The types of the results follow from the decomposition."]
+        case str():
+            return [f"  {results}"]
+        case []:
+            return ["  It has no results."]
+    return [f"  result {i}  {r['dtype']}, {r['shape']}, {r['layout']}{' or any dense' if not r['exact'] else ''}"
+            f"{', or None' if r['optional'] else ''}" for i, r in enumerate(results)]
+
+
+def _sentence(doc: str) -> str:
+    return " ".join(doc.strip().partition("\n\n")[0].split())
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
+    return table
+
+
+_NUMBERS = ("primitives", "composites", "opaque", "clauses")

@@ -129,14 +129,16 @@ def test_new(out: Out, tmp_path: Path) -> None:
 
 
 def test_ops(out: Out) -> None:
-    assert "layer_norm" in out("ops")
-    text = out("ops", "--family", "losses")
-    assert "losses" in text and "layer_norm" not in text
+    assert "normalisation" in out("ops") and "opset 1.0" in out("ops")
+    text = out("ops", "--family", "normalisation")
+    assert "layer_norm" in text and "nll_loss" not in text
     page = out("ops", "layer_norm")
-    assert "layer_norm (normalisation)" in page and "layer_norm.C1" in page
+    assert page.startswith("layer_norm (composite, normalisation") and "layer_norm.C1" in page
+    assert out("ops", "aten.native_layer_norm") == page
     (data,) = json.loads(out("ops", "layer_norm", "--json"))
     assert data["name"] == "layer_norm" and data["clauses"]
-    assert "The opset has no operator 'layer_nrom'" in out("ops", "layer_nrom", status=1)
+    assert "Did you mean layer_norm" in out("ops", "layer_nrom", status=1)
+    assert "The opset has no family 'losing'" in out("ops", "--family", "losing", status=1)
 
 
 def test_an_unknown_command(out: Out) -> None:

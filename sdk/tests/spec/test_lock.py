@@ -88,6 +88,11 @@ def test_every_member_is_locked() -> None:
     assert "aten.exp.default" in overloads(CURRENT)
 
 
+def test_every_primitive_says_what_type_its_results_have() -> None:
+    silent = [name for name, m in lock()["members"].items() if m["kind"] == "primitive" and m["results"] is None]
+    assert not silent, f"no type rule, or one without a docstring: {silent}"
+
+
 def test_nothing_depends_on_the_order_of_declarations() -> None:
     members = list(family().members.values())
     assert text(lock(members)) == text(lock(members[::-1]))

@@ -1,0 +1,54 @@
+"""The calls that PyTorch's OpInfos come down to, forward and backward: arguments for operators that have no samples."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Found = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+LARGE, MOST = 400, 24
+"""Tensors of more elements are passed over, and so are further calls of an operator."""
+
+
+def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[Found]:
+    """Calls of the ``wanted`` overloads with small tensors, in an order that is the same each time."""
+    from keel.torch_adapter.universe import examples, names, supports_autograd
+
+    listener = _Listener(wanted)
+    for name in names():
+        if name in _ABORTS:
+            continue
+        for example in examples(name, grad=supports_autograd(name), most=12):
+            with listener:
+                try:
+                    results = [r for r in example.fn(*example.inputs) if r.requires_grad]
+                    torch.autograd.backward([r.sum() for r in results])
+                except Exception:                             # an OpInfo may be for errors, or for other devices
+                    continue
+        yield from listener.found
+        listener.found.clear()
+
+
+_ABORTS = ("sparse.sampled_addmm", "sparse.mm.reduce")
+"""OpInfos whose backward is known to end the process."""
+
+
+class _Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, wanted: frozenset[Callable[..., Any]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.wanted, self.found = wanted, list[Found]()
+        self.counts: Counter[Callable[..., Any]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in self.wanted and self.counts[func] < MOST:
+            tensors = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
+            if all(t.layout is torch.strided and t.numel() <= LARGE for t in tensors):
+                self.counts[func] += 1
+                copied = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (tuple(args), dict(kwargs)))
+                self.found.append((func, *copied))
+        return func(*args, **kwargs)
