@@ -107,15 +107,16 @@ def view_strides(x: TensorType, shape: Shape) -> Shape | None:
         joined = d > 0 and (x.shape[d - 1] == 1 or _same(x.strides[d - 1], held * base))
         if joined:
             continue
-        while at >= 0 and (shape[at] == 1 or not _same(given, held)):
+        # What is left over belongs to the outermost part, for the numbers of elements are equal.
+        while at >= 0 and (d == 0 or shape[at] == 1 or not _same(given, held)):
             strides[at] = as_dim(sympy.expand(given * base))
             given = as_dim(sympy.expand(given * shape[at]))
             at -= 1
-        if not _same(given, held):
-            return None
         if d > 0:
+            if not _same(given, held):
+                return None
             base, held, given = x.strides[d - 1], as_dim(1), as_dim(1)
-    return None if at >= 0 else tuple(strides)
+    return tuple(strides)
 
 
 def _same(a: Dim, b: Dim) -> bool:
@@ -174,7 +175,9 @@ def _from_start(value: Any, size: Dim, default: Dim) -> Dim:
     value = number(value)
     if value is None or value == END:
         return default
-    return as_dim(value + size) if at_least(value, 0) is False else as_dim(value)
+    value, sign = as_dim(value), at_least(value, 0)
+    negative = typical(value) < 0 if sign is None else not sign
+    return as_dim(sympy.expand(value + size)) if negative else value
 
 
 def _within(bound: Dim, size: Dim) -> Dim:

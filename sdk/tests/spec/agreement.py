@@ -13,6 +13,8 @@ def agree(op: Any, *args: Any, **kwargs: Any) -> None:
     equal.
     """
     def double(a: Any) -> Any:
+        if isinstance(a, list | tuple):
+            return type(a)(map(double, a))
         if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
             return a
         return a.to(torch.complex128 if a.is_complex() else torch.float64)
@@ -23,6 +25,9 @@ def agree(op: Any, *args: Any, **kwargs: Any) -> None:
             assert o is None
             continue
         assert (o.dtype, o.shape) == (e.dtype, e.shape), f"{op}: {o.dtype} {o.shape}, not {e.dtype} {e.shape}"
+        if o.dtype == torch.bool:
+            assert torch.equal(o, e), f"{op}: {o}, not {e}"
+            continue
         torch.testing.assert_close(torch.isnan(o), torch.isnan(e))
         finite = torch.isfinite(w)
         scale = w[finite].abs().max() if finite.any() else torch.tensor(0.0)

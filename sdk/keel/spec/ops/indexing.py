@@ -8,7 +8,7 @@ import torch
 
 from keel.spec.dtypes import ALL, REALS
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
-from keel.spec.rules import DENSE, Args, DtypeRule, Out, ShapeRule, canonical, like, shape_of
+from keel.spec.rules import DENSE, Args, DtypeRule, Out, ShapeRule, canonical, like, number, shape_of
 from keel.spec.rules_shape import INDEXED, kept
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
@@ -192,8 +192,8 @@ WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if 
 family.primitive(
     "searchsorted", "searchsorted.Tensor", doc="Where elements would go in a sorted sequence.", clauses=(
         "The result is how many of the sequence's elements are less than the element, or with right (side right) not "
-        "greater.", "NaN counts as greater than everything.", "sorter gives the order in which the sequence is sorted.",
-        "What an unsorted sequence gives is not specified, but lies within 0 and its length.",
+        "greater.", "NaN goes to the end.", "sorter gives the order in which the sequence is sorted.",
+        "What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its length.",
         "A sequence of one dimension serves all elements; one of more has a row for each row of them."),
     out=(Out(WHOLE, shape_of("self"), DENSE),),
     requires=(Requires("The sequence has one dimension, or the elements' sizes but for the last.", _rows),),
@@ -211,7 +211,7 @@ family.primitive(
     clauses=("There is a row of indices per element, in row-major order; NaN is not zero.",
              "Rows without an element have fill_value throughout.", "A scalar gives rows without indices."),
     out=(Out(DtypeRule("int64", lambda args: torch.int64),
-             ShapeRule("[size, rank(self)]", lambda args: (args["size"], args["self"].rank)), DENSE),),
+             ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)), DENSE),),
     requires=(Requires("size is 0 or more.", lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
     dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT)
 

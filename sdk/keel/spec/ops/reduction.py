@@ -10,7 +10,7 @@ import torch
 
 from keel.spec.dtypes import ALL, BOOLS, NUMBERS, REALS
 from keel.spec.op import Budget, Family, Requires
-from keel.spec.ops.statistics import accurate, all_dims
+from keel.spec.ops.statistics import accurate, all_dims, std
 from keel.spec.rules import (
     DENSE,
     INT64,
@@ -121,6 +121,14 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
 
 def _count(x: Tensor, dims: Sequence[int]) -> Any:
     return reduce(operator.mul, (x.shape[d] for d in dims), 1) if x.dim() else 1
+
+
+@family("std_mean.correction", tags=TAGS, clauses=("The results are those of std and of mean.",))
+def std_mean(x: Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
+             keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean."""
+    over = None if dim is None else list(dim)
+    return std(x, over, correction=correction, keepdim=keepdim), mean(x, over, keepdim)
 
 
 @family("prod.default", tags=TAGS, clauses=("All dimensions are reduced, as prod reduces one.",))

@@ -1,0 +1,163 @@
+"""Movement and indexed writes in terms of primitives: what selects, fills, adds and reduces at indices, and gradients
+of what moves elements.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from keel.spec.op import Family
+
+aten = torch.ops.aten
+family = Family("structure")
+Tensor = torch.Tensor
+
+INDEXING, SHAPE = frozenset({"indexing"}), frozenset({"shape"})
+
+
+def _theirs(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], tags: frozenset[str] = SHAPE) -> None:
+    """A composite whose decomposition in PyTorch is sound."""
+    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags)
+
+
+_theirs("roll", "roll.default", doc="Elements moved along dimensions, those that fall off coming back.", clauses=(
+    "Without dims the elements are moved in row-major order.", "Elements keep their bits."))
+_theirs("rot90", "rot90.default", doc="A plane of dimensions turned by quarters.", clauses=(
+    "Elements keep their bits.",))
+for _name, _doc in (("tril", "The elements on and below a diagonal, 0 elsewhere."),
+                    ("triu", "The elements on and above a diagonal, 0 elsewhere.")):
+    _theirs(_name, f"{_name}.default", doc=_doc, clauses=(
+        "diagonal counts from the main one, upwards.", "NaN outside gives 0: it is replaced, not multiplied."))
+_theirs("block_diag", "block_diag.default", doc="Matrices along the diagonal of one, 0 elsewhere.", clauses=(
+    "A vector counts as a row, a scalar as a matrix of one element.", "Dtypes are promoted."))
+_theirs("diag_embed", "diag_embed.default", doc="Vectors as diagonals of matrices, 0 elsewhere.", clauses=(
+    "dim1 and dim2 are where the matrix's dimensions stand.",))
+_theirs("stack", "stack.default", doc="Tensors of equal sizes along a new dimension.", clauses=(
+    "Dtypes are promoted.", "dim counts in the result."))
+_theirs("chunk_cat", "_chunk_cat.default", doc="Chunks of tensors, padded to equal sizes and joined.", clauses=(
+    "Padding is 0.",))
+_theirs("narrow_copy", "narrow_copy.default", doc="A copy of length elements along a dimension.", clauses=(
+    "It begins at start.",
+    "A negative start counts from the end.",))
+_theirs("resize_as", "resize_as.default", doc="resize to the sizes of another tensor.", clauses=(
+    "What the operand does not have is not specified.",))
+_theirs("select_backward", "select_backward.default", doc="The gradient at one index of a dimension, 0 elsewhere.",
+        clauses=("It is the gradient of select.",))
+_theirs("slice_backward", "slice_backward.default", doc="The gradient at a slice, 0 elsewhere.",
+        clauses=("It is the gradient of slice.",))
+_theirs("diagonal_backward", "diagonal_backward.default", doc="The gradient at a diagonal, 0 elsewhere.",
+        clauses=("It is the gradient of diagonal.",))
+_theirs("unfold_backward", "unfold_backward.default", doc="The gradients of windows added up where they overlap.",
+        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified."))
+for _dims in (1, 2, 3):
+    _theirs(f"reflection_pad{_dims}d", f"reflection_pad{_dims}d.default", clauses=(
+        "The border element itself is not repeated.", "Padding is less than the dimension."),
+            doc="The operand with its mirror image around it.")
+    _theirs(f"reflection_pad{_dims}d_backward", f"reflection_pad{_dims}d_backward.default", clauses=(
+        "It is the gradient of reflection_pad: what an element was copied to adds up.",),
+            doc="The gradient of padding with the mirror image.")
+    _theirs(f"replication_pad{_dims}d", f"replication_pad{_dims}d.default", clauses=(
+        "Each place around has the nearest element of the operand.",), doc="The operand with its border repeated.")
+_theirs("index_add", "index_add.default", tags=INDEXING, doc="Slices added, times alpha, at indices of a dimension.",
+        clauses=("What goes to one place is all added up, in no specified order.",))
+_theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written at indices of a dimension.", clauses=(
+    "Where indices are equal, one of the slices stands there; which one is not specified.",))
+_theirs("index_fill", "index_fill.int_Scalar", "index_fill.int_Tensor", tags=INDEXING,
+        doc="A value written at indices of a dimension.", clauses=("Negative indices count from the end.",))
+_theirs("take", "take.default", tags=INDEXING, doc="Elements at indices into the whole in row-major order.", clauses=(
+    "Negative indices count from the end.",))
+_theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, doc="index where a mask is true, fill "
+        "elsewhere.", clauses=("Indices where the mask is false are not looked at.",))
+_theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING,
+        doc="index_put with accumulate, of values where a mask is true.",
+        clauses=("Indices where the mask is false are not looked at.",))
+_theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING, doc="The gradient of embedding "
+        "with respect to its table.", clauses=(
+            "What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
+            "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
+_theirs("isin", "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", tags=INDEXING,
+        doc="Whether elements are among others.", clauses=("NaN equals nothing.", "invert gives the opposite."))
+_theirs("renorm", "renorm.default", tags=frozenset({"reduction"}), doc="Slices along a dimension whose norm is above "
+        "maxnorm, scaled down to it.", clauses=("The factor is maxnorm / (norm + 1e-7).", "Other slices stay."))
+_theirs("nansum", "nansum.default", tags=frozenset({"reduction"}), doc="The sum of the elements that are not NaN.",
+        clauses=("It is sum, NaN counting as 0.",))
+_theirs("logsumexp", "logsumexp.default", tags=frozenset({"reduction"}),
+        doc="The logarithm of the sum of exponentials.", clauses=(
+            "It does not overflow where the result does not.", "All elements -inf give -inf.", "+inf gives +inf.",
+            "NaN gives NaN."))
+
+
+# -- writes at indices ------------------------------------------------------------------------------------------------
+
+_NAMES = {"add": "sum", "multiply": "prod"}
+
+
+@family("scatter.reduce", tags=INDEXING, clauses=("It is scatter_reduce with sum (add) or prod (multiply), the "
+                                                   "operand's elements included.",))
+def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
+    """Elements added or multiplied at given indices along a dimension."""
+    return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
+
+
+@family("scatter.value_reduce", tags=INDEXING, clauses=("It is scatter.reduce of a tensor of equal elements.",))
+def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
+    """A value added or multiplied at given indices along a dimension."""
+    src = aten.full.default(list(index.shape), value, dtype=x.dtype, device=x.device)
+    return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
+
+
+@family("index_reduce.default", tags=INDEXING, clauses=(
+    "reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the operand's too.",
+    "A mean of integers is rounded towards minus infinity."))
+def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
+                 include_self: bool = True) -> Tensor:
+    """Slices reduced into indices of a dimension."""
+    if not x.dim():
+        row = [aten.reshape.default(t, [1]) for t in (x, source)]
+        found = aten.scatter_reduce.two(row[0], 0, aten.reshape.default(index, [1]), row[1], reduce,
+                                        include_self=include_self)
+        return aten.reshape.default(found, [])
+    dim = dim % x.dim()
+    along = [index.numel() if d == dim else 1 for d in range(x.dim())]
+    at = aten.expand.default(aten.reshape.default(index.to(torch.int64), along), list(source.shape))
+    return aten.scatter_reduce.two(x, dim, at, source, reduce, include_self=include_self)
+
+
+@family("masked_scatter_backward.default", tags=INDEXING, clauses=(
+    "It is the gradient of masked_scatter with respect to source: the elements where the mask is true, one after the "
+    "other, then 0.",))
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[Any]) -> Tensor:
+    """The elements of a gradient that masked_scatter took from its source."""
+    count: Any = 1
+    for n in sizes:
+        count = count * n
+    there = aten.reshape.default(aten.expand.default(mask, list(grad.shape)), [grad.numel()])
+    rest = aten.full.default([], count, dtype=torch.int64, device=grad.device)
+    place = aten.where.self(there, aten.cumsum.default(there.to(torch.int64), 0) - 1, rest)
+    base = aten.full.default([count + 1], 0, dtype=grad.dtype, device=grad.device)      # the last place takes the rest
+    found = aten.scatter.src(base, 0, place, aten.reshape.default(grad, [grad.numel()]))
+    return aten.reshape.default(aten.slice.Tensor(found, 0, 0, count), list(sizes))
+
+
+# -- gradients of padding ---------------------------------------------------------------------------------------------
+
+def _replication_backward(dims: int) -> Any:
+    def decompose(grad: Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
+        for i in range(dims):
+            d = x.dim() - 1 - i
+            places = aten.arange.default(grad.shape[d], device=grad.device) - padding[2 * i]
+            source = aten.clamp.default(places, 0, x.shape[d] - 1)
+            base = aten.full.default([x.shape[d] if k == d else n for k, n in enumerate(grad.shape)], 0,
+                                     dtype=grad.dtype, device=grad.device)
+            grad = aten.index_add.default(base, d, source, grad)
+        return grad
+    return decompose
+
+
+for _dims in (1, 2, 3):
+    family.composite(
+        f"replication_pad{_dims}d_backward", f"replication_pad{_dims}d_backward.default",
+        doc="The gradient of padding with the border.", decompose=_replication_backward(_dims), tags=SHAPE, clauses=(
+            "It is the gradient of replication_pad: what an element was copied to adds up, in no specified order.",))
