@@ -6,6 +6,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from keel.graph.calls import is_call
 from keel.graph.expand import expand
@@ -13,8 +17,6 @@ from keel.spec import MEMBERS, Op, Sample, decomposition_of
 from keel.spec.dtypes import HALVES
 from keel.spec.normal import overload_of
 from keel.spec.samples import INF, drawn, specials
-
-from .written_out import traced
 
 DOUBLES = (torch.float64, torch.complex128)
 WITHIN = 2.0
@@ -119,20 +121,36 @@ def faithful(op: Op, within: float = WITHIN, judged: Callable[[Sample], bool] = 
         assert seen or dtype in HALVES, f"{op.name} was not tried on {dtype}."
 
 
-def closed(op: Op, count: int = 3) -> None:
-    """Some of the composite's samples, written out as long as something can be, end in primitives, with the types that
-    the call promises, sizes known or not.
+def closed(op: Op, count: int = 3, symbolic: tuple[bool, ...] = (False, True)) -> None:
+    """Some of the composite's samples, traced and written out as long as something can be, end in primitives, with the
+    types that the call promises, sizes known or not.
     """
     assert op.samples is not None
     primitives = {name for p in MEMBERS.values() if p.kind == "primitive" for name in p.overloads}
     samples = [s for s in op.samples(op.dtypes[0]) if all(
         not isinstance(a, torch.Tensor) or a.numel() > 1 for a in s.args)][:count]
+    assert samples
     for sample in samples:
-        for symbolic in (False, True):
-            target = overload_of(op, sample.args, sample.kwargs)
-            node, mode = traced(target, *sample.args, symbolic=symbolic, **sample.kwargs)
-            rest = set(_ends(node, mode, frozenset())) - primitives
-            assert not rest, f"{target}{_brief(sample.args)}{dict(sample.kwargs)} ends in {rest}"
+        for unknown in symbolic:
+            graph, mode = _traced(overload_of(op, sample.args, sample.kwargs), sample, unknown)
+            ends = {end for n in graph.nodes if is_call(n) for end in _ends(n, mode, frozenset())}
+            assert ends and ends <= primitives, f"{op.name}{_brief(sample.args)} ends in {ends - primitives}"
+
+
+def _traced(target: Any, sample: Sample, symbolic: bool) -> tuple[fx.Graph, FakeTensorMode]:
+    """The graph of one call, which tracing may have written out already, and the mode of its values."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=not symbolic)
+    flat, spec = tree_flatten((sample.args, dict(sample.kwargs)))
+    places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        given = list(flat)
+        for i, t in zip(places, tensors, strict=True):
+            given[i] = t
+        args, kwargs = tree_unflatten(given, spec)
+        return target(*args, **kwargs)
+    with mode:
+        return make_fx(call)(*(mode.from_tensor(flat[i]) for i in places)).graph, mode
 
 
 def _ends(node: fx.Node, mode: Any, above: frozenset[Any]) -> Iterator[str]:

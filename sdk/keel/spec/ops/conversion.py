@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 
 def _given(args: Args) -> TensorType:
     """ATen names the operand self, prims name it a."""
-    return next(args[n] for n in ("self", "a") if n in args)  # type: ignore[no-any-return]
+    return next(args[n] for n in ("self", "a") if n in args)
 
 
 def _converted_strides(args: Args, shape: Shape) -> Sequence[Dim]:

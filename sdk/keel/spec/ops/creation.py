@@ -133,7 +133,7 @@ family.primitive(
 
 def _memory_dtype(args: Args) -> torch.dtype:
     own = args["self"].dtype if "self" in args else torch.get_default_dtype()
-    return args["dtype"] or own  # type: ignore[no-any-return]
+    return args["dtype"] or own
 
 
 def _memory_strides(args: Args, shape: Shape) -> Sequence[Dim]:

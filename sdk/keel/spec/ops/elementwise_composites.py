@@ -1,7 +1,7 @@
 """Elementwise functions that are made of others: PyTorch's decompositions where they are sound, ours where not."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ def _declare(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], sam
 
 
 def ours(*overloads: str, clauses: tuple[str, ...], samples: Samples = unary,
-         dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> Any:
+         dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> Callable[..., Any]:
     return family(*overloads, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS)
 
 
@@ -196,12 +196,12 @@ for _name in ("and", "or", "xor"):
 _declare("logical_not", doc="Whether an element is false.", clauses=(_TRUTH,), dtypes=ALL)
 
 
-def _number_over_nan(x: Tensor, y: Tensor, better: Any) -> Tensor:
+def _number_over_nan(x: Tensor, y: Tensor, better: Callable[..., Tensor]) -> Tensor:
     dtype = common_dtype(x, y)
     left, right = x.to(dtype), y.to(dtype)
     best = better(left, right)
     if not dtype.is_floating_point:
-        return best  # type: ignore[no-any-return]
+        return best
     best = aten.where.self(aten.isnan.default(right), left, best)
     return aten.where.self(aten.isnan.default(left), right, best)
 
