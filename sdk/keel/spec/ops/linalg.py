@@ -115,7 +115,8 @@ def _ldl(dtype: torch.dtype) -> Iterator[Sample]:
     for a in _indefinite(dtype):
         ld, pivots, _ = torch.linalg.ldl_factor_ex(a)
         for b in sides(a):
-            yield Sample((ld, pivots, b))
+            if b.shape[:-2] == a.shape[:-2]:
+                yield Sample((ld, pivots, b))
 
 
 def _reflectors(dtype: torch.dtype) -> Iterator[Sample]:
@@ -275,10 +276,12 @@ _declare(
 _declare(
     "ldl_solve", "linalg_ldl_solve", "X with A X = B from the factors that ldl_factor gives.",
     "hermitian must be the one that the factors were made with.",
-    "A singular D gives infinities or NaN; it is no error.", "The batch dimensions of LD and B are broadcast.",
+    "A singular D gives infinities or NaN; it is no error.",
     "What LD holds above the diagonal is not read.",
     out=(Out(like("B"), solution("B", "LD"), COLUMNS),),
-    requires=(square("LD"), matrix("B"), same_dtype("LD", "B")), samples=_ldl)
+    requires=(square("LD"), matrix("B"), same_dtype("LD", "B"), Requires(
+        "LD and B have equal batch dimensions: PyTorch's own kernel reads past the pivots where they are broadcast.",
+        lambda args: args["LD"].shape[:-2] == args["B"].shape[:-2])), samples=_ldl)
 
 _declare(
     "matrix_exp", "linalg_matrix_exp", "The matrix exponential: the sum of A^k / k! over k from 0 on.",
