@@ -51,5 +51,6 @@ bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/bench
 new: $(STAMP)  ## render a plugin package NAME at LEVEL=graph or loop
 	$(BIN)/keel new $(NAME) --level $(LEVEL)
 
-docs: $(STAMP)  ## check that every link and every snippet of docs/ holds
+docs: $(STAMP)  ## write the pages of the opset; check that every link and every snippet of docs/ holds
+	$(BIN)/keel spec docs
 	$(BIN)/python -m pytest -q conformance/tests/test_docs.py $(ARGS)

@@ -132,6 +132,16 @@ def test_fuel_finds_the_fusion() -> None:
     assert find(lambda x: x.exp().sum(-1).log(), (x,), ["cpp", "eager"], most=4) is None
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
+@pytest.mark.usefixtures("own_temporary_folder")
+def test_a_graph_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page, x = module(HOW / "save-a-graph.md"), torch.randn(5, 4)
+    want = page.program.module()(x)
+    torch.testing.assert_close(page.loaded(x), want)
+    torch.testing.assert_close(page.compiled(x), want)
+
+
 def test_every_error_code_has_its_page() -> None:
     codes = set(re.findall(r'^    "([a-z-]+)",', (ROOT / "sdk" / "keel" / "errors.py").read_text(), re.MULTILINE))
     pages = {p.stem for p in (ROOT / "docs" / "errors").glob("*.md")} - {"README"}

@@ -66,8 +66,8 @@ def slug(family: str) -> str:
 
 def wrap(text: str, indent: str = "") -> str:
     """A paragraph in lines of the width that pages have."""
-    return textwrap.fill(" ".join(text.split()).replace("``", "`"), WIDTH, subsequent_indent=indent, break_long_words=False,
-                         break_on_hyphens=False)
+    return textwrap.fill(" ".join(text.split()).replace("``", "`"), WIDTH, subsequent_indent=indent,
+                         break_long_words=False, break_on_hyphens=False)
 
 
 def _tidy(text: str) -> str:
