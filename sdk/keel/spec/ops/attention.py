@@ -184,8 +184,17 @@ def _efficient_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_bias
         return NotImplemented
     lse = aten.slice.Tensor(logsumexp, 2, 0, q.shape[2])
     *found, dscores = _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)
-    wanted = attn_bias is not None and grad_input_mask[3]
-    return (*found, _over(dscores, attn_bias) if wanted else None)
+    dbias = _over(dscores, attn_bias) if grad_input_mask[3] else None
+    return (*found, None if dbias is None else _in_sixteens(dbias))
+
+
+def _in_sixteens(x: Tensor) -> Tensor:
+    """The same in rows of 16 elements, as the kernel lays them out."""
+    n = x.shape[-1]
+    more = (n + 15) // 16 * 16 - n
+    if isinstance(more, int) and more == 0:
+        return x
+    return aten.slice.Tensor(aten.constant_pad_nd.default(x, [0, more]), -1, 0, n)
 
 
 def _cudnn_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, seed: Any,

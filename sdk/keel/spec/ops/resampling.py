@@ -267,8 +267,17 @@ for _name, _overloads, _weigh, _doc, _clauses in (
 
 # -- elements in another order ----------------------------------------------------------------------------------------
 
-family.composite("pixel_shuffle", "pixel_shuffle", doc="Blocks of channels as blocks of pixels.", clauses=(
+@family("pixel_shuffle", clauses=(
     "Channel c * r * r + i * r + j at (h, w) goes to channel c at (h * r + i, w * r + j).",), tags=_TAGS)
+def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
+    """Blocks of channels as blocks of pixels."""
+    r, (channels, height, width), outer = upscale_factor, x.shape[-3:], list(x.shape[:-3])
+    apart = aten.reshape.default(x, [*outer, channels // (r * r), r, r, height, width])
+    n = len(outer)
+    mixed = aten.permute.default(apart, [*range(n + 1), n + 3, n + 1, n + 4, n + 2])
+    return aten.reshape.default(mixed, [*outer, channels // (r * r), height * r, width * r])
+
+
 family.composite("pixel_unshuffle", "pixel_unshuffle", doc="The inverse of pixel_shuffle.", clauses=(
     "Pixel (h * r + i, w * r + j) of channel c goes to channel c * r * r + i * r + j at (h, w).",), tags=_TAGS)
 family.composite("channel_shuffle", "channel_shuffle", doc="Channels in groups, transposed.", clauses=(

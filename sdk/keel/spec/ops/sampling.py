@@ -217,8 +217,9 @@ def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_m
     if interpolation_mode == _NEAREST:
         dgrid = aten.full.default(list(grid.shape), 0.0, dtype=grid.dtype, device=grid.device)
     else:
-        dgrid = aten.stack.default([s * by for s, (_, by) in zip(slopes[::-1], lines[::-1], strict=True)
-                                    if s is not None], -1).to(grid.dtype)
+        found = aten.stack.default([s * by for s, (_, by) in zip(slopes[::-1], lines[::-1], strict=True)
+                                    if s is not None], -1)
+        dgrid = aten.view.default(found, list(grid.shape)).to(grid.dtype)
     return aten.view.default(dx, list(x.shape)).to(x.dtype) if output_mask[0] else None, dgrid
 
 

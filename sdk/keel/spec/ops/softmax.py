@@ -22,11 +22,18 @@ family.composite("log_softmax", "_log_softmax", tags=_TAGS,
 family.composite("safe_softmax", "_safe_softmax", tags=_TAGS,
                  doc="softmax, but rows of nothing but -inf give 0.", clauses=(
                      "-inf gives 0, also where the whole row is -inf.", *_ROWS[:2]))
-family.composite("softmax_backward", "_softmax_backward_data", tags=_TAGS, doc="The gradient of softmax.", clauses=(
-    "The gradient is output * (grad - the row's sum of output * grad).", "It has input_dtype, rounded once."))
 family.composite("log_softmax_backward", "_log_softmax_backward_data", tags=_TAGS, doc="The gradient of log_softmax.",
                  clauses=("The gradient is grad - exp(output) * the row's sum of grad.",
                           "It has input_dtype, rounded once."))
+
+
+@family("_softmax_backward_data", tags=_TAGS, clauses=(
+    "The gradient is output * (grad - the row's sum of output * grad).", "It has input_dtype, rounded once.",
+))
+def softmax_backward(grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    """The gradient of softmax with respect to its input."""
+    g, out = accurate(grad), accurate(output)
+    return (out * (g - aten.sum.dim_IntList(g * out, [dim], True))).to(input_dtype)
 
 
 def _other(x: Tensor, dim: int) -> list[int]:
