@@ -39,6 +39,10 @@ _declare(
     "The condition is asked before each round; if it does not hold at first, the results are the carried inputs.",
     "Carried values keep their dtypes, sizes and strides from round to round.", _PURE, _TYPES, _INSIDE)
 _declare(
+    "while_loop_stack_output", "while_loop with the carried values of all rounds, as its backward reads them.",
+    "The results are the carried values after each round, stacked along a new first dimension, whose size only the run "
+    "tells.", "Otherwise it is while_loop.", _PURE, _INSIDE)
+_declare(
     "scan", "A graph for each slice of sequences, in order: scan(combine_fn, init, xs, additional).",
     "combine_fn takes the carried values, one slice of each of xs along the first dimension and the additional inputs, "
     "and gives the next carried values and a slice of each result.",
@@ -64,6 +68,10 @@ _declare(
     "The operator draws as from a generator in that state; the generator that it would have used is left as it was.",
     "The same state and arguments give the same results, on one version of one backend.",
     tags=frozenset({"control", "random"}))
+_declare(
+    "run_and_save_rng_state", "An operator with the random state before it: run_and_save_rng_state(operator, *args).",
+    "The results are the state of the generator that the operator draws from, before it draws, then those of the "
+    "operator.", "run_with_rng_state with that state draws the same again.", tags=frozenset({"control", "random"}))
 _declare(
     "triton_kernel_wrapper_functional",
     "A Triton kernel of the user: triton_kernel_wrapper_functional(kernel_idx=..., grid=..., kwargs=...).",

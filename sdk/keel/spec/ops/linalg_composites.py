@@ -199,10 +199,8 @@ def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     "The other triangle of the factor is not read.",
 ))
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of a matrix from its Cholesky factor: that of the factor, times its adjoint."""
-    inverse = _solve(factor, _eye(factor), upper=upper)
-    turned = _adjoint(inverse)
-    return aten.matmul.default(inverse, turned) if upper else aten.matmul.default(turned, inverse)
+    """The inverse of a matrix from its Cholesky factor."""
+    return cholesky_solve(_eye(factor), factor, upper)
 
 
 @family("triangular_solve", name="triangular_solve_and_copy", clauses=(
