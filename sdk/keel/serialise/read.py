@@ -42,8 +42,10 @@ def load_graph(path: str | os.PathLike[str]) -> fx.GraphModule:
             raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
                             {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
         return _Loading(data, constants).run()
-    except (KeyError, TypeError, AttributeError, ValueError) as e:
+    except (KeyError, TypeError, AttributeError) as e:
         raise _damaged(Path(path), f"{type(e).__name__}: {e}") from e
+    except ValueError as e:
+        raise _damaged(Path(path), str(e)) from e
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -42,7 +42,9 @@ def tree_of(text: str) -> Tree:
     """The tree that ``tree_text`` wrote.  Raises ValueError."""
     try:
         return pytree.treespec_loads(text)
-    except (NotImplementedError, AttributeError, KeyError, TypeError) as e:
+    except NotImplementedError as e:
+        raise ValueError(f"It nests values in a container whose package must be imported first. {e}") from e
+    except (AttributeError, KeyError, TypeError) as e:
         raise ValueError(f"{type(e).__name__}: {e}") from e
 
 
