@@ -22,7 +22,8 @@ SHOWN = 3
 class Watch:
     """Negotiates each graph of one trace and tells of it; what goes wrong is put in words, and the graph runs as it is.
 
-    ``seconds`` are the processor's.
+    ``doing`` is what negotiation interrupts: PyTorch traces some graphs only when they are first run. ``seconds`` are
+    the processor's.
     """
 
     tell: Tell
@@ -30,6 +31,11 @@ class Watch:
     wrong: list[str]
     ends: list[closure.Ending]
     seconds: float = 0.0
+    doing: str = "starting"
+
+    def now(self, doing: str) -> None:
+        self.doing = doing
+        self.tell(f"{doing} {self.title}")
 
     def __call__(self, captured: Any) -> closure.Ending | None:
         self.tell(f"negotiating {self.title}")
@@ -41,7 +47,7 @@ class Watch:
             return None
         finally:
             self.seconds += process_time() - begin
-            self.tell(f"tracing {self.title}")
+            self.tell(f"{self.doing} {self.title}")
         self.ends.append(end)
         return end
 

@@ -25,6 +25,10 @@ def measure(job: Job, tell: Tell) -> Row:
     return Measured(job, tell).row()
 
 
+MOST = 1e9
+"""What stands for an infinite error in files."""
+
+
 class Untraced(Exception):
     """PyTorch itself does not run or trace a sample: why."""
 
@@ -60,36 +64,35 @@ class Measured:
 
     def one(self, i: int, example: universe.Example) -> bool:
         """Measures one sample; False if PyTorch does not trace it."""
-        ends: list[closure.Ending] = []
+        watch = Watch(self.tell, example.title, self.found.wrong, [])
         with torch.set_grad_enabled(self.training):
             try:
-                run = self.traced(example, ends)
+                run = self.traced(example, watch)
             except Untraced as e:
                 self.found.untraced.setdefault(str(e), example.title[:200])
                 return False
-            self.run(i, example, run, ends)
-            self.tell(f"typing {example.title}")
-            self.endings.take(ends)
+            self.run(i, example, run, watch)
+            watch.now("typing")
+            self.endings.take(watch.ends)
         return True
 
-    def traced(self, example: universe.Example, ends: list[closure.Ending]) -> Callable[..., Any]:
-        self.tell(f"running {example.title} in eager PyTorch")
+    def traced(self, example: universe.Example, watch: Watch) -> Callable[..., Any]:
+        watch.now("running in eager PyTorch")
         in_words(lambda: numbers.leave(example.fn, example.inputs))
-        watch = Watch(self.tell, example.title, self.found.wrong, ends)
-        self.tell(f"tracing {example.title}")
+        watch.now("tracing")
         begin = process_time()
         run = in_words(lambda: universe.trace(example.fn, [numbers.twin(x) for x in example.inputs],
                                               closure.watching(watch), dynamic=self.job.dynamic))
         self.seconds.update(tracing=process_time() - begin - watch.seconds, negotiating=watch.seconds)
         return run
 
-    def run(self, i: int, example: universe.Example, run: Callable[..., Any], ends: list[closure.Ending]) -> None:
-        self.tell(f"comparing {example.title}")
+    def run(self, i: int, example: universe.Example, run: Callable[..., Any], watch: Watch) -> None:
+        watch.now("comparing")
         try:
-            if (reason := self.unjudged(ends)) is not None or not self.job.numbers:
+            if (reason := self.unjudged(watch.ends)) is not None or not self.job.numbers:
                 if self.training:                              # the backward graph may be traced only now
                     numbers.leave(run, example.inputs)
-                if (reason := reason or self.unjudged(ends)) is not None:
+                if (reason := reason or self.unjudged(watch.ends)) is not None:
                     self.found.unjudged[reason] = self.job.name
                 return
             verdict = numbers.judged(lambda seed: self.alike(i, example, seed), run)
@@ -100,7 +103,7 @@ class Measured:
             self.found.wrong.append(f"What it ends in does not run: {last_line(e)} ({example.title})")
             return
         self.found.judged += 1
-        self.found.worst = max(self.found.worst, verdict.worst)
+        self.found.worst = max(self.found.worst, min(verdict.worst, MOST))
         self.found.inaccurate += [f"{sentence} ({example.title})" for sentence in verdict.over]
         self.found.restrided += [f"{name} ({example.title})" for name in verdict.restrided][:SHOWN]
 

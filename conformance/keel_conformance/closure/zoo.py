@@ -25,8 +25,9 @@ def measure(job: Job, tell: Tell) -> Row:
     """What becomes of the graphs that Dynamo makes of the model; it runs as what they end in."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    row, endings, ends = Row(samples=1), Endings(), list[closure.Ending]()
-    tell("running the model in eager PyTorch")
+    row, endings = Row(samples=1), Endings()
+    watch = Watch(tell, job.name, row.wrong, [])
+    watch.now("running in eager PyTorch")
     step = Step("training" if job.mode == "training" else "inference")
     try:
         case = prepare(step, BUILDERS[job.name](job.name))
@@ -34,15 +35,17 @@ def measure(job: Job, tell: Tell) -> Row:
     except Exception as e:
         row.untraced[last_line(e)] = "eager"
         return row
-    watch = Watch(tell, job.name, row.wrong, ends)
-    tell("tracing the model")
+    watch.now("tracing")
     try:
         prepare(step, case)
         run(step, case, torch.compile(case.model, backend=closure.dynamo_backend(watch), dynamic=job.dynamic))
     except Exception as e:
-        (row.wrong.append(last_line(e)) if ends else row.untraced.update({last_line(e): "compiled"}))
-    row.traced = int(bool(ends))
-    tell("typing the model's calls")
-    endings.take(ends)
+        if watch.ends:
+            row.wrong.append(last_line(e))
+        else:
+            row.untraced[last_line(e)] = "compiled"
+    row.traced = int(bool(watch.ends))
+    watch.now("typing")
+    endings.take(watch.ends)
     endings.fill(row)
     return row
