@@ -44,7 +44,7 @@ _TIES = "Of equal extremes the index is that of the first; NaN is an extreme, an
 
 def _sized(args: Args) -> bool:
     shape = args["self"].shape
-    return all(shape[d] != 0 for d in canonicals(args.get("dim"), len(shape)))
+    return not shape or all(shape[d] != 0 for d in canonicals(args.get("dim"), len(shape)))
 
 
 SIZED = Requires("Every dimension reduced has at least one element.", _sized)
