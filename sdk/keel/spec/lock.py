@@ -71,7 +71,7 @@ def results(op: Op) -> Any:
     decomposition, or nothing is promised."""
     match op.out:
         case None:
-            return None
+            return "What the call was traced with." if op.kind == "primitive" else None
         case tuple(outs):
             return [_formulas(o) for o in outs]
         case rule:

@@ -44,3 +44,8 @@ def constant_of(value: object) -> object:
     if not known.is_number:
         return value
     return int(known) if isinstance(value, torch.SymInt) else float(known)
+
+
+def promise(holds: bool | torch.SymBool) -> None:
+    """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
+    torch._check(holds)  # type: ignore[no-untyped-call]

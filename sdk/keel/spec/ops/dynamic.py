@@ -9,10 +9,10 @@ import torch
 from keel.spec.dtypes import ALL, COMPLEX
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
-from keel.spec.rules_shape import SAME as UNCHANGED
 from keel.spec.rules_shape import unknown
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import shaped
+from keel.torch_adapter import promise
 from keel.types import SymType, Type
 
 aten = torch.ops.aten
@@ -72,10 +72,11 @@ def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
 _ASSERTS = ("A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
             "A NaN holds, a zero of either sign does not.",
             "A check is neither moved before what comes first, nor left out because its result is not used.")
+_TOKEN = (Out(like("dep_token"), ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
+              LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides)),)
 family.primitive(
     "assert_async", "_functional_assert_async.msg", doc="Goes on if a condition holds; gives its token.",
-    clauses=_ASSERTS, out=(Out(like("dep_token"), ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
-             LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides)),),
+    clauses=_ASSERTS, out=_TOKEN,
     dtypes=ALL, samples=_conditions, tags=EFFECT)
 family.primitive(
     "assert_now", "_assert_async.msg", "_assert_async.default", doc="Goes on if a condition holds.", clauses=_ASSERTS,
@@ -86,7 +87,7 @@ family.primitive(
 family.primitive(
     "assert_number_token", "_functional_assert_scalar.default",
     doc="Goes on if a number on the host is not zero; gives its token.", clauses=_ASSERTS[::2], tags=EFFECT,
-    out=lambda args: (UNCHANGED.type({"self": args["dep_token"]}),))
+    out=_TOKEN)
 _RANGES = ("min and max, where given, are bounds that the number may have itself.",
            "A number outside stops the program; that it lies inside may be relied on afterwards.")
 family.primitive(
@@ -96,7 +97,7 @@ family.primitive(
     "constrain_range_token", "_functional_sym_constrain_range.default",
     "_functional_sym_constrain_range_for_size.default", doc="A promise that a number on the host lies within bounds; "
     "gives its token.", clauses=_RANGES, tags=EFFECT,
-    out=lambda args: (UNCHANGED.type({"self": args["dep_token"]}),))
+    out=_TOKEN)
 family.primitive(
     "assert_metadata", "_assert_tensor_metadata.default",
     doc="Goes on if a tensor has the sizes, strides, dtype, device and layout given.",
@@ -235,7 +236,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     ends = aten.cumsum.default(repeats, 0)
     if output_size is None:
         output_size = aten._local_scalar_dense.default(aten.sum.dim_IntList(repeats, [0]))
-        torch._check(output_size >= 0)
+        promise(output_size >= 0)
     places = aten.arange.default(output_size, dtype=ends.dtype, device=repeats.device)
     return aten.searchsorted.Tensor(ends, places, right=True).to(repeats.dtype)
 
@@ -248,7 +249,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Te
     size: Any = minlength
     if x.numel() != 0:
         size = torch.sym_max(aten._local_scalar_dense.default(aten.amax.default(x)) + 1, minlength)
-        torch._check(size >= 0)
+        promise(size >= 0)
     dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
     ones = aten.full.default(list(x.shape), 1, dtype=dtype, device=x.device)
     base = aten.full.default([size], 0, dtype=dtype, device=x.device)
