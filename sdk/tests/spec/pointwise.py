@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -121,7 +122,7 @@ def faithful(op: Op, within: float = WITHIN, judged: Callable[[Sample], bool] = 
         assert seen or dtype in HALVES, f"{op.name} was not tried on {dtype}."
 
 
-def closed(op: Op, count: int = 3, symbolic: tuple[bool, ...] = (False, True)) -> None:
+def closed(op: Op, count: int = 2, symbolic: tuple[bool, ...] = (False, True)) -> None:
     """Some of the composite's samples, traced and written out as long as something can be, end in primitives, with the
     types that the call promises, sizes known or not.
     """
@@ -149,8 +150,8 @@ def _traced(target: Any, sample: Sample, symbolic: bool) -> tuple[fx.Graph, Fake
             given[i] = t
         args, kwargs = tree_unflatten(given, spec)
         return target(*args, **kwargs)
-    with mode:
-        return make_fx(call)(*(mode.from_tensor(flat[i]) for i in places)).graph, mode
+    with mode, enable_python_dispatcher():
+        return make_fx(call)(*(mode.from_tensor(flat[i], static_shapes=not symbolic) for i in places)).graph, mode
 
 
 def _ends(node: fx.Node, mode: Any, above: frozenset[Any]) -> Iterator[str]:
