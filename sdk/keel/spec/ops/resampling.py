@@ -1,7 +1,9 @@
 """Resampling of the last one to three dimensions, dimension by dimension, and the gradients as its adjoint.
 
 An element of the result is a weighted sum of a few elements of the argument along each dimension; places and weights
-follow ATen/native/UpSample.h, in float32 unless the argument is float64.
+follow ATen/native/UpSample.h, in float32 unless the argument is float64. Eager on CPU has two exceptions, which other
+devices have not and Keel does not follow: to the nearest element, gradients and images that double ignore a scale that
+says otherwise; and of uint8, cubic convolution is cut to its range after each dimension.
 """
 from __future__ import annotations
 
@@ -109,17 +111,9 @@ def _nearest(line: _Line, like: Tensor, centred: bool) -> Tensor:
     return aten.clamp_max.default(found, line.size - 1)
 
 
-def _scales(sizes: Sizes, outs: Sizes, scales: Sizes, x: Tensor, centred: bool) -> list[Any]:
-    """Eager on CPU looks at the scales only where sizes neither stay nor double."""
-    given = [*scales, *[None] * (len(sizes) - len(scales))]
-    if centred or x.device.type != "cpu":
-        return given
-    return [None if s is None or o in (n, 2 * n) else s for n, o, s in zip(sizes, outs, given, strict=True)]
-
-
 def _places(sizes: Sizes, outs: Sizes, scales: Sizes, x: Tensor, centred: bool) -> list[Tensor]:
     """The places of each dimension, shaped to be broadcast."""
-    lines = _lines(sizes, outs, False, _scales(sizes, outs, scales, x, centred), x.dtype)
+    lines = _lines(sizes, outs, False, scales, x.dtype)
     return [along(_nearest(line, x, centred), k, len(lines)) for k, line in enumerate(lines)]
 
 
@@ -142,8 +136,7 @@ def _nearest_pair(centred: bool) -> tuple[Callable[..., Tensor], Callable[..., T
 for _name, _at, _centred in (("upsample_nearest", "floor(o * ratio)", False),
                              ("upsample_nearest_exact", "floor((o + 1/2) * ratio)", True)):
     _rule = (f"Element o of a dimension is the argument's at {_at}, at most its last; the ratio is 1 / scale if a "
-             "scale is given, else size / outs.", "The place is computed in float32.",
-             *(() if _centred else ("On CPU a scale does not count where the size stays or doubles.",)))
+             "scale is given, else size / outs.", "The place is computed in float32.")
     _overloads = [f"{'_' * _centred}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
     _forward, _backward = _nearest_pair(_centred)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
@@ -267,17 +260,8 @@ for _name, _overloads, _weigh, _doc, _clauses in (
 
 # -- elements in another order ----------------------------------------------------------------------------------------
 
-@family("pixel_shuffle", clauses=(
+family.composite("pixel_shuffle", "pixel_shuffle", doc="Blocks of channels as blocks of pixels.", clauses=(
     "Channel c * r * r + i * r + j at (h, w) goes to channel c at (h * r + i, w * r + j).",), tags=_TAGS)
-def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
-    """Blocks of channels as blocks of pixels."""
-    r, (channels, height, width), outer = upscale_factor, x.shape[-3:], list(x.shape[:-3])
-    apart = aten.reshape.default(x, [*outer, channels // (r * r), r, r, height, width])
-    n = len(outer)
-    mixed = aten.permute.default(apart, [*range(n + 1), n + 3, n + 1, n + 4, n + 2])
-    return aten.reshape.default(mixed, [*outer, channels // (r * r), height * r, width * r])
-
-
 family.composite("pixel_unshuffle", "pixel_unshuffle", doc="The inverse of pixel_shuffle.", clauses=(
     "Pixel (h * r + i, w * r + j) of channel c goes to channel c * r * r + i * r + j at (h, w).",), tags=_TAGS)
 family.composite("channel_shuffle", "channel_shuffle", doc="Channels in groups, transposed.", clauses=(
