@@ -79,7 +79,8 @@ def test_a_clause_keeps_its_number() -> None:
 
 
 def test_the_types_of_results_written_down() -> None:
-    assert found([replace(OP, out=None)], [OP]) == [("minor", "The types of its results are written down.")]
+    whole = replace(OP, kind="composite")
+    assert found([replace(whole, out=None)], [whole]) == [("minor", "The types of its results are written down.")]
 
 
 def test_experimental_members_change_in_minor_versions() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from keel import KeelError
-from keel.spec import MEMBERS, Budget, Requires
+from keel.spec import MEMBERS, Budget, Op, Requires
 from keel.spec.diff import diff, next_version
 from keel.spec.lock import (
     changed_since_release,
@@ -20,6 +20,7 @@ from keel.spec.lock import (
     path_of,
     read,
     released,
+    results,
     text,
     write,
 )
@@ -80,6 +81,8 @@ def test_what_a_lock_says() -> None:
         "decomposition": None, "budget": {"float32": {"ulps": 1.0}}, "tags": ["pointwise"], "reason": None}
     assert data["members"]["nonce"]["reason"] == "Nobody may know."
     assert data["members"]["void"]["results"] == "No result at all."
+    choice = Op("cond", "primitive", "", ("higher_order.cond.default",), "", ())
+    assert results(choice) == "What the call was traced with."
     assert data["digest"] == digest(data["members"])
 
 
