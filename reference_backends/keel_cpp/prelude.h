@@ -20,6 +20,8 @@ using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 enum class bf16 : u16 {};  // only loaded, stored, selected and cast
 enum class f16 : u16 {};
+enum class c64 : u64 {};  // only loaded, stored and selected
+enum class c128 : unsigned __int128 {};
 
 #ifdef __AVX512F__
 enum { L = 32 };  // lanes of a reduction: two vectors of float hide the latency of one operation

@@ -1,10 +1,12 @@
 """The externs are the overloads they are named after: each ``run`` is it, each ``out`` fills what it is given."""
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
-from keel import aten_externs
+from keel import MEMBERS, aten_externs
 from keel.loops.define import Definition
 from keel.loops.lower import lower
 from keel.types import Call, TensorType
@@ -23,7 +25,29 @@ FILLING = {
 
 def test_names_are_overloads() -> None:
     for name, extern in CPU.items():
-        assert str(extern.run) == name
+        run = extern.run.args[0] if isinstance(extern.run, partial) else extern.run
+        assert str(run) == name
+
+
+def test_views_are_given_memory_of_their_own() -> None:
+    x = torch.randn(3, dtype=torch.complex64)
+    parts = CPU["aten.view_as_real.default"].run(x)
+    assert torch.equal(parts, torch.view_as_real(x)) and parts.data_ptr() != x.data_ptr()
+
+
+def test_every_primitive_has_loops_or_an_extern() -> None:
+    """All but those of the runtime: control flow, collectives, effects, numbers on the host."""
+    runtime = {"control", "collective", "host", "effect"}
+    names = {str(t) for op in MEMBERS.values() if op.kind == "primitive" and not op.tags & runtime for t in op.targets}
+    assert names <= CPU.keys()
+
+
+@pytest.mark.parametrize(("dtype", "loops"), [(torch.float32, True), (torch.complex64, False)])
+def test_what_a_target_s_dtypes_lack_is_done_by_the_library(dtype: torch.dtype, loops: bool) -> None:
+    x = TensorType.dense(dtype, (3,))
+    call = Call(aten.flip.default, (x, [0]), {}, (x,))
+    refuse = aten_externs("cpu", [torch.float32])["aten.flip.default"].refuse
+    assert refuse is not None and (refuse(call) is not None) == loops
 
 
 @pytest.mark.parametrize("name", FILLING)

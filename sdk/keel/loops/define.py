@@ -28,6 +28,16 @@ SMALL_FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float8_e4m3fn, to
                           torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
 
 
+@dataclass(eq=False)
+class NoLoopForm(Exception):
+    """A call that a rule cannot express; ``sentence`` says why, with a full stop."""
+
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """The element of operand number ``operand`` at coordinates ``at``; zero where ``mask`` is false."""
@@ -200,6 +210,8 @@ class Builder:
             value = float(value)
         elif dtype == torch.bool:
             value = bool(value)
+        elif dtype.is_complex and value != 0:
+            raise NoLoopForm(f"{self.call.name} makes the complex number {value}; loops have none but 0.")
         else:
             value = int(value)
         return self._step(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
@@ -243,6 +255,8 @@ class Builder:
         rule = SCALARS[op]
         if like in SMALL_FLOATS and op not in ("cast", "bitcast"):
             raise KeelError("bad-graph", f"{self.call.name} computes {op} in {like}; cast to float32 first.")
+        if op != "where" and (like.is_complex or (dtype is not None and dtype.is_complex)):
+            raise NoLoopForm(f"{self.call.name} computes with complex numbers, which loops only move.")
         operands = known[1:] if op == "where" else known
         if op not in ("cast", "bitcast") and len({v.dtype for v in operands}) > 1:
             raise KeelError("bad-graph", f"{self.call.name} mixes {[str(v.dtype) for v in operands]} in {op}.")
@@ -288,6 +302,8 @@ class Builder:
         """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the
         axes.
         """
+        if mode != "write" and value.dtype.is_complex:
+            raise NoLoopForm(f"{self.call.name} computes with complex numbers, which loops only move.")
         self._kind, self._base = "scatter", base.number
         self._update = Update(tuple(index(i) for i in at), value.number, mode, None if mask is None else mask.number)
 
@@ -295,6 +311,8 @@ class Builder:
         if len(values) != MONOIDS[monoid].arity:
             raise KeelError("bad-graph",
                             f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}.")
+        if any(v.dtype.is_complex for v in values):
+            raise NoLoopForm(f"{self.call.name} folds complex numbers, which loops only move.")
         first = self._next
         numbers = tuple(range(first, first + len(values)))
         dtypes = tuple(v.dtype for v in values)

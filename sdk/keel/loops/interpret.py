@@ -25,7 +25,7 @@ from keel.types import Dim
 POINTS = 1 << 17
 """How many loop points are held at once, where the loops allow it: about a cache's worth of f32 per value."""
 
-_CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}   # what moves bits whatever they mean
+_CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}   # to move bits
 _SCATTERS = {"min": "amin", "max": "amax", "mul": "prod"}
 
 

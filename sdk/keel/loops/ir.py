@@ -2,8 +2,8 @@
 
 Values are numbered and assigned once.  A value is visible after its statement, in its own block and in the loops
 nested in it; the results of a Reduce are visible after the reduce loop that encloses it.  Arithmetic is never done in
-16-bit or 8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  ``interpret`` is the
-definition.
+16-bit or 8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  Complex numbers are
+loaded, chosen by ``where`` and stored.  ``interpret`` is the definition.
 """
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ Result = Literal["same", "bool", "given"]
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """``domain``: operand dtypes (float: f32 f64; int: signed and unsigned; number: both; integral: int and bool;
-    any: these and bool, but for the 16-bit and 8-bit floats, which only ``cast`` and ``bitcast`` take);
+    any: these and bool, but for the 16-bit and 8-bit floats, which only ``cast`` and ``bitcast`` take, and
+    complex numbers, which only ``where`` takes);
     ``result``: the operands' dtype, bool, or the one that the statement gives."""
 
     name: str

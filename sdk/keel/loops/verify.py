@@ -43,8 +43,12 @@ DOMAINS: Mapping[Domain, frozenset[torch.dtype]] = {
     "float": FLOATS, "int": INTS, "number": FLOATS | INTS, "bool": BOOL, "integral": INTS | BOOL,
     "any": FLOATS | INTS | BOOL,
 }
-HELD = frozenset(d for d in DTYPE_NAMES if not d.is_complex)
-"""What buffers and casts may have beside; narrow floats are loaded, cast and stored, and no more."""
+COMPLEX = frozenset((torch.complex64, torch.complex128))
+"""What is loaded, chosen by ``where`` and stored, and no more; its one constant is 0."""
+CASTS = frozenset(d for d in DTYPE_NAMES if not d.is_complex)
+"""What casts take and give; narrow floats are loaded, cast and stored, and no more."""
+HELD = CASTS | COMPLEX
+"""What buffers have."""
 
 
 def verify(kernel: Kernel) -> None:
@@ -174,13 +178,13 @@ class _State:
                 pass
 
     def constant(self, stmt: Const) -> None:
-        if stmt.dtype not in DOMAINS["any"]:
+        if stmt.dtype not in DOMAINS["any"] | COMPLEX:
             self.fail(f"no constant is {DTYPE_NAMES.get(stmt.dtype, stmt.dtype)}; cast one.")
         match stmt.value:
             case bool():
                 fits = stmt.dtype == torch.bool
             case int():
-                fits = stmt.dtype in FLOATS or (
+                fits = stmt.dtype in FLOATS or (stmt.dtype in COMPLEX and stmt.value == 0) or (
                     stmt.dtype in INTS and torch.iinfo(stmt.dtype).min <= stmt.value <= torch.iinfo(stmt.dtype).max)
             case float():
                 fits = stmt.dtype in FLOATS
@@ -225,7 +229,8 @@ class _State:
         held, given = self.buffers[stmt.buffer].dtype, self.value(stmt.value)
         if held != given:
             self.fail(f"{stmt.buffer} holds {DTYPE_NAMES[held]}, %{stmt.value} is {DTYPE_NAMES[given]}.")
-        if stmt.mode != "write" and (held == torch.bool or (held.is_floating_point and held.itemsize == 1)):
+        narrow = held.is_floating_point and held.itemsize == 1
+        if stmt.mode != "write" and (held in BOOL | COMPLEX or narrow):
             self.fail(f"there is no {stmt.mode} of {DTYPE_NAMES[held]}.")
 
     def apply(self, stmt: Apply) -> None:
@@ -241,15 +246,16 @@ class _State:
             self.fail(f"%{stmt.args[0]} is not bool.")
         if len(set(given)) > 1:
             self.fail(f"the operands are {' and '.join(DTYPE_NAMES[d] for d in given)}.")
-        if given[0] not in DOMAINS[row.domain]:
+        if given[0] not in DOMAINS[row.domain] and not (stmt.op == "where" and given[0] in COMPLEX):
             self.fail(f"{stmt.op} does not take {DTYPE_NAMES[given[0]]}.")
         want = torch.bool if row.result == "bool" else given[0]
         if stmt.dtype != want:
             self.fail(f"{stmt.op} gives {DTYPE_NAMES[want]}, not {DTYPE_NAMES[stmt.dtype]}.")
 
     def converts(self, stmt: Apply, given: torch.dtype) -> None:
-        if stmt.dtype not in HELD:
-            self.fail(f"there is no {stmt.op} to {stmt.dtype}.")
+        for dtype, word in ((stmt.dtype, "to"), (given, "of")):
+            if dtype not in CASTS:
+                self.fail(f"there is no {stmt.op} {word} {dtype}.")
         if stmt.op == "bitcast" and stmt.dtype.itemsize != given.itemsize:
             self.fail(f"{DTYPE_NAMES[given]} and {DTYPE_NAMES[stmt.dtype]} differ in width.")
 

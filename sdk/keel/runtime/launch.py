@@ -2,7 +2,8 @@
 
 The function's text is generated once per part: allocate outputs, launch kernels, call libraries, return. Sizes that
 are symbolic are its int arguments, solved once per call; what depends on their values alone (the arena and the
-views into it) is made once per distinct values and kept for the next call.
+views into it) is made once per distinct values and kept for the next call. Sizes that only a library's result tells
+(of a nonzero, say) are read off it, and what has them is allocated from there on.
 """
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ class _Program:
     def __init__(self, schedule: Schedule, launchers: Mapping[Kernel, Launcher]):
         self.schedule, self.launchers = schedule, launchers
         self.tensors = schedule.tensors
+        self.told: dict[str, str] = {}                       # symbols by the text that says what they are
         self.symbols = self._symbols()
+        self.early = self._early()
         self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "fit": fit,
                                       "Max": max, "Min": min}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
@@ -65,11 +68,12 @@ class _Program:
     def _in_arena(self) -> list[int]:
         """Base tensors that are made here, into memory given to the maker, and that no output shows."""
         shown = {self.tensors.base(o)[0] for o in self.tensors.outputs if isinstance(o, int)}
+        early = set(self.early)
         made: dict[int, None] = {}
         for step in self.schedule.steps:
             for t in self._made_into(step):
                 made[t] = None
-        return [t for t in made if t not in shown]
+        return [t for t in made if t not in shown and early.issuperset(self._type(t).symbols)]
 
     def _made_into(self, step: Launch | External) -> tuple[int, ...]:
         if isinstance(step, Launch):
@@ -94,7 +98,7 @@ class _Program:
 
     def arena(self, values: tuple[int, ...]) -> list[torch.Tensor]:
         """Fresh memory for one call: the kept tensors, then the views into them."""
-        sizes = dict(zip(self.symbols, values, strict=True))
+        sizes = dict(zip(self.early, values, strict=True))
         offsets, total = pack(self._lifetimes(sizes))
         made: dict[int, torch.Tensor] = {}
         if self.kept:
@@ -138,7 +142,9 @@ class _Program:
         """Tensors inside kept ones that library calls take."""
         kept = set(self.kept)
         used = [t for s in self.schedule.steps if isinstance(s, External) for t in s.operands]
-        return [t for t in dict.fromkeys(used) if t not in kept and self.tensors.base(t)[0] in kept]
+        early = set(self.early)
+        return [t for t in dict.fromkeys(used) if t not in kept and self.tensors.base(t)[0] in kept
+                and early.issuperset((*self._type(t).symbols, *symbols_of([self.tensors.base(t)[1]])))]
 
     def _symbols(self) -> tuple[str, ...]:
         dims: list[Dim] = [d for t in self.tensors.tensors for d in (*t.type.shape, *t.type.strides)]
@@ -149,9 +155,14 @@ class _Program:
                 dims += [v.expr for v in _leaves((step.args, tuple(step.kwargs.values()))) if isinstance(v, SymType)]
         return symbols_of(dims)
 
+    def _early(self) -> tuple[str, ...]:
+        """The symbols that inputs tell."""
+        self._solve([f"t{i}" if isinstance(i, int) else f"n{k}" for k, i in enumerate(self.tensors.inputs)])
+        return tuple(s for s in self.symbols if s in self.told)
+
     def _solve(self, inputs: Sequence[str]) -> list[str]:
         """Lines that bind each symbol to an input's value or to a size of one."""
-        found: dict[str, str] = {}
+        found = self.told = dict[str, str]()
         for name, value in zip(inputs, self.tensors.inputs, strict=True):
             if isinstance(value, SymType) and isinstance(value.expr, sympy.Symbol):
                 found.setdefault(str(value.expr), name)
@@ -168,12 +179,24 @@ class _Program:
                 symbol, factor, rest = solved
                 found[symbol] = name
                 lines.append(f"    {symbol} = ({name} - {_text(rest)}) // {_text(factor)}")
-        if missing := [s for s in self.symbols if s not in found]:
+        later = symbols_of(d for s in self.schedule.steps if isinstance(s, External) for t in s.results if t >= 0
+                           for d in (*self._type(t).shape, *self._type(t).strides))
+        if missing := [s for s in self.symbols if s not in found and s not in later]:
             raise KeelError("bad-graph", f"No input of the part tells the size {missing[0]}.")
         return lines
 
+    def _tell(self, tensor: int) -> list[str]:
+        """Lines that bind the symbols that a library's result is the first to tell."""
+        lines = []
+        for k, d in enumerate(self._type(tensor).shape):
+            if (solved := _linear(d, set(self.told))) is not None:
+                symbol, factor, rest = solved
+                self.told[symbol] = f"t{tensor}"
+                lines.append(f"    {symbol} = (t{tensor}.size({k}) - {_text(rest)}) // {_text(factor)}")
+        return lines
+
     def _key(self) -> str:
-        return f"({_listed(self.symbols)})"
+        return f"({_listed(self.early)})"
 
     def _step(self, step: Launch | External) -> list[str]:
         if isinstance(step, Launch):
@@ -190,8 +213,9 @@ class _Program:
         name = self._name("call", step.extern.run)
         self.bound |= set(step.results)
         targets = ", ".join("_" if t < 0 else f"t{t}" for t in step.results)
+        told = [line for t in step.results if t >= 0 for line in self._tell(t)]
         fits = [f"    t{t} = fit(t{t}, {_tuple(self._type(t).strides)})" for t in step.results if t >= 0]
-        return [*lines, f"    {targets} = {name}({', '.join(args)})", *fits]
+        return [*lines, f"    {targets} = {name}({', '.join(args)})", *told, *fits]
 
     def _allocate(self, tensor: int) -> list[str]:
         if tensor in self.bound or tensor in set(self.kept):

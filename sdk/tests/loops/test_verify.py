@@ -88,6 +88,7 @@ def refused(kernel: Kernel) -> str:
     ("%0 = load a[0]\n%1 = lt %0 %0 : f32\nstore o[0] %1", "'%1 = lt %0 %0 : f32': lt gives b8, not f32."),
     ("%0 = load a[0]\n%1 = neg %0 : f64\nstore o[0] %0", "'%1 = neg %0 : f64': neg gives f32, not f64."),
     ("%0 = load a[0]\n%1 = bitcast %0 : i64\nstore o[0] %0", "'%1 = bitcast %0 : i64': f32 and i64 differ in width."),
+    ("%0 = const 1 : c64\nstore o[0] %0", "'%0 = const 1 : c64': 1 is no c64."),
     ("%0 = load a[0]\n%1 = cast %0 : c64\nstore o[0] %0", "'%1 = cast %0 : c64': there is no cast to torch.complex64."),
     # -- literals
     ("%0 = const 1.0 : bf16\n%1 = cast %0 : f32\nstore o[0] %1",
@@ -135,7 +136,7 @@ def test_what_buffers_can_be() -> None:
     good = Buffer("o", torch.float32, 4, "out")
     verify(Kernel("k", (good,), body))
     for wrong, why in ((replace(good, name="o.1"), "a buffer cannot be named 'o.1'."),
-                       (replace(good, dtype=torch.complex64), "o cannot hold torch.complex64."),
+                       (replace(good, dtype=torch.quint8), "o cannot hold torch.quint8."),
                        (replace(good, size=-1), "o has the size -1.")):
         assert refused(Kernel("k", (wrong,), body)) == f"Kernel k: {why}"
 

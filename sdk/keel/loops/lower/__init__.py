@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from keel.loops.define import Definition, Rule, define
+import torch
+
+from keel.loops.define import Definition, NoLoopForm, Rule, define
 from keel.types import DTYPE_NAMES, Call, TensorType
 
 from . import (
@@ -20,12 +22,17 @@ from . import (
     views,
     windows,
 )
-from .arguments import NoLoopForm
 
 RULES: Mapping[Any, Rule] = {
     **unary.RULES, **arithmetic.RULES, **choice.RULES, **activations.RULES, **creation.RULES, **views.RULES,
     **shaping.RULES, **reductions.RULES, **windows.RULES, **indexing.RULES, **scatters.RULES,
 }
+
+MOVING = frozenset((
+    *views.RULES, *shaping.RULES, *indexing.RULES, *creation.RULES, *scatters.RULES, *choice.CHOOSING, *unary.COPYING,
+))
+"""Operators that may do no more than move elements about: their rules hold for complex numbers as well."""
+COMPLEX_MOVED = frozenset((torch.complex64, torch.complex128))
 
 _known: dict[tuple[Any, ...], Definition | str] = {}
 
@@ -42,7 +49,10 @@ def _lower(call: Call) -> Definition | str:
     if rule is None:
         return f"{call.name} has no loop form."
     tensors = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
-    odd = next((t.dtype for t in tensors if t.dtype.is_complex or t.dtype not in DTYPE_NAMES), None)
+    odd = next((t.dtype for t in tensors if t.dtype not in COMPLEX_MOVED and (
+        t.dtype.is_complex or t.dtype not in DTYPE_NAMES)), None)
+    if odd is None and call.op not in MOVING:
+        odd = next((t.dtype for t in tensors if t.dtype.is_complex), None)
     if odd is not None:
         return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
     try:

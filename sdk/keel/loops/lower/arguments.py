@@ -7,26 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import sympy
 import torch
 
-from keel.loops.define import SMALL_FLOATS, Builder, Number, Operand, Rule, Value
+from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
 from keel.types import Dim, TensorType, as_dim
 
 Argument: TypeAlias = Operand | Number | Dim
-
-
-@dataclass(eq=False)
-class NoLoopForm(Exception):
-    """A call that a rule cannot express; ``sentence`` says why, with a full stop."""
-
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
 
 
 def refuse(b: Builder, why: str) -> NoReturn:
@@ -87,6 +76,8 @@ def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
 
 def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
     """A number in the dtype that arithmetic on ``dtype`` is done in, not rounded to a 16-bit float; integers wrap."""
+    if isinstance(a, complex) or (dtype.is_complex and a != 0):
+        refuse(b, f"makes the complex number {a}; loops have none but 0.")
     if not isinstance(a, bool | int | float) and not a.is_integer:
         return b.cast(_real(b, a), math_dtype(dtype))
     return b.number(wrapped(a, dtype), math_dtype(dtype))
@@ -120,7 +111,7 @@ def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
 
 def wrapped(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
     """``a`` as C converts it to the integer ``dtype``; unchanged for other dtypes and for symbolic sizes."""
-    if not isinstance(a, bool | int | float) or dtype == torch.bool or dtype.is_floating_point:
+    if not isinstance(a, bool | int | float) or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
         return a
     info = torch.iinfo(dtype)
     return (int(a) - info.min) % (1 << info.bits) + info.min
@@ -128,7 +119,7 @@ def wrapped(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
 
 def exact(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
     """``a`` where ``dtype`` can hold it; otherwise there is no loop form, for eager raises an error."""
-    if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point:
+    if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point | dtype.is_complex:
         unsigned = torch.iinfo(dtype).min == 0
         if not math.isfinite(a):
             refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")

@@ -103,7 +103,13 @@ def clamp_max(b: Builder, x: Operand, max: Argument) -> Value:
     return clamp(b, x, None, max)
 
 
+CHOOSING: Mapping[Any, Rule] = {
+    **overloads(aten.where, where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
+    **overloads(aten.masked_fill, masked_fill, "Scalar", "Tensor"),
+}
+
 RULES: Mapping[Any, Rule] = {
+    **CHOOSING,
     **{o: r for name in ("eq", "ne", "lt", "le", "gt", "ge")
        for o, r in overloads(getattr(aten, name), comparison(name), "Tensor", "Scalar").items()},
     **{o: r for name in ("and", "or", "xor")
@@ -116,8 +122,6 @@ RULES: Mapping[Any, Rule] = {
     **overloads(aten.__rshift__, shift("shr"), "Tensor", "Scalar"),
     aten.maximum.default: extremum("maximum"), aten.minimum.default: extremum("minimum"),
     aten.fmax.default: number_extremum("maximum"), aten.fmin.default: number_extremum("minimum"),
-    **overloads(aten.where, where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
-    **overloads(aten.masked_fill, masked_fill, "Scalar", "Tensor"),
     **overloads(aten.clamp, clamp, "default", "Tensor"),
     **overloads(aten.clamp_min, clamp, "default", "Tensor"),
     **overloads(aten.clamp_max, clamp_max, "default", "Tensor"),

@@ -145,7 +145,14 @@ SAME_NAME = (
     "reciprocal", "neg",
 )
 
+COPYING: Mapping[Any, Rule] = {
+    aten._to_copy.default: convert, prims.convert_element_type.default: convert,
+    aten.clone.default: identity, aten.alias.default: identity, aten.detach.default: identity,
+    aten.lift_fresh_copy.default: identity, aten.lift_fresh.default: identity,
+}
+
 RULES: Mapping[Any, Rule] = {
+    **COPYING,
     **{getattr(aten, name).default: unary(name) for name in SAME_NAME},
     **{getattr(aten, name).default: rounding(name) for name in ("floor", "ceil", "trunc", "round")},
     aten.round.decimals: round_decimals,
@@ -157,8 +164,5 @@ RULES: Mapping[Any, Rule] = {
     aten.isposinf.default: float_test(lambda b, x: x.equals(float("inf"))),
     aten.isneginf.default: float_test(lambda b, x: x.equals(float("-inf"))),
     aten.bitwise_not.default: bitwise_not, aten.logical_not.default: logical_not,
-    aten._to_copy.default: convert, prims.convert_element_type.default: convert,
-    aten.clone.default: identity, aten.alias.default: identity, aten.detach.default: identity,
-    aten.lift_fresh_copy.default: identity, aten.lift_fresh.default: identity,
     aten.view.dtype: bitcast,
 }

@@ -116,3 +116,31 @@ def test_a_reshape_that_splits_evenly_needs_no_division() -> None:
 def test_memory_that_a_type_does_not_tell_is_refused() -> None:
     assert "counts from the start of a storage" in str(lowered(aten.as_strided.default, X, [2], [1], 3))
     assert "has gaps or overlaps" in str(lowered(aten.as_strided.default, X[:, ::2], [2], [1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_are_moved(dtype: torch.dtype) -> None:
+    x = torch.randn(3, 4, dtype=dtype)
+    assert check(aten.permute.default, x, [1, 0]).is_view
+    check(aten.slice.Tensor, x.t(), 0, 1, 4, 2)
+    check(aten.flip.default, x, [0])
+    check(aten.cat.default, [x, x[:1]], 0)
+    check(aten.constant_pad_nd.default, x, [1, 2, 0, 1])
+    check(aten.where.self, x.real > 0, x, x[:, :1])
+    check(aten.index_select.default, x, 1, torch.tensor([2, 0]))
+    check(aten.clone.default, x)
+    check(aten.zeros_like.default, x)
+    check(aten.select_scatter.default, x, x[0], 0, 2)
+
+
+def test_complex_numbers_are_not_computed_with() -> None:
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    assert lowered(aten.ones_like.default, x) == \
+        "aten.ones_like.default makes the complex number 1; loops have none but 0."
+    assert lowered(aten._to_copy.default, x.real, dtype=torch.complex64) == \
+        "aten._to_copy.default computes with complex numbers, which loops only move."
+    assert lowered(aten.unfold_backward.default, x.reshape(3, 2, 2), [3, 4], 1, 2, 2) == \
+        "aten.unfold_backward.default folds complex numbers, which loops only move."
+    assert lowered(aten.scatter_add.default, x, 0, torch.zeros(1, 4, dtype=torch.int64), x) == \
+        "aten.scatter_add.default computes with complex numbers, which loops only move."
+    assert lowered(aten.isnan.default, x) == "aten.isnan.default has no loop form on complex64."
