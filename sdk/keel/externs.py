@@ -45,7 +45,8 @@ _FRESH = (
     "aten.searchsorted.Tensor", "aten.searchsorted.Scalar", "aten.bucketize.Tensor", "aten.bucketize.Scalar",
     "aten.nonzero.default", "aten.histc.default",
     # sizes that only the run will tell: what they are made of would tell others
-    "aten.masked_select.default", "aten.masked_scatter.default", "aten.bincount.default", "aten.repeat_interleave.Tensor",
+    "aten.masked_select.default", "aten.masked_scatter.default", "aten.bincount.default",
+    "aten.repeat_interleave.Tensor",
     "aten._unique2.default", "aten._unique.default", "aten.unique_consecutive.default", "aten.unique_dim.default",
     "aten.unique_dim_consecutive.default",
     # scatters, whose collisions the library settles the same way every time
@@ -129,7 +130,7 @@ def _overload(name: str) -> Any:
 
 def _fresh(op: Any) -> Callable[..., Any]:
     """``op`` with results of their own memory."""
-    return partial(_copied, op) if may_alias(op) else op  # type: ignore[no-any-return]
+    return partial(_copied, op) if may_alias(op) else op
 
 
 def _copied(op: Any, *args: Any, **kwargs: Any) -> Any:

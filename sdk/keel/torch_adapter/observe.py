@@ -11,9 +11,9 @@ Heard = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], Any]
 """An overload, its arguments, and what it gave."""
 
 
-class _Ear(TorchDispatchMode):
+class _Ear(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.heard: list[Heard] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -24,6 +24,7 @@ class _Ear(TorchDispatchMode):
 
 def observed(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Heard]:
     """Runs ``fn`` and lists the overloads that it called, in order, below autograd."""
-    with torch.no_grad(), _Ear() as ear:
+    ear = _Ear()
+    with torch.no_grad(), ear:
         fn(*args, **kwargs)
     return ear.heard
