@@ -72,7 +72,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _layout(t: torch.Tensor) -> list[Any]:
-    """Where the tensor starts in its memory, and the strides that matter: not those of dimensions with one element."""
+    """Where the tensor starts in its memory, and the strides that matter: not those of dimensions with one element, nor
+    any of a tensor with none.
+    """
+    if any(expression(n) == 0 for n in t.shape):
+        return []
     strides = [expression(s) for n, s in zip(t.shape, t.stride(), strict=True) if expression(n) != 1]
     return [expression(t.storage_offset()), *strides]
 

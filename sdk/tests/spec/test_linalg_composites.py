@@ -267,3 +267,10 @@ def test_gradients(fn: Callable[..., Any], dtype: torch.dtype, turned: bool) -> 
     a = (a.mT.contiguous().mT if turned else a).requires_grad_()
     graph = make_fx(joint)(a)
     torch.testing.assert_close(WrittenOut(graph).run(a.detach()), joint(a))
+
+
+def test_matrices_of_no_rows_have_pieces_too() -> None:
+    empty = torch.zeros(0, 5)
+    assert "aten.linalg_qr.default" not in pieces(aten.linalg_qr.default, empty, symbolic=False)
+    factored, tau = torch.geqrf(empty.mT)
+    assert "aten.ormqr.default" not in pieces(aten.ormqr.default, factored, tau, empty, False, True, symbolic=False)
