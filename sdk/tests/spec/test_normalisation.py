@@ -56,6 +56,16 @@ def test_special_values_stay_in_their_row(special: float) -> None:
     agree(aten.native_layer_norm.default, x, [5], None, None, 1e-5)
 
 
+@pytest.mark.parametrize("special", [NAN, INF, -INF])
+def test_special_values_in_other_normalisations(special: float) -> None:
+    x = torch.randn(2, 4, 5)
+    x[1, 2, 3] = special
+    agree(aten.native_group_norm.default, x, None, None, 2, 4, 5, 2, 1e-5)
+    agree(aten._fused_rms_norm.default, x, [5], None, 1e-5)
+    rows = decomposition_of(aten._fused_rms_norm.default)(x, [5], None, 1e-5)[0]
+    assert rows[1, 2].isnan().sum() == (5 if special != special else 1) and rows[1, 3].isfinite().all()
+
+
 def test_layer_norm_far_from_zero() -> None:
     agree(aten.native_layer_norm.default, torch.randn(4, 1024) + 1e4, [1024], None, None, 1e-5)
 
