@@ -79,25 +79,38 @@ def same(want: Any, got: Any, values: Values, new: Set[sympy.Symbol] = frozenset
         case (TensorType(), TensorType()):
             if (want.dtype, want.device, want.rank) != (got.dtype, got.device, got.rank):
                 return False
-            return equal((*want.shape, *strides(want)), (*got.shape, *strides(got)), values, new)
+            both = _met((*want.shape, *want.strides), (*got.shape, *got.strides), new)
+            return all(_layout(a) == _layout(b) for a, b in (_at(both, v) for v in values))
         case (SymType(), SymType()):
-            return want.kind == got.kind and equal((want.expr,), (got.expr,), values, new)
+            both = _met((want.expr,), (got.expr,), new)
+            return want.kind == got.kind and all(a == b for a, b in (_at(both, v) for v in values))
     return bool(want == got)
 
 
-def strides(t: TensorType) -> tuple[Any, ...]:
-    """Those that matter: not of sizes 0 and 1, nor any of an empty tensor."""
-    if any(n == 0 for n in t.shape):
-        return (0,) * t.rank
-    return tuple(0 if n == 1 else s for n, s in zip(t.shape, t.strides, strict=True))
+Both = tuple[list[Any], list[Any]]
 
 
-def equal(want: Sequence[Any], got: Sequence[Any], values: Values, new: Set[sympy.Symbol]) -> bool:
-    stands_for = {b: a for a, b in zip(want, got, strict=True) if str(b).startswith("?") and a in new}
-    for a, b in zip(want, got, strict=True):
-        if a == b:
-            continue
-        b = sympy.sympify(b).subs(stands_for)
-        if not all(sympy.sympify(a).subs(v) == b.subs(v) for v in values):
-            return False
-    return True
+def _met(want: Sequence[Any], got: Sequence[Any], new: Set[sympy.Symbol]) -> Both:
+    """Numbers to compare. Where the graph has but a ``new`` symbol, what the rule says stands for it: an unknown, or
+    more than the graph knows, in terms of other sizes that only the run will tell.
+    """
+    unknowns = {b: a for a, b in zip(want, got, strict=True) if str(b).startswith("?") and a in new}
+    news = {a: b for a, b in zip(want, got, strict=True) if a in new and b not in unknowns and _late(b)}
+    return ([sympy.sympify(a).subs(news) for a in want], [sympy.sympify(b).subs(unknowns) for b in got])
+
+
+def _late(value: Any) -> bool:
+    return any(str(s).startswith("u") for s in getattr(value, "free_symbols", ()))
+
+
+def _at(both: Both, values: Mapping[sympy.Symbol, int]) -> Both:
+    return tuple([n.subs(values) for n in side] for side in both)  # type: ignore[return-value]
+
+
+def _layout(numbers: list[Any]) -> list[Any]:
+    """Sizes, and the strides that matter: not of sizes 0 and 1, nor any of an empty tensor."""
+    rank = len(numbers) // 2
+    sizes, strides = numbers[:rank], numbers[rank:]
+    if 0 in sizes:
+        return sizes
+    return [*sizes, *(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))]

@@ -34,6 +34,7 @@ def test_strides_that_do_not_matter_may_differ() -> None:
     cpu = torch.device("cpu")
     assert same(TensorType(torch.float32, (1, 3), (7, 1), cpu), dense(1, 3), VALUES)
     assert same(TensorType(torch.float32, (0, 3), (1, 5), cpu), dense(0, 3), VALUES)
+    assert same(TensorType(torch.float32, (0, 3), (1, 5), cpu), dense(S - S, 3), VALUES)
 
 
 def test_a_size_that_the_call_brings_is_no_rules_to_know() -> None:
@@ -42,6 +43,9 @@ def test_a_size_that_the_call_brings_is_no_rules_to_know() -> None:
     assert agree(call, (dense(unknown, 2, dtype=torch.int64),), VALUES)
     assert not agree(call, (dense(unknown, 3, dtype=torch.int64),), VALUES)
     assert not agree(call, (dense(S, 2, dtype=torch.int64),), VALUES)
+    late = sympy.Symbol("u1", integer=True)
+    sliced = Call(torch.ops.aten.slice.Tensor, (dense(4), 0, 0, SymType(late)), {}, (dense(new),))
+    assert agree(sliced, (dense(sympy.Min(4, late)),), [{late: 3, new: 5}])
     known = Call(torch.ops.aten.sin.default, (dense(S),), {}, (dense(S),))
     assert not agree(known, (dense(unknown),), VALUES)
     number = Call(torch.ops.aten.item.default, (dense(),), {}, (SymType(new),))

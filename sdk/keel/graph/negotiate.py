@@ -274,7 +274,8 @@ class _Rewrite:
             if inputs or shared:
                 with self.graph.inserting_before(output):
                     results[i] = self.graph.call_function(torch.ops.aten.clone.default, (now,))
-                results[i].meta = {**now.meta}
+                with self.desk.mode:                          # a copy of a view with gaps has none
+                    results[i].meta = {**now.meta, "val": torch.ops.aten.clone.default(now.meta["val"])}
                 new = bases(self.graph)
         output.args = (tuple(results),)
 

@@ -53,8 +53,8 @@ def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> li
     hints = {s: _value(sizes, s) for s in symbols}
     guards = [g.expr for g in sizes.guards]
     found: list[Mapping[sympy.Symbol, int]] = [hints]
-    for step in (1, 2, 3, 4, 6, 8, 12, 24):
-        for near in (_shifted(sizes, hints, step), _scaled(sizes, hints, step + 1)):
+    for step in (1, 2, 3, 4, 6, 8, 12, 24, -1, -2):
+        for near in (_shifted(sizes, hints, step), _scaled(sizes, hints, abs(step) + 1)):
             if len(found) < most and near not in found and all(g.subs(near) != sympy.false for g in guards):
                 found.append(near)
     return found
