@@ -27,7 +27,8 @@ FEW, MANY, WIDE = 2, 24, 116
 """How many elements an example's tensors should have at least and at most, to be written out; how long a line is."""
 
 _VAGUE = ("linalg", "random")
-"""Profiles whose results are not unique (signs of eigenvectors, draws), so that examples print their types only."""
+"""Profiles whose results are not unique (signs of eigenvectors, draws), so that examples print their types only, as
+those do that give memory without values."""
 
 
 def example(op: Op) -> str | None:
@@ -121,7 +122,7 @@ def code(op: Op, overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     except _NoText:
         return None
     call = f"torch.ops.{overload}({', '.join(given)})"
-    if any(map(is_random, op.targets)) or op.profile in _VAGUE:
+    if any(map(is_random, op.targets)) or op.profile in _VAGUE or "empty" in overload:
         end = [f"result = {call}", "for r in result if isinstance(result, (tuple, list)) else [result]:",
                "    print(r.dtype, tuple(r.shape))"]
     else:
