@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.torch_adapter import Decomposition, NotRecorded, expression, hint_of, record
+from keel.torch_adapter import Decomposition, NotRecorded, expression, hint_of, record, same
 from keel.types import Call
 
 aten = torch.ops.aten
@@ -54,21 +54,21 @@ def as_promised(found: Any, promised: Any) -> Any:
     if found.dtype != promised.dtype or found.device != promised.device:
         raise NotRecorded(f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} "
                           f"on {promised.device}.")
-    if len(found.shape) != len(promised.shape) or not _equal(found.shape, promised.shape):
+    if not _equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
-    if _layout(found) == _layout(promised):
+    if _equal(_layout(found), _layout(promised)):
         return found
     order = _order(promised)
     back = [order.index(d) for d in range(len(order))]
     copied = aten.permute.default(
         aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format), back)
-    if _layout(copied) != _layout(promised):
+    if not _equal(_layout(copied), _layout(promised)):
         raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
     return copied
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _layout(t: torch.Tensor) -> list[Any]:
@@ -77,8 +77,7 @@ def _layout(t: torch.Tensor) -> list[Any]:
     """
     if any(expression(n) == 0 for n in t.shape):
         return []
-    strides = [expression(s) for n, s in zip(t.shape, t.stride(), strict=True) if expression(n) != 1]
-    return [expression(t.storage_offset()), *strides]
+    return [t.storage_offset(), *(s for n, s in zip(t.shape, t.stride(), strict=True) if expression(n) != 1)]
 
 
 def _order(t: torch.Tensor) -> list[int]:

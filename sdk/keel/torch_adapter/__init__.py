@@ -19,7 +19,7 @@ from keel.torch_adapter.operators import (
 )
 from keel.torch_adapter.recorder import NotRecorded, fake_mode_of, number, record
 from keel.torch_adapter.streams import cuda_stream
-from keel.torch_adapter.symbols import Symbolic, constant_of, dim_of, expression, hint_of, promise
+from keel.torch_adapter.symbols import Symbolic, constant_of, dim_of, expression, hint_of, promise, same
 from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tree_text, unflatten
 
 __all__ = [
@@ -27,6 +27,6 @@ __all__ = [
     "SymbolFacts", "Symbolic", "Tree", "capture", "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of",
     "dim_of", "expression", "expression_data", "facts_of", "fake_mode_of", "flat", "flatten_call", "has_effect",
     "hint_of", "is_operator", "is_overload", "is_random", "may_alias", "nest", "number", "observed", "operator_named",
-    "parameters", "promise", "record", "signature", "tidied", "torch_compile_backend", "tree_of", "tree_text",
+    "parameters", "promise", "record", "same", "signature", "tidied", "torch_compile_backend", "tree_of", "tree_text",
     "unflatten", "unwrapped", "writes",
 ]

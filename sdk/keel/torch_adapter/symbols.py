@@ -46,6 +46,24 @@ def constant_of(value: object) -> object:
     return int(known) if isinstance(value, torch.SymInt) else float(known)
 
 
+def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
+    """Whether two sizes are equal, now and in every run.
+
+    Where they were equal while tracing, a guard says that they are; of sizes that only a run tells, an assertion, if it
+    makes them one symbol.
+    """
+    if expression(a) == expression(b):
+        return True
+    here, there = hint_of(a), hint_of(b)
+    if here is not None and there is not None:
+        return here == there and bool(a == b)                 # asking makes the guard
+    try:
+        promise(a == b)
+    except RuntimeError:
+        return False
+    return expression(a) == expression(b)
+
+
 def promise(holds: bool | torch.SymBool) -> None:
     """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
     torch._check(holds)  # type: ignore[no-untyped-call]
