@@ -56,7 +56,8 @@ def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
         return True
     here, there = hint_of(a), hint_of(b)
     if here is not None and there is not None:
-        return here == there and bool(a == b)                 # asking makes the guard
+        equal: bool = here == there and bool(a == b)          # asking makes the guard
+        return equal
     try:
         promise(a == b)
     except RuntimeError:

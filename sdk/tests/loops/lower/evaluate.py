@@ -6,7 +6,9 @@ Small enough to be believed; what rules are compared with eager by.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +16,22 @@ from keel.loops.define import Definition, Read, Step, Update
 from keel.loops.dims import evaluate as size_of
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, loaded_of
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
+
+
+def _fmod(x: Tensor, y: Tensor) -> Tensor:
+    """Torch's own is NaN where x / y is large."""
+    if not x.is_floating_point():
+        return torch.fmod(x, y)
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(np.asarray(np.fmod(x.numpy(), y.numpy())))
+
+
+def _mod(x: Tensor, y: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return torch.remainder(x, y)
+    rest = _fmod(x, y)
+    return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
 
 APPLY = {
     "where": torch.where,
@@ -60,8 +78,8 @@ APPLY = {
     "div": torch.div,
     "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "truncdiv": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
-    "mod": torch.remainder,
-    "fmod": torch.fmod,
+    "mod": _mod,
+    "fmod": _fmod,
     "pow": torch.pow,
     "atan2": torch.atan2,
     "copysign": torch.copysign,
@@ -155,8 +173,9 @@ class _Run:
             return source[tuple(indices)]
         mask = self.values[step.mask]
         if not source.numel():
-            assert not mask.any(), f"{step} reads an empty tensor"
-            return torch.zeros_like(mask, dtype=source.dtype)
+            shape = torch.broadcast_shapes(mask.shape, *(self.at(i).shape for i in step.at))
+            assert not mask.expand(shape).any(), f"{step} reads an empty tensor"
+            return torch.zeros(shape, dtype=source.dtype)
         indices = [torch.where(mask, self.at(i), 0) for i in step.at]
         assert all(not i.numel() or int(i.min()) >= 0 for i in indices), f"{step} reads before the start"
         return torch.where(mask, source[tuple(indices)], torch.zeros((), dtype=source.dtype))
@@ -173,7 +192,8 @@ class _Run:
 
     def fold(self, step: Reduce) -> None:
         kept, folded = len(self.definition.axes), len(self.definition.folded)
-        args = [self.values[n].expand(self.sizes).reshape(*self.sizes[:kept], -1) for n in step.args]
+        count = prod(self.sizes[kept:])
+        args = [self.values[n].expand(self.sizes).reshape(*self.sizes[:kept], count) for n in step.args]
         for n, value in zip(step.results, folds(step.monoid, args), strict=True):
             self.values[n] = value.reshape(*self.sizes[:kept], *[1] * folded)
         self.visible = self.visible or step.results[0]
