@@ -56,13 +56,12 @@ def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
         return True
     here, there = hint_of(a), hint_of(b)
     if here is not None and there is not None:
-        equal: bool = here == there and bool(a == b)          # asking makes the guard
-        return equal
+        return here == there and bool(a == b)                 # asking makes the guard
     try:
         promise(a == b)
     except RuntimeError:
         return False
-    return expression(a) == expression(b)
+    return bool(expression(a) == expression(b))
 
 
 def promise(holds: bool | torch.SymBool) -> None:
