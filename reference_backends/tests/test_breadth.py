@@ -17,6 +17,14 @@ def moved(x: Tensor) -> tuple[Tensor, ...]:
     return torch.nn.functional.pad(chosen, (1, 2)), torch.cat([x, x.flip(0)]).clone(), x[1:, ::2] * 2
 
 
+def viewed(x: Tensor) -> tuple[Tensor, ...]:
+    """Parts of complex numbers, which no loop looks at: of an argument, of what is kept, of what is given back."""
+    spectrum = torch.fft.fft(x)
+    parts = torch.view_as_real(spectrum)
+    back = torch.view_as_complex(parts.sin().contiguous()) * 2
+    return back.real.clone().exp(), torch.view_as_real(back)[1:, ..., 1], torch.view_as_real(x)[2:], parts.sum()
+
+
 def counted(x: Tensor) -> tuple[Tensor, ...]:
     """What is left of x after a choice, computed with, matched and written back."""
     found = x[x > 0] * 2 + 1
@@ -34,6 +42,18 @@ def test_complex_numbers_move(backend: str, dtype: torch.dtype) -> None:
         got = keel.compile(moved, backends=[backend], strict=True)(x)
         for g, w in zip(got, moved(x), strict=True):
             torch.testing.assert_close(g, w)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_that_a_library_makes(backend: str) -> None:
+    x = torch.randn(4, 5, dtype=torch.complex64)
+    torch._dynamo.reset()
+    run = keel.compile(viewed, backends=[backend], strict=True)
+    first = run(x)
+    run(-x)                                                    # writes over what it does not give back
+    for g, w in zip(first, viewed(x), strict=True):
+        torch.testing.assert_close(g, w)
+    assert first[2].data_ptr() == x[2:].data_ptr()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -26,8 +26,10 @@ from keel.types import DTYPE_NAMES, Call, TensorType
 
 __all__ = ["BEYOND", "Cell", "Done", "Way", "cells", "compiling", "dtype_name", "is_beyond", "way"]
 
-Way = Literal["loops", "extern", "taken", "refused"]
-"""``taken`` is what a backend that is no loop target does."""
+Way = Literal["loops", "extern", "taken", "beside", "refused"]
+"""``taken`` is what a backend that is no loop target does; ``beside`` is a view that a backend takes but which was left
+beside the eager call that makes what it looks at, or reads it: it costs nothing anywhere.
+"""
 
 BEYOND = frozenset({"control", "collective", "host", "effect"})
 """Tags of primitives that compute no tensor from tensors on one device: they are the runtime's, not a kernel's."""
@@ -173,13 +175,10 @@ def _ways(backend: Backend, gm: Any, plan: Plan) -> tuple[tuple[Call, Way, str],
         owner = plan.owner_of.get(node.name)
         call = graph.call_of(node) if owner is not None else None
         if call is not None:
-            taken = owner is not None and owner.name == backend.name
-            found.append((call, *(way(backend, call) if taken else ("refused", _why(backend, call, plan, node.name)))))
+            how, why = way(backend, call)
+            elsewhere = owner is not None and owner.name != backend.name
+            found.append((call, "beside" if elsewhere and how != "refused" else how, why))
     return tuple(found)
-
-
-def _why(backend: Backend, call: Call, plan: Plan, node: str) -> str:
-    return str(plan.refusals.get(node, {}).get(backend.name) or refusal(backend, call) or "It reads what eager makes.")
 
 
 def is_beyond(call: Call) -> bool:

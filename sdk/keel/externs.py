@@ -113,7 +113,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
     rest = tuple(str(t) for op in MEMBERS.values() if _is_kernel(op) for t in op.targets) if device == "cpu" else ()
     for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), ((*_WITHOUT_LOOPS, *rest), has_loops)):
-        known = {name: Extern(run=_fresh(run), refuse=refuse) for name in names
+        known = {name: Extern(run=run, refuse=refuse, view=bool(may_alias(run))) for name in names
                  if (run := _overload(name)) is not None} | known
     return known
 
@@ -126,16 +126,6 @@ def _overload(name: str) -> Any:
     """The overload of that name; None if this PyTorch has none."""
     space, packet, overload = name.split(".")
     return getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
-
-
-def _fresh(op: Any) -> Callable[..., Any]:
-    """``op`` with results of their own memory."""
-    return partial(_copied, op) if may_alias(op) else op
-
-
-def _copied(op: Any, *args: Any, **kwargs: Any) -> Any:
-    result = op(*args, **kwargs)
-    return result.clone() if isinstance(result, torch.Tensor) else [r.clone() for r in result]
 
 
 def _has_loops(call: Call, dtypes: frozenset[torch.dtype]) -> Refusal | None:

@@ -108,12 +108,13 @@ class Extern:
 
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
     the same and ``out=`` a tensor to fill (which may be any dense strided view).  ``refuse`` restricts which calls are
-    taken.
+    taken.  ``view`` says that the one result is no fresh tensor but lies in the memory of the first tensor argument.
     """
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None
     refuse: Refuses | None = None
+    view: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class _Measured:
             if way == "refused" and coverage.is_beyond(call):
                 self.host[call.name] += 1
                 continue
-            self.ways[way] += 1
+            self.ways[way] += 1                               # a view beside an eager call costs nothing
             if way == "refused":
                 whole = False
                 self.found.left.setdefault(call.name, f"{why} ({call})"[:600])

@@ -147,10 +147,12 @@ class _Desk:
             self.undone[call.key] = "There is no decomposition of it."
             return None
         try:
-            return expand(node, found, self.mode)
+            parts = expand(node, found, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
             return None
+        _drop_unused(parts)                                  # what only told a dtype has no need of an owner
+        return parts
 
     def nobody(self, node: fx.Node) -> KeelError:
         """The error for a call without an owner, with each backend's reason, and its pieces'."""

@@ -8,7 +8,7 @@ views into it) is made once per distinct values and kept for the next call. Size
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -59,6 +59,8 @@ class _Program:
         self.early = self._early()
         self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "fit": fit,
                                       "Max": max, "Min": min}
+        self.held = {s.results[0]: s.operands[0] for s in schedule.steps
+                     if isinstance(s, External) and s.extern.view and s.operands}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
         self.kept: list[int] = self._in_arena()
         self.bound: set[int] = set(self.given)               # tensors that the text has a variable for
@@ -67,13 +69,20 @@ class _Program:
 
     def _in_arena(self) -> list[int]:
         """Base tensors that are made here, into memory given to the maker, and that no output shows."""
-        shown = {self.tensors.base(o)[0] for o in self.tensors.outputs if isinstance(o, int)}
+        shown = {m for o in self.tensors.outputs if isinstance(o, int) for m in self._memory(o)}
         early = set(self.early)
         made: dict[int, None] = {}
         for step in self.schedule.steps:
             for t in self._made_into(step):
                 made[t] = None
         return [t for t in made if t not in shown and early.issuperset(self._type(t).symbols)]
+
+    def _memory(self, tensor: int) -> Iterator[int]:
+        """The base tensor that ``tensor`` lies in, then those that a library's view of them lies in."""
+        base = self.tensors.base(tensor)[0]
+        yield base
+        if base in self.held:
+            yield from self._memory(self.held[base])
 
     def _made_into(self, step: Launch | External) -> tuple[int, ...]:
         if isinstance(step, Launch):
@@ -86,8 +95,7 @@ class _Program:
         for k, step in enumerate(self.schedule.steps):
             touched = step.tensors if isinstance(step, Launch) else (*step.operands, *step.results)
             for t in touched:
-                if t >= 0:
-                    base = self.tensors.base(t)[0]
+                for base in self._memory(t) if t >= 0 else ():
                     first.setdefault(base, k)
                     last[base] = k
         return [Lifetime(evaluate(self._type(t).extent, sizes) * self._type(t).dtype.itemsize, first[t], last[t])

@@ -4,10 +4,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import sympy
 import torch
 
 from keel.loops.define import Definition, NoLoopForm, Rule, define
-from keel.types import DTYPE_NAMES, Call, TensorType
+from keel.types import DTYPE_NAMES, Call, SymType, TensorType, leaves, symbols_of
 
 from . import (
     activations,
@@ -55,10 +56,22 @@ def _lower(call: Call) -> Definition | str:
         odd = next((t.dtype for t in tensors if t.dtype.is_complex), None)
     if odd is not None:
         return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
+    if new := _new_symbols(call):
+        return f"{call.name} gives the size {new[0]} here, which only its result tells."
     try:
         return define(rule, call)
     except NoLoopForm as why:
         return why.sentence
+
+
+def _new_symbols(call: Call) -> list[str]:
+    """Symbols of the results' sizes that no argument has."""
+    made = {s for t in call.out if isinstance(t, TensorType) for s in t.symbols}
+    if not made:
+        return []
+    given = {s for t in call.tensors for s in t.symbols}
+    numbers = [v.expr for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType)]
+    return sorted(made - given - set(symbols_of(n for n in numbers if isinstance(n, sympy.Expr))))
 
 
 __all__ = ["RULES", "lower"]
