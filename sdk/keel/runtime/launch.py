@@ -7,6 +7,7 @@ views into it) is made once per distinct values and kept for the next call. Size
 """
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
@@ -58,7 +59,8 @@ class _Program:
         self.symbols = self._symbols()
         self.early = self._early()
         self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "fit": fit,
-                                      "Max": max, "Min": min}
+                                      "Max": max, "Min": min, "Piecewise": by_cases, "Eq": operator.eq,
+                                      "Ne": operator.ne}
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
@@ -301,6 +303,11 @@ def fit(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor |
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def by_cases(*cases: tuple[int, bool]) -> int:
+    """The first value whose condition holds: how sympy writes a size that depends on a sign."""
+    return next(value for value, holds in cases if holds)
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:

@@ -44,7 +44,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     def flat(*given: Any) -> tuple[Any, ...]:
         left = iter(given)
         again = fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: next(left) if _is_input(v) else v)
-        result = fn(*again[0], **again[1])
+        result = fn(*_plain(again[0]), **again[1])
         if result is NotImplemented:
             raise NotRecorded("It is not implemented for these arguments.")
         return tuple(result) if isinstance(result, tuple | list) else (result,)
@@ -60,6 +60,13 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
             return _record(flat, values)
         except _Mutates:
             return _functionalized(flat, values)
+
+
+def _plain(value: Any) -> Any:
+    """Lists that may be written to, as some decompositions of PyTorch's do."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return list(map(_plain, value)) if isinstance(value, list) else value
 
 
 def _is_input(value: object) -> bool:

@@ -56,12 +56,20 @@ def _lower(call: Call) -> Definition | str:
         odd = next((t.dtype for t in tensors if t.dtype.is_complex), None)
     if odd is not None:
         return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
+    if odd_size := _by_cases(call):
+        return f"{call.name} takes the size {odd_size} here, which depends on a sign."
     if new := _new_symbols(call):
         return f"{call.name} gives the size {new[0]} here, which only its result tells."
     try:
         return define(rule, call)
     except NoLoopForm as why:
         return why.sentence
+
+
+def _by_cases(call: Call) -> sympy.Expr | None:
+    """A number among the arguments that is one thing or another, as the run will tell."""
+    numbers = [v.expr for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType)]
+    return next((n for n in numbers if isinstance(n, sympy.Expr) and n.has(sympy.Piecewise)), None)
 
 
 def _new_symbols(call: Call) -> list[str]:
