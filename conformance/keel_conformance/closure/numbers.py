@@ -36,15 +36,17 @@ class Judged:
     restrided: tuple[str, ...]
 
 
-def leave(fn: Function, inputs: Sequence[Tensor]) -> Left:
-    """What a call leaves behind: results, and gradients of those inputs that require one, for fixed cotangents."""
+def leave(fn: Function, inputs: Sequence[Tensor], seed: int = 0) -> Left:
+    """What a call leaves behind: results, and gradients of those inputs that require one, for the cotangents that
+    ``seed`` draws: some gradients depend on nothing else.
+    """
     given = [twin(x) for x in inputs]
     outs = fn(*given)
     left = {f"result {i}": o.detach() for i, o in enumerate(outs)}
     wanted = [x for x in given if x.requires_grad]
     smooth = [o for o in outs if o.requires_grad]
     if torch.is_grad_enabled() and wanted and smooth:
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(seed)
         cotangents = [torch.randn(o.shape, generator=generator, dtype=_wide(o.dtype)).to(o.dtype) for o in smooth]
         grads = torch.autograd.grad(smooth, wanted, cotangents, allow_unused=True)
         left |= {f"gradient {i}": g for i, g in enumerate(grads) if g is not None}
@@ -98,14 +100,14 @@ def _sentence(v: Verdict) -> str:
 def _again(draw: Callable[[int], universe.Example | None], ours: Function, draws: list[Mapping[str, Comparison]],
            names: set[str]) -> list[Verdict]:
     """Verdicts on ``names`` over more draws, each with how far float64 moves."""
-    examples = [e for e in (draw(seed) for seed in range(DRAWS)) if e is not None]
+    examples = [(i, e) for i, e in ((seed, draw(seed)) for seed in range(DRAWS)) if e is not None]
     found: list[Mapping[str, Comparison]] = []
-    for i, example in enumerate(examples):
-        exact = reference(example)
-        one = draws[0] if i == 0 else compared(leave(ours, example.inputs), leave(example.fn, example.inputs), exact)
+    for i, example in examples:
+        exact = reference(example, i)
+        one = draws[0] if i == 0 else compared(*(leave(fn, example.inputs, i) for fn in (ours, example.fn)), exact)
         one = {n: one[n] for n in names if n in one}
         if set(one) == names:
-            moved = motion(example, exact, names)
+            moved = motion(example, exact, names, i)
             found.append({n: replace(c, squared_motion=moved[n]) for n, c in one.items()})
     return judge(found)
 
@@ -160,23 +162,23 @@ class NoReference(Exception):
     """The example does not run in float64: why."""
 
 
-def reference(example: universe.Example) -> Left:
+def reference(example: universe.Example, seed: int = 0) -> Left:
     try:
         with _default(torch.float64):
             twin = example.in_double()
-            return leave(twin.fn, twin.inputs)
+            return leave(twin.fn, twin.inputs, seed)
     except Exception as e:
         raise NoReference(f"In float64 it raises {type(e).__name__}: {str(e).strip().partition(chr(10))[0]}") from e
 
 
-def motion(example: universe.Example, exact: Left, names: set[str]) -> dict[str, float]:
+def motion(example: universe.Example, exact: Left, names: set[str], cotangents: int) -> dict[str, float]:
     """How far float64 moves, squared, when every input moves by a rounding of float32: the farthest of ``MOVES``."""
     farthest = dict.fromkeys(names, 0.0)
     with _default(torch.float64):
         twin_ = example.in_double()
         for seed in range(MOVES):
             generator = torch.Generator().manual_seed(seed)
-            near = leave(twin_.fn, [_moved(x, generator) for x in twin_.inputs])
+            near = leave(twin_.fn, [_moved(x, generator) for x in twin_.inputs], cotangents)
             for n in names:
                 a, b = _parts(near[n]), _parts(exact[n])
                 if a.shape == b.shape:
