@@ -154,9 +154,17 @@ def _float_power(b: Builder, x: Value, n: float) -> Value:
 
 def next_after(b: Builder, x: Operand, y: Operand) -> Value:
     dtype = out_dtype(b)
-    if math_dtype(dtype) != dtype:
-        refuse(b, f"has no neighbours to find in {str(dtype).removeprefix('torch.')}, which is computed in float32.")
-    return b.apply("nextafter", lift(b, x, dtype), lift(b, y, dtype))
+    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    if math_dtype(dtype) == dtype:
+        return b.apply("nextafter", left, right)
+    # The neighbour in a 16-bit float: one step of its bits, away from zero where y lies farther out.
+    bits = b.apply("bitcast", b.cast(left, dtype), dtype=torch.int16)
+    outward = b.apply("eq", right > left, left > 0.0)
+    least = b.where(right > 0.0, b.const(1, torch.int16), b.const(-0x7fff, torch.int16))
+    moved = b.where(left.equals(0.0), least, b.where(outward, bits + 1, bits - 1))
+    there = b.cast(b.apply("bitcast", moved, dtype=dtype), torch.float32)
+    found = b.where(left.equals(right), right, there)
+    return store(b, b.where(b.apply("isnan", left) | b.apply("isnan", right), float("nan"), found))
 
 
 def power(b: Builder, x: Argument, y: Argument) -> Value:

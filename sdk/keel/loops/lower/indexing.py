@@ -13,7 +13,7 @@ from keel.loops.define import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index, unflatten
 from keel.types import Dim
 
-from .arguments import canonical, literal, refuse, store
+from .arguments import canonical, literal, out_dtype, refuse, store
 
 aten = torch.ops.aten
 
@@ -21,10 +21,17 @@ aten = torch.ops.aten
 def gather(b: Builder, x: Operand, dim: int, index: Operand, *, sparse_grad: bool = False) -> Value:
     if not x.type.rank:
         return x[()]
+    if index.type.rank not in (x.type.rank, 0):              # an empty index may have any rank
+        return _nothing(b)
     dim = canonical(dim, x.type.rank)
     at = list(b.at) or [Index()]
     place = b.as_index(b.read(index, b.at), x.type.shape[dim])
     return x[[*at[:dim], place, *at[dim + 1:]]]
+
+
+def _nothing(b: Builder) -> Value:
+    """The element of a result that has none."""
+    return store(b, literal(b, 0, out_dtype(b)))
 
 
 def index_select(b: Builder, x: Operand, dim: int, index: Operand) -> Value:
@@ -41,6 +48,8 @@ def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any)
 
 
 def take(b: Builder, x: Operand, index: Operand) -> Value:
+    if x.type.numel == 0:
+        return _nothing(b)
     place = b.as_index(index[b.at], x.type.numel, wrap=True)
     return x[unflatten(place, x.type.shape)]
 

@@ -54,6 +54,8 @@ def avg_pool(n: int) -> Rule:
         element = x[[*batch, *at]] if mask is None else x.where(mask, [*batch, *at])
         total = b.reduce("sum", b.math(element))
         count = _count(b, out, kernel, stride, padding, sizes, count_include_pad, divisor_override, whole)
+        if not _math(b).is_floating_point:
+            return store(b, b.apply("truncdiv", total, b.cast(count, _math(b))))
         return store(b, total / b.cast(count, _math(b)))
     return rule
 
@@ -61,7 +63,7 @@ def avg_pool(n: int) -> Rule:
 def _math(b: Builder) -> torch.dtype:
     dtype = out_dtype(b)
     if not dtype.is_floating_point:
-        refuse(b, "averages integers.")
+        return dtype
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -122,6 +124,8 @@ def _longest(size: Dim, outs: Dim) -> Dim:
 
 def adaptive_avg_pool(n: int) -> Rule:
     def rule(b: Builder, x: Operand, _sizes: Sequence[Dim]) -> Value:
+        if not _math(b).is_floating_point:
+            refuse(b, "averages integers.")
         batch, out = b.at[:-n], b.at[-n:]
         sizes, outs = x.type.shape[-n:], b.shape[-n:]
         within = b.fold_over(_longest(s, o) for s, o in zip(sizes, outs, strict=True))

@@ -81,3 +81,10 @@ def test_symbolic_sizes() -> None:
         ]
 
     assert len(check_symbolic(f, torch.randn(5, 7), torch.tensor([1, 0, 3]))) >= 7
+
+
+def test_nothing_is_taken_from_nothing() -> None:
+    nowhere = torch.zeros(2, 0, dtype=torch.int64)
+    check(aten.gather.default, torch.randn(5), 0, nowhere)
+    check(aten.take.default, torch.randn(0), nowhere)
+    check(aten.take.default, torch.randn(3, 0, dtype=torch.float16), nowhere)
