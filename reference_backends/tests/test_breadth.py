@@ -22,6 +22,7 @@ def viewed(x: Tensor) -> tuple[Tensor, ...]:
     spectrum = torch.fft.fft(x)
     parts = torch.view_as_real(spectrum)
     back = torch.view_as_complex(parts.sin().contiguous()) * 2
+    back = back[:, :3].conj() * back[:, 1:4]
     return back.real.clone().exp(), torch.view_as_real(back)[1:, ..., 1], torch.view_as_real(x)[2:], parts.sum()
 
 

@@ -72,6 +72,9 @@ _FRESH = (
 )
 """Overloads that give fresh tensors, on every device."""
 
+_INSTEAD: Mapping[str, Callable[..., Any]] = {"aten._conj.default": aten._conj_physical.default}
+"""What does the work of an overload whose own result only says that it is to be done."""
+
 _WITHOUT_LOOPS = (
     "aten.upsample_nearest1d_backward.default", "aten.upsample_nearest2d_backward.default",
     "aten.upsample_nearest3d_backward.default", "aten._upsample_nearest_exact1d_backward.default",
@@ -115,6 +118,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), ((*_WITHOUT_LOOPS, *rest), has_loops)):
         known = {name: Extern(run=run, refuse=refuse, view=bool(may_alias(run))) for name in names
                  if (run := _overload(name)) is not None} | known
+    known |= {name: Extern(run=run) for name, run in _INSTEAD.items()}
     return known
 
 
