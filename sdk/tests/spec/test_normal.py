@@ -11,6 +11,7 @@ from keel import Backend
 from keel.graph.calls import call_of
 from keel.graph.negotiate import negotiate
 from keel.spec import OPSET, is_normal
+from keel.spec.samples import drawn
 from keel.torch_adapter import Captured, capture
 from keel.types import Call
 
@@ -52,23 +53,30 @@ def test_what_is_normal_stays() -> None:
     assert [c.name for c in calls] == ["aten.exp.default", "aten.neg.default"]
 
 
+CASES = (
+    "two sizes", "two dtypes", "two floats", "a tensor without dimensions", "numbers", "where",
+    "quotients of integers", "dimensions from the end", "cat", "unsqueeze", "any", "all dimensions",
+    "sort and scatter",
+)
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(("fn", "args"), [
-    (lambda x, y: x + y, (torch.randn(3, 1), torch.randn(4))),
-    (lambda x, y: x * y, (torch.arange(3), torch.randn(2, 3))),
-    (lambda x, y: x - y, (torch.randn(3, dtype=torch.bfloat16), torch.randn(2, 3))),
-    (lambda x, y: x + y, (torch.randn(3), torch.tensor(2, dtype=torch.int64))),
-    (lambda x, y: (x + 2) * y - 1.5, (torch.arange(4), torch.randn(4))),
-    (lambda x, y: torch.where(x > 0, x, y), (torch.randn(3, 1), torch.arange(4))),
+    (lambda x, y: x + y, (drawn(torch.float32, 3, 1), drawn(torch.float32, 4))),
+    (lambda x, y: x * y, (torch.arange(3), drawn(torch.float32, 2, 3))),
+    (lambda x, y: x - y, (drawn(torch.bfloat16, 3), drawn(torch.float32, 2, 3))),
+    (lambda x, y: x + y, (drawn(torch.float32, 3), torch.tensor(2, dtype=torch.int64))),
+    (lambda x, y: (x + 2) * y - 1.5, (torch.arange(4), drawn(torch.float32, 4))),
+    (lambda x, y: torch.where(x > 0, x, y), (drawn(torch.float32, 3, 1), torch.arange(4))),
     (lambda x, y: x / y, (torch.arange(1, 5), torch.arange(2, 6))),
-    (lambda x, y: x.sum(-1) + y.amax([-1, -2]), (torch.randn(2, 3), torch.randn(2, 3, 4))),
-    (lambda x, y: torch.cat([x, y], -1), (torch.randn(2, 3), torch.randn(2, 4))),
-    (lambda x, y: x.unsqueeze(-1) + y, (torch.randn(2, 3), torch.randn(2, 3, 4))),
-    (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (torch.randn(2, 3), torch.randn(2, 4))),
-    (lambda x, y: x.sum() + y.squeeze(-1), (torch.randn(2, 3), torch.randn(2, 1))),
+    (lambda x, y: x.sum(-1) + y.amax([-1, -2]), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
+    (lambda x, y: torch.cat([x, y], -1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
+    (lambda x, y: x.unsqueeze(-1) + y, (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
+    (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
+    (lambda x, y: x.sum() + y.squeeze(-1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 1))),
     (lambda x, y: x.sort(-1)[0] + y.scatter(-1, torch.zeros(2, 3, dtype=torch.int64), 1.0),
-     (torch.randn(2, 3), torch.randn(2, 3))),
-], ids=str)
+     (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3))),
+], ids=CASES)
 def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, ...], dynamic: bool) -> None:
     calls, got = negotiated(fn, *args, dynamic=dynamic)
     assert all(is_normal(c) for c in calls)
