@@ -94,6 +94,8 @@ def _run(console: Console, todo: Sequence[Job], jobs: int, time_limit: float, js
     earlier = record.done(json) if json is not None else {}
     found = {job: earlier[job] for job in todo if job in earlier}
     todo_now = [job for job in todo if job not in found]
+    if not todo_now:
+        return found
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                   console=console) as progress:
         task = progress.add_task("closure", total=len(todo_now))
