@@ -50,6 +50,8 @@ def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Bar]:
     yield Bar(f"{title}: OpInfos that end the process", len(broken), "0", not broken, named(broken))
     wrong = sorted(n for n, r in rows.items() if r.wrong)
     yield Bar(f"{title}: OpInfos that do not compile or run", len(wrong), "0", not wrong, named(wrong))
+    strange = sorted(n for n, r in rows.items() if r.stranger)
+    yield Bar(f"{title}: OpInfos with tensors without strides, not taken", len(strange), "", None, named(strange))
     yield from _of_numbers(title, rows)
     ways = sum((Counter(r.ways) for r in rows.values()), Counter[str]())
     for way, count in sorted(ways.items()):

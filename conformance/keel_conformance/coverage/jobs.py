@@ -35,7 +35,8 @@ class Row:
 
     Of ``samples``, ``traced`` are those that PyTorch runs and traces, ``whole`` those of which no call is left to eager
     PyTorch. ``left`` are the calls that are, by name, with the reason; ``host`` those among them that are the runtime's
-    and no kernel's, which do not count. ``ways`` counts calls by how they are done.
+    and no kernel's, which do not count. ``ways`` counts calls by how they are done. ``stranger`` has what Keel says of
+    samples with tensors without strides, which it does not take and which count as not whole.
     """
 
     samples: int = 0
@@ -46,6 +47,7 @@ class Row:
     host: dict[str, int] = field(default_factory=dict)
     ways: dict[str, int] = field(default_factory=dict)
     externs: dict[str, int] = field(default_factory=dict)
+    stranger: dict[str, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     judged: int = 0
     worst: float = 0.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, coverage, find, universe
+from keel import MEMBERS, KeelError, coverage, find, universe
 
 from ..closure import numbers
 from ..closure.endings import last_line, shown
@@ -85,6 +85,9 @@ class _Measured:
             except Exception as e:
                 if not done and not _is_ours(e):
                     return self.untraced(e, example)
+                if isinstance(e, KeelError) and e.what.startswith("A tensor of layout"):
+                    self.found.stranger[last_line(e)] = example.title[:200]
+                    return True, False
                 self.found.wrong.append(f"{last_line(e)} ({example.title[:200]})")
                 return True, False
         return True, self.count(done)

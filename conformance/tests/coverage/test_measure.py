@@ -51,6 +51,12 @@ def test_what_pytorch_does_not_trace_is_no_fault() -> None:
     assert row.traced == 0 and row.untraced and not row.wrong
 
 
+def test_tensors_without_strides_are_no_defect_but_not_whole() -> None:
+    row = measured("to_sparse", "forward")
+    assert (row.traced, row.whole) == (2, 0) and not row.wrong
+    assert "A tensor of layout torch.sparse_coo has no type" in next(iter(row.stranger))
+
+
 def test_calls_of_the_runtime_are_counted_apart() -> None:
     row = measured("tensor_split", "forward")
     assert row.whole == row.traced and row.host.keys() == {"aten._local_scalar_dense.default"}
