@@ -23,10 +23,10 @@ from rich.table import Table
 
 import keel
 
-from .bench.accuracy import leave
 from .bench.compilers import EAGER, INDUCTOR, compiled
 from .bench.errors import TIMES, compare, judge
 from .bench.step import MODES, Step, prepare, reference, run
+from .bench.trial import leave
 from .models import ModelCase, build
 
 VENDOR, PACKAGE = "acme", "keel_acme"

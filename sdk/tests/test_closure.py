@@ -32,17 +32,17 @@ def test_composites_are_written_out_and_run() -> None:
 
 def test_what_stays_outside_is_named_and_still_runs() -> None:
     x = torch.tensor([1.0, 2.0])
-    with torch.library._scoped_library("keel_tests", "FRAGMENT") as library:
+    with torch.library._scoped_library("keel_closure_tests", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
         library.impl("twice", torch.empty_like, "Meta")
         with torch.no_grad():
-            ends, run = endings(lambda x: (torch.ops.keel_tests.twice(x.sin()),), x)
+            ends, run = endings(lambda x: (torch.ops.keel_closure_tests.twice(x.sin()),), x)
             torch.testing.assert_close(run(x), (x.sin() * 2,))
         (call, why), = ends[0].outside
-        assert call.name == "keel_tests.twice.default"
-        assert why == "keel_tests.twice.default is not in the operator set. There is no decomposition of it."
-        assert [c.name for c in ends[0].calls] == ["aten.sin.default", "keel_tests.twice.default"]
+        assert call.name == "keel_closure_tests.twice.default"
+        assert why == "keel_closure_tests.twice.default is not in the operator set. There is no decomposition of it."
+        assert [c.name for c in ends[0].calls] == ["aten.sin.default", "keel_closure_tests.twice.default"]
 
 
 def test_a_primitive_out_of_its_dtypes_is_outside() -> None:

@@ -50,13 +50,14 @@ class Trial:
         return judge(found)
 
     def _draw(self, drawn: ModelCase) -> Draw:
-        left = [self._leave(redraw(case, drawn), f) for case, f in
+        left = [leave(self.step, redraw(case, drawn), f) for case, f in
                 ((self.case, self.compiled), (self.twin, self.twin.model))]
         return compare(left[0], left[1], reference(self.step, drawn))
 
-    def _leave(self, case: ModelCase, forward: Callable[..., Any]) -> dict[str, Tensor]:
-        left = leavings(self.step, case, run(self.step, case, forward))
-        return {name: t.clone() for name, t in left.items()}  # buffers and gradients change with the next draw
+
+def leave(step: Step, case: ModelCase, forward: Callable[..., Any]) -> dict[str, Tensor]:
+    """What a step leaves, in memory of its own: buffers and gradients change with the next draw."""
+    return {name: t.clone() for name, t in leavings(step, case, run(step, case, forward)).items()}
 
 
 def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
