@@ -58,13 +58,12 @@ class Op:
     """One member of the operator set.
 
     ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
-    all. ``clauses`` are sentences that hold for
-    every implementation; the first is cited as ``name.C1``. ``out`` has the type of each result (primitives; a
-    composite's follow from its decomposition). In normal form the ``operands`` (parameter names) have the dtype
-    ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
-    the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
-    composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
-    parameters or results are not the normal form's.
+    all. ``clauses`` are sentences that hold for every implementation; the first is cited as ``name.C1``. ``out`` has
+    the type of each result (primitives; a composite's follow from its decomposition). In normal form the ``operands``
+    (parameter names) have the dtype ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first
+    tensor argument. ``decompose`` takes the overload's arguments, fake tensors with symbolic sizes included, and gives
+    its results over simpler members; a composite without it has PyTorch's. ``forms`` has the decompositions of those
+    overloads, by full name, whose parameters or results are not the normal form's.
     """
 
     name: str
