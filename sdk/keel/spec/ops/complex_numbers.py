@@ -74,7 +74,7 @@ family.primitive(
     dtypes=(torch.float32, torch.float64), samples=_in_pairs, tags=frozenset({"view"}),
     budget={d: Budget(ulps=0) for d in (torch.float32, torch.float64)})
 family.primitive(
-    "conj", "conj_physical", "_conj_physical", doc="The complex conjugate.",
+    "conj", "_conj_physical", "conj_physical", doc="The complex conjugate.",
     clauses=("The sign bit of the imaginary part is flipped, that of NaN and of zero too.",
              "Of a real number it is the identity."),
     out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),), dtypes=COMPLEX, samples=unary,
