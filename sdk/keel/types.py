@@ -129,6 +129,12 @@ class SymType:
 Type = TensorType | SymType
 
 
+def operator_name(op: Callable[..., Any]) -> str:
+    """``aten.mm.default``; ``higher_order.cond.default`` for operators of higher order."""
+    name = str(op)
+    return name if "." in name else f"higher_order.{name}.default"
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """One operator applied to arguments whose types are known.
@@ -145,9 +151,8 @@ class Call:
 
     @property
     def name(self) -> str:
-        """``aten.mm.default``; ``higher_order.cond.default`` for operators of higher order."""
-        name = str(self.op)
-        return name if "." in name else f"higher_order.{name}.default"
+        """That of its operator."""
+        return operator_name(self.op)
 
     @property
     def tensors(self) -> tuple[TensorType, ...]:

@@ -7,8 +7,10 @@ overload computes, run eagerly in higher precision; the clauses say what of that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Literal
 
 import torch
@@ -154,8 +156,15 @@ def _full(name: str) -> str:
     return f"{space or 'aten'}.{rest if '.' in rest else f'{rest}.default'}"
 
 
+REGISTERED_BY = {"torch_attn": "torch.nn.attention.varlen"}
+"""What registers a namespace and is too dear to import before somebody asks: this one imports all of Dynamo."""
+
+
 def _target(name: str) -> Overload | None:
     """What graphs call under a full name; None if this PyTorch has no such operator."""
     space, packet, overload = name.split(".")
+    if space in REGISTERED_BY:
+        with suppress(ImportError):
+            import_module(REGISTERED_BY[space])
     holder = getattr(getattr(torch.ops, space), packet, None)
     return holder if holder is None or space == "higher_order" else getattr(holder, overload, None)

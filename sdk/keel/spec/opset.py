@@ -1,7 +1,7 @@
 """The operator set: every member, by name and by overload, and what an operator is made of."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +52,7 @@ from keel.spec.ops import (
     structure_composites,
     views,
 )
+from keel.types import operator_name
 
 FAMILIES: tuple[Family, ...] = (
     elementwise_unary.family, elementwise_binary.family, statistics.family, normalisation.family, batch_norm.family,
@@ -78,20 +79,36 @@ def _by_name() -> dict[str, Op]:
     return found
 
 
-def _by_overload() -> dict[Callable[..., Any], Op]:
-    found: dict[Callable[..., Any], Op] = {}
+def _by_overload() -> dict[str, Op]:
+    found: dict[str, Op] = {}
     for op in MEMBERS.values():
-        for target in op.targets:
-            if target in found:
-                raise ValueError(f"{target} belongs to {found[target].name} and to {op.name}.")
-            found[target] = op
+        for name in op.overloads:
+            if name in found:
+                raise ValueError(f"{name} belongs to {found[name].name} and to {op.name}.")
+            found[name] = op
     return found
+
+
+class _Opset(Mapping[Callable[..., Any], Op]):
+    """Looked up by name: an operator may be registered long after this is imported."""
+
+    def __init__(self, members: Mapping[str, Op]):
+        self.members = members
+
+    def __getitem__(self, op: Callable[..., Any]) -> Op:
+        return self.members[operator_name(op)]
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return (target for op in MEMBERS.values() for target in op.targets)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 MEMBERS: Mapping[str, Op] = MappingProxyType(_by_name())
 """Every member by its name."""
 
-OPSET: Mapping[Callable[..., Any], Op] = MappingProxyType(_by_overload())
+OPSET: Mapping[Callable[..., Any], Op] = _Opset(_by_overload())
 """The member that each overload of this PyTorch belongs to."""
 
 

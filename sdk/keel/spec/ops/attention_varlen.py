@@ -5,7 +5,6 @@ but work and memory grow with the square of the total, so a backend that has it 
 """
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,9 +12,6 @@ import torch
 from keel.spec.op import Family
 from keel.spec.ops.attention import attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
-
-with suppress(ImportError):
-    import torch.nn.attention.varlen  # its operators exist once it is imported
 
 aten = torch.ops.aten
 family = Family("variable-length attention", profile="attention")
