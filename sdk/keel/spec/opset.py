@@ -27,6 +27,7 @@ from keel.spec.ops import (
     elementwise_ternary,
     elementwise_unary,
     fft,
+    foreach,
     histograms,
     indexing,
     linalg,
@@ -65,7 +66,7 @@ FAMILIES: tuple[Family, ...] = (
     activations.family,
     contraction.quantized, convolution.family, pooling.family, resampling.family, sampling.family,
     attention_varlen.family, softmax.family, losses_linear.family, losses_margin.family,
-    structure_composites.family, histograms.family, segments.family, distances.family,
+    structure_composites.family, histograms.family, segments.family, distances.family, foreach.family,
 )
 
 
