@@ -19,6 +19,7 @@ from keel.loops.define import SMALL_FLOATS, Read
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
 from keel.schedule.tensors import Defined, Tensors
+from keel.types import Dim
 
 Space = frozenset[Axis]
 Coords = tuple[Index, ...]
@@ -64,18 +65,21 @@ class _Block:
     axes: Space
     stmts: list[Stmt] = field(default_factory=list)
     known: dict[Any, int] = field(default_factory=dict)
-    elements: dict[tuple[int, Coords, int | None], int] = field(default_factory=dict)
+    elements: dict[tuple[int, Coords, int | None, bool], int] = field(default_factory=dict)
     folds: dict[int, tuple[int, ...]] = field(default_factory=dict)   # fold (by id) -> its results, once computed
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """A definition under evaluation: where its axes are, under which mask, and its fold's results if it has one."""
+    """A definition under evaluation: where its axes are, under which mask, whether what it reads is zero where that is
+    false, and its fold's results if it has one.
+    """
 
     node: Defined
     at: Mapping[Axis, Index]
-    mask: int | None
-    folded: tuple[int, ...] | None
+    mask: int | None = None
+    zero: bool = False
+    folded: tuple[int, ...] | None = None
     memo: dict[int, int] = field(default_factory=dict)
 
 
@@ -124,24 +128,26 @@ class Emitter:
             self.buffers[key] = Buffer(f"b{len(self.buffers)}", t.dtype, t.extent, role)  # type: ignore[arg-type]
         return self.buffers[key].name
 
-    def element(self, tensor: int, coords: Coords, mask: int | None = None) -> int:
-        """The element of ``tensor`` at ``coords``, zero where ``mask`` is false."""
-        key = (tensor, coords, mask)
+    def element(self, tensor: int, coords: Coords, mask: int | None = None, zero: bool = True) -> int:
+        """The element of ``tensor`` at ``coords``, where ``mask`` is false zero, or anything unless ``zero``."""
+        if mask is not None and not zero and _inside(coords, self.tensors.tensors[tensor].type.shape):
+            mask = None
+        key = (tensor, coords, mask, zero or mask is None)
         known = next((b.elements[key] for b in self.blocks if key in b.elements), None)
         if known is None:
-            known = self._element(tensor, coords, mask)
+            known = self._element(tensor, coords, mask, zero)
             self.blocks[self.depths[known]].elements[key] = known
         return known
 
-    def _element(self, tensor: int, coords: Coords, mask: int | None) -> int:
+    def _element(self, tensor: int, coords: Coords, mask: int | None, zero: bool) -> int:
         if tensor in self.results:
             member, k = self.results[tensor]
             if member.is_fold:
-                return self._folded(member, k, coords, mask)
-            return self._evaluate(member.node, k, coords, mask)
+                return self._folded(member, k, coords, mask if zero else None)
+            return self._evaluate(member.node, k, coords, mask, zero)
         if self.inlined(tensor):
             node = self.producers[tensor]
-            return self._evaluate(node, node.results.index(tensor), coords, mask)
+            return self._evaluate(node, node.results.index(tensor), coords, mask, zero)
         base, offset = self.tensors.base(tensor)
         strides = self.tensors.tensors[tensor].type.strides
         at = flatten(coords, strides) + offset
@@ -150,13 +156,13 @@ class Emitter:
         args = [*loaded_of(at), *([] if mask is None else [mask])]
         return self.step(("load", base, at, mask), axes_of(at), args, lambda n: Load(n, name, at, dtype, mask))
 
-    def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None) -> int:
+    def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None, zero: bool) -> int:
         at = dict(zip(node.definition.axes, coords, strict=True))
         output = node.definition.outputs[k]
-        value = self.value(_Frame(node, at, mask, None), output)
-        # Under a mask, reads are zero where it is false; what is computed from them need not be.
+        # What is computed is chosen once, at its end, so what it is computed from may be anything under the mask.
         read = any(isinstance(s, Read) and s.result == output for s in node.definition.steps)
-        if mask is None or read:
+        value = self.value(_Frame(node, at, mask, zero and read), output)
+        if mask is None or read or not zero:
             return value
         return self._masked(value, mask, self.tensors.tensors[node.results[k]].type.dtype)
 
@@ -178,7 +184,7 @@ class Emitter:
         results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
         if results is None or any(a != b for a, b in zip(coords, member.coords, strict=True)):
             raise KeelError("bad-graph", f"The fold {member.node.name} is read where it is not computed.")
-        value = self.value(_Frame(member.node, member.at, None, results), member.node.definition.outputs[k])
+        value = self.value(_Frame(member.node, member.at, folded=results), member.node.definition.outputs[k])
         if mask is None:
             return value
         return self._masked(value, mask, self.tensors.tensors[member.node.results[k]].type.dtype)
@@ -206,7 +212,8 @@ class Emitter:
             case Read():
                 coords = tuple(self.moved(frame, i) for i in step.at)
                 mask = self._mask(frame, step)
-                return self.element(frame.node.operands[step.operand], coords, mask)
+                zero = frame.zero or step.mask is not None
+                return self.element(frame.node.operands[step.operand], coords, mask, zero)
             case Reduce() | Scan():
                 if frame.folded is None:
                     raise KeelError("bad-graph", f"The fold {frame.node.name} is not computed here.")
@@ -238,16 +245,16 @@ class Emitter:
 
     def arguments(self, node: Defined, at: Mapping[Axis, Index], numbers: Sequence[int]) -> tuple[int, ...]:
         """The values so numbered in the node's definition, its axes being ``at``."""
-        frame = _Frame(node, at, None, None)
+        frame = _Frame(node, at)
         return tuple(self.value(frame, n) for n in numbers)
 
     def output(self, node: Defined, at: Mapping[Axis, Index], folded: tuple[int, ...], k: int) -> int:
         """The node's k-th output, its fold's or scan's results being ``folded``."""
-        return self.value(_Frame(node, at, None, folded), node.definition.outputs[k])
+        return self.value(_Frame(node, at, folded=folded), node.definition.outputs[k])
 
     def coordinates(self, node: Defined, at: Mapping[Axis, Index], coords: Coords) -> Coords:
         """Coordinates of the node's definition over the loops' axes."""
-        frame = _Frame(node, at, None, None)
+        frame = _Frame(node, at)
         return tuple(self.moved(frame, i) for i in coords)
 
     def store(self, member: Placed, k: int) -> None:
@@ -265,6 +272,17 @@ class Emitter:
     def close(self, kind: str, axes: Sequence[Axis]) -> None:
         block = self.blocks.pop()
         self.blocks[-1].stmts.append(Loop(kind, tuple(axes), tuple(block.stmts)))  # type: ignore[arg-type]
+
+
+def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
+    """Whether the coordinates lie within ``shape`` whatever the axes are: each runs along its dimension, or is one
+    place of a known size.
+    """
+    return all(
+        isinstance(i.const, int) and isinstance(size, int) and 0 <= i.const < size if i.is_const
+        else i.const == 0 and len(i.terms) == 1 and i.terms[0][1] == 1
+        and isinstance(axis := i.terms[0][0], Axis) and axis.size == size
+        for i, size in zip(coords, shape, strict=True))
 
 
 def spaces(group: Group) -> list[Space]:
@@ -333,7 +351,7 @@ class _Passes:
         if isinstance(target, Placed):
             self._settle(target)
             reduce = next(s for s in target.node.definition.steps if isinstance(s, Reduce))
-            frame = _Frame(target.node, target.at, None, None)
+            frame = _Frame(target.node, target.at)
             partial[id(target)] = tuple(self.emitter.value(frame, a) for a in reduce.args)
         else:
             if not target[0].is_fold:

@@ -6,15 +6,17 @@ read through it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of, type_of
 from keel.loops.define import Definition, Read
+from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.torch_adapter import dim_of
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
@@ -62,6 +64,7 @@ class External:
 
 
 Node = Defined | External
+VALUE_ALONE = {"argmax": "max", "argmin": "min"}
 
 
 @dataclass
@@ -108,6 +111,8 @@ class _Reader:
                     self.values[node] = self._node(node)
                 case _:
                     raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
+        used = {t for t in self.out.outputs if isinstance(t, int)}.union(*(n.operands for n in self.out.nodes))
+        self.out.nodes = [_narrowed(n, used) if isinstance(n, Defined) else n for n in self.out.nodes]
         return self.out
 
     def _fresh(self, name: str, type: Type, alias: tuple[int, Dim] | None = None) -> int:
@@ -163,6 +168,25 @@ class _Reader:
         source = next(a for a in node.args if isinstance(a, fx.Node))
         here, there = (dim_of(n.meta["val"].storage_offset()) for n in (node, source))
         return operands[0], as_dim(here - there)
+
+
+def _narrowed(node: Defined, used: Set[int]) -> Defined:
+    """``node`` folding values alone, if it finds their positions too and nobody reads those."""
+    definition = node.definition
+    reduce = next((s for s in definition.steps if isinstance(s, Reduce) and s.monoid in VALUE_ALONE), None)
+    if reduce is None or reduce.dtypes[0] == torch.bool:
+        return node
+    kept = [o for o, t in zip(definition.outputs, node.results, strict=True) if t in used]
+    live = set(kept)
+    for step in reversed(definition.steps):
+        if isinstance(step, Apply) and step.result in live:
+            live.update(step.args)
+    if not kept or reduce.results[1] in live:
+        return node
+    alone = Reduce(reduce.results[:1], VALUE_ALONE[reduce.monoid], reduce.args[:1], reduce.dtypes[:1])
+    steps = tuple(alone if s is reduce else s for s in definition.steps)
+    results = tuple(t for t in node.results if t in used)
+    return replace(node, definition=replace(definition, steps=steps, outputs=tuple(kept)), results=results)
 
 
 def _takes(extern: Extern, call: Call) -> bool:
