@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..models import build
+from ..report import Bar
+from ..workers.pool import Outcome
 from .compilers import BASELINES, compiled
 from .errors import TIMES
-from .jobs import Bar, Job, Outcome, Selection, failed
+from .jobs import Job, Selection, failed
 from .placement import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
 from .step import prepare
 from .trial import Trial
@@ -53,7 +55,7 @@ def measure(job: Job) -> dict[str, Any]:
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
-        if (figures := outcome.figures) is None:
+        if (figures := outcome.row) is None:
             yield failed(job, outcome, f"<= {TIMES:g} x eager's error")
             continue
         over, classes, kinks = figures["over"], figures["classes"], figures["kinks"]

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..models import build
+from ..report import Bar
+from ..workers.pool import Outcome
 from .compilers import EAGER, INDUCTOR, compiled
-from .jobs import Bar, Job, Outcome, Selection
+from .jobs import Job, Selection, beside_inductor
 from .run_time import geometric_mean
 from .step import prepare, run
 
@@ -53,12 +55,11 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         if job.compiler == INDUCTOR:
             continue
         name = f"compile {job.model} {job.mode}: CPU s / Inductor's"
-        beside = next((o for j, o in results.items()
-                       if j.compiler == INDUCTOR and (j.model, j.mode) == (job.model, job.mode)), outcome)
-        if outcome.figures is None or beside.figures is None:
+        beside = beside_inductor(job, results)
+        if outcome.row is None or beside.row is None:
             yield Bar(name, None, f"<= {TARGET:g}", False, outcome.failure or beside.failure)
             continue
-        own, other = outcome.figures["seconds"], beside.figures["seconds"]
+        own, other = outcome.row["seconds"], beside.row["seconds"]
         ratios.append(own / other)
         yield Bar(name, own / other, f"<= {TARGET:g}", own / other <= TARGET, f"{own:.1f} s and {other:.1f} s")
     if len(ratios) > 1:

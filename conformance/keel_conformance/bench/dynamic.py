@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from ..models import TEXT, ModelCase, build
+from ..report import Bar
+from ..workers.pool import Outcome
 from .compilers import EAGER, counted
 from .errors import TIMES
-from .jobs import Bar, Job, Outcome, Selection, failed
+from .jobs import Job, Selection, failed
 from .step import prepare, run
 from .trial import Trial, redraw
 
@@ -72,7 +74,7 @@ def sized(job: Job, size: int, seed: int = 0) -> ModelCase:
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
-        if (figures := outcome.figures) is None:
+        if (figures := outcome.row) is None:
             yield failed(job, outcome, TARGET)
             continue
         count, at_one, over = figures["compilations"], figures["at_one"], figures["over"]

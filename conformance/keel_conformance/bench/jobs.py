@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from ..report import Bar
+from ..workers.pool import Outcome
+from .compilers import INDUCTOR
 from .step import Step
 
 
@@ -32,9 +34,6 @@ class Job:
         words = (self.part, self.model, self.mode, self.precision, self.along, self.compiler)
         return " ".join(word for word in words if word)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -49,27 +48,11 @@ class Selection:
     device: str = "cpu"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A job's figures, or the sentence that says why there are none."""
-
-    figures: Mapping[str, Any] | None
-    failure: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One promise: ``value`` measured, ``target`` in words; ``holds`` is None for a figure without a promise."""
-
-    name: str
-    value: float | str | None
-    target: str
-    holds: bool | None
-    note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
+    """What Inductor did in the same part on the same model, in the same mode."""
+    same = (o for j, o in results.items()
+            if (j.part, j.model, j.mode, j.compiler) == (job.part, job.model, job.mode, INDUCTOR))
+    return next(same, Outcome(None, "Inductor was not measured."))
 
 
 def failed(job: Job, outcome: Outcome, target: str) -> Bar:

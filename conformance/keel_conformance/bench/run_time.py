@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from ..models import build
+from ..report import Bar
+from ..workers.pool import Outcome
 from .accuracy import precisions
 from .compilers import BASELINES, EAGER, INDUCTOR, compiled
-from .jobs import Bar, Job, Outcome, Selection, failed
+from .jobs import Job, Selection, failed
 from .step import prepare, run
 
 LOCK = "KEEL_BENCH_LOCK"
@@ -69,7 +71,7 @@ def alone() -> Iterator[None]:
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     ratios: dict[str, list[float]] = {c: [] for c in BASELINES}
     for job, outcome in results.items():
-        if (ms := outcome.figures) is None:
+        if (ms := outcome.row) is None:
             yield failed(job, outcome, "shown")
             continue
         note = ", ".join(f"{c} {t:.1f} ms" for c, t in ms.items())

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..report import Bar
+from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
-from .jobs import Bar, Job, Outcome, Selection
+from .jobs import Job, Selection
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..report import Bar
+from ..workers.pool import Outcome
 from .compilers import EAGER, INDUCTOR, compiled
-from .jobs import Bar, Job, Outcome, Selection
+from .jobs import Job, Selection, beside_inductor
 from .placement import recorded
 
 LOG = Path("inductor.log")  # in the worker's folder; the supervisor asks Inductor to write it
@@ -89,11 +91,11 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         if job.compiler == INDUCTOR:
             continue
         name = f"traffic {job.model} {job.mode}"
-        beside = results[Job("traffic", job.model, INDUCTOR, job.mode)]
-        if outcome.figures is None or beside.figures is None:
+        beside = beside_inductor(job, results)
+        if outcome.row is None or beside.row is None:
             yield Bar(name, None, "shown", False, outcome.failure or beside.failure)
             continue
         for what, unit in (("kernels", 1), ("bytes", 2**20)):
-            own, other = outcome.figures[what] / unit, beside.figures[what] / unit
+            own, other = outcome.row[what] / unit, beside.row[what] / unit
             yield Bar(f"{name}: {what} / Inductor's", own / other, "shown", None, f"{own:.4g} and {other:.4g}"
                       + (" MiB" if what == "bytes" else ""))

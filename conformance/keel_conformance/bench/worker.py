@@ -1,22 +1,42 @@
-"""One job in a process of its own: ``python -m keel_conformance.bench.worker JOB.json FIGURES.json``."""
+"""What a process of the bench does, and the environment that it starts in."""
 from __future__ import annotations
 
 import json
-import sys
+import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from ..workers.pool import Tell
+from . import run_time, traffic
 from .jobs import Job
 from .suite import PARTS
 
 
-def main(job_file: str, figures_file: str) -> None:
-    job = Job(**json.loads(Path(job_file).read_text()))
+def work(job: Job, tell: Tell) -> dict[str, Any]:
+    """The job's figures, as they are read from a file, too."""
+    tell("measuring")
     torch.set_num_threads(job.threads)
-    figures = PARTS[job.part].measure(job)
-    Path(figures_file).write_text(json.dumps(figures))
+    figures: dict[str, Any] = json.loads(json.dumps(PARTS[job.part].measure(job)))
+    return figures
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
+    """Caches, no network, and Inductor compiling in the process: its CPU seconds are counted there.
+
+    Only the jobs that measure compile time start with empty caches, in their own ``folder``. The others share caches
+    that start empty with the bench, so that what Inductor prepares once for a machine is prepared once.
+    """
+    caches = folder if job.part == "compile" else shared
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "KEEL_CACHE_DIR": str(caches / "keel"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
+        run_time.LOCK: str(caches / "lock"),
+        "OMP_NUM_THREADS": str(job.threads),
+        "HF_HUB_OFFLINE": "1",
+        **(traffic.ENVIRONMENT if job.part == "traffic" else {}),
+    }

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from keel import MEMBERS
 
 from ..bench.errors import TIMES
-from ..bench.jobs import Bar
+from ..report import Bar, by_need, named, percent
+from ..workers.pool import Outcome
 from .exceptions import ALLOWED
-from .jobs import Job, Outcome, Outcomes, Row
+from .jobs import Job, Outcomes, Row
 
 MOST_OPAQUE = 40
 PYTORCHS = ("drawing", "running", "tracing")
@@ -83,19 +84,4 @@ def of_numbers(setting: str, rows: Mapping[str, Row], what: str) -> Iterator[Bar
 
 def outside(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:
     """Each operator that remains outside: its name, who needs it, why; those that most need come first."""
-    needed: dict[str, tuple[list[str], str]] = {}
-    for job, outcome in outcomes:
-        for name, why in (outcome.row.outside if outcome.row else {}).items():
-            needed.setdefault(name, ([], why))[0].append(job.name)
-    rows = [(name, sorted(set(by)), why) for name, (by, why) in needed.items()]
-    return sorted(rows, key=lambda row: (-len(row[1]), row[0]))
-
-
-def percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "none"
-
-
-def named(names: Iterable[str], most: int = 8) -> str:
-    found: Sequence[str] = list(names)
-    more = len(found) - most
-    return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")
+    return by_need((job.name, o.row.outside) for job, o in outcomes if isinstance(o.row, Row))

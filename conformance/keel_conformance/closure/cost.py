@@ -16,11 +16,11 @@ import torch
 
 from keel import closure, universe
 
-from ..bench.jobs import Bar
 from ..bench.step import MODES, Step, prepare, run
 from ..models import ModelCase, build
+from ..report import Bar
+from ..workers.pool import Tell
 from .jobs import Job, Outcomes
-from .pool import Tell
 
 MODELS = ("bert", "resnet50")
 TARGET, ROUNDS = 1.0, 3

@@ -10,8 +10,8 @@ from typing import Any
 
 from keel import closure
 
+from ..workers.pool import Tell
 from .jobs import Row
-from .pool import Tell
 from .types import Verdicts
 
 SHOWN = 3

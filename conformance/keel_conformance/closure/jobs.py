@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from ..workers.pool import Outcome
 
 MODES = ("forward", "training")
 
@@ -61,16 +62,5 @@ class Row:
         return bool(self.traced) and not self.outside and not self.wrong
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A job's Row (of ``time``: its seconds), or the sentence that says how its process ended while it was ``doing``
-    something.
-    """
-
-    row: Any
-    failure: str = ""
-    doing: str = ""
-    seconds: float = 0.0
-
-
 Outcomes = Mapping[Job, Outcome]
+"""The row of a job is a Row; of ``time``, its seconds."""

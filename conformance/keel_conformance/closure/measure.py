@@ -4,6 +4,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -11,11 +12,12 @@ import torch
 
 from keel import Call, closure, universe
 
+from ..workers.pool import Tell
 from . import numbers
+from .draws import Draws, kind_of
 from .endings import SHOWN, Endings, Watch, last_line, shown
 from .exceptions import UNDEFINED
 from .jobs import Job, Row
-from .pool import Tell
 
 
 def measure(job: Job, tell: Tell) -> Row:
@@ -39,12 +41,12 @@ class Measured:
     def __init__(self, job: Job, tell: Tell) -> None:
         self.job, self.tell, self.found = job, tell, Row()
         self.seconds: Counter[str] = Counter()
-        self.endings, self.draws = Endings(), dict[int, list[universe.Example]]()
-        self.training = job.mode == "training"
+        self.endings, self.training = Endings(), job.mode == "training"
+        self.draws = Draws(job.name, self.training, job.samples)
 
     def row(self) -> Row:
         self.tell("drawing samples")
-        examples = self.drawn(0)
+        examples = self.draws.of(0)
         self.found.samples = len(examples)
         traced: dict[str, bool] = {}
         for i, example in enumerate(examples):
@@ -56,11 +58,6 @@ class Measured:
         self.endings.fill(row)
         row.inaccurate = shown(row.inaccurate)
         return row
-
-    def drawn(self, seed: int) -> list[universe.Example]:
-        if seed not in self.draws:
-            self.draws[seed] = universe.examples(self.job.name, grad=self.training, most=self.job.samples, seed=seed)
-        return self.draws[seed]
 
     def one(self, i: int, example: universe.Example) -> bool:
         """Measures one sample; False if PyTorch does not trace it."""
@@ -95,7 +92,7 @@ class Measured:
                 if (reason := reason or self.unjudged(watch.ends)) is not None:
                     self.found.unjudged[reason] = self.job.name
                 return
-            verdict = numbers.judged(lambda seed: self.alike(i, example, seed), run)
+            verdict = numbers.judged(partial(self.draws.alike, i), run)
         except numbers.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return
@@ -113,22 +110,9 @@ class Measured:
             return f"It draws random numbers: {', '.join(random)}."
         return UNDEFINED.get(self.job.name)
 
-    def alike(self, i: int, example: universe.Example, seed: int) -> universe.Example | None:
-        """The sample with other values; None if they make it another sample."""
-        if seed == 0:
-            return example
-        others = self.drawn(seed)
-        return others[i] if i < len(others) and kind_of(others[i]) == kind_of(example) else None
-
 
 def tags(call: Call) -> Any:
     return getattr(call.op, "tags", ())
-
-
-def kind_of(example: universe.Example) -> str:
-    """What a trace of it depends on."""
-    layouts = [(x.stride(), x.requires_grad) if x.layout == torch.strided else str(x.layout) for x in example.inputs]
-    return f"{example.title} {layouts}"
 
 
 def in_words(fn: Callable[[], Any]) -> Any:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..workers.pool import Tell
 from . import cost, measure, zoo
 from .jobs import Job
-from .pool import Tell
 
 MEASURES = {"opinfo": measure.measure, "zoo": zoo.measure, "time": cost.measure}
 

@@ -11,9 +11,9 @@ from keel import closure
 from ..bench.step import Step, prepare, run
 from ..models import NAMES as LINE
 from ..models import ModelCase, build, zoo_text, zoo_vision
+from ..workers.pool import Tell
 from .endings import Endings, Watch, last_line
 from .jobs import Job, Row
-from .pool import Tell
 
 BUILDERS: Mapping[str, Callable[[str], ModelCase]] = {
     **dict.fromkeys(LINE, lambda name: build(name, scale="tiny")),

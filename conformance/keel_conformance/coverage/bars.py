@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..bench.errors import TIMES
-from ..bench.jobs import Bar
-from ..closure.bars import is_pytorchs, named, percent
+from ..closure.bars import is_pytorchs
 from ..closure.exceptions import ALLOWED
-from .jobs import Job, Outcome, Outcomes, Row
+from ..report import Bar, by_need, named, percent
+from ..workers.pool import Outcome
+from .jobs import Job, Outcomes, Row
 
 LEAST = 95.0
 NO_LOOPS = "has no loop form"
@@ -75,9 +76,4 @@ def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Bar]:
 
 def left(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:
     """Each call that is left to eager: its name, who needs it, why; those that most need come first."""
-    needed: dict[str, tuple[list[str], str]] = {}
-    for job, outcome in outcomes:
-        for name, why in (outcome.row.left if isinstance(outcome.row, Row) else {}).items():
-            needed.setdefault(name, ([], why))[0].append(job.name)
-    found = [(name, sorted(set(by)), why) for name, (by, why) in needed.items()]
-    return sorted(found, key=lambda row: (-len(row[1]), row[0]))
+    return by_need((job.name, o.row.left) for job, o in outcomes if isinstance(o.row, Row))

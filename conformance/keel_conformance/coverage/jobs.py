@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from ..workers.pool import Outcome
 
 MODES = ("forward", "training")
 TABLE = "table"
@@ -54,18 +55,6 @@ class Row:
     inaccurate: list[str] = field(default_factory=list)
     unjudged: dict[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A job's Row (cells, for a table), or how its process ended while it was ``doing`` something."""
-
-    row: Any
-    failure: str = ""
-    doing: str = ""
-    seconds: float = 0.0
-
 
 Outcomes = Mapping[Job, Outcome]
+"""The row of a job is a Row; of a table, cells."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +14,10 @@ import torch
 from keel import MEMBERS, KeelError, coverage, find, universe
 
 from ..closure import numbers
+from ..closure.draws import Draws, kind_of
 from ..closure.endings import last_line, shown
 from ..closure.exceptions import UNDEFINED
-from ..closure.measure import kind_of
-from ..closure.pool import Tell
+from ..workers.pool import Tell
 from .jobs import TABLE, Job, Row
 
 
@@ -33,10 +34,6 @@ def cells(job: Job, tell: Tell) -> list[dict[str, Any]]:
     return [c.as_json() for c in coverage.cells(find(job.backend), [MEMBERS[job.name]])]
 
 
-class Untraced(Exception):
-    """PyTorch itself does not run or trace a sample: why."""
-
-
 class _Measured:
     """The measurement as it grows."""
 
@@ -44,11 +41,11 @@ class _Measured:
         self.job, self.tell, self.found = job, tell, Row()
         self.backend, self.training = find(job.backend), job.mode == "training"
         self.ways, self.externs, self.host = Counter[str](), Counter[str](), Counter[str]()
-        self.draws: dict[int, list[universe.Example]] = {}
+        self.draws = Draws(job.name, self.training, job.samples)
 
     def row(self) -> Row:
         self.tell("drawing samples")
-        examples = self.drawn(0)
+        examples = self.draws.of(0)
         row = self.found
         row.samples = len(examples)
         seen: dict[str, tuple[bool, bool]] = {}
@@ -61,11 +58,6 @@ class _Measured:
         row.ways, row.externs, row.host = dict(self.ways), dict(self.externs), dict(self.host)
         row.inaccurate, row.wrong = shown(row.inaccurate), shown(row.wrong)
         return row
-
-    def drawn(self, seed: int) -> list[universe.Example]:
-        if seed not in self.draws:
-            self.draws[seed] = universe.examples(self.job.name, grad=self.training, most=self.job.samples, seed=seed)
-        return self.draws[seed]
 
     def one(self, i: int, example: universe.Example) -> tuple[bool, bool]:
         """Whether a sample is traced, and whether no call of it is left to eager PyTorch."""
@@ -122,7 +114,7 @@ class _Measured:
                 numbers.leave(run, example.inputs)
             return
         try:
-            verdict = numbers.judged(lambda seed: self.alike(i, example, seed), run)
+            verdict = numbers.judged(partial(self.draws.alike, i), run)
         except numbers.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return
@@ -136,13 +128,6 @@ class _Measured:
         random = sorted({c.name for d in done for c, *_ in d.calls
                          if torch.Tag.nondeterministic_seeded in getattr(c.op, "tags", ())})
         return f"It draws random numbers: {', '.join(random)}." if random else UNDEFINED.get(self.job.name)
-
-    def alike(self, i: int, example: universe.Example, seed: int) -> universe.Example | None:
-        """The sample with other values; None if they make it another sample."""
-        if seed == 0:
-            return example
-        others = self.drawn(seed)
-        return others[i] if i < len(others) and kind_of(others[i]) == kind_of(example) else None
 
 
 def _is_ours(e: BaseException) -> bool:

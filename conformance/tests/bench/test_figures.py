@@ -12,11 +12,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from keel import KeelWarning
-from keel_conformance.bench import accuracy, compile_time, dynamic, report, run_time, traffic
+from keel_conformance import report
+from keel_conformance.bench import accuracy, compile_time, dynamic, run_time, traffic
 from keel_conformance.bench.cli import app
 from keel_conformance.bench.compilers import counted
-from keel_conformance.bench.jobs import Bar, Job, Outcome, Selection
+from keel_conformance.bench.jobs import Job, Selection
 from keel_conformance.bench.placement import left_to_eager, troubles
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
 
 EVERYTHING = Selection(("bert", "resnet50"), ("inference", "training"), "cpp")
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from keel_conformance.bench.jobs import Bar
 from keel_conformance.closure import bars as promised
 from keel_conformance.closure import cost
-from keel_conformance.closure.cli import planned
-from keel_conformance.closure.jobs import Job, Outcome, Row
+from keel_conformance.closure.cli import _flat, planned
+from keel_conformance.closure.jobs import Job, Row
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
 
 GOOD = Row(samples=2, traced=2, ends_in={"aten.sin.default": 2}, typed=3, judged=2, worst=1.0)
 
@@ -80,3 +81,11 @@ def test_time_is_held_to_aotautograds() -> None:
 def test_training_is_asked_of_what_has_gradients() -> None:
     jobs = planned("opinfo", [("forward", False), ("training", True)], 2, ["argmax", "sin"], True)
     assert {j.title for j in jobs} == {"argmax forward static", "sin forward static", "sin training dynamic"}
+
+
+def test_a_job_is_a_row_of_the_file() -> None:
+    job = Job("opinfo", "sin", samples=2)
+    good, lost = _flat(job, Outcome(changed(samples=1))), _flat(job, Outcome(None, "It died.", "tracing f32[3]", 1.0))
+    assert (good["name"], good["of"], good["samples"], good["failure"]) == ("sin", 2, 1, "")
+    assert (lost["of"], lost["doing"], lost["elapsed"]) == (2, "tracing f32[3]", 1.0) and "samples" not in lost
+    assert _flat(Job("time", "bert"), Outcome({"alone": 2.0, "adds": 1.0}))["adds"] == 1.0

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from keel_conformance.bench.jobs import Bar
 from keel_conformance.coverage import bars as promised
-from keel_conformance.coverage.jobs import Job, Outcome, Row
+from keel_conformance.coverage.jobs import Job, Row
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
 
 GOOD = Row(samples=20, traced=20, whole=20, ways={"loops": 20}, judged=20, worst=1.0)
 CELL = {"op": "sin", "family": "elementwise", "dtype": "f32", "verdict": "loops", "why": ""}

@@ -1,4 +1,4 @@
-"""The end of a bench: a table of bars on the terminal, and the same in a file with the facts of the machine."""
+"""The end of a measurement: a table of bars on the terminal, and the same in a file with the facts of the machine."""
 from __future__ import annotations
 
 import json
@@ -6,7 +6,8 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,9 +18,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .jobs import Bar
-
 MARKS = {True: Text("yes", "green"), False: Text("NO", "bold red"), None: Text("-", "dim")}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One promise: ``value`` measured, ``target`` in words; ``holds`` is None for a figure without a promise."""
+
+    name: str
+    value: float | str | None
+    target: str
+    holds: bool | None
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def show(console: Console, bars: Sequence[Bar]) -> None:
@@ -40,9 +53,38 @@ def figure(value: float | str | None) -> str:
     return str(value)
 
 
-def write(path: Path, bars: Sequence[Bar], seconds: float) -> None:
+def percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "none"
+
+
+def named(names: Iterable[str], most: int = 8) -> str:
+    found: Sequence[str] = list(names)
+    more = len(found) - most
+    return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def by_need(reasons: Iterable[tuple[str, Mapping[str, str]]]) -> list[tuple[str, list[str], str]]:
+    """From who needs what, and why: each thing needed, by whom, why; what most need comes first."""
+    needed: dict[str, tuple[list[str], str]] = {}
+    for who, needs in reasons:
+        for name, why in needs.items():
+            needed.setdefault(name, ([], why))[0].append(who)
+    rows = [(name, sorted(set(by)), why) for name, (by, why) in needed.items()]
+    return sorted(rows, key=lambda row: (-len(row[1]), row[0]))
+
+
+def list_needs(console: Console, title: str, rows: Sequence[tuple[str, Sequence[str], str]]) -> None:
+    """What ``by_need`` found, below the title; nothing if it is nothing."""
+    if rows:
+        console.print(f"\n[bold]{title}[/]")
+    for name, by, why in rows:
+        console.print(f"{name}, needed by {len(by)}: {named(by)}\n  {why}", markup=False, highlight=False)
+
+
+def write(path: Path, bars: Sequence[Bar], seconds: float, **more: Any) -> None:
+    """The bars with the facts of the machine, and what ``more`` there is."""
     record = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
-              "machine": machine(), "bars": [bar.as_json() for bar in bars]}
+              "machine": machine(), "bars": [bar.as_json() for bar in bars], **more}
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -1,0 +1,89 @@
+"""Two ways to start the process of a job: forked from a server that has all imported, or fresh, in an environment."""
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from .pool import Process, Start, Work
+
+Environment = Callable[[Any, Path], Mapping[str, str]]
+"""The whole environment of a job, whose process has the folder to itself."""
+
+
+def forked(work: Work, preload: str | None = None) -> Start:
+    """Costs milliseconds and not ten seconds. ``preload`` names a module that the server imports before it forks."""
+    context = multiprocessing.get_context("forkserver")
+
+    def start(job: Any, pipe: Connection, folder: Path) -> Process:
+        context.set_forkserver_preload([preload] if preload else [])
+        process = context.Process(target=_forked, args=(pipe, work, job, str(folder / "log")), daemon=True)
+        process.start()
+        assert process.pid is not None
+
+        def ended(seconds: float) -> int | None:
+            process.join(seconds)
+            return process.exitcode
+        return Process(process.pid, ended)
+    return start
+
+
+def _forked(pipe: Connection, work: Work, job: Any, log: str) -> None:
+    os.setsid()                                               # Ctrl-C is for who started it, and its end is everybody's
+    gc.freeze()                                               # not to copy all that was imported by looking through it
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    sys.stdout = sys.stderr = open(file, "w", buffering=1, closefd=False)  # noqa: SIM115
+    serve(pipe, work, job)
+
+
+def fresh(work: Work, environment: Environment) -> Start:
+    """A Python of its own that has imported nothing yet, in the folder."""
+    def start(job: Any, pipe: Connection, folder: Path) -> Process:
+        (folder / "job").write_bytes(pickle.dumps((work, job)))
+        command = [sys.executable, "-m", __name__, str(pipe.fileno()), "job"]
+        with (folder / "log").open("w") as log:
+            process = subprocess.Popen(command, cwd=folder, env=environment(job, folder), pass_fds=(pipe.fileno(),),
+                                       stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+        def ended(seconds: float) -> int | None:
+            try:
+                return process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return None
+        return Process(process.pid, ended)
+    return start
+
+
+def serve(pipe: Connection, work: Work, job: Any) -> None:
+    Thread(target=_end_with_reader, args=(pipe.fileno(),), daemon=True).start()
+    pipe.send(("done", work(job, lambda text: pipe.send(("doing", text)))))
+
+
+def _end_with_reader(descriptor: int) -> None:
+    """Whoever started this process may be killed: then nobody listens, and its session ends, too."""
+    closed = select.poll()
+    closed.register(descriptor, 0)
+    closed.poll()
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def main(descriptor: str, job_file: str) -> None:
+    os.set_inheritable(int(descriptor), False)                # whoever outlives this process does not speak for it
+    work, job = pickle.loads(Path(job_file).read_bytes())
+    serve(Connection(int(descriptor), readable=False), work, job)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

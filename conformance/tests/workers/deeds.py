@@ -1,0 +1,53 @@
+"""What jobs of the workers' tests do; it is imported by the processes that do it."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keel_conformance.workers.pool import Tell
+
+
+@dataclass(frozen=True)
+class Deed:
+    name: str
+
+
+def row(job: Deed, row: Any) -> Any:
+    return row
+
+
+def goes_on(pid: str) -> bool:
+    """Whether a process is more than a zombie, which nobody has waited for."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False).stdout
+    return state.strip()[:1] not in ("", "Z")
+
+
+def do(job: str | Deed, tell: Tell) -> str:
+    name = job if isinstance(job, str) else job.name
+    tell(f"working on {name}")
+    match name.split():
+        case ["abort"]:
+            os.kill(os.getpid(), signal.SIGABRT)
+        case ["exit"]:
+            os._exit(3)
+        case ["hang", *file]:
+            for name in file:                                 # told to whoever wants to know that it hangs
+                Path(name).write_text(str(os.getpid()))
+            time.sleep(600)
+        case ["raise"]:
+            raise ValueError("a sentence")
+        case ["leave", file]:
+            left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            Path(file).write_text(str(left.pid))
+        case ["speak"]:
+            print("last words", flush=True)
+            os._exit(4)
+        case ["see", variable]:
+            return f"{os.environ.get(variable)} in {Path.cwd().name}, {'torch' in sys.modules}"
+    return name.upper()

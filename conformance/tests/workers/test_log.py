@@ -1,0 +1,27 @@
+"""A run goes on from the lines that an earlier one left."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from keel_conformance.closure.cli import _row
+from keel_conformance.closure.jobs import Job, Row
+from keel_conformance.workers.log import Log
+from keel_conformance.workers.pool import Outcome
+
+GOOD = Job("opinfo", "sin", samples=2), Outcome(Row(samples=2, traced=2, ends_in={"aten.sin.default": 2}), seconds=0.5)
+LOST = Job("opinfo", "cos"), Outcome(None, "It died of SIGABRT while tracing f32[3].", "tracing f32[3]", 1.0)
+TIMED = Job("time", "bert"), Outcome({"alone": 2.0, "adds": 1.0})
+
+
+def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
+    log = Log.beside(tmp_path / "bars.json", Job, _row)
+    assert log.path == tmp_path / "bars.json.log" and log.resume() == {}
+    log.append(*GOOD)
+    log.append(*LOST)
+    with log.path.open("a") as file:
+        file.write('{"job": {"universe": "opin')              # the run ended in the middle of a line
+    assert log.resume() == dict((GOOD, LOST))
+    log.append(*TIMED)
+    assert log.resume() == dict((GOOD, LOST, TIMED))
+    log.begin()
+    assert log.resume() == {}

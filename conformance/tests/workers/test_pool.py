@@ -1,0 +1,68 @@
+"""A job that crashes, exits, raises or hangs costs itself, and what it was doing is named, however it was started."""
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import deeds
+import pytest
+
+from keel_conformance.workers.pool import Outcome, Start, run_all
+from keel_conformance.workers.start import forked, fresh
+
+HERE = str(Path(__file__).parent)
+JOBS = ["one", "abort", "two", "exit", "hang", "raise", "speak", "three"]
+
+
+def starts(kind: str) -> Start:
+    if kind == "forked":
+        return forked(deeds.do)
+    return fresh(deeds.do, lambda job, folder: {**os.environ, "PYTHONPATH": HERE, "SEEN": "as it was set"})
+
+
+@pytest.fixture(scope="module", params=["forked", "fresh"])
+def outcomes(request: pytest.FixtureRequest) -> dict[str, Outcome]:
+    return dict(run_all(JOBS, starts(request.param), at_once=3, time_limit=6.0))
+
+
+def test_rows_come_back(outcomes: dict[str, Outcome]) -> None:
+    rows = {job: o.row for job, o in outcomes.items() if not o.failure}
+    assert rows == {"one": "ONE", "two": "TWO", "three": "THREE"}
+
+
+@pytest.mark.parametrize("job, said", [
+    ("abort", "It died of SIGABRT while working on abort."),
+    ("exit", "It raised while working on exit."),
+    ("hang", "It did not end within 6 s while working on hang."),
+    ("raise", "ValueError: a sentence"),
+    ("speak", "It raised while working on speak. last words"),
+])
+def test_a_failure_costs_its_own_job(outcomes: dict[str, Outcome], job: str, said: str) -> None:
+    outcome = outcomes[job]
+    assert outcome.row is None and said in outcome.failure
+    assert outcome.doing == f"working on {job}"
+
+
+@pytest.mark.parametrize("kind", ["forked", "fresh"])
+def test_what_a_job_leaves_running_ends_with_it(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    ((_, outcome),) = run_all([f"leave {file}"], starts(kind))
+    assert not outcome.failure
+    limit = time.monotonic() + 10
+    while deeds.goes_on(file.read_text()):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_a_fresh_process_has_its_environment_and_a_folder() -> None:
+    ((_, outcome),) = run_all(["see SEEN"], starts("fresh"))
+    seen, _, torch = outcome.row.partition(", ")
+    assert seen.startswith("as it was set in ") and not seen.endswith(Path.cwd().name) and torch == "False"
+
+
+def test_what_runs_when_all_is_stopped_has_no_outcome() -> None:
+    found: dict[str, Outcome] = {}
+    for job, outcome in run_all(["one", "hang", "two"], starts("forked"), stopped=lambda: bool(found)):
+        found[job] = outcome
+    assert list(found) == ["one"]
