@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sympy
 
@@ -20,7 +19,8 @@ from keel.spec.rules import (
     number,
     typical,
 )
-from keel.types import Dim, TensorType, as_dim, contiguous_strides, product
+from keel.torch_adapter import Transformed
+from keel.types import Dim, as_dim, contiguous_strides
 
 COMPLEX_OF = {r: c for c, r in REAL.items()}
 """The complex dtype made of two of a float."""
@@ -106,9 +106,6 @@ def same_dtype(*names: str) -> Requires:
 
 # -- FFT --------------------------------------------------------------------------------------------------------------
 
-CUFFT_DIMS = 3                                                 # as many as cuFFT transforms in one go
-
-
 def fft_dims(args: Args) -> list[int]:
     return [canonical(d, args["self"].rank) for d in args["dim"]]
 
@@ -135,63 +132,18 @@ def restored(args: Args) -> Shape:
 
 
 def c2c_strides(args: Args, shape: Shape) -> Sequence[Dim]:
-    """What PyTorch's binding of MKL (or of cuFFT, on CUDA) leaves: batch dimensions in the order of their strides, then
-    the transformed ones. Source: ``_exec_fft`` in aten/src/ATen/native, mkl/SpectralOps.cpp and cuda/SpectralOps.cpp.
-    """
-    given, dims = args["self"], fft_dims(args)
-    return _c2c(given, dims, given.device.type == "cuda") if dims else given.strides
+    return tuple(map(as_dim, _transformed(args).c2c(fft_dims(args))))
 
 
 def r2c_strides(args: Args, shape: Shape) -> Sequence[Dim]:
-    given, dims = args["self"], fft_dims(args)
-    if given.device.type != "cuda":
-        return _laid_out(given.strides, shape, [*_outermost_first(dims[:-1], given.strides), dims[-1]])
-    if _in_one_go(dims):
-        return _laid_out(given.strides, shape, dims)
     half = halved({**args, "onesided": True})
-    if half != shape:
-        return contiguous_strides(shape)
-    return _stages(_laid_out(given.strides, half, dims[-1:]), half, dims[:-1])
+    return tuple(map(as_dim, _transformed(args).r2c(fft_dims(args), half, args["onesided"])))
 
 
 def c2r_strides(args: Args, shape: Shape) -> Sequence[Dim]:
-    given, dims = args["self"], fft_dims(args)
-    cuda = given.device.type == "cuda"
-    if cuda and _in_one_go(dims):
-        return _laid_out(contiguous_strides(given.shape), shape, dims)
-    first = _c2c(given, dims[:-1], cuda) if dims[:-1] else contiguous_strides(given.shape) if cuda else given.strides
-    return _laid_out(first, shape, dims[-1:])
+    return tuple(map(as_dim, _transformed(args).c2r(fft_dims(args), shape)))
 
 
-def _in_one_go(dims: list[int]) -> bool:
-    return len(dims) <= CUFFT_DIMS and dims[:2] != [0, 1]
-
-
-def _c2c(given: TensorType, dims: list[int], cuda: bool) -> Shape:
-    if cuda:
-        return _stages(given.strides, given.shape, dims)
-    return _laid_out(given.strides, given.shape, _outermost_first(dims, given.strides))
-
-
-def _stages(strides: Shape, shape: Shape, dims: list[int]) -> Shape:
-    while dims:
-        dims = _outermost_first(dims, strides)
-        strides, dims = _laid_out(strides, shape, dims[-CUFFT_DIMS:]), dims[:-CUFFT_DIMS]
-    return strides
-
-
-def _outermost_first(dims: Sequence[int], strides: Shape) -> list[int]:
-    return sorted(dims, key=lambda d: typical(strides[d]), reverse=True)
-
-
-def _laid_out(strides: Shape, shape: Shape, dims: Sequence[int]) -> Shape:
-    """Strides of sizes ``shape`` with ``dims`` innermost in that order, the others outside by their old strides."""
-    others = _outermost_first([d for d in range(len(shape)) if d not in dims], strides)
-    found: dict[int, Dim] = {}
-    inner = [shape[d] for d in dims]
-    step: Any = as_dim(product(inner))
-    for d, s in zip(dims, contiguous_strides(tuple(inner)), strict=True):
-        found[d] = s
-    for d in reversed(others):
-        found[d], step = as_dim(step), step * shape[d]
-    return tuple(found[d] for d in range(len(shape)))
+def _transformed(args: Args) -> Transformed:
+    x = args["self"]
+    return Transformed(x.shape, x.strides, x.device.type == "cuda", typical)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+import torch._meta_registrations  # what is registered there is not lacking
 
 aten = torch.ops.aten
 
@@ -21,7 +22,12 @@ def _binomial(count: torch.Tensor, prob: torch.Tensor, generator: Any = None) ->
     return torch.empty_like(count, memory_format=torch.contiguous_format)
 
 
+def _gamma(alpha: torch.Tensor, generator: Any = None) -> torch.Tensor:
+    return torch.empty_like(alpha, memory_format=torch.contiguous_format)
+
+
+_OURS: Mapping[Any, Callable[..., Any]] = {
+    aten.geqrf.default: _geqrf, aten.binomial.default: _binomial, aten._standard_gamma.default: _gamma,
+}
 METAS: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({
-    aten.geqrf.default: _geqrf,
-    aten.binomial.default: _binomial,
-})
+    op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)})

@@ -79,12 +79,19 @@ family.primitive(
              LayoutRule("preserve(self) or memory_format", _converted_strides)),),
     dtypes=(*ALL, *FLOAT8), samples=_conversions, budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
     tags=frozenset({"pointwise"}))
+
+
+def _put_strides(args: Args, shape: Shape) -> Sequence[Dim]:
+    x = args["a"]
+    return x.strides if torch.device(args["device"]) == x.device else preserved("a").of(args, shape)
+
+
 family.primitive(
     "device_put", "prims::device_put", doc="The elements on another device.",
     clauses=("Every element keeps its bits.", "With non_blocking the host may go on before the copy is done; what "
                                               "follows on the device may not."),
     out=(Out(dtype_of("a"), ShapeRule("shape(a)", lambda args: args["a"].shape),
-             LayoutRule("strides(a)", lambda args, shape: args["a"].strides)),),
+             LayoutRule("strides(a); preserve(a) on another device", _put_strides)),),
     dtypes=ALL, samples=lambda dtype: (Sample((*s.args, torch.device("cpu"))) for s in unary(dtype)),
     budget={d: Budget(ulps=0) for d in ALL}, tags=frozenset({"pointwise"}))
 

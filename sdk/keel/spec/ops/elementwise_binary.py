@@ -1,7 +1,7 @@
 """Elementwise functions of two operands, each a tensor or a number, with PyTorch's promotion."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,16 +13,14 @@ from keel.spec.rules import (
     BOOL,
     Args,
     DtypeRule,
-    LayoutRule,
     Out,
-    Shape,
     broadcast,
     elementwise,
     floating,
     promoted,
 )
 from keel.spec.samples import binary, drawn, specials
-from keel.types import Dim, TensorType
+from keel.types import TensorType
 
 family = Family("elementwise binary")
 
@@ -117,16 +115,15 @@ def _declare(name: str, doc: str, *clauses: str, overloads: tuple[str, ...] = ("
              dtypes: tuple[torch.dtype, ...], dtype: DtypeRule = PAIR, ulps: float = 0.0,
              complex_ulps: float | None = None, samples: Samples = numbers,
              operands: tuple[str, str] = ("self", "other"), compute: DtypeRule | None = None,
-             layout: LayoutRule | None = None, requires: tuple[Requires, ...] = (), more: tuple[str, ...] = ()) -> None:
+             requires: tuple[Requires, ...] = (), more: tuple[str, ...] = ()) -> None:
     """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
     in float32 and rounded once; integers are exact. ``compute`` is the result's dtype unless another is given.
     """
     whole = 0.0 if dtype in (PAIR, BOOL) else ulps
     packet = aten or name
-    layout = layout or elementwise(*operands)
     family.primitive(
         name, *(f"{packet}.{o}" for o in overloads), *more, doc=doc, clauses=clauses,
-        out=(Out(dtype, broadcast(*operands), layout),), operands=operands,
+        out=(Out(dtype, broadcast(*operands), elementwise(*operands)),), operands=operands,
         compute=compute or dtype, dtypes=dtypes, samples=samples,
         requires=(broadcasts(*operands), *requires), tags=frozenset({"pointwise"}),
         budget={d: Budget(ulps=min(ulps, 1.0) if d in HALVES else ulps if d in FLOATS else whole if d not in COMPLEX
@@ -157,12 +154,6 @@ def _quotient(args: Args) -> torch.dtype:
     return (PAIR if args.get("rounding_mode") else FLOATING).of(args)
 
 
-def _quotient_strides(args: Args, shape: Shape) -> Sequence[Dim]:
-    """FakeTensor lays a quotient of floats that is rounded down out as its divisor."""
-    down = args.get("rounding_mode") == "floor" and PAIR.of(args).is_floating_point
-    return elementwise(*(("other", "self") if down else ("self", "other"))).of(args, shape)
-
-
 _declare("div", "self / other, rounded to an integer if rounding_mode says so.", _NAN,
          "Integers and bools are converted to the default float first, without a rounding mode.",
          "A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
@@ -174,8 +165,6 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
          overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"), dtypes=ALL, ulps=2, complex_ulps=4,
          samples=rounded,
          dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
-         layout=LayoutRule("elementwise(self, other); rounded down, of floats, elementwise(other, self)",
-                           _quotient_strides),
          requires=(Requires('rounding_mode is None, "floor" or "trunc".',
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),))
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
@@ -240,7 +229,7 @@ _declare("shift_right", "self with its bits moved down by other.", "Bits that le
          more=("__rshift__.Tensor", "__rshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,))
 _declare("copysign", "The magnitude of self with the sign of other.", "The sign of zeros and of NaN in other counts.",
          "NaN in self gives NaN.", "Integers and bools are converted to the default float first.",
-         dtypes=(*REALS, *BOOLS), dtype=FLOATING, layout=elementwise("other", "self"),
+         dtypes=(*REALS, *BOOLS), dtype=FLOATING,
          requires=(no_complex("self", "other"),))
 _declare("nextafter", "The next number after self towards other.", _NAN, "Equal operands give other.",
          "From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",

@@ -8,11 +8,24 @@ import torch
 
 from keel.spec.dtypes import ALL, REALS
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
-from keel.spec.rules import DENSE, Args, DtypeRule, Out, ShapeRule, canonical, like, number, shape_of
+from keel.spec.rules import (
+    DENSE,
+    Args,
+    DtypeRule,
+    LayoutRule,
+    Out,
+    Shape,
+    ShapeRule,
+    canonical,
+    like,
+    number,
+    shape_of,
+)
+from keel.spec.rules_linalg import column_major_strides
 from keel.spec.rules_shape import INDEXED, kept
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
-from keel.types import TensorType
+from keel.types import TensorType, contiguous_strides
 
 aten = torch.ops.aten
 family = Family("indexing")
@@ -206,12 +219,18 @@ def _statics(dtype: torch.dtype) -> Iterator[Sample]:
             yield Sample((x,), {"size": size, "fill_value": -7})
 
 
+def _rows_or_columns(args: Args, shape: Shape) -> Shape:
+    rows = args["self"].device.type in ("cpu", "mps", "xpu")
+    return contiguous_strides(shape) if rows else column_major_strides(shape)
+
+
 family.primitive(
     "nonzero_static", "nonzero_static.default", doc="The indices of the first size elements that are not zero.",
     clauses=("There is a row of indices per element, in row-major order; NaN is not zero.",
              "Rows without an element have fill_value throughout.", "A scalar gives rows without indices."),
     out=(Out(DtypeRule("int64", lambda args: torch.int64),
-             ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)), DENSE),),
+             ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)),
+             LayoutRule("row-major on CPU, MPS and XPU, column-major on other devices", _rows_or_columns)),),
     requires=(Requires("size is 0 or more.", lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
     dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT)
 

@@ -104,7 +104,7 @@ def _rates(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 4, 1, low=0.25, high=8.0).expand(4, 6),))
 
 
-_LIKE = (Out(like("self"), shape_of("self"), preserved("self")),)
+_LIKE = (Out(like("self"), shape_of("self"), DENSE),)
 
 family.primitive(
     "gamma", "_standard_gamma", doc="Numbers of the gamma distribution with shape parameters self and scale 1.",
