@@ -1,13 +1,25 @@
 """One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
-from keel.torch_adapter import Decomposition, NotRecorded, expression, hint_of, record, same
+from keel.torch_adapter import (
+    Decomposition,
+    NotRecorded,
+    expression,
+    hint_of,
+    late,
+    record,
+    rename,
+    same,
+    symbols_of,
+)
 from keel.types import Call
 
 aten = torch.ops.aten
@@ -16,23 +28,54 @@ aten = torch.ops.aten
 def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
     """The graph of ``decomposition`` on the arguments of ``node``.
 
-    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  Raises
-    NotRecorded where the decomposition does not give what the operator promises.
+    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  A size that
+    only a run tells has the symbol that the operator promises.  Raises NotRecorded where the decomposition does not
+    give what the operator promises.
     """
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
     promised = node.meta["val"]
+    names = Names(symbols_of(mode))
 
     def faithful(*args: Any, **kwargs: Any) -> Any:
+        names.found.clear()
         found = decomposition(*args, **kwargs)
         if found is NotImplemented:
             return found
         if not isinstance(promised, tuple | list):
-            return as_promised(found, promised)
+            return as_promised(found, promised, names)
         if not isinstance(found, tuple | list) or len(found) != len(promised):
             raise NotRecorded("Its decomposition gives another number of results.")
-        return tuple(as_promised(f, p) for f, p in zip(found, promised, strict=True))
+        return tuple(as_promised(f, p, names) for f, p in zip(found, promised, strict=True))
 
-    return record(faithful, args, kwargs, mode)
+    parts = record(faithful, args, kwargs, mode)
+    if names.found:
+        rename(mode, names.found)
+    return parts
+
+
+@dataclass
+class Names:
+    """What symbols of a decomposition's own are in terms of the promised ones.
+
+    Recorded operators name the sizes that only a run tells anew, with symbols that are not among those ``known``
+    before.
+    """
+
+    known: frozenset[sympy.Symbol] = frozenset()
+    found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
+
+    def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
+        """Takes a size that has a symbol of its own for the promised one."""
+        mine, theirs = expression(size).xreplace(self.found), expression(promised)
+        if mine.is_Symbol and late(mine) - self.known and not theirs.free_symbols - self.known:
+            self.found[mine] = theirs
+
+    def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
+        """Whether sizes that a decomposition gives are the promised ones."""
+        return len(a) == len(b) and all(self._same(x, y) for x, y in zip(a, b, strict=True))
+
+    def _same(self, mine: int | torch.SymInt, theirs: int | torch.SymInt) -> bool:
+        return expression(mine).xreplace(self.found) == expression(theirs) or same(mine, theirs)
 
 
 def _value(arg: Any) -> Any:
@@ -43,32 +86,32 @@ def _value(arg: Any) -> Any:
     return arg.meta["val"]
 
 
-def as_promised(found: Any, promised: Any) -> Any:
+def as_promised(found: Any, promised: Any, names: Names) -> Any:
     """``found`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
     if promised is None:
         return None
-    if all(isinstance(n, int | torch.SymInt) for n in (found, promised)) and _equal([found], [promised]):
-        return found
+    if all(isinstance(n, int | torch.SymInt) for n in (found, promised)):
+        names.learn(found, promised)
+        if names.equal([found], [promised]):
+            return found
     if not isinstance(found, torch.Tensor) or not isinstance(promised, torch.Tensor):
         raise NotRecorded("Its decomposition gives a number, or nothing, for a result.")
     if found.dtype != promised.dtype or found.device != promised.device:
         raise NotRecorded(f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} "
                           f"on {promised.device}.")
-    if not _equal(found.shape, promised.shape):
+    for mine, theirs in zip(found.shape, promised.shape, strict=False):
+        names.learn(mine, theirs)
+    if not names.equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
-    if _equal(_layout(found), _layout(promised)):
+    if names.equal(_layout(found), _layout(promised)):
         return found
     order = _order(promised)
     back = [order.index(d) for d in range(len(order))]
     copied = aten.permute.default(
         aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format), back)
-    if not _equal(_layout(copied), _layout(promised)):
+    if not names.equal(_layout(copied), _layout(promised)):
         raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
     return copied
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _layout(t: torch.Tensor) -> list[Any]:

@@ -27,6 +27,7 @@ from keel.torch_adapter import (
     has_effect,
     is_overload,
     is_random,
+    makes_sizes,
 )
 from keel.types import Call, leaves
 
@@ -38,12 +39,18 @@ Made = fx.Node | tuple[Any, ...] | None
 class Verdict:
     """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
 
-    ``first`` says that only backends that are no last resort work on it.
+    ``first`` says that only backends that are no last resort work on it.  ``once`` says that the parts can stand in one
+    place only.
     """
 
     kept: bool
     first: bool
     parts: fx.Graph | None = None
+
+    @property
+    def once(self) -> bool:
+        """Parts that find a size only when they run have a symbol for it, which can be but one size."""
+        return self.parts is not None and any(is_call(n) and makes_sizes(n.target) for n in self.parts.nodes)
 
 
 def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent,
@@ -187,6 +194,7 @@ class _Rewrite:
     made: dict[fx.Node, Made] = field(default_factory=dict)
     numbers: dict[Any, fx.Node] = field(default_factory=dict)
     equal: dict[Any, fx.Node] = field(default_factory=dict)
+    placed: set[fx.Graph] = field(default_factory=set)
 
     def run(self) -> fx.GraphModule:
         old = bases(self.gm.graph)
@@ -224,8 +232,18 @@ class _Rewrite:
         if verdict.parts is None:
             return self._once(node, made, origin, apart)
         given = (made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node))
-        results = self._inline(verdict.parts, list(given), node if origin is None else origin, apart)
+        results = self._inline(self._parts(node, verdict), list(given), node if origin is None else origin, apart)
         return results if isinstance(node.meta["val"], tuple | list) else results[0]
+
+    def _parts(self, node: fx.Node, verdict: Verdict) -> fx.Graph:
+        """What stands for ``node``, with symbols of its own if it has any."""
+        parts, call = verdict.parts, call_of(node)
+        assert parts is not None and call is not None
+        if verdict.once:
+            if parts in self.placed:
+                parts = self.desk.written_out(node, call) or parts
+            self.placed.add(parts)
+        return parts
 
     def _inline(self, parts: fx.Graph, given: list[Made], origin: fx.Node, apart: bool) -> tuple[Any, ...]:
         made: dict[fx.Node, Made] = {}

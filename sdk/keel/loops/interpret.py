@@ -40,7 +40,7 @@ def interpret(kernel: Kernel, buffers: Sequence[Tensor], symbols: Mapping[str, i
     for buffer, tensor in zip(kernel.buffers, buffers, strict=True):
         if tensor.dtype != buffer.dtype:
             raise KeelError("bad-graph", f"{buffer.name} of {kernel.name} takes {buffer.dtype}, not {tensor.dtype}.")
-        size = evaluate(buffer.size, symbols)
+        size = max(evaluate(buffer.size, symbols), 0)            # an extent of no elements may be below 0
         memory[buffer.name] = tensor.detach().as_strided((size,), (1,), tensor.storage_offset())
     stores = {memory[b.name].untyped_storage().data_ptr() for b in kernel.buffers if b.role != "in"}
     written = frozenset(name for name, m in memory.items() if m.untyped_storage().data_ptr() in stores)

@@ -107,6 +107,13 @@ def is_random(op: Callable[..., Any]) -> bool:
 
 
 @cache
+def makes_sizes(op: Callable[..., Any]) -> bool:
+    """Whether results have sizes, or are numbers, that only the run tells."""
+    tags = getattr(op, "tags", ())
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+
+
+@cache
 def has_effect(op: Callable[..., Any]) -> bool:
     """Whether a call matters even if nobody uses its result: a check, a write, a random draw, a collective, an operator
     of higher order."""

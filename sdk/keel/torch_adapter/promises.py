@@ -1,19 +1,22 @@
-"""What PyTorch's fake kernels promise wrongly: statistics of normalisations on CPU, attention's random state on GPUs.
+"""What PyTorch's fake kernels promise wrongly: statistics of normalisations on CPU, attention's random state on GPUs,
+numbers of equal elements.
 
 Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32; the fake kernels say
 16-bit.  A program compiled to that promise rounds what its gradients are made of.  Memory-efficient attention keeps the
-state of its random numbers on the host; the fake kernel says on the device.
+state of its random numbers on the host; the fake kernel says on the device.  Places and counts of distinct elements
+are int64, sums of weights float; those of PyTorch 2.11 are said to be of the elements' dtype, and where dimension -1
+is asked for, results to have more dimensions than the operand.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import fx
 
-from keel.torch_adapter.layouts import FAULTS, laid_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
 
@@ -56,7 +59,33 @@ _ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
 """By operator: the results that lie on the host."""
 
 
-_TARGETS = frozenset([*_RULES, *_ON_HOST, *(op for fault in FAULTS for op in fault.ops)])
+def _distinct(position: int | None, said: Any, args: Sequence[Any]) -> Any:
+    """The distinct elements, or slices along the dimension that the argument at ``position`` says, the place of each
+    among them, and how often each occurs.
+    """
+    values, places, counts = said
+    x: torch.Tensor = args[0]
+    if position is not None and len(args) > position and args[position] == -1 and x.dim():
+        size = values.shape[x.dim() - 1]
+        values = x.new_empty([*x.shape[:-1], size])
+        counts = counts.new_empty([0 if expression(counts.shape[0]) == 0 else size])
+    return values, _as(places, torch.int64), _as(counts, torch.int64)
+
+
+def _counted(said: Any, args: Sequence[Any]) -> Any:
+    """How often each integer occurs, or the sum of its weights."""
+    if len(args) < 2 or args[1] is None:
+        return said
+    return _as(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
+
+
+_COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
+    aten._unique2.default: partial(_distinct, None), aten.unique_consecutive.default: partial(_distinct, 3),
+    aten.unique_dim.default: partial(_distinct, 1), aten.bincount.default: _counted,
+})
+"""By operator: the results, from what was promised and the values of the call's arguments."""
+
+_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS])
 
 
 def correct(gm: fx.GraphModule) -> None:
@@ -64,46 +93,22 @@ def correct(gm: fx.GraphModule) -> None:
     mode: Any = fake_mode_of(gm)
     changed: set[fx.Node] = set()
     for node in gm.graph.nodes:
-        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) and not _late(node)
+        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes)
         if not follows and node.target not in _TARGETS:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
         said = node.meta["val"]
         if follows:
-            said, args = _again(node, args, kwargs, mode)
+            with mode:
+                said = node.target(*args, **kwargs)
         given = _corrected(said, _RULES.get(node.target, {}), args, mode)
         given = _on_host(given, _ON_HOST.get(node.target, ()), mode)
-        with mode:
-            given = laid_out(node.target, args, kwargs, given)
+        if (count := _COUNTS.get(node.target)) is not None:
+            with mode:
+                given = count(given, args)
         if _types(given) != _types(node.meta["val"]):
             node.meta["val"] = given
             changed.add(node)
-
-
-def _late(node: fx.Node) -> bool:
-    """Whether results have sizes, or are numbers, that only the run tells: they would get new symbols."""
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
-
-
-def _again(node: fx.Node, args: Any, kwargs: Any, mode: Any) -> tuple[Any, Any]:
-    """What a call gives for corrected arguments, and these.  A view that their layout does not allow was a reshape's,
-    which copies then.
-    """
-    assert callable(node.target)
-    try:
-        with mode:
-            return node.target(*args, **kwargs), args
-    except (RuntimeError, ValueError):
-        x = node.args[0]
-        if node.target is not aten.view.default or not isinstance(x, fx.Node):
-            raise
-    with node.graph.inserting_before(node), mode:
-        copy = node.graph.call_function(aten.clone.default, (x,), {"memory_format": torch.contiguous_format})
-        copy.meta = {**x.meta, "val": aten.clone.default(args[0], memory_format=torch.contiguous_format)}
-        node.args = (copy, *node.args[1:])
-        args = (copy.meta["val"], *args[1:])
-        return node.target(*args, **kwargs), args
 
 
 def _value(arg: Any) -> Any:
@@ -133,5 +138,5 @@ def _on_host(said: Any, results: Sequence[int], mode: Any) -> Any:
 
 def _types(value: Any) -> list[Any]:
     several = value if isinstance(value, tuple | list) else [value]
-    return [(v.dtype, v.device, tuple(map(expression, v.stride()))) if isinstance(v, torch.Tensor) else None
+    return [(v.dtype, v.device, *map(expression, (*v.shape, *v.stride()))) if isinstance(v, torch.Tensor) else None
             for v in several]

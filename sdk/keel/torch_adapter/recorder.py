@@ -21,7 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.lacking import METAS
-from keel.torch_adapter.layouts import laid_out
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression
 
 aten = torch.ops.aten
@@ -140,7 +139,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
-        out = laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs))
+        out = METAS.get(func, func)(*args, **kwargs)
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
@@ -167,13 +166,12 @@ class _Writer:
         """A placeholder for an argument."""
         node = self.graph.placeholder(f"arg{len(self.alive)}")
         self._hold(node, value)
-        if isinstance(value, torch.Tensor):
-            self._sizes(node, value)
 
-    def _sizes(self, node: fx.Node, value: torch.Tensor) -> None:
-        """Where a symbol can be read off: a dimension that is exactly that symbol."""
+    def _sizes(self, node: fx.Node, value: torch.Tensor, symbols: bool = False) -> None:
+        """Where sizes can be read off: for each dimension of a size not known so far; only ``symbols`` among them."""
         for i, size in enumerate(value.shape):
-            if isinstance(size, torch.SymInt) and expression(size) not in self.numbers:
+            if isinstance(size, torch.SymInt) and (expr := expression(size)) not in self.numbers and (
+                    expr.is_Symbol or not symbols):
                 read = self.graph.call_function(aten.sym_size.int, (node, i))
                 self._hold(read, size)
 
@@ -182,6 +180,7 @@ class _Writer:
         self.alive.append(value)
         if isinstance(value, torch.Tensor):
             self.tensors[id(value)] = node
+            self._sizes(node, value, symbols=node.op != "placeholder")
         elif isinstance(value, Symbolic):
             self.numbers.setdefault(expression(value), node)
 

@@ -1,8 +1,12 @@
 """PyTorch's symbolic numbers as sympy expressions: what is known of a size, and the value it had while tracing."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from keel.types import Dim, as_dim
 
@@ -49,21 +53,41 @@ def constant_of(value: object) -> object:
 def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
     """Whether two sizes are equal, now and in every run.
 
-    Where they were equal while tracing, a guard says that they are; of sizes that only a run tells, an assertion, if it
-    makes them one symbol.
+    Where they were equal while tracing, a guard says that they are; sizes that only a run tells are equal if that is
+    known already.
     """
     if expression(a) == expression(b):
         return True
     here, there = hint_of(a), hint_of(b)
     if here is not None and there is not None:
         return here == there and bool(a == b)                 # asking makes the guard
-    try:
-        promise(a == b)
-    except RuntimeError:
-        return False
-    return bool(expression(a) == expression(b))
+    return statically_known_true(a == b)
 
 
 def promise(holds: bool | torch.SymBool) -> None:
     """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
     torch._check(holds)  # type: ignore[no-untyped-call]
+
+
+def symbols_of(mode: Any) -> frozenset[sympy.Symbol]:
+    """All symbols that a fake mode knows so far."""
+    return frozenset() if mode is None or mode.shape_env is None else frozenset(mode.shape_env.var_to_range)
+
+
+def late(expr: sympy.Expr) -> frozenset[sympy.Symbol]:
+    """The symbols in an expression whose value only a run tells."""
+    return frozenset(free_unbacked_symbols(expr))
+
+
+def rename(mode: Any, names: Mapping[sympy.Symbol, sympy.Expr]) -> None:
+    """Makes each symbol that only a run tells what is given for it, in all values of a fake mode.
+
+    That they are equal is for the caller to know; what was known of a symbol's bounds is forgotten.
+    """
+    env = mode.shape_env
+    for old, new in names.items():
+        env.var_to_range[old] = env.bound_sympy(new)          # else bounds, some of them guesses, forbid it
+        if new.is_Symbol and late(new):
+            env._rename_unbacked_to(old, new)
+        else:
+            env._eliminate_unbacked(old, new)

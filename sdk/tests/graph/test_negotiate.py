@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
+from keel import closure, universe
 from keel.errors import KeelError
 from keel.graph import negotiate as room
+from keel.graph.calls import types_of
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
 from keel.torch_adapter import Captured, decomposition_of, tidied
@@ -186,3 +188,42 @@ def test_a_piece_that_is_a_view_has_the_offset_of_its_argument() -> None:
 def test_nobody_is_an_error() -> None:
     with pytest.raises(KeelError, match="no backend takes %exp"):
         negotiate(captured(torch.exp, R(3)), [takes("neg")])
+
+
+def test_a_piece_whose_size_only_the_run_tells_is_another_in_each_place() -> None:
+    def lookup(call: Any) -> Any:
+        def halved(x: Tensor) -> Tensor:                       # where x is positive
+            places = aten.squeeze.dims(aten.nonzero.default(aten.gt.Scalar(x, 0)), [1])
+            half = aten.full.default([places.shape[0]], 0.5)
+            return aten.index_put.default(x, [places], half * aten.index.Tensor(x, [places]))
+        return halved if call.op is aten.exp.default else None
+
+    it = unknown_sizes(lambda x, y: torch.exp(x) - torch.exp(y), R(6), R(6))
+    gm = negotiate(it, [takes("gt", "nonzero", "squeeze", "full", "index", "mul", "index_put", "sub")],
+                   descent=lookup)
+    assert operators(gm).count("nonzero.default") == 2 and "exp.default" not in operators(gm)
+    x, y = torch.tensor([1.0, 2, 0, -4, 3, 0]), torch.tensor([1.0, 2, 4, 8, 2, 0])
+    torch.testing.assert_close(gm(x, y), (torch.where(x > 0, x / 2, x) - y / 2,))
+
+
+def test_calls_whose_size_only_the_run_tells_keep_the_symbols_of_their_results() -> None:
+    it = unknown_sizes(lambda x, y, m: (torch.masked_select(x, m), torch.masked_select(y, m)), R(6), R(6), R(6) > 0)
+    promised = [types_of(n.meta["val"]) for n in it.gm.graph.nodes if n.target is aten.masked_select.default]
+    gm = negotiate(it, [closure.opset_backend()])
+    verify(gm, "negotiation")
+    assert [types_of(r.meta["val"]) for r in gm.graph.output_node().args[0]] == promised  # type: ignore[union-attr]
+    made = [types_of(n.meta["val"])[0].shape[0] for n in gm.graph.nodes if n.target is aten.nonzero.default]  # type: ignore[union-attr]
+    assert made == [t[0].shape[0] for t in promised]          # type: ignore[union-attr]
+    x, y, m = R(6), R(6), R(6) > 0
+    torch.testing.assert_close(gm(x, y, m), (x[m], y[m]))
+
+
+def unknown_sizes(fn: Callable[..., Any], *inputs: Tensor) -> Captured:
+    seen: list[Captured] = []
+
+    def compiler(it: Captured) -> Any:
+        seen.append(it)
+        return lambda inputs: it.gm(*inputs)
+    with torch.no_grad():
+        universe.trace(lambda *a: _tuple(fn(*a)), inputs, compiler)
+    return seen[0]

@@ -10,8 +10,9 @@ import torch
 from torch import fx, nn
 from torch._subclasses import FakeTensorMode
 
-from keel.torch_adapter import Captured, capture
+from keel.torch_adapter import Captured, capture, dim_of
 from keel.torch_adapter.promises import correct
+from keel.torch_adapter.trace import trace
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -82,3 +83,38 @@ def test_the_random_state_of_attention_lies_on_the_host() -> None:
     graph.output(tuple(parts))
     correct(fx.GraphModule(torch.nn.Module(), graph))
     assert [p.meta["val"].device.type for p in parts] == ["cuda", "cuda", "cpu", "cpu"]
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, -1, -2])
+def test_places_and_counts_of_distinct_elements_are_integers_and_dimensions_stay(dim: int | None) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        runs = torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=dim)
+        return *runs, *torch.unique(x, return_inverse=True, return_counts=True, dim=dim)
+
+    seen: list[Captured] = []
+
+    def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
+        seen.append(graph)
+        return lambda inputs: Truthful(graph.gm).run(*inputs)
+    x = torch.tensor([[1.0, 1, 2], [1, 1, 2]])
+    with torch.no_grad():
+        given = trace(fn, [x], compiler)(x)
+    promised = [r.meta["val"] for r in seen[0].gm.graph.output_node().args[0]]  # type: ignore[union-attr]
+    assert [(p.dtype, p.dim()) for p in promised] == [(g.dtype, g.dim()) for g in given]
+    for values, places, counts in (promised[:3], promised[3:]):
+        assert places.shape == (x.shape if dim is None else (x.shape[dim],))
+        assert dim_of(counts.shape[0]) == dim_of(values.shape[dim or 0])
+
+
+def test_sums_of_weights_are_floats() -> None:
+    seen: list[Captured] = []
+
+    def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
+        seen.append(graph)
+        return lambda inputs: Truthful(graph.gm).run(*inputs)
+    x = torch.tensor([1, 0, 1])
+    with torch.no_grad():
+        trace(lambda x, *w: tuple(torch.bincount(x, y) for y in (None, *w)),
+              [x, torch.rand(3), torch.rand(3).double(), x], compiler)(x, torch.rand(3), torch.rand(3).double(), x)
+    assert [r.meta["val"].dtype for r in seen[0].gm.graph.output_node().args[0]] == [  # type: ignore[union-attr]
+        torch.int64, torch.float32, torch.float64, torch.float64]

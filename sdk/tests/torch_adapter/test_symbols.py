@@ -1,13 +1,14 @@
 """Symbolic numbers read as expressions."""
 from __future__ import annotations
 
+import pytest
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from keel.graph.calls import type_of
-from keel.torch_adapter import constant_of, dim_of, expression, hint_of
+from keel.torch_adapter import constant_of, dim_of, expression, hint_of, late, rename, same, symbols_of
 from keel.types import TensorType
 
 
@@ -53,3 +54,39 @@ def test_a_certain_number_is_plain() -> None:
     x = fake(5, 7)
     n = x.shape[0]
     assert constant_of(n - n + 3) == 3 and constant_of("text") == "text" and constant_of(n) is n
+
+
+def found(mode: FakeTensorMode, n: int) -> torch.Tensor:
+    with mode:
+        return torch.nonzero(mode.from_tensor(torch.ones(n)))
+
+
+def test_numbers_that_only_the_run_tells_are_never_made_equal_by_asking() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    a, b = found(mode, 4).shape[0], found(mode, 4).shape[0]
+    assert not same(a, b) and not same(a, 1) and not same(1, a) and same(a, a + 1 - 1)
+    assert expression(a) != expression(b) and late(expression(a)) == {expression(a)}
+
+
+@pytest.mark.parametrize("n", [1, 4, 400], ids=lambda n: f"of at most {n}")
+def test_a_symbol_is_renamed_in_every_value(n: int) -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    a = found(mode, 4)
+    known = symbols_of(mode)
+    b = found(mode, n)
+    old, new = expression(b.shape[0]), expression(a.shape[0])
+    assert symbols_of(mode) - known == {old} and new in known
+    rename(mode, {old: new})
+    assert type_of(a) == type_of(b) and b.stride() == (1, b.shape[0]) and expression(b.shape[0]) == new
+
+
+def test_a_symbol_can_become_a_size_that_is_known() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    n = mode.from_tensor(torch.empty(7), static_shapes=False).shape[0]
+    a, b = found(mode, 4), found(mode, 4)
+    rename(mode, {expression(a.shape[0]): 2 * expression(n), expression(b.shape[0]): sympy.Integer(3)})
+    assert expression(a.shape[0]) == 2 * expression(n) and b.shape == (3, 1)
+
+
+def test_without_symbols_none_are_known() -> None:
+    assert symbols_of(None) == symbols_of(FakeTensorMode()) == frozenset()

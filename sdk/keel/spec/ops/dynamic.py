@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
 from keel.spec.rules_shape import unknown
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import shaped
-from keel.torch_adapter import promise
+from keel.torch_adapter import hint_of, promise
 from keel.types import SymType, Type
 
 aten = torch.ops.aten
@@ -116,17 +117,28 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return aten.index.Tensor(flat[0], [places])
 
 
-def _runs(x: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the runs of equal neighbours begin, the number of each element's run, and the runs' lengths; ``breaks``
-    says of each element but the first whether it begins one.
+def _before(x: Tensor) -> Tensor:
+    """Along dimension 0, what stands one place before; at the first place, anything."""
+    rest = [0, 0] * (x.dim() - 1)
+    return aten.constant_pad_nd.default(aten.constant_pad_nd.default(x, [*rest, 1, 0]), [*rest, 0, -1])
+
+
+def _breaks(x: Tensor) -> Tensor:
+    """Along dimension 0, whether an element is not equal to the one before; True for the first one."""
+    first = aten.eq.Scalar(aten.arange.default(x.shape[0], device=x.device), 0)
+    return aten.logical_or.default(aten.ne.Tensor(x, _before(x)),
+                                   aten.reshape.default(first, [x.shape[0], *[1] * (x.dim() - 1)]))
+
+
+def _runs(begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the runs of equal neighbours begin, the number of each element's run, and the runs' lengths; ``begins``
+    says of each element whether it begins one.
     """
-    n = x.shape[0]
-    begins = aten.constant_pad_nd.default(breaks, [1, 0], True)
+    n = begins.shape[0]
     starts = aten.squeeze.dims(aten.nonzero.default(begins), [1])
     number = aten.cumsum.default(begins.to(torch.int64), 0) - 1
-    end = aten.full.default([1], n, dtype=torch.int64, device=x.device)
-    lengths = aten.cat.default([aten.slice.Tensor(starts, 0, 1), end]) - starts
-    return starts, number, lengths
+    after = aten.constant_pad_nd.default(aten.constant_pad_nd.default(starts - n, [0, 1]), [-1, 0]) + n
+    return starts, number, after - starts
 
 
 def _nothing(x: Tensor) -> Tensor:
@@ -147,12 +159,8 @@ def _unique2(x: Tensor, sorted: bool = True, return_inverse: bool = False, retur
              ) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct values of all elements."""
     flat = aten.reshape.default(x, [x.numel()])
-    if x.numel() == 0:
-        inverse = aten.full.default(list(x.shape), 0, dtype=torch.int64, device=x.device)
-        return _values_and(x, aten.clone.default(flat), inverse if return_inverse else None, None)
     ordered, order = aten.sort.stable(flat, stable=True)
-    breaks = aten.ne.Tensor(aten.slice.Tensor(ordered, 0, 1), aten.slice.Tensor(ordered, 0, 0, x.numel() - 1))
-    starts, number, lengths = _runs(flat, breaks)
+    starts, number, lengths = _runs(_breaks(ordered))
     inverse = aten.reshape.default(aten.scatter.src(number, 0, order, number), list(x.shape))
     values = aten.index.Tensor(ordered, [starts])
     return _values_and(x, values, inverse if return_inverse else None, lengths if return_counts else None)
@@ -172,11 +180,7 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
     if dim is not None:
         return unique_dim_consecutive(x, dim, return_inverse, return_counts)
     flat = aten.reshape.default(x, [x.numel()])
-    if x.numel() == 0:
-        inverse = aten.full.default(list(x.shape), 0, dtype=torch.int64, device=x.device)
-        return _values_and(x, aten.clone.default(flat), inverse if return_inverse else None, None)
-    breaks = aten.ne.Tensor(aten.slice.Tensor(flat, 0, 1), aten.slice.Tensor(flat, 0, 0, x.numel() - 1))
-    starts, number, lengths = _runs(flat, breaks)
+    starts, number, lengths = _runs(_breaks(flat))
     return _values_and(x, aten.index.Tensor(flat, [starts]),
                        aten.reshape.default(number, list(x.shape)) if return_inverse else None,
                        lengths if return_counts else None)
@@ -188,11 +192,11 @@ def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, re
                            ) -> tuple[Tensor, Tensor, Tensor]:
     """The operand without slices equal to the one before."""
     dim = dim % max(x.dim(), 1)
-    rows = _rows(x, dim)
-    if rows.shape[0] == 0 or rows.shape[1] == 0:
-        return NotImplemented
-    starts, number, lengths = _runs(rows, _differ(rows))
-    return aten.index_select.default(x, dim, starts), number, lengths
+    if _is_empty(x.shape[dim]):
+        return aten.clone.default(x), _nothing(x), _nothing(x)
+    starts, number, lengths = _runs(aten.any.dims(_breaks(_rows(x, dim)), [1]))
+    values = aten.index_select.default(x, dim, starts)
+    return _slices_and(x, values, number, lengths, return_inverse, return_counts)
 
 
 @family("unique_dim.default", tags=DYNAMIC, clauses=(
@@ -201,31 +205,55 @@ def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = 
                ) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct slices along a dimension."""
     dim = dim % max(x.dim(), 1)
+    if _is_empty(x.shape[dim]):
+        return aten.clone.default(x), _nothing(x), _nothing(x)
     rows = _rows(x, dim)
-    width = rows.shape[1]
-    if not isinstance(width, int) or not 0 < width <= 64 or rows.shape[0] == 0:
-        return NotImplemented                                  # one sort per column: too many, or of unknown number
-    order = aten.arange.default(rows.shape[0], device=x.device)
-    for column in reversed(range(width)):                      # stable sorts, the least significant column first
-        key = aten.index.Tensor(aten.select.int(rows, 1, column), [order])
-        order = aten.index.Tensor(order, [aten.sort.stable(key, stable=True)[1]])
-    rows = aten.index.Tensor(rows, [order])
-    starts, number, lengths = _runs(rows, _differ(rows))
-    inverse = aten.scatter.src(number, 0, order, number)
-    return aten.index_select.default(x, dim, aten.index.Tensor(order, [starts])), inverse, lengths
+    if (width := _width(rows)) is None:
+        return NotImplemented                                  # the number of rounds is that of width's digits
+    ranks = _ranks(aten.constant_pad_nd.default(rows, [0, width - rows.shape[1]]))
+    while width > 1:                                           # of pairs of neighbouring columns, and of pairs of these
+        width //= 2
+        high, low = aten.unbind.int(aten.reshape.default(ranks, [x.shape[dim], width, 2]), 2)
+        ranks = _ranks(high * x.shape[dim] + low)
+    inverse = aten.squeeze.dims(ranks, [1])
+    ordered, order = aten.sort.stable(inverse, stable=True)
+    starts, _, lengths = _runs(_breaks(ordered))
+    values = aten.index_select.default(x, dim, aten.index.Tensor(order, [starts]))
+    return _slices_and(x, values, inverse, lengths, return_inverse, return_counts)
+
+
+def _slices_and(x: Tensor, values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool,
+                ) -> tuple[Tensor, Tensor, Tensor]:
+    """ATen's CPU kernels give places and counts of slices even if they are not asked for."""
+    always = x.device.type == "cpu"
+    return _values_and(x, values, inverse if always or return_inverse else None,
+                       counts if always or return_counts else None)
+
+
+def _is_empty(size: Any) -> bool:
+    return isinstance(size, int) and size == 0
 
 
 def _rows(x: Tensor, dim: int) -> Tensor:
-    order = [dim, *(d for d in range(x.dim()) if d != dim)]
-    moved = aten.permute.default(x, order)
-    return aten.reshape.default(moved, [x.shape[dim], -1]) if x.numel() else aten.reshape.default(
-        moved, [x.shape[dim], 0])
+    rest = [d for d in range(x.dim()) if d != dim]
+    return aten.reshape.default(aten.permute.default(x, [dim, *rest]), [x.shape[dim], prod(x.shape[d] for d in rest)])
 
 
-def _differ(rows: Tensor) -> Tensor:
-    after, before = aten.slice.Tensor(rows, 0, 1), aten.slice.Tensor(rows, 0, 0, rows.shape[0] - 1)
-    found: Tensor = aten.any.dims(aten.ne.Tensor(after, before), [1])
-    return found
+def _width(rows: Tensor) -> int | None:
+    """The least power of two that is at least the number of columns; None where only the run tells how many."""
+    columns: Any = rows.shape[1]
+    hint = hint_of(columns)
+    if hint is None:
+        return None
+    width = 1 << max(hint - 1, 0).bit_length()
+    return width if columns <= width else None                 # of symbolic sizes, a guard
+
+
+def _ranks(keys: Tensor) -> Tensor:
+    """For each column, how many smaller values it has than an element."""
+    ordered, order = aten.sort.stable(keys, stable=True, dim=0)
+    number = aten.cumsum.default(_breaks(ordered).to(torch.int64), 0) - 1
+    return aten.scatter.src(number, 0, order, number)
 
 
 @family("repeat_interleave.Tensor", tags=DYNAMIC, clauses=(
@@ -247,8 +275,12 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     """How often each integer occurs."""
     size: Any = minlength
-    if x.numel() != 0:
-        size = torch.sym_max(aten._local_scalar_dense.default(aten.amax.default(x)) + 1, minlength)
+    if not _is_empty(x.numel()):
+        places = x.to(torch.int64)
+        if hint_of(x.numel()) is None:
+            places = aten.constant_pad_nd.default(places, [0, 1], -1)   # without elements there are 0
+        least = aten.full.default([], minlength, dtype=torch.int64, device=x.device)
+        size = aten._local_scalar_dense.default(aten.maximum.default(aten.amax.default(places) + 1, least))
         promise(size >= 0)
     dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
     ones = aten.full.default(list(x.shape), 1, dtype=dtype, device=x.device)

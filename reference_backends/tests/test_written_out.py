@@ -1,0 +1,90 @@
+"""Composites whose sizes only the run tells, written out and run by a backend that has loops and primitives alone."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import keel
+import keel_interp
+from keel import OPSET, Backend, Call, loop_backend
+
+PRIMITIVES = {str(overload) for overload, op in OPSET.items() if op.kind == "primitive"}
+
+
+def _rest(call: Call) -> str | None:
+    op = OPSET.get(call.op)
+    return None if op is not None and op.kind == "primitive" else f"{call.name} is no primitive."
+
+
+EXTERNS = {name: extern for name, extern in keel_interp.target.externs.items() if name in PRIMITIVES}
+BACKENDS = [loop_backend(replace(keel_interp.target, name="loops", externs=EXTERNS)),
+            Backend(name="rest", device="*", supports=_rest, compile=lambda gm: gm.forward, last_resort=True)]
+
+
+def holds(fn: Callable[..., Any], *runs: tuple[Tensor, ...], dynamic: bool | None = None) -> None:
+    """What is compiled gives eager's results, each of which is computed with; each run is of the same sizes."""
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        compiled = keel.compile(fn, backends=BACKENDS, fullgraph=True, dynamic=dynamic)
+        for inputs in runs:
+            for got, want in zip(compiled(*inputs), fn(*inputs), strict=True):
+                torch.testing.assert_close(got, want)
+
+
+def few(*shape: int, most: int = 3) -> Tensor:
+    return torch.randint(0, most, shape)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_elements_where_masks_are_true(dynamic: bool) -> None:
+    def fn(x: Tensor, m: Tensor, n: Tensor) -> tuple[Tensor, ...]:
+        first, second = torch.masked_select(x, m), torch.masked_select(x, n)
+        return first, second * 2, first.sum(), second[:, None] * second
+    holds(fn, *((torch.randn(4, 5), torch.randn(4, 5) > at, torch.randn(5) > -at) for at in (0, 0.9, 9)),
+          dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_distinct_elements(dynamic: bool) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+        runs, place = torch.unique_consecutive(x, return_inverse=True)
+        return values * counts, values, inverse, runs + 1, place
+    holds(fn, (few(4, 5),), (few(4, 5, most=20),), (few(4, 5, most=1),), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_distinct_slices(dim: int, dynamic: bool) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True, dim=dim)
+        runs, place, lengths = torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=dim)
+        return values + 1, inverse, counts * 2, runs + 1, place, lengths
+    holds(fn, (few(7, 3, 2, most=2),), (torch.ones(7, 3, 2).long(),), (few(7, 3, 2, most=99),), dynamic=dynamic)
+
+
+def test_distinct_rows_with_many_columns() -> None:
+    x = few(12, 300, most=9)
+    x[3:9] = x[0]
+    x[4, -1], x[5, 0], x[6, 150] = 11, -1, 77
+    holds(lambda x: torch.unique(x, return_inverse=True, return_counts=True, dim=0), (x,))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_counts_of_numbers(dynamic: bool) -> None:
+    def fn(x: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        plain, weighted = torch.bincount(x, minlength=4), torch.bincount(x, weights)
+        return plain * 2, weighted + 1, weighted.sum()
+    holds(fn, *((few(6, most=most), torch.rand(6)) for most in (1, 3, 30)), dynamic=dynamic)
+
+
+def test_distinct_numbers_of_a_choice() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        chosen = x[x > 0]
+        return *torch.unique(chosen, return_inverse=True, return_counts=True), torch.bincount(chosen)
+    holds(fn, (few(9),), (few(9, most=1),), (few(9, most=5),))
