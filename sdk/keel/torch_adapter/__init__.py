@@ -4,6 +4,7 @@ from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposi
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
+from keel.torch_adapter.layouts import FAULTS, Fault, Transformed, fault_of, laid_out
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
     Parameter,
@@ -35,11 +36,11 @@ from keel.torch_adapter.symbols import (
 from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tree_text, unflatten
 
 __all__ = [
-    "LEFT_OUT", "Boxed", "Captured", "Decomposition", "Fakes", "GraphPair", "Kind", "NotRecorded", "Parameter",
-    "SymbolFacts", "Symbolic", "Tree", "capture", "compiled_graphs", "constant_of", "cuda_stream",
-    "decomposition_of", "dim_of", "expression", "expression_data", "facts_of", "fake_mode_of", "flat",
-    "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload", "is_random", "late", "makes_sizes",
-    "may_alias", "nest", "number", "observed", "operator_named", "parameters", "promise", "record", "rename",
-    "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten",
-    "unwrapped", "writes",
+    "FAULTS", "LEFT_OUT", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
+    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "compiled_graphs",
+    "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "expression_data", "facts_of",
+    "fake_mode_of", "fault_of", "flat", "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload",
+    "is_random", "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "operator_named",
+    "parameters", "promise", "record", "rename", "same", "signature", "symbols_of", "tidied",
+    "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
 ]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from keel.torch_adapter.layouts import FAULTS, laid_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
 
@@ -85,7 +86,7 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = Mapp
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
-_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS])
+_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *(op for fault in FAULTS for op in fault.ops)])
 
 
 def correct(gm: fx.GraphModule) -> None:
@@ -93,22 +94,49 @@ def correct(gm: fx.GraphModule) -> None:
     mode: Any = fake_mode_of(gm)
     changed: set[fx.Node] = set()
     for node in gm.graph.nodes:
-        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes)
+        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) and not _late(node)
         if not follows and node.target not in _TARGETS:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
         said = node.meta["val"]
         if follows:
-            with mode:
-                said = node.target(*args, **kwargs)
+            said, args = _again(node, args, kwargs, mode)
         given = _corrected(said, _RULES.get(node.target, {}), args, mode)
         given = _on_host(given, _ON_HOST.get(node.target, ()), mode)
         if (count := _COUNTS.get(node.target)) is not None:
             with mode:
                 given = count(given, args)
+        with mode:
+            given = laid_out(node.target, args, kwargs, given)
         if _types(given) != _types(node.meta["val"]):
             node.meta["val"] = given
             changed.add(node)
+
+
+def _late(node: fx.Node) -> bool:
+    """Whether results have sizes, or are numbers, that only the run tells: they would get new symbols."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+
+
+def _again(node: fx.Node, args: Any, kwargs: Any, mode: Any) -> tuple[Any, Any]:
+    """What a call gives for corrected arguments, and these.  A view that their layout does not allow was a reshape's,
+    which copies then.
+    """
+    assert callable(node.target)
+    try:
+        with mode:
+            return node.target(*args, **kwargs), args
+    except (RuntimeError, ValueError):
+        x = node.args[0]
+        if node.target is not aten.view.default or not isinstance(x, fx.Node):
+            raise
+    with node.graph.inserting_before(node), mode:
+        copy = node.graph.call_function(aten.clone.default, (x,), {"memory_format": torch.contiguous_format})
+        copy.meta = {**x.meta, "val": aten.clone.default(args[0], memory_format=torch.contiguous_format)}
+        node.args = (copy, *node.args[1:])
+        args = (copy.meta["val"], *args[1:])
+        return node.target(*args, **kwargs), args
 
 
 def _value(arg: Any) -> Any:

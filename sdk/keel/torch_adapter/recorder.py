@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.lacking import METAS
+from keel.torch_adapter.layouts import laid_out
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression
 
 aten = torch.ops.aten
@@ -139,7 +140,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
-        out = METAS.get(func, func)(*args, **kwargs)
+        out = laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs))
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
