@@ -3,6 +3,7 @@ from importlib import import_module
 from types import ModuleType
 
 from keel import closure, coverage
+from keel.batch import Asked, Batch, compile_calls
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import KeelError, KeelWarning
@@ -75,8 +76,10 @@ __all__ = [
     "OPSET",
     "SCALARS",
     "Apply",
+    "Asked",
     "Axis",
     "Backend",
+    "Batch",
     "Buffer",
     "Call",
     "Const",
@@ -118,6 +121,7 @@ __all__ = [
     "closure",
     "combination",
     "compile",
+    "compile_calls",
     "compile_exported",
     "compiled_graphs",
     "coverage",

@@ -1,4 +1,5 @@
 """The only room that touches private PyTorch.  This is its one face; what differs between versions is hidden inside."""
+from keel.torch_adapter.calls import Asked, captured_calls
 from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_graphs, tidied, unwrapped
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
@@ -36,8 +37,8 @@ from keel.torch_adapter.symbols import (
 from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tree_text, unflatten
 
 __all__ = [
-    "FAULTS", "LEFT_OUT", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
-    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "compiled_graphs",
+    "FAULTS", "LEFT_OUT", "Asked", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
+    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "captured_calls", "compiled_graphs",
     "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "expression_data", "facts_of",
     "fake_mode_of", "fault_of", "flat", "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload",
     "is_random", "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "operator_named",

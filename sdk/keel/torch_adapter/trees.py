@@ -1,7 +1,7 @@
 """Nested arguments and results of exported programs, as flat lists and back."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
@@ -51,6 +51,11 @@ def tree_of(text: str) -> Tree:
 def flat(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The leaves of arguments, in order."""
     return pytree.tree_flatten((tuple(args), dict(kwargs)))[0]
+
+
+def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """The same nest of containers with ``fn`` of each leaf."""
+    return pytree.tree_map(fn, tree)
 
 
 def nest(graph: fx.Graph, inputs: Tree, results: Tree) -> None:

@@ -1,0 +1,1 @@
+"""What came of it: verdicts, their totals, and the files that say so to people and machines."""

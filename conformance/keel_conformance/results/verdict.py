@@ -1,0 +1,44 @@
+"""What came of a case, in one of fourteen words, and where that is not a pass, in a sentence."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Status = Literal["pass", "fail", "quality warning", "not claimed", "waived", "xfail", "xpass", "crash", "timeout",
+                 "resource", "flaky", "vacuous", "harness error", "not run"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "vacuous",
+                                    "harness error"})
+"""With one of these a run does not conform."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``oracle`` is the one that decided; ``sentence`` says what is wrong, on what, by how much and what was allowed.
+
+    ``clause`` is the one that is broken, where a single one is. ``figures`` are what the oracle measured: ``ulps``, the
+    worst error in units in the last place, ``ratio``, that error over the bound, ``masked``, the share of elements left
+    out, ``index``, where the worst element is. ``seconds`` is the backend's time, judging left out.
+    """
+
+    case: str
+    status: Status
+    oracle: str = ""
+    sentence: str = ""
+    clause: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def totals(verdicts: Iterable[Verdict]) -> dict[Status, int]:
+    """How many have each status, all fourteen."""
+    counts = Counter(v.status for v in verdicts)
+    return {s: counts[s] for s in STATUSES}
+
+
+def conforms(counts: Mapping[Status, int]) -> bool:
+    """Whether something was run, and nothing of it is bad."""
+    ran = sum(counts.values()) - counts["not run"] - counts["not claimed"]
+    return ran > 0 and not any(counts[s] for s in BAD)

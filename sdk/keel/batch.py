@@ -1,0 +1,102 @@
+"""Calls of operators compiled as one graph, each with its result and its owner: how an operator is tried by itself.
+
+What a user writes goes through Dynamo and autograd first, which take a hundred times as long as an operator's kernel.
+Here a call is a node of a functional graph at once; what follows is the same line that every program takes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.compile import Compiled, compile_graph, read_settings
+from keel.errors import KeelError
+from keel.plugin import Backend
+from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat
+from keel.types import TensorType
+
+__all__ = ["Asked", "Batch", "compile_calls"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Compiled calls.  ``owners`` has, for each call, the names of the backends that do its pieces, none where nothing
+    is left to do (a call that gives its argument back).
+    """
+
+    owners: tuple[frozenset[str], ...]
+    refusals: tuple[tuple[str, ...], ...]
+    counts: tuple[int, ...]
+    inputs: tuple[TensorType, ...]
+    call: Callable[[list[Any]], Sequence[Any]]
+
+    def run(self, arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
+        """The results of each call, flat, on these arguments.  Raises KeelError[bad-input] if they are of other types
+        than those that the batch was compiled for.
+        """
+        tensors = _tensors(arguments)
+        if (given := tuple(map(_type, tensors))) != self.inputs:
+            raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
+                            {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})
+        with torch.no_grad():
+            found = list(self.call(tensors))
+        ends = [sum(self.counts[:k + 1]) for k in range(len(self.counts))]
+        return [tuple(found[end - count:end]) for end, count in zip(ends, self.counts, strict=True)]
+
+
+def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] | None = None,
+                  strict: bool = False) -> Batch:
+    """``calls``, functional overloads with their arguments, as one compiled graph of known sizes.
+
+    A backend is asked for each call, or for the pieces of it, as of any program's.  Raises KeelError as
+    ``keel.compile`` does, and KeelError[bad-graph] for a call that PyTorch cannot trace.
+    """
+    settings = read_settings(None, {"backends": backends, "strict": strict})
+    try:
+        captured, counts = captured_calls(calls)
+    except NotRecorded as e:
+        names = ", ".join(dict.fromkeys(str(op) for op, *_ in calls))
+        raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
+    heard: list[Compiled] = []
+    run = compile_graph(captured, settings, heard.append)
+    owners, refusals = _placed(heard[0], counts)
+    inputs = tuple(map(_type, _tensors([(args, kwargs) for _, args, kwargs in calls])))
+    return Batch(owners, refusals, counts, inputs, run)
+
+
+def _tensors(arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[torch.Tensor]:
+    return [v for args, kwargs in arguments for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
+
+
+def _type(x: torch.Tensor) -> TensorType:
+    return TensorType(x.dtype, tuple(x.shape), x.stride(), x.device)
+
+
+def _placed(made: Compiled, counts: Sequence[int]) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
+    """Who does what each call's results come from, and what other backends said of it."""
+    who = {part.name: part.owner for part in made.parts}
+    doing = {node: who[part.name] for part in made.plan.parts for node in part.nodes if part.name in who}
+    results = list(next(iter(made.gm.graph.find_nodes(op="output"))).args[0])
+    owners, refusals, seen = list[frozenset[str]](), list[tuple[str, ...]](), set[fx.Node]()
+    for count in counts:
+        mine, results = results[:count], results[count:]
+        behind = _behind([n for n in mine if isinstance(n, fx.Node)])
+        seen |= behind
+        owners.append(frozenset(doing[n.name] for n in behind if n.name in doing))
+        refusals.append(tuple(dict.fromkeys(
+            f"{name}: {why}" for n in behind for name, why in made.plan.refusals.get(n.name, {}).items())))
+    return tuple(owners), tuple(refusals)
+
+
+def _behind(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    found: set[fx.Node] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes
+    return found

@@ -1,0 +1,57 @@
+"""Calls of operators, compiled as one graph without Dynamo or autograd."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+import keel
+
+aten = torch.ops.aten
+X, Y = torch.randn(3, 5), torch.randn(5, 3).t()
+
+
+def only_add(call):
+    return None if call.name == "aten.add.Tensor" else f"{call.name} is not for me."
+
+
+adder = keel.Backend(name="adder", device="cpu", supports=only_add, compile=lambda gm: gm.forward)
+
+
+def test_each_call_has_its_result_and_its_owner():
+    calls = [(aten.add.Tensor, (X, Y), {"alpha": 2}), (aten.max.dim, (X, 1), {}), (aten.cat.default, ([X, Y],), {})]
+    batch = keel.compile_calls(calls, backends=[adder, "eager"])
+    assert batch.owners == (frozenset({"adder"}), frozenset({"eager"}), frozenset({"eager"}))
+    assert batch.refusals[0] == () and "is not for me" in batch.refusals[1][0]
+    other = [((X + 1, Y * 2), {"alpha": 2}), ((X * 2, 1), {}), (([-X, Y],), {})]
+    for given in ([(args, kwargs) for _, args, kwargs in calls], other):
+        found = batch.run(given)
+        for (op, *_), (args, kwargs), results in zip(calls, given, found, strict=True):
+            want = op(*args, **kwargs)
+            for mine, theirs in zip(results, want if isinstance(want, tuple) else (want,), strict=True):
+                assert torch.equal(mine, theirs)
+
+
+def test_a_composite_is_done_in_pieces():
+    batch = keel.compile_calls([(aten._softmax.default, (X, 1, False), {})], backends=["interp", adder, "eager"])
+    assert "interp" in batch.owners[0]
+    assert torch.allclose(batch.run([((X, 1, False), {})])[0][0], X.softmax(1))
+
+
+def test_sizes_that_only_a_run_tells():
+    x = torch.tensor([0.0, 1.0, 2.0])
+    batch = keel.compile_calls([(aten.nonzero.default, (x,), {})], backends=["eager"])
+    assert batch.run([((x,), {})])[0][0].tolist() == [[1], [2]]
+    assert batch.run([((x - 1,), {})])[0][0].tolist() == [[0], [2]]
+
+
+def test_what_cannot_be_traced_is_said():
+    with pytest.raises(keel.KeelError, match=r"aten\.mm\.default cannot be traced") as raised:
+        keel.compile_calls([(aten.mm.default, (X, X), {})], backends=["eager"])
+    assert raised.value.code == "bad-graph"
+
+
+def test_arguments_of_other_types_are_refused():
+    batch = keel.compile_calls([(aten.neg.default, (X,), {})], backends=["interp", "eager"])
+    with pytest.raises(keel.KeelError, match="other types") as raised:
+        batch.run([((X.t(),), {})])
+    assert raised.value.code == "bad-input"
