@@ -12,6 +12,7 @@ from keel.spec.ops import (
     attention,
     attention_varlen,
     batch_norm,
+    batch_norm_parts,
     collectives,
     complex_numbers,
     contraction,
@@ -30,6 +31,7 @@ from keel.spec.ops import (
     foreach,
     histograms,
     indexing,
+    jagged,
     linalg,
     linalg_composites,
     losses,
@@ -38,8 +40,10 @@ from keel.spec.ops import (
     normalisation,
     opaque,
     ordering,
+    other_forms,
     parts,
     pooling,
+    quantization_choices,
     random,
     reduction,
     resampling,
@@ -51,7 +55,9 @@ from keel.spec.ops import (
     special,
     statistics,
     structure_composites,
+    transformer,
     views,
+    windows,
 )
 from keel.types import operator_name
 
@@ -67,6 +73,8 @@ FAMILIES: tuple[Family, ...] = (
     contraction.quantized, convolution.family, pooling.family, resampling.family, sampling.family,
     attention_varlen.family, softmax.family, losses_linear.family, losses_margin.family,
     structure_composites.family, histograms.family, segments.family, distances.family, foreach.family,
+    other_forms.family, windows.family, jagged.family, transformer.family, batch_norm_parts.family,
+    quantization_choices.family,
 )
 
 

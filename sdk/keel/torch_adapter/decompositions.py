@@ -43,12 +43,13 @@ def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
         return None
     if (found := decomposition_table.get(op)) is not None:
         return found
-    return op.decompose if op._can_decompose() else None
+    if op._can_decompose():
+        return op.decompose
+    return prims_in_aten().get(op) if op.namespace == "prims" else None
 
 
 @cache
 def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
     """What each prim is in terms of ATen operators."""
-    known = (getattr(prims, name, None) for name in prims.__all__)
-    return MappingProxyType({p if isinstance(p, OpOverload) else p.default: p.impl_aten
-                             for p in known if p is not None and hasattr(p, "impl_aten")})
+    known = (p for p in vars(prims).values() if hasattr(p, "impl_aten"))
+    return MappingProxyType({p if isinstance(p, OpOverload) else p.default: p.impl_aten for p in known})

@@ -37,7 +37,9 @@ def given(name: str, overload: str) -> tuple[Any, ...]:
             return *lists, list(NUMBERS)
         case "ScalarAndTensor":
             return 0.5, lists[0]
-    return ([torch.randn(3, 4), torch.randn(5, 2)], [torch.randn(4, 2), torch.randn(2, 3)]) if name == "mm" else (*lists,)
+    if name == "mm":
+        return [torch.randn(3, 4), torch.randn(5, 2)], [torch.randn(4, 2), torch.randn(2, 3)]
+    return (*lists,)
 
 
 @pytest.mark.parametrize("overload", OVERLOADS)

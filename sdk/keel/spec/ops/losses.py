@@ -115,9 +115,9 @@ family.composite("binary_cross_entropy_with_logits", "binary_cross_entropy_with_
 # -- connectionist temporal classification ----------------------------------------------------------------------------
 
 _TIME = "It recurs over time steps and labels whose numbers are data, so no graph writes it out."
-family.opaque("ctc_loss", "_ctc_loss", reason=_TIME,
+family.opaque("ctc_loss", "_ctc_loss", "_ctc_loss.Tensor", reason=_TIME,
               doc="Minus the log-likelihood of label sequences under all alignments, and its forward variables.")
-family.opaque("ctc_loss_backward", "_ctc_loss_backward", reason=(
+family.opaque("ctc_loss_backward", "_ctc_loss_backward", "_ctc_loss_backward.Tensor", reason=(
     f"{_TIME} It stays beside its forward, whose variables it reads: it gives the derivative by normalised "
     "log-probabilities plus exp(log_probs), which is not the derivative of the forward."),
               doc="The gradient of ctc_loss with respect to what log_probs is the log_softmax of.")
