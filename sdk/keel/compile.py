@@ -12,6 +12,7 @@ from torch import fx
 from keel import dump
 from keel.discover import resolve
 from keel.errors import KeelError
+from keel.graph.left_out import refuse_inputs
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
 from keel.partition import certificate
@@ -81,6 +82,7 @@ class DynamoBackend:
             return run if graphs is None else graphs.recorded(run, captured)
 
         with unwrapped():
+            refuse_inputs(gm)
             return capture(gm, example_inputs, compiler)
 
 

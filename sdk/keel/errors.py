@@ -17,6 +17,7 @@ CODES = (
     "refuse-raised",       # a plugin's own hook raised
     "compile-raised",
     "wrong-result",        # a compiled part returned something other than the types it promised
+    "out-of-opset",        # a graph holds what the operator set leaves out by decision
     "bad-graph",           # a graph or a kernel breaks an invariant of its stage
     "bad-plan",            # a placement fails its certificate
     "bad-text",            # text that does not parse

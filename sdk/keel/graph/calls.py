@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
+from keel.spec.excluded import exclusion_of_value, left_out
 from keel.torch_adapter import dim_of, expression, is_operator, may_alias
 from keel.types import Call, SymType, TensorType, Type, leaves
 
@@ -22,13 +23,13 @@ _CACHE = "keel.call"
 def type_of(value: object) -> Type:
     """The type of a fake tensor or of a number, symbolic or not.
 
-    Raises KeelError[bad-graph] for a tensor without strides (sparse ...) and for what is neither.
+    Raises KeelError[out-of-opset] for a tensor of a layout or dtype that is left out (sparse ...), and
+    KeelError[bad-graph] for what is neither.
     """
     match value:
         case torch.Tensor():
-            if value.layout is not torch.strided:
-                raise KeelError("bad-graph", f"A tensor of layout {value.layout} has no type; only strided ones have.",
-                                do="Convert it with to_dense(), or keep that code out of the compiled function.")
+            if (found := exclusion_of_value(value)) is not None:
+                raise left_out(*found, "A tensor")
             return TensorType(value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())),
                               value.device)
         case torch.SymInt():

@@ -17,6 +17,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.calls import bases, call_of, is_call, where
 from keel.graph.expand import Lookup, expand
+from keel.graph.left_out import refuse_left_out, why_undone
 from keel.plugin import Backend, Refusal, refusal
 from keel.spec import descent
 from keel.torch_adapter import (
@@ -64,9 +65,10 @@ def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Looku
     ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken, and a node that was
     written out for another has that one's name as ``meta["keel.composite"]``.
 
-    Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, and under ``strict``
-    KeelError[refuse-raised] for a backend that cannot say.
+    Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, KeelError[out-of-opset] for a graph
+    with what the operator set leaves out, and under ``strict`` KeelError[refuse-raised] for a backend that cannot say.
     """
+    refuse_left_out(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
     gm.meta["keel.refusals"] = {n.name: dict(desk.refusals(n)) for n in gm.graph.nodes if is_call(n)}
@@ -151,7 +153,7 @@ class _Desk:
     def written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
         found = self.descent(call) if is_overload(call.op) else None
         if found is None:
-            self.undone[call.key] = "There is no decomposition of it."
+            self.undone[call.key] = why_undone(call)
             return None
         try:
             parts = expand(node, found, self.mode)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from keel.errors import KeelError
+from keel.spec.accounted import account, reason_of
 from keel.spec.op import Op
 from keel.spec.opset import MEMBERS
+from keel.torch_adapter import overload_names
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,19 @@ def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
     found = [op for op in members.values() if any(_named(o, plain) for o in op.overloads)]
     if found:
         return found
+    if members is MEMBERS and (why := _elsewhere(plain)):
+        raise KeelError("bad-option", f"The opset has no operator {name!r}.", why)
     whole = {o for op in members.values() for o in op.overloads}
     known = whole if plain.count(".") > 1 else {*members, *(o.rpartition(".")[0] for o in whole)}
     near = get_close_matches(plain, known, n=5, cutoff=0.6) or sorted(n for n in known if plain and plain in n)[:5]
     raise KeelError("bad-option", f"The opset has no operator {name!r}.",
                     do=f"Did you mean {', '.join(near)}?" if near else "keel ops lists the families.")
+
+
+def _elsewhere(name: str) -> dict[str, str]:
+    """Where those operators of PyTorch end that are of this name and no members."""
+    found = [account(o) for o in overload_names() if _named(o, name)]
+    return {a.name: reason_of(a) for a in found}
 
 
 def _named(overload: str, name: str) -> bool:

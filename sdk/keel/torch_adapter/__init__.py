@@ -3,19 +3,22 @@ from keel.torch_adapter.calls import Asked, captured_calls
 from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_graphs, tidied, unwrapped
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
-from keel.torch_adapter.foreign import torch_compile_backend
+from keel.torch_adapter.foreign import given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.layouts import FAULTS, Fault, Transformed, fault_of, laid_out
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
     Parameter,
+    gives_tensors,
     has_effect,
     is_operator,
     is_overload,
     is_random,
+    is_taken_apart,
     makes_sizes,
     may_alias,
     operator_named,
+    overload_names,
     parameters,
     signature,
     writes,
@@ -38,10 +41,11 @@ from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tr
 
 __all__ = [
     "FAULTS", "LEFT_OUT", "Asked", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
-    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "captured_calls", "compiled_graphs",
-    "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "expression_data", "facts_of",
-    "fake_mode_of", "fault_of", "flat", "flatten_call", "has_effect", "hint_of", "is_operator", "is_overload",
-    "is_random", "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "operator_named",
-    "parameters", "promise", "record", "rename", "same", "signature", "symbols_of", "tidied",
-    "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
+    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "captured_calls",
+    "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "expression_data",
+    "facts_of", "fake_mode_of", "fault_of", "flat", "flatten_call", "given_to", "gives_tensors", "has_effect",
+    "hint_of", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out", "late", "makes_sizes",
+    "may_alias", "nest", "number", "observed", "operator_named", "overload_names", "parameters", "promise", "record",
+    "rename", "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of", "tree_text",
+    "unflatten", "unwrapped", "writes",
 ]

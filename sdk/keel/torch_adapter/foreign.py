@@ -1,4 +1,4 @@
-"""Backends registered with ``torch.compile``: looked up by name, and given a graph that is already captured."""
+"""What Dynamo knows: the tensors that a graph is compiled for, and the backends registered with ``torch.compile``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
 from keel.torch_adapter.recorder import fake_mode_of
+
+
+def given_to(gm: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
+    """The inputs of a graph that Dynamo is compiling, with the tensors that they stand for: fake tensors do not tell
+    every layout.  None are known of a graph that does not come from Dynamo.
+    """
+    known = ((n, getattr(n.meta.get("grapharg"), "example", None)) for n in gm.graph.find_nodes(op="placeholder"))
+    return [(n, t) for n, t in known if isinstance(t, torch.Tensor)]
+
 
 Foreign = Callable[[fx.GraphModule], Callable[..., Sequence[Any]]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch._higher_order_ops.triton_kernel_wrap  # there is no triton_kernel_wrapper_functional before
 import torch.ao.quantization.fx._decomposed  # there is no quantized_decomposed before
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, _higher_order_ops
 
 if torch.distributed.is_available():
     import torch.distributed._functional_collectives  # collectives have no types before
@@ -70,6 +70,23 @@ def operator_named(name: str) -> Callable[..., Any] | None:
     found = getattr(getattr(torch.ops, space), packet, None)
     found = found if space == "higher_order" else getattr(found, overload, None)
     return found if is_operator(found) else None
+
+
+def overload_names() -> tuple[str, ...]:
+    """The full names of all overloads that the dispatcher knows, and of operators of higher order, sorted."""
+    schemas = (n.replace("::", ".") for n in torch._C._dispatch_get_all_op_names())
+    found = (n if n.count(".") > 1 else f"{n}.default" for n in schemas)
+    return tuple(sorted({*found, *(f"higher_order.{n}.default" for n in _higher_order_ops)}))
+
+
+def is_taken_apart(op: Callable[..., Any]) -> bool:
+    """Whether PyTorch's dispatcher writes an overload out by itself, so that no captured graph holds it."""
+    return isinstance(op, OpOverload) and op._can_decompose()
+
+
+def gives_tensors(op: Callable[..., Any]) -> bool:
+    """Whether an overload returns tensors; what does not asks for a number, or only has an effect."""
+    return isinstance(op, OpOverload) and any("Tensor" in str(r.type) for r in op._schema.returns)
 
 
 _NUMBERS_AS_TENSORS = frozenset({"aten::add", "aten::sub", "aten::mul", "aten::div", "aten::floor_divide"})

@@ -9,27 +9,6 @@ from keel.spec.op import Family
 
 family = Family("opaque", profile="host")
 
-_SPARSE = "Its tensors have a sparse layout: no strides that a type could tell, and sizes that depend on data."
-
-family.opaque(
-    "to_sparse", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr",
-    "_to_sparse_bsc", "sparse_mask", "_sparse_mask_projection", doc="A tensor in a sparse layout.", reason=_SPARSE)
-family.opaque(
-    "sparse_tensor", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors",
-    "_sparse_compressed_tensor_with_dims", "_coalesce", "_sparse_broadcast_to",
-    doc="A sparse tensor of its parts.", reason=_SPARSE)
-family.opaque(
-    "sparse_parts", "_to_dense", "_indices", "_values", "_nnz", "_coalesced", "indices", "values", "crow_indices",
-    "col_indices", "ccol_indices", "row_indices", doc="What a sparse tensor holds.", reason=_SPARSE)
-family.opaque(
-    "sparse_product", "sparse_sampled_addmm", "_sparse_mm_reduce_impl", "_sparse_mm_reduce_impl_backward",
-    "_sparse_addmm", "_sparse_sparse_matmul", "hspmm", "_spsolve", doc="Products and equations of sparse matrices.",
-    reason=f"{_SPARSE} PyTorch itself ends the process when it traces the backward of some.")
-family.opaque(
-    "sparse_reduction", "_sparse_sum", "_sparse_sum.dim", "_sparse_sum_backward", "_sparse_csr_sum.dim_dtype",
-    "_sparse_csr_prod.dim_dtype", "_sparse_softmax", "_sparse_softmax_backward_data", "_sparse_log_softmax",
-    "_sparse_log_softmax_backward_data", doc="Reductions of sparse tensors.", reason=_SPARSE)
-
 family.opaque(
     "equal", "equal", doc="Whether two tensors have equal sizes and elements, as a Python bool.",
     reason="The host reads its answer to decide what runs next, so it ends a graph; torch.eq(a, b).all() stays in one.")
@@ -51,7 +30,9 @@ family.opaque(
     "process_group_call", "c10d::allreduce_", "c10d::allgather_", "c10d::_allgather_base_", "c10d::reduce_scatter_",
     "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_", "c10d::broadcast_", "c10d::reduce_",
     "c10d::gather_", "c10d::scatter_", "c10d::send", "c10d::recv_", "c10d::recv_any_source_", "c10d::barrier",
-    "c10d::monitored_barrier_", doc="A collective on a process group object.", profile="collectives",
+    "c10d::monitored_barrier_", "c10d::allgather_coalesced_", "c10d::allgather_into_tensor_coalesced_",
+    "c10d::allreduce_coalesced_", "c10d::reduce_scatter_tensor_coalesced_", "c10d::check_for_nan",
+    doc="A collective on a process group object.", profile="collectives",
     reason="It takes a process group and gives a handle to wait on, neither of which is a value of a graph; the "
            "functional collectives of torch.distributed mean the same.")
 family.opaque(

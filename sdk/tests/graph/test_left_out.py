@@ -1,0 +1,90 @@
+"""A graph that holds what the operator set leaves out is refused, by name, with the user's line."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import keel
+from keel import KeelError, closure, universe
+from keel.types import DTYPE_NAMES
+
+BACKENDS = ("interp", "cpp", "eager")
+
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.complex32)
+
+
+def quantized(x: torch.Tensor) -> torch.Tensor:
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize()
+
+
+def exponents(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float8_e8m0fnu)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental", "ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("program", "named", "line"), [
+    (halved, "of dtype complex32", "return x.to(torch.complex32)"),
+    (quantized, "a call of aten.quantize_per_tensor.default", "return torch.quantize_per_tensor"),
+    (exponents, "of dtype float8_e8m0fnu", "return x.to(torch.float8_e8m0fnu)")])
+def test_every_backend_refuses_alike(program: Callable[..., Any], named: str, line: str, backend: str) -> None:
+    torch.compiler.reset()
+    with pytest.raises(KeelError) as raised:
+        keel.compile(program, backends=[backend])(torch.ones(3))
+    error = raised.value
+    assert error.code == "out-of-opset" and f"is {named}, and opset 1.0 leaves out" in error.what
+    assert error.where is not None and "test_left_out.py" in error.where and line in error.where
+    assert error.do and error.reasons and error.reasons["because"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_of_onednns_layout_is_refused_though_its_fake_is_strided(backend: str) -> None:
+    torch.compiler.reset()
+    with pytest.raises(KeelError, match=r"\[out-of-opset\]: The input .* is of layout _mkldnn(.|\n)*x.relu\(\)"):
+        keel.compile(lambda x: x.relu(), backends=[backend])(torch.ones(3, 3).to_mkldnn())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_a_sparse_tensor_is_refused_where_dynamo_does_not_stand_before(layout: str) -> None:
+    def product(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        sparse = x.to_sparse() if layout == "sparse_coo" else x.to_sparse_csr()
+        return (torch.mm(sparse, x),)
+    with pytest.raises(KeelError, match=rf"out-of-opset.*of layout {layout}, and opset 1.0 leaves out sparse layouts"):
+        universe.trace(product, [torch.eye(3)], closure.watching())(torch.eye(3))
+
+
+def test_sparse_code_runs_beside_what_is_compiled() -> None:
+    torch.compiler.reset()
+    x = torch.randn(4, 4)
+    got = keel.compile(lambda x: (x.sin().to_sparse() * 2).to_dense() + 1)(x)
+    torch.testing.assert_close(got, x.sin() * 2 + 1)
+
+
+def test_what_nobody_takes_says_why_it_is_left_out() -> None:
+    ends: list[closure.Ending] = []
+
+    def watch(captured: Any) -> closure.Ending:
+        ends.append(closure.ending(captured))
+        return ends[-1]
+
+    def choose(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.ops.quantized_decomposed.choose_qparams_per_token(x, torch.int8))
+    universe.trace(choose, [torch.ones(2, 3)], closure.watching(watch))
+    [(call, why)] = ends[0].outside
+    assert call.name == "quantized_decomposed.choose_qparams_per_token.default"
+    assert "It is left out of the opset (operators whose types PyTorch tells wrongly): A program" in why
+
+
+def test_every_layout_and_dtype_of_this_pytorch_has_a_type_or_is_left_out() -> None:
+    from keel.spec.excluded import EXCLUSIONS
+
+    kinds = {v for v in vars(torch).values() if isinstance(v, torch.layout | torch.dtype)}
+    out = {*(d for e in EXCLUSIONS for d in e.dtypes), *(v for e in EXCLUSIONS for v in e.layouts)}
+    assert kinds == out | set(DTYPE_NAMES) | {torch.strided}
+    assert out.isdisjoint(set(DTYPE_NAMES) - {torch.complex32})
