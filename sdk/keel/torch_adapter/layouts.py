@@ -137,16 +137,20 @@ def _row_major(args: Given, said: torch.Tensor) -> Sequence[Size]:
     return row_major(said.shape)
 
 
-def _preserved(args: Given, said: torch.Tensor) -> Sequence[Size]:
-    return torch.empty_like(args["self"]).stride()
+def _apart(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    x = args["self"]
+    repeated = any(expression(s) == 0 and expression(n) != 1 for n, s in zip(x.shape, x.stride(), strict=True))
+    return torch.empty_like(x).stride() if repeated else None
 
 
 def _moved(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return None if args["a"].device == said.device else torch.empty_like(args["a"]).stride()
 
 
-def _elementwise(args: Given, said: torch.Tensor) -> Sequence[Size]:
-    return aten.eq.Tensor(args["self"], args["other"]).stride()  # type: ignore[no-any-return]
+def _elementwise(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    first, second = args["self"], args["other"]
+    both = isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)
+    return aten.eq.Tensor(first, second).stride() if both else None
 
 
 _SORTED = ("The fake kernel forgets the order of the transformed dimensions, and promises strides with which elements "
@@ -159,7 +163,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault((aten._fft_c2r.default,), ("2.11",), _SORTED,
           _transform(lambda x, args, said: x.c2r(args["dim"], said.shape))),
     Fault((aten.slice_scatter.default,), ("2.11",), "The strides of an operand whose elements share memory are "
-          "promised; eager gives each its own.", _preserved),
+          "promised; eager gives each its own.", _apart),
     Fault((aten._standard_gamma.default,), ("2.13",), _DRAWN, _row_major),
     Fault((aten.poisson.default,), ("2.11", "2.13"), _DRAWN, _row_major),
     Fault((aten.copysign.Tensor, aten.div.Tensor_mode), ("2.11", "2.13"), "Where the operands' orders of dimensions "

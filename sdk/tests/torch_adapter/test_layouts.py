@@ -33,7 +33,7 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
     aten._fft_c2c.default: list(transforms(C, (0, True), (1, False))),
     aten._fft_r2c.default: list(transforms(X, (0, True), (2, False))),
     aten._fft_c2r.default: [(y, dims, 0, 2 * (y.shape[dims[-1]] - 1)) for y, dims in transforms(C, ())],
-    aten.slice_scatter.default: [(SWAPPED, torch.zeros(4, 2), 1, 1, 3),
+    aten.slice_scatter.default: [(SWAPPED, torch.zeros(4, 2), 1, 1, 3), (X[:, ::2, ::3], torch.zeros(3, 2, 1), 2, 0, 1),
                                  (torch.rand(4).expand(3, 4), torch.zeros(3, 2), 1, 0, 2)],
     aten._standard_gamma.default: [(SWAPPED,), (X,)],
     aten.poisson.default: [(SWAPPED,), (X.abs(),)],
