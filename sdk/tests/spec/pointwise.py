@@ -5,19 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from keel.graph.calls import is_call
-from keel.graph.expand import expand
 from keel.spec import MEMBERS, Op, Sample, decomposition_of
 from keel.spec.dtypes import HALVES
 from keel.spec.normal import overload_of
 from keel.spec.samples import INF, drawn, specials
+
+from .traced import ends, traced
 
 DOUBLES = (torch.float64, torch.complex128)
 WITHIN = 2.0
@@ -133,37 +127,9 @@ def closed(op: Op, count: int = 2, symbolic: tuple[bool, ...] = (False, True)) -
     assert samples
     for sample in samples:
         for unknown in symbolic:
-            graph, mode = _traced(overload_of(op, sample.args, sample.kwargs), sample, unknown)
-            ends = {end for n in graph.nodes if is_call(n) for end in _ends(n, mode, frozenset())}
-            assert ends and ends <= primitives, f"{op.name}{_brief(sample.args)} ends in {ends - primitives}"
-
-
-def _traced(target: Any, sample: Sample, symbolic: bool) -> tuple[fx.Graph, FakeTensorMode]:
-    """The graph of one call, which tracing may have written out already, and the mode of its values."""
-    mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=not symbolic)
-    flat, spec = tree_flatten((sample.args, dict(sample.kwargs)))
-    places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
-
-    def call(*tensors: torch.Tensor) -> Any:
-        given = list(flat)
-        for i, t in zip(places, tensors, strict=True):
-            given[i] = t
-        args, kwargs = tree_unflatten(given, spec)
-        return target(*args, **kwargs)
-    with mode, enable_python_dispatcher():
-        return make_fx(call)(*(mode.from_tensor(flat[i], static_shapes=not symbolic) for i in places)).graph, mode
-
-
-def _ends(node: fx.Node, mode: Any, above: frozenset[Any]) -> Iterator[str]:
-    """The names of the operators that a call is written out as in the end; one that is made of itself is an end."""
-    assert callable(node.target)
-    found = None if node.target in above else decomposition_of(node.target)
-    if found is None:
-        yield str(node.target)
-        return
-    for n in expand(node, found, mode).nodes:
-        if is_call(n):
-            yield from _ends(n, mode, above | {node.target})
+            target = overload_of(op, sample.args, sample.kwargs)
+            found = ends(traced(target, *sample.args, symbolic=unknown, **sample.kwargs))
+            assert found and found <= primitives, f"{op.name}{_brief(sample.args)} ends in {found - primitives}"
 
 
 def ranges(dtype: torch.dtype, count: int = 1, size: int = 512) -> Iterator[tuple[torch.Tensor, ...]]:

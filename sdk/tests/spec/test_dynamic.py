@@ -8,7 +8,7 @@ from keel.spec import MEMBERS, decomposition_of
 from keel.spec.rules_shape import unknown
 from keel.types import SymType, TensorType
 
-from .decomposed import holds, traced
+from .decomposed import holds, traces
 
 aten = torch.ops.aten
 X = torch.tensor([[3.0, 1.0, 3.0], [0.0, 1.0, 7.0]])
@@ -59,4 +59,4 @@ def test_rules_say_that_a_size_is_unknown() -> None:
 
 
 def test_symbolic_sizes_stay_symbolic() -> None:
-    traced(aten.masked_select.default, torch.arange(24.0).reshape(4, 6), torch.arange(6) > 2)
+    traces(aten.masked_select.default, torch.arange(24.0).reshape(4, 6), torch.arange(6) > 2)

@@ -5,31 +5,21 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from keel.graph.expand import expand
 from keel.spec import decomposition_of
-from keel.torch_adapter.recorder import fake_mode_of
+from keel.torch_adapter import fake_mode_of
+
+from .traced import tensors_of, traced
 
 
 def written_out(op: Any, *args: Any, symbolic: bool = True, **kwargs: Any) -> tuple[Any, ...]:
     """The results of the graph of one call's decomposition, which has the types that the call promises."""
-    flat, spec = tree_flatten((args, kwargs))
-    places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
-
-    def function(*tensors: torch.Tensor) -> Any:
-        given = list(flat)
-        for i, t in zip(places, tensors, strict=True):
-            given[i] = t
-        again, named = tree_unflatten(given, spec)
-        return op(*again, **named)
-    tensors = [flat[i] for i in places]
-    gm = make_fx(function, tracing_mode="symbolic" if symbolic else "fake")(*tensors)
+    gm = traced(op, *args, symbolic=symbolic, **kwargs)
     (node,) = (n for n in gm.graph.nodes if n.target is op)
     parts = expand(node, decomposition_of(op), fake_mode_of(gm))
     seen = _Seen(gm)
-    seen.run(*tensors)
+    seen.run(*tensors_of((args, kwargs)))
     given = (seen.values[a] for a in _nodes((node.args, node.kwargs)))
     return tuple(fx.GraphModule(torch.nn.Module(), parts)(*given))
 
