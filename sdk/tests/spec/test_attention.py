@@ -80,6 +80,8 @@ def test_forward_and_backward_are_autograds(form: str, causal: bool, heads: int)
 def test_types_are_those_promised(form: str) -> None:
     """Of heads that lie behind tokens in memory, on a device; strides and what stands for random state included."""
     forward, backward = pair(form)
+    if not backward.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta):
+        pytest.skip("This PyTorch has no fake kernel of the backward, so no traced graph holds it.")
 
     def both(q: Any, k: Any, v: Any, bias: Any, grad: Any) -> Any:
         saved = forward(*forward_arguments(form, q, k, v, bias, False))

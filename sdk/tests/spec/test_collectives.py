@@ -82,6 +82,8 @@ def test_all_are_effects_in_order() -> None:
     ("batch_p2p_ops", (["isend", "wave"], [0, 0], [0, 0], [torch.zeros(1)] * 2, "g"))], ids=range(5))
 def test_preconditions(name: str, args: tuple[Any, ...]) -> None:
     op = MEMBERS[name]
+    if not op.targets:
+        pytest.skip(f"This PyTorch has no {name}.")
     types = [type_of(a) if isinstance(a, torch.Tensor) else a for a in args]
     assert any(not r.holds(bound(op.targets[0], types, {})) for r in op.requires)
 

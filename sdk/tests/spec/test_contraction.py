@@ -83,9 +83,14 @@ def test_int8_weights() -> None:
 
 def test_scales_of_float8() -> None:
     a, b = torch.randn(16, 32).to(torch.float8_e4m3fn), torch.randn(64, 32).to(torch.float8_e4m3fn).t()
-    rows, columns = torch.rand(16, 1), torch.rand(1, 64)
-    got = aten._scaled_mm(a, b, rows, columns, out_dtype=F32)
-    torch.testing.assert_close(got.double(), (a.double() * rows) @ (b.double() * columns), rtol=1e-5, atol=1e-5)
+    for rows, columns in ((torch.rand(1), torch.rand(1)), (torch.rand(16, 1), torch.rand(1, 64))):
+        try:
+            got = aten._scaled_mm(a, b, rows, columns, out_dtype=F32)
+        except RuntimeError as e:                              # PyTorch 2.11 has no more on a CPU
+            assert rows.numel() > 1 and "only supports per-tensor scaling" in str(e)
+            continue
+        want = (a.double() * rows) @ (b.double() * columns)
+        torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
 
 
 def test_groups_of_rows() -> None:
