@@ -1,75 +1,20 @@
-"""The kernels of these tests, as texts over sizes N, M and K, and what each must compute, said with PyTorch.
+"""The kernels of these tests, beside those that all backends share, and what each must compute, said with PyTorch.
 
 References take the inputs by name, flat, in float64 where they are floats, and return what the outputs must hold.
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 import torch
-from torch import Tensor
 
-from keel import Kernel, parse, verify
+from keel import Kernel
 
-Values = Mapping[str, Tensor]
+from .. import kernels
+from ..kernels import Values
 
 TEXTS = {
-    "softmax": """
-kernel softmax(in0: f32[N*M]) -> (out0: f32[N*M]):
-  parallel i0 < N:
-    reduce j0 < M:
-      %0 = load in0[M*i0 + j0]
-      %1 = reduce max %0
-    reduce j0 < M:
-      %2 = load in0[M*i0 + j0]
-      %3 = sub %2 %1
-      %4 = exp %3
-      %5 = reduce sum %4
-    parallel j0 < M:
-      %6 = load in0[M*i0 + j0]
-      %7 = sub %6 %1
-      %8 = exp %7
-      %9 = div %8 %5
-      store out0[M*i0 + j0] %9
-""",
-    "layer_norm": """
-kernel layer_norm(in0: f32[N*M], in1: f32[M], in2: f32[M]) -> (out0: f32[N*M], out1: f32[N]):
-  %0 = const 1e-05 : f32
-  %1 = position M
-  %2 = cast %1 : f32
-  parallel i0 < N:
-    reduce j0 < M:
-      %3 = load in0[M*i0 + j0]
-      %4 = reduce sum %3
-    %5 = div %4 %2
-    reduce j0 < M:
-      %6 = load in0[M*i0 + j0]
-      %7 = sub %6 %5
-      %8 = mul %7 %7
-      %9 = reduce sum %8
-    %10 = div %9 %2
-    %11 = add %10 %0
-    %12 = rsqrt %11
-    store out1[i0] %12
-    parallel j0 < M:
-      %13 = load in0[M*i0 + j0]
-      %14 = sub %13 %5
-      %15 = mul %14 %12
-      %16 = load in1[j0]
-      %17 = mul %15 %16
-      %18 = load in2[j0]
-      %19 = add %17 %18
-      store out0[M*i0 + j0] %19
-""",
-    "column_sum": """
-kernel column_sum(in0: f32[N*M]) -> (out0: f32[M]):
-  parallel i0 < M:
-    reduce j0 < N:
-      %0 = load in0[M*j0 + i0]
-      %1 = reduce sum %0
-    store out0[i0] %1
-""",
+    **kernels.TEXTS,
     "broadcast": """
 kernel broadcast(in0: f32[N*M], in1: f32[M], in2: f32[N]) -> (out0: f32[N*M]):
   parallel i0 < N, i1 < M:
@@ -93,16 +38,6 @@ kernel cast(in0: bf16[N*M], in1: f16[N*M]) -> (out0: bf16[N*M], out1: f16[N*M]):
     store out0[i0] %5
     %6 = cast %4 : f16
     store out1[i0] %6
-""",
-    "argmax": """
-kernel argmax(in0: f32[N*M]) -> (out0: f32[N], out1: i64[N]):
-  parallel i0 < N:
-    reduce j0 < M:
-      %0 = load in0[M*i0 + j0]
-      %1 = position j0
-      %2, %3 = reduce argmax %0 %1
-    store out0[i0] %2
-    store out1[i0] %3
 """,
     "welford": """
 kernel welford(in0: f32[N*M]) -> (out0: f32[N], out1: f32[N]):
@@ -229,17 +164,6 @@ kernel scatter(in0: i64[K], in1: f32[K*M], out0: inout f32[N*M], out1: inout f32
     %6 = cast %5 : bf16
     store mul out2[(%4 < N)] %6
 """,
-    "nested": """
-kernel nested(in0: f32[N*M*K]) -> (out0: f32[N]):
-  parallel i0 < N:
-    reduce j0 < M:
-      reduce k0 < K:
-        %0 = load in0[K*M*i0 + K*j0 + k0]
-        %1 = reduce sum %0
-      %2 = mul %1 %1
-      %3 = reduce max %2
-    store out0[i0] %3
-""",
     "permuted": """
 kernel permuted(in0: f32[N*M*K]) -> (out0: f32[N*M*K]):
   parallel i0 < N*M*K:
@@ -316,53 +240,19 @@ kernel in_place(in0: inout f32[N*M]) -> (out0: f32[1]):
 """,
 }
 
-_SIZES = ("N", "M", "K")
-
 
 def kernel(name: str, **sizes: int | None) -> Kernel:
     """The kernel of that name; a size given as None stays a symbol."""
-    text = TEXTS[name]
-    for size, value in sizes.items():
-        if value is not None:
-            text = re.sub(rf"\b{size}\b", str(value), text)
-    if left := [s for s in _SIZES if re.search(rf"\b{s}\b", text)]:
-        text = text.replace("):\n", f") where {', '.join(left)}:\n", 1)
-    found = parse(text)
-    verify(found)
-    return found
+    return kernels.sized(TEXTS[name], **sizes)
 
 
 def sizes_of(name: str) -> tuple[str, ...]:
-    return tuple(s for s in _SIZES if re.search(rf"\b{s}\b", TEXTS[name]))
-
-
-def layer_norm(v: Values, N: int, M: int) -> Values:
-    x = v["in0"].view(N, M)
-    rstd = (x.var(1, correction=0) + 1e-5).rsqrt()
-    return {"out0": (x - x.mean(1, keepdim=True)) * rstd[:, None] * v["in1"] + v["in2"], "out1": rstd}
-
-
-def argmax(v: Values, N: int, M: int) -> Values:
-    x = v["in0"].view(N, M)
-    best = x.amax(1)
-    is_best = torch.where(best.isnan()[:, None], x.isnan(), x == best[:, None])
-    return {"out0": best, "out1": is_best.int().argmax(1)}
+    return kernels.sizes_of(TEXTS[name])
 
 
 def welford(v: Values, N: int, M: int) -> Values:
     x = v["in0"].view(N, M)
     return {"out0": x.mean(1), "out1": (x - x.mean(1, keepdim=True)).square().sum(1)}
-
-
-def window(v: Values, N: int, M: int) -> Values:
-    ones = torch.ones(1, 1, 3, 3, dtype=torch.float64)
-    return {"out0": torch.nn.functional.conv2d(v["in0"].view(1, 1, N, M), ones, padding=1)}
-
-
-def masked(v: Values, N: int, M: int) -> Values:
-    lower = torch.ones(N, M, dtype=torch.bool).tril()
-    sums = v["in0"].view(N, M).where(lower, 0).sum(1, keepdim=True)
-    return {"out0": sums.expand(N, M).where(lower, v["out0"].view(N, M))}
 
 
 def scatter(v: Values, N: int, M: int, K: int) -> Values:
@@ -384,22 +274,16 @@ def integers(v: Values, N: int, M: int) -> Values:
 
 
 REFERENCES: Mapping[str, Callable[..., Values]] = {
-    "softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(1)},
-    "layer_norm": layer_norm,
-    "column_sum": lambda v, N, M: {"out0": v["in0"].view(N, M).sum(0)},
+    **kernels.REFERENCES,
     "broadcast": lambda v, N, M: {"out0": v["in0"].view(N, M) + v["in1"] * v["in2"].tanh()[:, None]},
     "cast": lambda v, N, M: {"out0": v["in0"] + v["in1"], "out1": v["in0"] + v["in1"]},
-    "argmax": argmax,
     "welford": welford,
     "total": lambda v, N, M: {"out0": v["in0"].sum(), "out1": v["in0"].amax(), "out2": v["in0"] - v["in0"].amax()},
     "column_softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(0)},
     "cumsum": lambda v, N, M: {"out0": v["in0"].view(N, M).cumsum(1), "out1": v["in0"].view(N, M).cummax(0).values},
     "transposed": lambda v, N, M: {"out0": (v["in0"].view(N, M) * v["in1"][:, None]).T},
-    "window": window,
-    "masked": masked,
     "gather": lambda v, N, M, K: {"out0": v["in0"].view(N, M)[v["in1"]], "out1": v["in0"].view(N, M)[v["in1"], 0]},
     "scatter": scatter,
-    "nested": lambda v, N, M, K: {"out0": v["in0"].view(N, M, K).sum(2).square().amax(1)},
     "permuted": lambda v, N, M, K: {"out0": v["in0"] - v["in0"].view(K, M, N).permute(2, 1, 0).reshape(-1)},
     "bools": bools,
     "bytes": lambda v, N, M: {

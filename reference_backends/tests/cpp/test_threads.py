@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from keel import Source, evaluate
+from keel import Source, evaluate, show
 from keel_cpp import target
 
 from .kernels import kernel
@@ -59,12 +59,10 @@ def test_threads_take_part() -> None:
 
 
 RUNTIMES = """
-import re, sys, torch
-sys.path.insert(0, {tests!r})
-from cpp.kernels import kernel
-from keel import Source
+import re, torch
+from keel import Source, parse
 from keel_cpp import target
-k = kernel("in_place", N=2000, M=1000)
+k = parse({kernel!r})
 (launcher,) = target.build([Source(k, target.render(k))])
 launcher(torch.ones(2_000_000), torch.empty(1))
 print(*set(re.findall(r"/\\S*lib(?:gomp|iomp5|omp)\\b\\S*", open("/proc/self/maps").read())))
@@ -73,6 +71,6 @@ print(*set(re.findall(r"/\\S*lib(?:gomp|iomp5|omp)\\b\\S*", open("/proc/self/map
 
 def test_one_openmp_runtime() -> None:
     """In a process of its own, for other packages may bring another."""
-    text = RUNTIMES.format(tests=str(Path(__file__).parents[1]))
+    text = RUNTIMES.format(kernel=show(kernel("in_place", N=2000, M=1000)))
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert len(ran.stdout.split()) == 1

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from keel import Kernel, Source, evaluate
 from keel_triton.build import build
 from keel_triton.render import render
 
+from .. import kernels
+from ..kernels import Values, first_best
+
 INF, NAN = float("inf"), float("nan")
-Values = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,6 @@ class Case:
         return f"{self.kernel}-{sizes}-{'static' if self.static else 'symbolic'}{'-special' if self.special else ''}"
 
 
-def layer_norm(v: Values, N: int, M: int) -> Values:
-    x = v["in0"].view(N, M).double()
-    mean, var = x.mean(1), x.var(1, correction=0)
-    y = (x - mean[:, None]) / (var + 1e-5).sqrt()[:, None]
-    return {"out0": y * v["in1"] + v["in2"], "out1": (var + 1e-5).rsqrt()} if "in1" in v else {"out0": y}
-
-
 def total(v: Values, N: int, M: int) -> Values:
     x = v["in0"]
     return {"out0": x.sum(), "out1": x / x.sum(), "out2": x.max()}
@@ -44,19 +40,8 @@ def total(v: Values, N: int, M: int) -> Values:
 
 def cummax(v: Values, N: int, M: int) -> Values:
     x = v["in0"].view(N, M)
-    at = torch.stack([_first_best(x[:k + 1]) for k in range(N)])
+    at = torch.stack([first_best(x[:k + 1]) for k in range(N)])
     return {"out0": x.gather(0, at), "out1": at}
-
-
-def _first_best(x: Tensor) -> Tensor:
-    """Where the largest of each column first stands; the first NaN if there is one."""
-    return x.isnan().float().argmax(0).where(x.isnan().any(0), x.nan_to_num(-INF, INF, -INF).argmax(0))
-
-
-def masked(v: Values, N: int, M: int) -> Values:
-    lower = torch.ones(N, M, dtype=torch.bool, device=v["in0"].device).tril()
-    sums = v["in0"].view(N, M).where(lower, 0).sum(1, keepdim=True)
-    return {"out0": sums.expand(N, M).where(lower, v["out0"].view(N, M))}
 
 
 def roll(v: Values, N: int, M: int) -> Values:
@@ -64,11 +49,6 @@ def roll(v: Values, N: int, M: int) -> Values:
     back = torch.zeros_like(x)
     back[:, 3:] = x[:, :max(M - 3, 0)]
     return {"out0": x.roll(3, 1), "out1": back}
-
-
-def window(v: Values, N: int, M: int) -> Values:
-    kernel = torch.ones(1, 1, 3, 3, device=v["in0"].device)
-    return {"out0": torch.nn.functional.conv2d(v["in0"].view(1, 1, N, M), kernel, padding=1)}
 
 
 def permuted(v: Values, N: int, M: int, K: int) -> Values:
@@ -101,22 +81,16 @@ def images(v: Values, N: int, M: int, K: int) -> Values:
 
 
 REFERENCES: Mapping[str, Callable[..., Values]] = {
+    **kernels.REFERENCES,
     "broadcast": lambda v, N, M: {"out0": (v["in0"].view(N, M) + v["in1"] * v["in2"][:, None]) * 0.5},
-    "softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(1)},
-    "layer_norm": layer_norm,
-    "layer_norm_bf16": layer_norm,
-    "column_sum": lambda v, N, M: {"out0": v["in0"].view(N, M).sum(0)},
-    "argmax": lambda v, N, M: {"out0": v["in0"].view(N, M).amax(1), "out1": _first_best(v["in0"].view(N, M).T)},
+    "layer_norm_bf16": lambda v, N, M: {"out0": F.layer_norm(v["in0"].view(N, M).double(), (M,))},
     "total": total,
     "cumsum": lambda v, N, M: {"out0": v["in0"].view(N, M).cumsum(1)},
     "cummax": cummax,
-    "masked": masked,
     "roll": roll,
     "gather": lambda v, N, M, K: {"out0": v["in0"].view(N, M)[v["in1"]]},
     "scatter_add": lambda v, N, M, K: {
         "out0": v["in0"].view(N, M).index_add(0, v["in1"], v["in2"].view(K, M))},
-    "window": window,
-    "nested": lambda v, N, M, K: {"out0": v["in0"].view(N, M, K).sum(2).square().amax(1)},
     "side_by_side": lambda v, N, M, K: {
         "out0": v["in0"].view(N, M).amin(1), "out1": -v["in1"], "out2": v["in1"].prod()},
     "in_turn": lambda v, N, M: {"out0": v["in0"].view(N, M).abs().T, "out1": v["in0"].view(N, M).abs().T * 2},
@@ -174,10 +148,10 @@ _WIDE = {1: ((100_003,),), 2: ((1, 1), (1000, 1024), (37, 20_011), (5_003, 5)),
          3: ((1, 1, 1), (64, 100, 70), (3, 9, 5_001))}
 
 
-def tensors(kernel: Kernel, case: Case, device: str) -> Values:
+def tensors(kernel: Kernel, case: Case, device: str) -> dict[str, Tensor]:
     """Inputs, and outputs full of what must not stay there.  Floats are multiples of 1/8: sums of them are exact."""
     sizes = dict(case.sizes)
-    made: Values = {}
+    made: dict[str, Tensor] = {}
     source = torch.Generator().manual_seed(1)
     for b in kernel.buffers:
         n, dtype = evaluate(b.size, sizes), b.dtype

@@ -1,13 +1,12 @@
 """The kernels of these tests, as texts over sizes N, M, K; ``kernel`` fixes sizes or leaves them to run time."""
 from __future__ import annotations
 
-import re
-
 from keel import Kernel
-from keel.loops.text import parse
-from keel.loops.verify import verify
+
+from .. import kernels
 
 TEXTS = {
+    **kernels.TEXTS,
     "broadcast": """
 kernel broadcast(in0: f32[N*M], in1: f32[M], in2: f32[N]) -> (out0: f32[N*M]):
   parallel i0 < N, i1 < M:
@@ -19,53 +18,6 @@ kernel broadcast(in0: f32[N*M], in1: f32[M], in2: f32[N]) -> (out0: f32[N*M]):
     %5 = const 0.5 : f32
     %6 = mul %4 %5
     store out0[M*i0 + i1] %6
-""",
-    "softmax": """
-kernel softmax(in0: f32[N*M]) -> (out0: f32[N*M]):
-  parallel i0 < N:
-    reduce r0 < M:
-      %0 = load in0[M*i0 + r0]
-      %1 = reduce max %0
-    reduce r0 < M:
-      %2 = load in0[M*i0 + r0]
-      %3 = sub %2 %1
-      %4 = exp %3
-      %5 = reduce sum %4
-    parallel r0 < M:
-      %6 = load in0[M*i0 + r0]
-      %7 = sub %6 %1
-      %8 = exp %7
-      %9 = div %8 %5
-      store out0[M*i0 + r0] %9
-""",
-    "layer_norm": """
-kernel layer_norm(in0: f32[N*M], in1: f32[M], in2: f32[M]) -> (out0: f32[N*M], out1: f32[N]):
-  %0 = const 1e-05 : f32
-  %1 = position M
-  %2 = cast %1 : f32
-  parallel i0 < N:
-    reduce r0 < M:
-      %3 = load in0[M*i0 + r0]
-      %4 = reduce sum %3
-    %5 = div %4 %2
-    reduce r0 < M:
-      %6 = load in0[M*i0 + r0]
-      %7 = sub %6 %5
-      %8 = mul %7 %7
-      %9 = reduce sum %8
-    %10 = div %9 %2
-    %11 = add %10 %0
-    %12 = rsqrt %11
-    store out1[i0] %12
-    parallel r0 < M:
-      %13 = load in0[M*i0 + r0]
-      %14 = sub %13 %5
-      %15 = mul %14 %12
-      %16 = load in1[r0]
-      %17 = mul %15 %16
-      %18 = load in2[r0]
-      %19 = add %17 %18
-      store out0[M*i0 + r0] %19
 """,
     "layer_norm_bf16": """
 kernel layer_norm_bf16(in0: bf16[N*M]) -> (out0: bf16[N*M]):
@@ -89,24 +41,6 @@ kernel layer_norm_bf16(in0: bf16[N*M]) -> (out0: bf16[N*M]):
       %16 = mul %15 %12
       %17 = cast %16 : bf16
       store out0[M*i0 + r0] %17
-""",
-    "column_sum": """
-kernel column_sum(in0: f32[N*M]) -> (out0: f32[M]):
-  parallel i0 < M:
-    reduce r0 < N:
-      %0 = load in0[M*r0 + i0]
-      %1 = reduce sum %0
-    store out0[i0] %1
-""",
-    "argmax": """
-kernel argmax(in0: f32[N*M]) -> (out0: f32[N], out1: i64[N]):
-  parallel i0 < N:
-    reduce r0 < M:
-      %0 = load in0[M*i0 + r0]
-      %1 = position r0
-      %2, %3 = reduce argmax %0 %1
-    store out0[i0] %2
-    store out1[i0] %3
 """,
     "total": """
 kernel total(in0: f32[N*M]) -> (out0: f32[1], out1: f32[N*M], out2: f32[1]):
@@ -201,17 +135,6 @@ kernel window(in0: f32[N*M]) -> (out0: f32[N*M]):
       %12 = load in0[M*i0 + M*r0 + i1 + r1 - M - 1] if %11
       %13 = reduce sum %12
     store out0[M*i0 + i1] %13
-""",
-    "nested": """
-kernel nested(in0: f32[N*M*K]) -> (out0: f32[N]):
-  parallel i0 < N:
-    reduce r0 < M:
-      reduce q0 < K:
-        %0 = load in0[K*M*i0 + K*r0 + q0]
-        %1 = reduce sum %0
-      %2 = mul %1 %1
-      %3 = reduce max %2
-    store out0[i0] %3
 """,
     "side_by_side": """
 kernel side_by_side(in0: f32[N*M], in1: f32[K]) -> (out0: f32[N], out1: f32[K], out2: f32[1]):
@@ -398,20 +321,7 @@ kernel halves(in0: f16[N], in1: bf16[N], in2: i32[N]) -> (out0: bf16[N], out1: f
 """,
 }
 
-_SIZES = ("N", "M", "K")
-
 
 def kernel(name: str, **sizes: int | None) -> Kernel:
     """The kernel of that name; a size given as None stays a symbol."""
-    return verified(TEXTS[name], **sizes)
-
-
-def verified(text: str, **sizes: int | None) -> Kernel:
-    for size, value in sizes.items():
-        if value is not None:
-            text = re.sub(rf"\b{size}\b", str(value), text)
-    if left := [s for s in _SIZES if re.search(rf"\b{s}\b", text)]:
-        text = text.replace("):\n", f") where {', '.join(left)}:\n", 1)
-    found = parse(text)
-    verify(found)
-    return found
+    return kernels.sized(TEXTS[name], **sizes)

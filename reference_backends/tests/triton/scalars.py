@@ -12,7 +12,7 @@ from keel import DTYPE_NAMES, SCALARS, Kernel, Source
 from keel_triton.build import build
 from keel_triton.render import render
 
-from .kernels import verified
+from ..kernels import sized
 
 FLOATS = (torch.float32, torch.float64)
 INTS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
@@ -76,7 +76,7 @@ def ops_kernel(dtype: torch.dtype) -> Kernel:
         if op in ("shl", "shr"):
             args[1] = "%6"
         lines += [f"    %{10 + k} = {op} {' '.join(args)}", f"    store out{k}[i0] %{10 + k}"]
-    return verified("\n".join(lines) + "\n", N=None)
+    return sized("\n".join(lines) + "\n", N=None)
 
 
 def operands(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -155,7 +155,7 @@ def check_casts(device: str, *, rounding: bool = True) -> list[str]:
         lines = [f"kernel casts(in0: {d}[N]) -> ({', '.join(outs)}):", "  parallel i0 < N:", "    %0 = load in0[i0]"]
         for k, t in enumerate(dtypes):
             lines += [f"    %{k + 1} = cast %0 : {DTYPE_NAMES[t]}", f"    store out{k}[i0] %{k + 1}"]
-        kernel = verified("\n".join(lines) + "\n", N=None)
+        kernel = sized("\n".join(lines) + "\n", N=None)
         x = _castable(source)
         found = [torch.zeros(len(x), dtype=t, device=device) for t in dtypes]
         (launch,) = build([Source(kernel, render(kernel))])

@@ -12,8 +12,9 @@ from keel_triton import backend
 from keel_triton.build import build
 from keel_triton.render import render
 
+from ..kernels import sized
 from .cases import Case, cases, check, wide_cases
-from .kernels import kernel, verified
+from .kernels import kernel
 from .scalars import FLOATS, INTS, check_casts, check_ops
 
 BIG = """
@@ -61,7 +62,7 @@ def test_pointers_that_are_not_aligned() -> None:
 @pytest.mark.parametrize("static", [True, False])
 def test_more_elements_than_int32_counts(static: bool) -> None:
     n = 2**31 + 130
-    k = verified(BIG, N=n if static else None)
+    k = sized(BIG, N=n if static else None)
     (launch,) = build([Source(k, render(k))])
     x = torch.randint(-128, 128, (n,), device="cuda", dtype=torch.int8)
     out = torch.zeros_like(x)

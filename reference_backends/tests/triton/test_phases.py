@@ -4,7 +4,8 @@ from __future__ import annotations
 from keel import Loop, Store, walk
 from keel_triton.phases import Piece, launches
 
-from .kernels import kernel, verified
+from ..kernels import sized
+from .kernels import kernel
 
 
 def shape(found: tuple[tuple[Piece, ...], ...]) -> list[list[str]]:
@@ -24,7 +25,7 @@ def test_a_loop_that_reads_what_another_stored_comes_later() -> None:
 
 
 def test_atomics_come_after_what_they_add_to_and_beside_each_other() -> None:
-    found = launches(verified("""
+    found = launches(sized("""
 kernel adds(in0: f32[N], out0: inout f32[N]) -> ():
   %0 = const 0.0 : f32
   parallel i0 < N:
@@ -40,7 +41,7 @@ kernel adds(in0: f32[N], out0: inout f32[N]) -> ():
 
 
 def test_what_overwrites_a_buffer_waits_for_its_readers() -> None:
-    found = launches(verified("""
+    found = launches(sized("""
 kernel after(in0: inout f32[N]) -> (out0: f32[N]):
   parallel i0 < N:
     %0 = load in0[N - i0 - 1]
@@ -57,7 +58,7 @@ def test_a_folded_value_keeps_its_users_in_one_program() -> None:
 
 
 def test_loops_that_need_each_other_both_ways_are_one_program() -> None:
-    found = launches(verified("""
+    found = launches(sized("""
 kernel knot(in0: inout f32[N], in1: inout f32[N]) -> ():
   reduce r0 < N:
     %0 = load in0[r0]
@@ -73,7 +74,7 @@ kernel knot(in0: inout f32[N], in1: inout f32[N]) -> ():
 
 
 def test_plain_values_are_computed_again_where_they_are_needed() -> None:
-    ((a, b),) = launches(verified("""
+    ((a, b),) = launches(sized("""
 kernel twice(in0: f32[1]) -> (out0: f32[N], out1: f32[N]):
   %0 = load in0[0]
   %1 = exp %0
@@ -93,7 +94,7 @@ def test_loops_that_never_run_are_left_out() -> None:
 
 
 def test_parallel_in_parallel_is_one_loop() -> None:
-    ((piece,),) = launches(verified("""
+    ((piece,),) = launches(sized("""
 kernel nest(in0: f32[N], in1: f32[N*M]) -> (out0: f32[N*M]):
   parallel i0 < N:
     %0 = load in0[i0]
@@ -111,7 +112,7 @@ def test_independent_loops_in_rows_move_up() -> None:
 
 
 def test_loops_in_rows_that_need_the_row_stay() -> None:
-    found = launches(verified("""
+    found = launches(sized("""
 kernel needs(in0: f32[N*M*K]) -> (out0: f32[N*M]):
   parallel i0 < N:
     reduce r0 < M, r1 < K:

@@ -6,7 +6,8 @@ import pytest
 from keel import Loop
 from keel_triton.plan import NARROW, Part, mode, plan, reach
 
-from .kernels import kernel, verified
+from ..kernels import sized
+from .kernels import kernel
 
 
 def only(name: str, **sizes: int | None) -> Part:
@@ -59,7 +60,7 @@ def test_parameters() -> None:
 
 
 def test_sizes_of_the_host() -> None:
-    (launch,) = plan(verified("""
+    (launch,) = plan(sized("""
 kernel pooled(in0: f32[N*M]) -> (out0: f32[(N // 2)*M]):
   parallel i0 < N // 2, i1 < M:
     %0 = load in0[2*M*i0 + i1]
@@ -71,7 +72,7 @@ kernel pooled(in0: f32[N*M]) -> (out0: f32[(N // 2)*M]):
 
 def test_reach_counts_intermediate_results() -> None:
     assert reach(kernel("broadcast", N=10, M=20), {}) == 200
-    wide = verified("""
+    wide = sized("""
 kernel far(in0: f32[100]) -> (out0: f32[100]):
   parallel i0 < 100:
     %0 = load in0[(100000000*i0 + 7) // 100000001]

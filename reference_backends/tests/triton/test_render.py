@@ -8,7 +8,8 @@ import pytest
 from keel import KeelError, parse
 from keel_triton.render import render
 
-from .kernels import TEXTS, kernel, verified
+from ..kernels import sized
+from .kernels import TEXTS, kernel
 
 Golden = Callable[..., None]
 
@@ -56,7 +57,7 @@ def test_indices_past_int32_take_int64(golden: Golden) -> None:
 
 
 def test_sizes_that_are_no_polynomials_are_computed_on_the_host(golden: Golden) -> None:
-    golden(render(verified("""
+    golden(render(sized("""
 kernel halved(in0: f32[N*M]) -> (out0: f32[((N - 1) // 2 + 1)*M]):
   parallel i0 < (N - 1) // 2 + 1, i1 < M:
     %0 = load in0[2*M*i0 + i1]
@@ -65,7 +66,7 @@ kernel halved(in0: f32[N*M]) -> (out0: f32[((N - 1) // 2 + 1)*M]):
 
 
 def test_names_that_the_source_needs_are_not_taken_from_buffers(golden: Golden) -> None:
-    golden(render(verified("""
+    golden(render(sized("""
 kernel names(x: f32[N], tl: f32[N]) -> (v1: f32[N]):
   parallel i0 < N:
     %1 = load x[i0]
@@ -88,7 +89,7 @@ def test_a_name_stands_for_one_text() -> None:
 
 def test_no_atomic_add_of_small_integers() -> None:
     with pytest.raises(KeelError, match=r"no-lowering.*Triton has no atomic add of int8"):
-        render(verified("""
+        render(sized("""
 kernel adds(in0: i8[N], out0: inout i8[N]) -> ():
   parallel i0 < N:
     %0 = load in0[i0]

@@ -20,11 +20,11 @@ extern "C" void argmax(const float* in0, float* out0, i64* out1) {
       };
       float acc2[L]; fill(acc2, float(-INF));
       i64 acc3[L]; fill(acc3, i64(9223372036854775807));
-      for (i64 j0_at = 0; j0_at < 768; j0_at += L) {
+      for (i64 r0_at = 0; r0_at < 768; r0_at += L) {
         SIMD for (int l = 0; l < L; ++l) {
-          const i64 j0 = j0_at + l;
-          const float v0 = in0[768 * i0 + j0];
-          const i64 v1 = j0;
+          const i64 r0 = r0_at + l;
+          const float v0 = in0[768 * i0 + r0];
+          const i64 v1 = r0;
           argmax2(acc2[l], acc3[l], v0, v1);
         }
       }
