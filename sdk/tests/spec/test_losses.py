@@ -101,7 +101,7 @@ def test_multilabel_margin_loss(reduction: int) -> None:
 # -- a linear map and its cross-entropy -------------------------------------------------------------------------------
 
 def chunked(name: str = "") -> Any:
-    pytest.importorskip("torch.nn.modules.linear_cross_entropy")
+    pytest.importorskip("torch.nn.modules.linear_cross_entropy", reason="this PyTorch has no linear_cross_entropy")
     return getattr(torch.ops.torch_nn, f"_linear_cross_entropy_batch_chunked{name}").default
 
 
