@@ -42,16 +42,21 @@ def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:
     """``what`` names the things measured: OpInfos, models."""
     rows = {job.name: outcome.row for job, outcome in outcomes.items() if outcome.row is not None}
     lost = {job.name: outcome for job, outcome in outcomes.items() if outcome.row is None}
-    untraced = sorted([n for n, r in rows.items() if not r.traced and not r.wrong],
-                      key=str) + sorted(n for n, o in lost.items() if is_pytorchs(o))
+    silent = {n: r for n, r in rows.items() if not r.traced and not r.wrong}
+    left_out = sorted(n for n, r in silent.items() if r.left_out)
+    untraced = sorted(set(silent) - set(left_out)) + sorted(n for n, o in lost.items() if is_pytorchs(o))
     broken = sorted(n for n, o in lost.items() if not is_pytorchs(o))
-    counted = {n: r for n, r in rows.items() if n not in untraced}
+    counted = {n: r for n, r in rows.items() if n not in silent}
     inside = [n for n, r in counted.items() if r.closed]
     of, out = len(counted) + len(broken), sorted(set(counted) - set(inside))
     share, closed = f"{len(inside)} of {of} ({percent(len(inside), of)})", bool(of) and len(inside) == of
     yield Bar(f"{setting}: {what} that end inside", share, "all", closed, named([*broken, *out]))
     samples, traced = sum(r.samples for r in rows.values()), sum(r.traced for r in rows.values())
     yield Bar(f"{setting}: {what} that PyTorch does not trace", len(untraced), "", None, named(untraced))
+    yield Bar(f"{setting}: {what} of what the operator set leaves out", len(left_out), "", None, named(left_out))
+    some = sorted(n for n, r in rows.items() if r.left_out and n not in left_out)
+    yield Bar(f"{setting}: samples of what it leaves out", sum(r.refused for r in rows.values()), "", None,
+              f"also in {named(some)}" if some else "")
     yield Bar(f"{setting}: samples traced", f"{traced} of {samples}", "", None)
     yield of_types(setting, rows)
     if any(job.numbers for job in outcomes):

@@ -58,6 +58,7 @@ def closure(
         bars += promised.of_setting(setting, {j: o for j, o in outcomes.items() if j.setting == setting}, what)
     bars += cost.bars(times)
     report.list_needs(run.console, "What remains outside", promised.outside(outcomes.items()))
+    _list_left_out(run.console, outcomes)
     _list_untraced(run.console, outcomes)
     run.finish(bars, rows=[_flat(job, outcome) for job, outcome in [*outcomes.items(), *times.items()]])
 
@@ -88,6 +89,14 @@ def _trouble(job: Job, outcome: Outcome) -> str:
     said = outcome.failure if not isinstance(row, Row) else " ".join(
         [*(f"outside: {name}." for name in row.outside), *row.wrong, *row.mistyped, *row.inaccurate])
     return f"{job.title}: {said}" if said else ""
+
+
+def _list_left_out(console: Console, outcomes: Outcomes) -> None:
+    found = [(job, *item) for job, o in outcomes.items() if isinstance(o.row, Row) for item in o.row.left_out.items()]
+    if found:
+        console.print("\n[bold]What the operator set leaves out by decision[/]")
+    for job, sentence, example in found:
+        console.print(f"{job.title}: {sentence} ({example})", markup=False, highlight=False)
 
 
 def _list_untraced(console: Console, outcomes: Outcomes) -> None:

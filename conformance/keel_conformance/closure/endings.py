@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import process_time
 from typing import Any
 
-from keel import closure
+from keel import KeelError, closure
 
 from ..workers.pool import Tell
 from .jobs import Row
@@ -23,7 +23,7 @@ class Watch:
     """Negotiates each graph of one trace and tells of it; what goes wrong is put in words, and the graph runs as it is.
 
     ``doing`` is what negotiation interrupts: PyTorch traces some graphs only when they are first run. ``seconds`` are
-    the processor's.
+    the processor's.  ``left_out`` says what the graph holds that the operator set leaves out by decision.
     """
 
     tell: Tell
@@ -32,6 +32,7 @@ class Watch:
     ends: list[closure.Ending]
     seconds: float = 0.0
     doing: str = "starting"
+    left_out: str | None = None
 
     def now(self, doing: str) -> None:
         self.doing = doing
@@ -43,7 +44,10 @@ class Watch:
         try:
             end = closure.ending(captured)
         except Exception as e:
-            self.wrong.append(f"{last_line(e)} ({self.title})")
+            if isinstance(e, KeelError) and e.code == "out-of-opset":
+                self.left_out = _kind_of(e)
+            else:
+                self.wrong.append(f"{last_line(e)} ({self.title})")
             return None
         finally:
             self.seconds += process_time() - begin
@@ -69,6 +73,11 @@ class Endings:
     def fill(self, row: Row) -> None:
         row.ends_in, row.outside, row.wrong = dict(self.ends_in), self.outside, shown(row.wrong)
         row.typed, row.mistyped, row.untyped = self.types.typed, shown(self.types.wrong), sorted(self.types.untyped)
+
+
+def _kind_of(e: KeelError) -> str:
+    """The refusal without the name of the node, which tells no kind of graph from another."""
+    return e.what.partition(" is ")[2]
 
 
 def last_line(e: BaseException) -> str:

@@ -39,11 +39,14 @@ class Row:
 
     ``untraced`` are the samples that PyTorch itself does not run or trace, with its reason; ``outside`` the calls
     that are neither of the operator set nor written out, by name; ``wrong`` what Keel did wrong, in sentences.
+    ``left_out`` are the ``refused`` samples that hold what the operator set leaves out by decision, with a sentence.
     """
 
     samples: int = 0
     traced: int = 0
     untraced: dict[str, str] = field(default_factory=dict)
+    refused: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
     outside: dict[str, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     ends_in: dict[str, int] = field(default_factory=dict)

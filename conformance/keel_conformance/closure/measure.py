@@ -48,19 +48,20 @@ class Measured:
         self.tell("drawing samples")
         examples = self.draws.of(0)
         self.found.samples = len(examples)
-        traced: dict[str, bool] = {}
+        found: dict[str, bool | None] = {}
         for i, example in enumerate(examples):
-            if (key := kind_of(example)) not in traced:
-                traced[key] = self.one(i, example)
-            self.found.traced += traced[key]
+            if (key := kind_of(example)) not in found:
+                found[key] = self.one(i, example)
+            self.found.traced += found[key] is True
+            self.found.refused += found[key] is None
         row = self.found
         row.seconds = dict(self.seconds)
         self.endings.fill(row)
         row.inaccurate = shown(row.inaccurate)
         return row
 
-    def one(self, i: int, example: universe.Example) -> bool:
-        """Measures one sample; False if PyTorch does not trace it."""
+    def one(self, i: int, example: universe.Example) -> bool | None:
+        """Measures one sample; False if PyTorch does not trace it, None if the operator set leaves out what it holds."""
         watch = Watch(self.tell, example.title, self.found.wrong, [])
         with torch.set_grad_enabled(self.training):
             try:
@@ -68,7 +69,11 @@ class Measured:
             except Untraced as e:
                 self.found.untraced.setdefault(str(e), example.title[:200])
                 return False
-            self.run(i, example, run, watch)
+            if watch.left_out is None:
+                self.run(i, example, run, watch)
+            if watch.left_out is not None:                    # the backward graph may be traced only now
+                self.found.left_out.setdefault(watch.left_out, example.title[:200])
+                return None
             watch.now("typing")
             self.endings.take(watch.ends)
         return True

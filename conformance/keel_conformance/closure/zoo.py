@@ -45,6 +45,8 @@ def measure(job: Job, tell: Tell) -> Row:
         else:
             row.untraced[last_line(e)] = "compiled"
     row.traced = int(bool(watch.ends))
+    if watch.left_out is not None:
+        row.left_out[watch.left_out] = job.name
     watch.now("typing")
     endings.take(watch.ends)
     endings.fill(row)

@@ -77,7 +77,7 @@ class _Measured:
             except Exception as e:
                 if not done and not _is_ours(e):
                     return self.untraced(e, example)
-                if isinstance(e, KeelError) and e.what.startswith("A tensor of layout"):
+                if isinstance(e, KeelError) and e.code == "out-of-opset":
                     self.found.stranger[last_line(e)] = example.title[:200]
                     return True, False
                 self.found.wrong.append(f"{last_line(e)} ({example.title[:200]})")

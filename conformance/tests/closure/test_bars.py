@@ -53,6 +53,18 @@ def test_what_pytorch_does_not_trace_is_listed_and_not_counted(row: Row | Outcom
     assert (found[1].value, found[1].note) == (1, "untraceable")
 
 
+def test_what_is_left_out_by_decision_has_a_row_of_its_own() -> None:
+    some = {"of layout sparse_coo, and opset 1.0 leaves out sparse layouts.": "float32[3]"}
+    found = {bar.name: bar for bar in of(sin=GOOD, sparse=changed(traced=0, refused=2, ends_in={}, left_out=some),
+                                         to_dense=changed(refused=1, left_out=some))}
+    assert found["forward static: OpInfos that end inside"].value == "2 of 2 (100.0 %)"
+    assert found["forward static: OpInfos that PyTorch does not trace"].value == 0
+    own = found["forward static: OpInfos of what the operator set leaves out"]
+    assert (own.value, own.note) == (1, "sparse")
+    samples = found["forward static: samples of what it leaves out"]
+    assert (samples.value, samples.note) == (3, "also in to_dense")
+
+
 def test_nothing_measured_is_no_success() -> None:
     assert of(untraceable=changed(traced=0, ends_in={}, untraced={"no": "f32[]"}))[0].holds is False
 

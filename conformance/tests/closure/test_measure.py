@@ -47,6 +47,12 @@ def test_what_pytorch_does_not_trace_has_its_reason() -> None:
     assert any("DataDependent" in reason for reason in found.untraced)
 
 
+def test_what_the_operator_set_leaves_out_has_its_sentence() -> None:
+    found = row("to_sparse")
+    assert (found.traced, found.refused, found.wrong) == (0, 2, []) and not found.closed
+    assert list(found.left_out) == ["of layout sparse_coo, and opset 1.0 leaves out sparse layouts."]
+
+
 def test_what_draws_random_numbers_is_not_compared() -> None:
     found = row("bernoulli")
     assert not found.judged and any("random" in reason for reason in found.unjudged)
