@@ -1,12 +1,12 @@
-"""Each job in a process of its own, which may crash, abort or hang: it costs its own row and no other."""
+"""Jobs in processes that may crash, abort or hang: that costs the job that such a process was at, and no other."""
 from __future__ import annotations
 
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import islice
 from multiprocessing import Pipe
@@ -47,18 +47,28 @@ class Process:
 
 
 Start = Callable[[Any, Connection, Path], Process]
-"""Starts the process of a job, which says through the connection what it does and prints into ``log`` in the folder."""
+"""Starts a process for a job and for those that may follow, which it takes from the connection until there is none. It
+says through the connection what it does, and prints into ``log`` in the folder.
+"""
 
 
 @dataclass
-class _Running:
-    job: Any
+class _Hand:
+    """A process, with the job it is at."""
+
     process: Process
     pipe: Connection
     folder: Path
+    job: Any
+    limit: float
     begin: float = field(default_factory=time.monotonic)
     doing: str = "starting"
     done: tuple[Any] | None = None
+    idle: bool = False
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
 
     def listen(self) -> bool:
         """Takes in what it says; False once it says no more."""
@@ -69,41 +79,107 @@ class _Running:
                         self.doing = text
                     case ("done", row):
                         self.done = (row,)
+                        return True
         except (EOFError, OSError):
             return False
-        return self.done is None
+        return True
+
+    def take(self, job: Any, limit: float) -> None:
+        """Goes on with another job."""
+        self.job, self.limit, self.begin, self.doing, self.done, self.idle = \
+            job, limit, time.monotonic(), "starting", None, False
+        if self.log.exists():
+            os.truncate(self.log, 0)
+        with suppress(OSError):                               # a process that has died is found where all are
+            self.pipe.send((job,))
+
+
+class Crew:
+    """At most ``size`` processes that each take one job after another, or end after one (``once``).
+
+    What dies, or has a job for longer than it may, costs that job, and is replaced by the next job. A failure ends with
+    as many of the ``last_lines`` that the process printed during the job.
+    """
+
+    def __init__(self, start: Start, size: int = 1, *, once: bool = False, last_lines: int = 3):
+        self._start, self._size, self._once, self._last = start, size, once, last_lines
+        self._hands: list[_Hand] = []
+        self._top = TemporaryDirectory(prefix="keel-workers-")
+
+    @property
+    def busy(self) -> int:
+        return sum(not hand.idle for hand in self._hands)
+
+    @property
+    def free(self) -> int:
+        return self._size - self.busy
+
+    @property
+    def pipes(self) -> Sequence[Connection]:
+        """What may be waited for: each is ready when ``ended`` has something to look at."""
+        return [hand.pipe for hand in self._hands if not hand.idle]
+
+    def give(self, job: Any, limit: float, *, fresh: bool = False) -> None:
+        """Has the job done within ``limit`` seconds by a process that is free, or by a ``fresh`` one."""
+        for hand in [h for h in self._hands if h.idle]:
+            if fresh or hand.process.ended(0) is not None:
+                self._dismiss(hand)
+            else:
+                hand.take(job, limit)
+                return
+        folder = Path(mkdtemp(dir=self._top.name))
+        ours, theirs = Pipe()
+        with theirs:
+            hand = _Hand(self._start(job, theirs, folder), ours, folder, job, limit)
+        self._hands.append(hand)
+        hand.take(job, limit)
+        if self._once:
+            with suppress(OSError):
+                ours.send(None)
+
+    def ended(self, seconds: float = 0.0) -> list[tuple[Any, Outcome]]:
+        """The jobs that have ended, with their outcomes; waits for so many seconds until there may be one."""
+        if seconds:
+            wait(self.pipes, timeout=seconds)
+        found: list[tuple[Any, Outcome]] = []
+        for hand in [h for h in self._hands if not h.idle]:
+            late = time.monotonic() - hand.begin > hand.limit
+            if hand.listen() and hand.done is None and not late and hand.process.ended(0) is None:
+                continue
+            if hand.done is not None and not self._once:
+                hand.idle = True
+                found.append((hand.job, Outcome(hand.done[0], seconds=time.monotonic() - hand.begin)))
+            else:
+                found.append((hand.job, _outcome(hand, late, self._last)))
+                self._dismiss(hand)
+        return found
+
+    def close(self) -> None:
+        """Ends all processes, whatever they are at."""
+        for hand in list(self._hands):
+            self._dismiss(hand)
+        self._top.cleanup()
+
+    def _dismiss(self, hand: _Hand) -> None:
+        self._hands.remove(hand)
+        stop(hand.process)
+        hand.pipe.close()
+        shutil.rmtree(hand.folder, ignore_errors=True)
 
 
 def run_all(jobs: Iterable[Any], start: Start, *, at_once: int = 1, time_limit: float = 600.0, last_lines: int = 3,
             stopped: Callable[[], bool] = lambda: False) -> Generator[tuple[Any, Outcome], None, None]:
-    """Each job with its outcome, as they end, until ``stopped``; what runs then is ended without one.
-
-    A failure ends with as many of the ``last_lines`` that the process printed.
+    """Each job, in a process of its own, with its outcome, as they end, until ``stopped``; what runs then is ended
+    without one.
     """
-    left, running = iter(jobs), list[_Running]()
-    with TemporaryDirectory(prefix="keel-workers-") as top:
-        try:
-            while not stopped():
-                for job in islice(left, at_once - len(running)):
-                    running.append(_started(job, start, Path(mkdtemp(dir=top))))
-                if not running:
-                    return
-                wait([r.pipe for r in running], timeout=0.5)
-                for r in list(running):
-                    late = time.monotonic() - r.begin > time_limit
-                    if r.listen() and not late and r.process.ended(0) is None:
-                        continue
-                    running.remove(r)
-                    yield r.job, _outcome(r, time_limit if late else None, last_lines)
-        finally:
-            for r in running:
-                stop(r.process)
-
-
-def _started(job: Any, start: Start, folder: Path) -> _Running:
-    ours, theirs = Pipe(duplex=False)
-    with theirs:
-        return _Running(job, start(job, theirs, folder), ours, folder)
+    left = iter(jobs)
+    with closing(Crew(start, at_once, once=True, last_lines=last_lines)) as crew:
+        while not stopped():
+            for job in islice(left, crew.free):
+                crew.give(job, time_limit)
+            if not crew.busy:
+                return
+            yield from crew.ended(0.5)
 
 
 def stop(process: Process) -> None:
@@ -117,20 +193,20 @@ def stop(process: Process) -> None:
     process.ended(GRACE)
 
 
-def _outcome(r: _Running, limit: float | None, last_lines: int) -> Outcome:
-    """What came of a process that has said all, has ended, or has reached the ``limit``."""
-    status = r.process.ended(0 if limit is not None and r.done is None else GRACE)
-    r.listen()                                                # what it said between the last look and its end
-    stop(r.process)
-    r.pipe.close()
-    seconds = time.monotonic() - r.begin
-    log = r.folder / "log"
-    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    shutil.rmtree(r.folder, ignore_errors=True)
-    if r.done is not None and status in (0, None):
-        return Outcome(r.done[0], seconds=seconds)
-    doing = r.doing if r.done is None else "ending"
-    return Outcome(None, " ".join([f"It {_how(status, limit)} while {doing}.", *said[-last_lines:]]), doing, seconds)
+def _outcome(hand: _Hand, late: bool, last_lines: int) -> Outcome:
+    """What came of a process that has said all, has ended, or has reached its limit."""
+    late = late and hand.done is None
+    status = hand.process.ended(0 if late else GRACE)
+    hand.listen()                                             # what it said between the last look and its end
+    stop(hand.process)
+    seconds = time.monotonic() - hand.begin
+    said = hand.log.read_text(errors="replace").splitlines() if hand.log.exists() else []
+    if hand.done is not None and status in (0, None):
+        return Outcome(hand.done[0], seconds=seconds)
+    doing = hand.doing if hand.done is None else "ending"
+    last = [line for line in said if line.strip()][-last_lines:]
+    return Outcome(None, " ".join([f"It {_how(status, hand.limit if late else None)} while {doing}.", *last]), doing,
+                   seconds)
 
 
 def _how(status: int | None, limit: float | None) -> str:

@@ -1,6 +1,7 @@
-"""Two ways to start the process of a job: forked from a server that has all imported, or fresh, in an environment."""
+"""Two ways to start a process for jobs: forked from a server that has all imported, or fresh, in an environment."""
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -17,6 +18,8 @@ from typing import Any
 
 from .pool import Process, Start, Work
 
+_PR_SET_PDEATHSIG = 1                                         # of linux/prctl.h
+
 Environment = Callable[[Any, Path], Mapping[str, str]]
 """The whole environment of a job, whose process has the folder to itself."""
 
@@ -27,7 +30,7 @@ def forked(work: Work, preload: str | None = None) -> Start:
 
     def start(job: Any, pipe: Connection, folder: Path) -> Process:
         context.set_forkserver_preload([preload] if preload else [])
-        process = context.Process(target=_forked, args=(pipe, work, job, str(folder / "log")), daemon=True)
+        process = context.Process(target=_forked, args=(pipe, work, str(folder / "log")), daemon=True)
         process.start()
         assert process.pid is not None
 
@@ -38,21 +41,22 @@ def forked(work: Work, preload: str | None = None) -> Start:
     return start
 
 
-def _forked(pipe: Connection, work: Work, job: Any, log: str) -> None:
+def _forked(pipe: Connection, work: Work, log: str) -> None:
     os.setsid()                                               # Ctrl-C is for who started it, and its end is everybody's
+    _end_with_parent()
     gc.freeze()                                               # not to copy all that was imported by looking through it
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(file, stream)
     sys.stdout = sys.stderr = open(file, "w", buffering=1, closefd=False)  # noqa: SIM115
-    serve(pipe, work, job)
+    serve(pipe, work)
 
 
 def fresh(work: Work, environment: Environment) -> Start:
     """A Python of its own that has imported nothing yet, in the folder."""
     def start(job: Any, pipe: Connection, folder: Path) -> Process:
-        (folder / "job").write_bytes(pickle.dumps((work, job)))
-        command = [sys.executable, "-m", __name__, str(pipe.fileno()), "job"]
+        (folder / "work").write_bytes(pickle.dumps(work))
+        command = [sys.executable, "-m", __name__, str(pipe.fileno()), "work"]
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, cwd=folder, env=environment(job, folder), pass_fds=(pipe.fileno(),),
                                        stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
@@ -66,9 +70,11 @@ def fresh(work: Work, environment: Environment) -> Start:
     return start
 
 
-def serve(pipe: Connection, work: Work, job: Any) -> None:
+def serve(pipe: Connection, work: Work) -> None:
+    """Does the jobs that come, until None does."""
     Thread(target=_end_with_reader, args=(pipe.fileno(),), daemon=True).start()
-    pipe.send(("done", work(job, lambda text: pipe.send(("doing", text)))))
+    while (given := pipe.recv()) is not None:
+        pipe.send(("done", work(given[0], lambda text: pipe.send(("doing", text)))))
 
 
 def _end_with_reader(descriptor: int) -> None:
@@ -79,10 +85,16 @@ def _end_with_reader(descriptor: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def main(descriptor: str, job_file: str) -> None:
+def _end_with_parent() -> None:
+    """The same, of a process that hangs in native code and lets no thread run: its server ends with who started it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def main(descriptor: str, work_file: str) -> None:
     os.set_inheritable(int(descriptor), False)                # whoever outlives this process does not speak for it
-    work, job = pickle.loads(Path(job_file).read_bytes())
-    serve(Connection(int(descriptor), readable=False), work, job)
+    work = pickle.loads(Path(work_file).read_bytes())
+    serve(Connection(int(descriptor)), work)
 
 
 if __name__ == "__main__":

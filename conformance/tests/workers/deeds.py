@@ -48,6 +48,10 @@ def do(job: str | Deed, tell: Tell) -> str:
         case ["speak"]:
             print("last words", flush=True)
             os._exit(4)
+        case ["mumble"]:
+            print("of no interest", flush=True)
+        case ["pid"]:
+            return str(os.getpid())
         case ["see", variable]:
             return f"{os.environ.get(variable)} in {Path.cwd().name}, {'torch' in sys.modules}"
     return name.upper()

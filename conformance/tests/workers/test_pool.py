@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import deeds
 import pytest
 
-from keel_conformance.workers.pool import Outcome, Start, run_all
+from keel_conformance.workers.pool import Crew, Outcome, Start, run_all
 from keel_conformance.workers.start import forked, fresh
 
 HERE = str(Path(__file__).parent)
@@ -66,3 +67,46 @@ def test_what_runs_when_all_is_stopped_has_no_outcome() -> None:
     for job, outcome in run_all(["one", "hang", "two"], starts("forked"), stopped=lambda: bool(found)):
         found[job] = outcome
     assert list(found) == ["one"]
+
+
+def done(crew: Crew) -> Outcome:
+    while not (found := crew.ended(0.5)):
+        assert crew.busy == 1
+    ((_, outcome),) = found
+    return outcome
+
+
+@pytest.mark.parametrize("kind", ["forked", "fresh"])
+def test_a_process_takes_many_jobs_until_one_ends_it(kind: str) -> None:
+    pids = []
+    with closing(Crew(starts(kind))) as crew:
+        for job in ("pid", "mumble", "pid", "speak", "pid", "hang", "pid"):
+            crew.give(job, 1.0 if job == "hang" else 60.0)
+            outcome = done(crew)
+            if job == "pid":
+                pids.append(outcome.row)
+            elif job == "speak":
+                assert outcome.failure == "It raised while working on speak. last words"
+            elif job == "hang":
+                assert outcome.failure.startswith("It did not end within 1 s while working on hang.")
+        crew.give("pid", 60.0, fresh=True)
+        last = done(crew).row
+        goes = [deeds.goes_on(pid) for pid in (*pids, last)]
+    assert pids[0] == pids[1] and len({*pids, last}) == 4
+    assert goes == [False, False, False, False, True]
+    assert not deeds.goes_on(last)
+
+
+def test_processes_work_beside_each_other() -> None:
+    with closing(Crew(starts("forked"), 2)) as crew:
+        crew.give("hang", 60.0)
+        crew.give("one", 60.0)
+        assert (crew.busy, crew.free) == (2, 0)
+        assert done_of_two(crew).row == "ONE"
+        assert (crew.busy, crew.free) == (1, 1)
+
+
+def done_of_two(crew: Crew) -> Outcome:
+    while not (found := crew.ended(0.5)):
+        assert crew.busy == 2
+    return found[0][1]
