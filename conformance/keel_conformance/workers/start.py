@@ -57,7 +57,7 @@ def fresh(work: Work, environment: Environment) -> Start:
     def start(job: Any, pipe: Connection, folder: Path) -> Process:
         (folder / "work").write_bytes(pickle.dumps(work))
         command = [sys.executable, "-m", __name__, str(pipe.fileno()), "work"]
-        with (folder / "log").open("w") as log:
+        with (folder / "log").open("a") as log:               # each job truncates it
             process = subprocess.Popen(command, cwd=folder, env=environment(job, folder), pass_fds=(pipe.fileno(),),
                                        stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
