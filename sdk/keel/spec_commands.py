@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json as js
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +16,8 @@ from keel.errors import KeelError
 from keel.spec import MEMBERS, Op, lookup
 from keel.spec import diff as differences
 from keel.spec import lock as locks
+from keel.spec.accounted import MEANINGS, Account, accounts
+from keel.spec.excluded import EXCLUSIONS
 from keel.spec.versions import CURRENT, version
 from keel.torch_adapter import operator_named, signature
 
@@ -82,6 +86,51 @@ def docs(
         print(f"{len(examples.harvest())} examples are in {examples.FILE}.")
     written, gone = pages.write(folder)
     print(f"{written} pages are in {folder}" + (f", and {gone} are gone." if gone else "."))
+
+
+@app.command()
+def overloads(
+    how: Annotated[str, typer.Option(help="List those that are accounted for in this way.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print data instead of a table.")] = False,
+) -> None:
+    """Say of every overload of PyTorch where it ends: in a member, written out, left out. Exits with 1 if one is
+    unknown."""
+    found = accounts()
+    unknown = [a.name for a in found if a.how == "unknown"]
+    if json:
+        print(js.dumps([vars(a) for a in found], indent=1))
+    elif how:
+        _list_overloads(found, how)
+    else:
+        _count_overloads(found)
+        print(f"Unknown: {', '.join(unknown)}." if unknown else "None is unknown.")
+    raise typer.Exit(1 if unknown else 0)
+
+
+def _list_overloads(found: Sequence[Account], how: str) -> None:
+    if how not in MEANINGS:
+        raise KeelError("bad-option", f"{how!r} is no way to account for an overload.",
+                        {"ways": ", ".join(MEANINGS)})
+    table = _table("overload", "part of, or why")
+    for a in found:
+        if a.how == how:
+            table.add_row(a.name, escape(a.why))
+    Console(highlight=False).print(table)
+
+
+def _count_overloads(found: Sequence[Account]) -> None:
+    ways = Counter(a.how for a in found)
+    table = _table("overloads", "how", "meaning")
+    for way, meaning in MEANINGS.items():
+        table.add_row(str(ways[way]), way, meaning)
+    table.add_row(str(len(found)), "all", "", style="bold")
+    console = Console(highlight=False)
+    console.print(table)
+    reasons = _table("overloads", "left out", "reason")
+    for excluded in EXCLUSIONS:
+        count = sum(a.why == excluded.name for a in found if a.how == "left out")
+        reasons.add_row(str(count or ""), excluded.name, escape(excluded.reason))
+    console.print(reasons)
 
 
 def ops(
@@ -170,4 +219,4 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_NUMBERS = ("primitives", "composites", "opaque", "clauses")
+_NUMBERS = ("overloads", "primitives", "composites", "opaque", "clauses")

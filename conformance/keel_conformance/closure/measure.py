@@ -61,7 +61,7 @@ class Measured:
         return row
 
     def one(self, i: int, example: universe.Example) -> bool | None:
-        """Measures one sample; False if PyTorch does not trace it, None if the operator set leaves out what it holds."""
+        """Measures one sample; False if PyTorch does not trace it, None if what it holds is left out of the set."""
         watch = Watch(self.tell, example.title, self.found.wrong, [])
         with torch.set_grad_enabled(self.training):
             try:

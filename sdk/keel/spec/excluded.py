@@ -66,10 +66,9 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "ends a graph at one, and tracing the backward of some products ends the process.",
         "Convert it with to_dense(), keep that code out of the compiled function, or pass its parts (indices and "
         "values) as tensors of their own: index_select, index_add, scatter_add and segment_reduce work on them.",
-        _aten("*_sparse* *to_sparse* sparse_* _coalesce _coalesced coalesce _to_dense *_sparse_csr* _sparse_* _indices "
-              "_values indices values crow_indices col_indices ccol_indices row_indices *indices_copy *values_copy "
-              "_nnz _dimI _dimV dense_dim is_coalesced hspmm _spsolve _spdiags native_norm _cslt_* "
-              "_convert_indices_from_* _validate_* _saddmm"),
+        _aten("*sparse* _coalesce* coalesce is_coalesced _to_dense _indices _values indices values *_indices "
+              "*indices_copy *values_copy _nnz _dimI _dimV dense_dim hspmm _spsolve _spdiags native_norm _cslt_* "
+              "_convert_indices_from_*"),
         _layouts("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), typeless=True),
     Exclusion(
         "nested tensors of strided layout", "a nested tensor of strided layout",

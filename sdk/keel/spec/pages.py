@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from keel.spec import examples, lookup
+from keel.spec.excluded import EXCLUSIONS
 from keel.spec.lock import clauses, lock, name_of, results
 from keel.spec.op import Budget, Op
 from keel.spec.opset import MEMBERS
@@ -20,7 +21,7 @@ from keel.spec.versions import CURRENT
 from keel.torch_adapter import operator_named, signature
 
 WIDTH = 120
-TEMPLATES = ("op.md", "README.md", "index.html")
+TEMPLATES = ("op.md", "README.md", "outside.md", "index.html")
 
 
 def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
@@ -31,7 +32,7 @@ def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     made = {name: environment.from_string((folder / f"{name}.jinja").read_text()) for name in TEMPLATES}
     found = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
     whole = _whole(members)
-    return found | {name: _tidy(made[name].render(whole)) for name in ("README.md", "index.html")}
+    return found | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
 
 
 def write(folder: Path, members: Mapping[str, Op] = MEMBERS) -> tuple[int, int]:
@@ -144,8 +145,21 @@ def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
     locked = lock(members.values())["members"]
     data = [{"name": name, "page": path_of(members[name]), "doc": sentence(members[name].doc),
              **{k: m[k] for k in kept}} for name, m in locked.items()]
-    return {"version": CURRENT, "wrap": wrap, "families": shown, "total": len(members), "kinds": words,
-            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace('},{"name"', '},\n{"name"')}
+    return {"version": CURRENT, "wrap": wrap, "exclusions": _exclusions(), "families": shown, "total": len(members),
+            "kinds": words, "data": _embedded(data)}
+
+
+def _embedded(data: Any) -> str:
+    """Data in a script of a page, a line for each member."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace('},{"name"', '},\n{"name"')
+
+
+def _exclusions() -> list[dict[str, str]]:
+    """What is left out, in words; dtypes that only some PyTorch has are left to it."""
+    def code(names: Iterable[object]) -> str:
+        return ", ".join(f"`{str(n).removeprefix('torch.').removesuffix('.*')}`" for n in names)
+    return [{"name": e.name, "reason": e.reason, "do": e.do, "operators": code(e.operators),
+             "layouts": code(e.layouts), "dtypes": code(e.dtypes)} for e in EXCLUSIONS]
 
 
 def sentence(doc: str) -> str:

@@ -53,7 +53,7 @@ def test_a_call_is_read_again_when_its_arguments_change() -> None:
 
 
 def test_a_sparse_tensor_has_no_type() -> None:
-    with pytest.raises(KeelError, match="of layout sparse_coo, and opset 1.0 leaves out sparse layouts"):
+    with pytest.raises(KeelError, match=r"of layout sparse_coo, and opset 1\.0 leaves out sparse layouts"):
         type_of(torch.eye(3).to_sparse())
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 import torch
 
+from keel.cli import main
 from keel.spec import MEMBERS, lookup
 from keel.spec.accounted import MEANINGS, account, accounts
 from keel.spec.excluded import EXCLUSIONS, exclusion_of
@@ -70,3 +71,13 @@ def test_members_are_never_left_out() -> None:
 def test_asking_for_what_is_no_member_says_where_it_ends(name: str, words: str) -> None:
     with pytest.raises(lookup.KeelError, match=words):
         lookup.find(name)
+
+
+def test_the_command_counts_and_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spec", "overloads"]) == 0
+    text = capsys.readouterr().out
+    assert "None is unknown." in text and all(way in text for way in MEANINGS)
+    assert main(["spec", "overloads", "--how", "opaque"]) == 0
+    assert "aten.equal.default" in capsys.readouterr().out
+    assert main(["spec", "overloads", "--how", "nohow"]) == 1
+    assert "'nohow' is no way to account for an overload" in capsys.readouterr().err
