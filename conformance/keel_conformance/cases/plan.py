@@ -1,0 +1,105 @@
+"""Which cases a run consists of: of every member those that its domain has at a tier, and those of the other rooms."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from keel import MEMBERS
+from keel_conformance.cases.arguments import BREAKS
+from keel_conformance.cases.case import Case
+from keel_conformance.cases.covering import covering
+from keel_conformance.cases.domain import Domain, Levels
+from keel_conformance.cases.domains import domain_of
+
+PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
+"""Profiles of the specification that a backend may lack as a whole: what of them it refuses is counted as not claimed."""
+PROFILES: Mapping[str, frozenset[str]] = {
+    "core": frozenset({"core"}),
+    "inference": frozenset({"core", *PARTS, "inference"}),
+    "training": frozenset({"core", *PARTS, "inference", "training"}),
+    "dynamic": frozenset({"core", "dynamic"}),
+    "strict": frozenset({"core", *PARTS, "inference", "training", "dynamic", "strict"}),
+}
+"""Which cases, by the profile they name, each profile of a run includes. ``core``: every member of the profile core of
+the specification, one call at a time, and programs of any model. ``inference``: all members, and programs without
+gradients. ``training``: those, and programs with. ``dynamic``: core, and sizes that change. ``strict``: all of these,
+and what only a backend that computes as eager PyTorch does can hold (the sign of a zero of min and max, NaN's bits).
+"""
+TIERS: Mapping[str, int | None] = {"smoke": 4, "standard": 260, "full": None}
+"""How many cases of a member at most; the first of a domain are the most telling."""
+ROOMS = ("programs", "graphs", "kernels")
+
+
+def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0) -> tuple[Case, ...]:
+    """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
+    about; all, if empty.  Raises ValueError for a profile, tier or name that there is not.
+    """
+    if profile not in PROFILES or tier not in TIERS:
+        raise ValueError(f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
+    wanted = frozenset(ops)
+    found = [case for case in (*_of_members(tier, wanted, seed), *_of_rooms(tier, wanted, seed))
+             if case.profile in PROFILES[profile]]
+    if lacking := wanted - {case.op for case in found} - set(MEMBERS):
+        raise ValueError(f"No case is about {', '.join(sorted(lacking))}.")
+    return tuple({case.digest: case for case in found}.values())
+
+
+def _of_members(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
+    for name in MEMBERS:
+        domain = domain_of(name) if not wanted or name in wanted else None
+        if domain is not None:
+            yield from cases_of(domain, tier, seed)
+
+
+def _of_rooms(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
+    for room in ROOMS:
+        module = import_module(f"keel_conformance.{room}") if find_spec(f"keel_conformance.{room}") else None
+        cases: Iterable[Case] = module.cases(tier, seed) if hasattr(module, "cases") else ()
+        yield from (case for case in cases if not wanted or case.op in wanted)
+
+
+def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
+    """The cases of one member: the most telling, then those that are named, a covering array, negative ones."""
+    chosen = choices(domain, tier, seed)
+    most = TIERS[tier]
+    for levels in chosen if most is None else chosen[:most]:
+        yield case_of(domain, levels, seed)
+    negatives = domain.negatives[:1] if tier == "smoke" else domain.negatives
+    for negative in negatives:
+        yield Case(domain.op.name, domain.op.family, "negative", domain.op.profile, negative.overload or _first(domain),
+                   negative.dtype, ((BREAKS, negative.name),), (), seed)
+
+
+def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
+    op = domain.op
+    return Case(op.name, op.family, "op", levels.get("profile", op.profile), domain.overload(levels) or _first(domain),
+                levels["dtype"], tuple((f, v) for f, v in levels.items() if f != "dtype"),
+                tuple(f"{op.name}.{clause}" for clause in domain.cites(levels)), seed)
+
+
+def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
+    """What is chosen of a domain, the most telling first, nothing twice."""
+    first = [*domain.telling, *domain.must]
+    arrays = {"smoke": 1, "standard": 1, "full": 4}[tier]
+    found = list(first)
+    for k in range(arrays):
+        found += _covered(domain.op.name, seed * arrays + k, tuple(map(_frozen, first)) if k == 0 else ())
+    return list({_frozen(levels): levels for levels in found}.values())
+
+
+def _frozen(levels: Levels) -> tuple[tuple[str, str], ...]:
+    return tuple(levels.items())
+
+
+@cache
+def _covered(name: str, seed: int, given: tuple[tuple[tuple[str, str], ...], ...]) -> list[dict[str, str]]:
+    domain = domain_of(name)
+    assert domain is not None
+    return covering(domain.factors, domain.rules, seed=seed,
+                    given=[d for d in map(dict, given) if set(d) >= set(domain.factors)])
+
+
+def _first(domain: Domain) -> str:
+    return str(domain.op.targets[0])

@@ -1,0 +1,164 @@
+"""A call as plain data: which overload, and of each argument what must stay while its tensors are drawn anew.
+
+A float tensor keeps its type and the range of its values, one of indices or truth values its values.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from keel import DTYPE_NAMES
+
+NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+Path = tuple[int | str, ...]
+"""Where an argument stands: its place or its name, then the places in lists."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor argument. ``values`` has those that must stay, in row-major order; without them anything from ``low``
+    to ``high`` serves, sorted along the last dimension if ``ordered``.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    low: float = -4.0
+    high: float = 4.0
+    ordered: bool = False
+    values: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """``args`` and ``kwargs`` with a Part for each tensor."""
+
+    overload: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[torch.dtype, ...] = ()
+
+    @property
+    def parts(self) -> Iterator[tuple[Path, Part]]:
+        for path, leaf in walk((self.args, self.kwargs)):
+            if isinstance(leaf, Part):
+                yield path, leaf
+
+
+def walk(given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Iterator[tuple[Path, Any]]:
+    """The leaves of arguments, each with its path."""
+    def below(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+        if isinstance(value, list | tuple):
+            for i, v in enumerate(value):
+                yield from below((*path, i), v)
+        else:
+            yield path, value
+    for i, v in enumerate(given[0]):
+        yield from below((i,), v)
+    for k, v in given[1].items():
+        yield from below((k,), v)
+
+
+def rebuilt(given: tuple[tuple[Any, ...], Mapping[str, Any]],
+            replace: Callable[[Path, Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with ``replace(path, leaf)`` for each leaf."""
+    def below(path: Path, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            made = [below((*path, i), v) for i, v in enumerate(value)]
+            return tuple(made) if isinstance(value, tuple) else made
+        return replace(path, value)
+    return (tuple(below((i,), v) for i, v in enumerate(given[0])),
+            {k: below((k,), v) for k, v in given[1].items()})
+
+
+def skeleton_of(overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, keep: bool = False) -> Skeleton:
+    """That of a call; ``keep`` says that the values of floats must stay too."""
+    made = rebuilt((args, kwargs), lambda _, v: part_of(v, keep) if isinstance(v, torch.Tensor) else v)
+    return Skeleton(overload, *made)
+
+
+def part_of(x: torch.Tensor, keep: bool = False) -> Part:
+    """What of a tensor must stay."""
+    x = x.detach().resolve_conj().resolve_neg()
+    if not (x.is_floating_point() or x.is_complex()):
+        return Part(x.dtype, tuple(x.shape), x.stride(), values=tuple(x.reshape(-1).tolist()))
+    if keep:
+        return Part(x.dtype, tuple(x.shape), x.stride(), values=tuple(map(_short, x.reshape(-1).tolist())))
+    plain = (torch.view_as_real(x) if x.is_complex() else x).double()
+    finite = plain[plain.isfinite()]
+    if not finite.numel():
+        return Part(x.dtype, tuple(x.shape), x.stride())
+    low, high = float(finite.min()), float(finite.max())
+    ordered = x.dim() > 0 and x.shape[-1] > 2 and not x.is_complex() and bool((x.double().diff(dim=-1) >= 0).all())
+    return Part(x.dtype, tuple(x.shape), x.stride(), _short(low), _short(high), ordered)
+
+
+def _short(value: Any) -> Any:
+    """Four digits serve."""
+    match value:
+        case complex():
+            return complex(_short(value.real), _short(value.imag))
+        case float() if math.isfinite(value):
+            return float(f"{value:.4g}")
+    return value
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+def to_json(skeleton: Skeleton) -> dict[str, Any]:
+    args, kwargs = rebuilt((skeleton.args, skeleton.kwargs), lambda _, v: _leaf(v))
+    return {"overload": skeleton.overload, "args": list(args), "kwargs": kwargs,
+            "dtypes": [DTYPE_NAMES[d] for d in skeleton.dtypes]}
+
+
+def from_json(data: Mapping[str, Any]) -> Skeleton:
+    args, kwargs = rebuilt((tuple(data["args"]), data["kwargs"]), lambda _, v: _value(v))
+    return Skeleton(data["overload"], args, kwargs, tuple(NAMED[d] for d in data["dtypes"]))
+
+
+def _leaf(value: Any) -> Any:
+    match value:
+        case Part():
+            known: dict[str, Any] = {"tensor": DTYPE_NAMES[value.dtype], "shape": list(value.shape),
+                                     "strides": list(value.strides)}
+            if value.values is not None:
+                return {**known, "values": [_leaf(v) for v in value.values]}
+            return {**known, "range": [value.low, value.high], **({"ordered": True} if value.ordered else {})}
+        case torch.dtype():
+            return {"dtype": DTYPE_NAMES[value]}
+        case torch.memory_format():
+            return {"memory_format": str(value).removeprefix("torch.")}
+        case torch.layout():
+            return {"layout": str(value).removeprefix("torch.")}
+        case torch.device():
+            return {"device": str(value)}
+        case complex():
+            return {"complex": [_leaf(value.real), _leaf(value.imag)]}
+        case float() if not math.isfinite(value):
+            return {"float": str(value)}
+        case None | bool() | int() | float() | str():
+            return value
+    raise TypeError(f"{value!r} has no text.")
+
+
+def _value(leaf: Any) -> Any:
+    match leaf:
+        case {"tensor": dtype, "shape": shape, "strides": strides, "values": values}:
+            return Part(NAMED[dtype], tuple(shape), tuple(strides), values=tuple(map(_value, values)))
+        case {"tensor": dtype, "shape": shape, "strides": strides, "range": [low, high]}:
+            return Part(NAMED[dtype], tuple(shape), tuple(strides), low, high, leaf.get("ordered", False))
+        case {"dtype": name}:
+            return NAMED[name]
+        case {"memory_format": name} | {"layout": name}:
+            return getattr(torch, name)
+        case {"device": name}:
+            return torch.device(name)
+        case {"complex": [real, imag]}:
+            return complex(_value(real), _value(imag))
+        case {"float": text}:
+            return float(text)
+    return leaf

@@ -1,0 +1,184 @@
+"""What stands in tensors: classes of values, each drawn from a case and the number of the call.
+
+A class has the values at which implementations differ: zeros of both signs, subnormals, infinities, NaN and extremes;
+ties of rounding; terms that cancel; duplicates; integers whose sums are exact in any order; all magnitudes.
+"""
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+INF, NAN = float("inf"), float("nan")
+FLOAT_KINDS = ("random", "specials", "wide", "ties", "cancel", "duplicates", "exact", "tiny", "huge")
+INT_KINDS = ("random", "specials", "wide", "duplicates", "exact")
+BOOL_KINDS = ("random", "true", "false")
+COMPLEX_KINDS = ("random", "specials", "wide", "cancel", "duplicates", "exact")
+KINDS = (*FLOAT_KINDS, "true", "false")
+EXACT_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
+              torch.complex64: 24, torch.complex128: 53}
+"""Integers up to two to this power are all representable."""
+
+
+def kinds_of(dtype: torch.dtype) -> tuple[str, ...]:
+    """The classes that a dtype has."""
+    if dtype == torch.bool:
+        return BOOL_KINDS
+    return COMPLEX_KINDS if dtype.is_complex else FLOAT_KINDS if dtype.is_floating_point else INT_KINDS
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The chance of one call of a case: ``text`` says which case, ``call`` which call. What must be equal in all calls
+    (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``.
+    """
+
+    text: str
+    call: int = 0
+
+    @cached_property
+    def fixed(self) -> random.Random:
+        return random.Random(self.text)
+
+    @cached_property
+    def fresh(self) -> torch.Generator:
+        digest = hashlib.sha256(f"{self.text} {self.call}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+    def uniform(self, n: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
+        """``n`` float64 numbers from ``low`` to ``high``."""
+        return torch.rand(n, generator=self.fresh, dtype=torch.float64) * (high - low) + low
+
+    def integers(self, n: int, low: int, high: int) -> torch.Tensor:
+        """``n`` int64 numbers from ``low`` to below ``high``."""
+        return torch.randint(low, high, (n,), generator=self.fresh)
+
+    def shuffled(self, x: torch.Tensor) -> torch.Tensor:
+        return x[torch.randperm(len(x), generator=self.fresh)]
+
+
+def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0,
+         terms: int = 1) -> torch.Tensor:
+    """``n`` values of one class.  ``low`` and ``high`` bound those of the class ``random``; of ``exact`` any ``terms``
+    have a sum that is representable however it is formed.
+    """
+    if dtype == torch.bool:
+        return _bools(draw, kind, n)
+    if dtype.is_complex:
+        return _complex(draw, kind, dtype, n, low, high, terms)
+    if dtype.is_floating_point:
+        return _floats(draw, kind, dtype, n, low, high, terms)
+    return _integers(draw, kind, dtype, n, low, high)
+
+
+def specials(dtype: torch.dtype) -> torch.Tensor:
+    """The values where operators differ, of a dtype."""
+    if dtype == torch.bool:
+        return torch.tensor([False, True])
+    if dtype.is_complex:
+        parts = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 3.0, -88.0, INF, -INF, NAN], dtype=torch.float64)
+        return torch.complex(parts.repeat_interleave(len(parts)), parts.repeat(len(parts))).to(dtype)
+    if not dtype.is_floating_point:
+        info = torch.iinfo(dtype)
+        near = [v for v in (-8, -3, -2, -1, 0, 1, 2, 3, 7, 8) if info.min <= v]
+        # unsigned dtypes of more than 8 bits are made through a wider one, which holds all of theirs but uint64's
+        values = [info.min, info.min + 1, *near, info.max - 1, info.max]
+        if dtype == torch.uint64:
+            return torch.tensor([v - (v >> 63 << 64) for v in values]).view(torch.uint64)
+        return torch.tensor(values).to(dtype)
+    facts = torch.finfo(dtype)
+    tiny, eps = facts.smallest_normal, facts.eps
+    positive = [0.0, tiny * eps, tiny / 2, tiny, eps, eps / 2, 0.25, 0.5, 1.0 - eps / 2, 1.0, 1.0 + eps, 1.5, 2.0, 2.5,
+                3.0, 3.5, 4.0, 7.0, 10.0, 88.0, 89.5, 100.0, 1 / eps, 2 / eps, facts.max / 2, facts.max, INF]
+    return torch.tensor([s * v for v in positive for s in (1.0, -1.0)] + [NAN], dtype=torch.float64).to(dtype)
+
+
+def _bools(draw: Draw, kind: str, n: int) -> torch.Tensor:
+    if kind in ("true", "false"):                              # all but one, which moves
+        found = torch.full((n,), kind == "true")
+        if n > 1:
+            found[int(draw.integers(1, 0, n))] ^= True
+        return found
+    return draw.integers(n, 0, 2) > 0
+
+
+def _complex(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int) -> torch.Tensor:
+    if kind == "specials":
+        return _tiled(draw, specials(dtype), n)
+    part = torch.float32 if dtype == torch.complex64 else torch.float64
+    real, imag = (_floats(draw, kind, part, n, low, high, 2 * terms) for _ in range(2))
+    return torch.complex(real, imag)
+
+
+def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
+    info = torch.iinfo(dtype)
+    match kind:
+        case "specials":
+            return _tiled(draw, specials(dtype), n)
+        case "wide":
+            return draw.integers(n, -2**63, 2**63 - 1).view(torch.uint64).view(torch.int64).to(dtype)
+        case "duplicates":
+            few = draw.integers(4, max(info.min, -9), 10)
+            return few[draw.integers(n, 0, 4)].to(dtype)
+    least, most = max(info.min, round(low)), min(info.max, round(high))
+    return draw.integers(n, least, max(most, least) + 1).to(dtype)
+
+
+def _floats(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int) -> torch.Tensor:
+    facts = torch.finfo(dtype)
+    if kind == "specials":
+        return _tiled(draw, specials(dtype), n)
+    if kind == "exact":
+        return _exact(draw, dtype, n, terms)
+    signs = draw.integers(n, 0, 2) * 2.0 - 1.0
+    match kind:
+        case "random":
+            found = draw.uniform(n, low, high)
+        case "wide":
+            least, most = _exponents(facts)
+            found = signs * torch.exp2(draw.uniform(n, least, most)) * draw.uniform(n, 1.0, 1.5)
+        case "ties":
+            found = draw.integers(n, -9, 9) + 0.5 * draw.integers(n, 0, 2)
+            off = draw.integers(n, -1, 2).to(torch.float64) * facts.eps
+            found = torch.where(draw.integers(n, 0, 4) == 0, found * (1 + off), found)
+        case "cancel":
+            pairs = draw.uniform((n + 1) // 2, 1.0, 4.0) * 2.0 ** draw.integers((n + 1) // 2, -2, 7)
+            off = 1 + draw.integers((n + 1) // 2, -3, 4) * facts.eps
+            found = torch.stack([pairs, -pairs * off], 1).reshape(-1)[:n]
+        case "duplicates":
+            found = draw.uniform(4, low, high)[draw.integers(n, 0, 4)]
+        case "tiny":
+            found = signs * facts.smallest_normal * draw.uniform(n, 0.0, 2.0)
+        case "huge":
+            found = signs * facts.max * draw.uniform(n, 0.25, 1.0)
+        case _:
+            raise ValueError(f"{kind} is no class of floats.")
+    return found.clamp(facts.min, facts.max).to(dtype)
+
+
+def _exponents(facts: torch.finfo) -> tuple[float, float]:
+    import math
+    return math.log2(facts.smallest_normal) + 1, math.log2(facts.max) - 1
+
+
+def _exact(draw: Draw, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
+    """Integers, so many of them zero that the sum of any ``terms`` fits: those are spaced evenly, not left to chance."""
+    limit = 2 ** EXACT_BITS.get(dtype, 3)
+    most = max(1, min(8, limit // max(terms, 1)))
+    found = draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)
+    if terms > limit:
+        stays = draw.uniform(n) < limit / (4.0 * terms)
+        found = torch.where(stays, found, 0)
+    return found.to(dtype)
+
+
+def _tiled(draw: Draw, values: torch.Tensor, n: int) -> torch.Tensor:
+    """All values as often as there is room for, in a drawn order."""
+    if n <= len(values):
+        return draw.shuffled(values)[:n] if values.dtype != torch.uint64 else values[:n]
+    if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        return values.repeat(-(-n // len(values)))[:n]
+    return draw.shuffled(values.repeat(-(-n // len(values)))[:n])
