@@ -4,8 +4,8 @@ from __future__ import annotations
 import sympy
 import torch
 
-from keel import Call, SymType, TensorType, closure, universe
-from keel_conformance.closure.types import Verdicts, agree, same
+from keel import OPSET, Call, SymType, TensorType, closure, universe
+from keel_conformance.closure.types import Verdicts, agree, known, same
 
 S, T = (sympy.Symbol(n, integer=True, positive=True) for n in ("s0", "s1"))
 VALUES = [{S: 6, T: 4}, {S: 9, T: 5}]
@@ -50,6 +50,19 @@ def test_a_size_that_the_call_brings_is_no_rules_to_know() -> None:
     assert not agree(known, (dense(unknown),), VALUES)
     number = Call(torch.ops.aten.item.default, (dense(),), {}, (SymType(new),))
     assert agree(number, (SymType(unknown),), VALUES) and not agree(number, (SymType(S),), VALUES)
+
+
+def test_what_only_guards_tell_is_told_by_numbers() -> None:
+    """Whether two dimensions can be merged may depend on two sizes that guards make equal."""
+    view, op = torch.ops.aten.view.default, OPSET[torch.ops.aten.view.default]
+    given = TensorType(torch.float32, (S, 2, T), (1, S, 2 * T), torch.device("cpu"))
+    merged = TensorType(torch.float32, (2 * S, T), (1, 2 * T), torch.device("cpu"))
+    call = Call(view, (given, [SymType(2 * S), SymType(T)]), {}, (merged,))
+    assert not known(op, call, [{S: 6, T: 4}])                 # here they cannot: rows follow each other S apart
+    parts = TensorType(torch.float32, (2, S, 3), (T, 1, 2 * T), torch.device("cpu"))
+    merged = TensorType(torch.float32, (2 * S, 3), (1, 2 * T), torch.device("cpu"))
+    whole = Call(view, (parts, [SymType(2 * S), 3]), {}, (merged,))
+    assert known(op, whole, [{S: 6, T: 6}, {S: 9, T: 9}]) and not known(op, whole, [{S: 6, T: 6}, {S: 6, T: 7}])
 
 
 def test_every_call_is_judged_once() -> None:

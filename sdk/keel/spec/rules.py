@@ -103,12 +103,19 @@ def canonicals(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     return sorted(canonical(d, rank) for d in dims) if dims else list(range(rank))
 
 
-def typical(value: Dim) -> int:
+def typical(value: Dim, draw: int = 0) -> int:
     """A number that stands for a size or stride: symbols count as large and distinct."""
     if isinstance(value, int):
         return value
     symbols = sorted(value.free_symbols, key=str)
-    return int(value.subs({s: sympy.prime(1000 + 37 * i) for i, s in enumerate(symbols)}))
+    return int(value.subs({s: sympy.prime(1000 + 37 * i + 211 * draw) for i, s in enumerate(symbols)}))
+
+
+def alike(a: Dim, b: Dim) -> bool:
+    """Whether sizes or strides are equal; where sympy cannot tell, whether they are for what symbols stand for."""
+    if (apart := as_dim(sympy.expand(a - b))) == 0 or isinstance(apart, int):
+        return apart == 0
+    return all(typical(apart, draw) == 0 for draw in range(3))
 
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------
@@ -249,7 +256,7 @@ def is_dense(t: TensorType) -> bool:
     step: Dim = 1
     for n, s in sorted(((n, s) for n, s in zip(t.shape, t.strides, strict=True) if n != 1),
                        key=lambda ns: (typical(ns[1]), typical(ns[0]))):
-        if as_dim(s) != as_dim(step):
+        if not alike(s, step):
             return False
         step = as_dim(sympy.expand(step * n))
     return True

@@ -17,6 +17,7 @@ from keel.spec.rules import (
     Out,
     Shape,
     ShapeRule,
+    alike,
     broadcast_shapes,
     canonical,
     elementwise_strides,
@@ -104,23 +105,19 @@ def view_strides(x: TensorType, shape: Shape) -> Shape | None:
     base, held, given = x.strides[-1], as_dim(1), as_dim(1)
     for d in range(last, -1, -1):
         held = as_dim(sympy.expand(held * x.shape[d]))
-        joined = d > 0 and (x.shape[d - 1] == 1 or _same(x.strides[d - 1], held * base))
+        joined = d > 0 and (x.shape[d - 1] == 1 or alike(x.strides[d - 1], held * base))
         if joined:
             continue
         # What is left over belongs to the outermost part, for the numbers of elements are equal.
-        while at >= 0 and (d == 0 or shape[at] == 1 or not _same(given, held)):
+        while at >= 0 and (d == 0 or shape[at] == 1 or not alike(given, held)):
             strides[at] = as_dim(sympy.expand(given * base))
             given = as_dim(sympy.expand(given * shape[at]))
             at -= 1
         if d > 0:
-            if not _same(given, held):
+            if not alike(given, held):
                 return None
             base, held, given = x.strides[d - 1], as_dim(1), as_dim(1)
     return tuple(strides)
-
-
-def _same(a: Dim, b: Dim) -> bool:
-    return bool(sympy.expand(a - b) == 0)
 
 
 RESHAPED = view("size, with numel(self) / (the others) for -1", "those of self, dimensions split and merged", _reshaped)

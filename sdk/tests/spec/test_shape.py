@@ -90,7 +90,11 @@ A, B = torch.randn(40, 33), torch.randn(25, 41)
     lambda a, b: aten.topk(a, b.shape[0] // 5, 1), lambda a, b: aten.view(a, torch.int16),
     lambda a, b: aten.as_strided(a, [b.shape[0], 2], [a.shape[1], 1]),
     lambda a, b: aten.index(b, [None, aten.nonzero_static(a, size=b.shape[0]).select(1, 1).clamp(0)]),
-], ids=range(17))
+    lambda a, b: aten.arange(0, torch.sym_int(b.shape[0] * 0.6), 1, dtype=torch.float32),
+    lambda a, b: aten.arange(b.shape[0], 2.5, -1, dtype=torch.float32),
+    lambda a, b: aten.view(a.repeat(a.shape[0], b.shape[0] ** 2 // b.shape[0], 1, 1).permute(0, 1, 3, 2),
+                           [a.shape[0] * b.shape[0], a.shape[1], a.shape[0]]),
+], ids=range(20))
 def test_bounds_that_are_symbols(fn) -> None:
     assert typed(fn, A, B)
 

@@ -95,10 +95,11 @@ def _length(args: Args) -> tuple[Any]:
     dtype = _progression_dtype(args)
     if not dtype.is_floating_point:
         start, end, step = (int(v) if isinstance(v, float) else v for v in (start, end, step))
-        if all(isinstance(v, int) for v in (start, end, step)):
-            return (-((start - end) // step),)
-        return (sympy.ceiling((end - start) / step) if step not in (1, -1) else (end - start) * step,)
-    return (ceil((end - start) / step),)
+    if all(isinstance(v, int) for v in (start, end, step)):
+        return (-((start - end) // step),)
+    if all(isinstance(v, int | float) for v in (start, end, step)):
+        return (ceil((end - start) / step),)
+    return (sympy.ceiling((end - start) * int(step) if step in (1, -1) else (end - start) / step),)
 
 
 def _progressions(dtype: torch.dtype) -> Iterator[Sample]:
