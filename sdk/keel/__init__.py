@@ -63,7 +63,7 @@ from keel.plugin import (
 )
 from keel.serialise.read import load_graph
 from keel.serialise.write import save_graph
-from keel.spec import MEMBERS, OPSET, Op, bind
+from keel.spec import MEMBERS, OPSET, Op, bind, decomposition_of, overload_of
 from keel.torch_adapter import torch_compile_backend
 from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
@@ -126,6 +126,7 @@ __all__ = [
     "compiled_graphs",
     "coverage",
     "cuda_stream",
+    "decomposition_of",
     "dims_of",
     "discover",
     "evaluate",
@@ -137,6 +138,7 @@ __all__ = [
     "loaded_of",
     "loop_backend",
     "non_negative",
+    "overload_of",
     "parse",
     "quotient",
     "refusal",

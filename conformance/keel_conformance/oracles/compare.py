@@ -1,0 +1,106 @@
+"""One result against its reference, element by element: the worst error, how much of the bound it is, where it is."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .tracked import error_of, inexact, overflow, plain_of, ulp, wide, wide_dtype
+
+MASKED = 0.01
+"""A result of which more than this share may be anything is not judged (the research's section 2.1, C)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``sentence`` says what is wrong; empty if nothing is. ``figures`` are those of a Verdict."""
+
+    sentence: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    vacuous: bool = False
+
+
+def compare(got: Tensor, want: Tensor, *, zeros: bool = False) -> Finding:
+    """``want`` is tracked, or exact. ``zeros`` says whether the sign of a zero counts where the result is exactly 0."""
+    if not got.numel():
+        return Finding()
+    value, error = wide(want), error_of(want)
+    if not inexact(got.dtype):
+        return _whole(got, plain_of(want), error)
+    error = torch.zeros(got.shape, dtype=torch.float64) if error is None else error
+    mine = _wide(got)
+    if error_of(want) is None:
+        value = _wide(value.to(got.dtype))
+    right = _right(mine, value, error, got.dtype)
+    if zeros and not got.is_complex():
+        right &= ~((value == 0) & (error == 0) & (mine == 0) & (mine.signbit() != value.signbit()))
+    return _told(got, mine, value, error, right)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(wide_dtype(x.dtype))
+
+
+def _right(mine: Tensor, value: Tensor, error: Tensor, dtype: torch.dtype) -> Tensor:
+    """Within the bound; of the same class where that is known; infinite only if what is within the bound may be."""
+    same = (mine == value) | (_nan(mine) & _nan(value))
+    near = (mine - value).abs() <= error
+    over = mine.isinf() & value.isfinite() & (value.abs() + error >= overflow(dtype))
+    if not mine.is_complex():
+        over &= (mine > 0) == (value > 0)
+        return same | near | over | error.isinf()
+    free = ~value.isfinite() & ~mine.isfinite()                # how the parts of a complex infinity combine is free
+    return same | near | over | free | error.isinf()
+
+
+def _nan(x: Tensor) -> Tensor:
+    return x.isnan()
+
+
+def _whole(got: Tensor, want: Tensor, error: Tensor | None) -> Finding:
+    wrong = got != want
+    masked = 0.0
+    if error is not None:
+        wrong &= error == 0
+        masked = float((error > 0).double().mean())
+    if not wrong.any():
+        return Finding("", {"masked": masked}, masked > MASKED)
+    at = _first(wrong)
+    return Finding(f"At {at} it is {got[at].item()}, not {want[at].item()}; {int(wrong.sum())} of {got.numel()} "
+                   "elements are wrong.", {"masked": masked, "index": list(at), "wrong": int(wrong.sum())})
+
+
+def _first(wrong: Tensor) -> tuple[int, ...]:
+    return tuple(int(i) for i in wrong.nonzero()[0])
+
+
+def _told(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor) -> Finding:
+    apart = torch.where(error.isinf() | ~value.isfinite(), 0.0, (mine - value).abs().nan_to_num(0.0, 0.0, 0.0))
+    ulps = apart / ulp(value, got.dtype)
+    ratio = torch.where(apart > 0, apart / error, 0.0)
+    masked = float(error.isinf().double().mean())
+    figures: dict[str, Any] = {"ulps": float(ulps.max()), "ratio": float(ratio.max()), "masked": masked}
+    if bool(right.all()):
+        figures["index"] = list(_at(ratio))
+        return Finding("", figures, masked > MASKED)
+    wrong = ~right
+    severity = torch.where(wrong, ratio.nan_to_num(0.0, posinf=1e300) + 1, 0.0)
+    at = _at(severity)
+    figures |= {"index": list(at), "wrong": int(wrong.sum())}
+    return Finding(_sentence(got, value, error, at, int(wrong.sum())), figures)
+
+
+def _at(x: Tensor) -> tuple[int, ...]:
+    return tuple(int(i) for i in torch.unravel_index(x.argmax(), x.shape)) if x.dim() else ()
+
+
+def _sentence(got: Tensor, value: Tensor, error: Tensor, at: tuple[int, ...], wrong: int) -> str:
+    many = f"{wrong} of {got.numel()} elements are wrong." if wrong > 1 else f"1 of {got.numel()} elements is wrong."
+    is_, best, allowed = got[at].item(), value[at].item(), float(error[at])
+    if is_ != is_ or best != best or is_ == best or abs(best) == float("inf") or abs(is_) == float("inf"):
+        return f"At {at} it is {is_!r}, not {best!r}; {many}"
+    off = abs(is_ - best)
+    return f"At {at} it is {is_!r}, not {best!r}: off by {off:.3g} where {allowed:.3g} is allowed; {many}"

@@ -1,0 +1,67 @@
+"""What a result is before its numbers count: how many there are, device, dtype, sizes, strides."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel import Op
+
+
+def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> str:
+    """What of the contract is broken, in a sentence; nothing if it is kept.
+
+    Strides must be eager's where the member's type rule promises them, and any dense ones elsewhere. Those of
+    dimensions of size 1 and of tensors without elements never count, for nothing is read by them.
+    """
+    if len(results) != len(eager):
+        return f"There are {len(results)} results, not {len(eager)}."
+    for k, (got, want) in enumerate(zip(results, eager, strict=True)):
+        if sentence := _breach(got, want, _promised(member, k), device):
+            return f"Result {k} {sentence}" if len(results) > 1 else f"The result {sentence}"
+    return ""
+
+
+def _breach(got: Any, want: Any, promised: bool, device: torch.device) -> str:
+    if not isinstance(want, Tensor):
+        return "" if type(got) is type(want) else f"is a {type(got).__name__}, not a {type(want).__name__}."
+    if not isinstance(got, Tensor):
+        return f"is a {type(got).__name__}, not a tensor."
+    if got.device.type != device.type:
+        return f"is on {got.device}, not on {device}."
+    if got.dtype != want.dtype:
+        return f"has the dtype {_name(got.dtype)}, not {_name(want.dtype)}."
+    if got.shape != want.shape:
+        return f"has the sizes {list(got.shape)}, not {list(want.shape)}."
+    if got.layout != want.layout:
+        return f"has the layout {got.layout}, not {want.layout}."
+    if got.layout != torch.strided or not got.numel() or steps(got) == steps(want):
+        return ""
+    if promised:
+        return f"has the strides {list(got.stride())}, not {list(want.stride())}."
+    return "" if _dense(got) else f"has the strides {list(got.stride())}, which are not dense."
+
+
+def steps(x: Tensor) -> list[int]:
+    """The strides that matter."""
+    return [s for n, s in zip(x.shape, x.stride(), strict=True) if n != 1]
+
+
+def _dense(x: Tensor) -> bool:
+    step = 1
+    for s, n in sorted((s, n) for n, s in zip(x.shape, x.stride(), strict=True) if n != 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+def _promised(member: Op, k: int) -> bool:
+    """Whether the strides of result ``k`` are; a composite's and a computed rule's are."""
+    return not isinstance(member.out, tuple) or k >= len(member.out) or member.out[k].layout.exact
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,154 @@
+"""The verdict on what a backend gave for one call: oracles in order, from the contract to the numbers.
+
+Nothing of a backend comes in here but its results. What they should be is computed from the arguments.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel import MEMBERS, Op
+
+from ..cases.case import Case, Trial
+from ..results.verdict import Verdict
+from . import contract, times
+from .compare import MASKED, Finding, compare
+from .rules import NoRule, flat, widened
+from .running import analysed
+from .tracked import inexact, leaves, mapped, tracked
+
+FREE_ZEROS = frozenset({"maximum", "minimum", "amax", "amin", "sign", "fma", "pow", "sum", "prod", "max_with_index",
+                        "min_with_index", "cummax", "cummin", "atan2"})
+"""Primitives, computed by elements or exact, whose clauses leave the sign of a zero open or do not speak of it."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the oracles know of a call: eager's results, and the tracked ones with the oracle that they come from."""
+
+    member: Op
+    eager: tuple[Any, ...]
+    tracked: tuple[Any, ...] | None
+    oracle: str
+
+
+def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -> Verdict:
+    """The verdict on ``results``, flat, that a backend gave for the trial's arguments.
+
+    ``calls`` is how many results of the case are judged in all; what may go wrong by chance is divided among them.
+    """
+    member, op = MEMBERS[case.op], target_of(case.op, case.overload)
+    if case.kind == "negative":
+        return Verdict(case.id, "fail", "contract", "A precondition is broken, and there is a result and no error.")
+    try:
+        eager = flat(op(*trial.args, **trial.kwargs))
+    except Exception as raised:
+        return Verdict(case.id, "harness error", "contract",
+                       f"Eager PyTorch has no result: {type(raised).__name__}: {str(raised).partition(chr(10))[0]}")
+    if sentence := contract.breach(member, results, eager, device_of(trial)):
+        return Verdict(case.id, "fail", "contract", sentence)
+    if "random" in member.tags or member.name == "empty":
+        return Verdict(case.id, "pass", "contract")
+    expected = expect(member, op, trial, eager)
+    return _verdict(case, trial, results, expected, op)
+
+
+def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
+    worst: dict[str, Any] = {}
+    vacuous = False
+    for k, (got, want) in enumerate(zip(results, expected.eager, strict=True)):
+        found = _found(got, want, expected, k, trial, op)
+        if found.sentence:
+            which = f"Result {k}: " if len(results) > 1 else ""
+            return Verdict(case.id, "fail", expected.oracle, which + found.sentence, figures=found.figures)
+        vacuous |= found.vacuous
+        if found.figures.get("ratio", 0.0) >= worst.get("ratio", -1.0):
+            worst = dict(found.figures)
+    if vacuous:
+        return Verdict(case.id, "vacuous", expected.oracle,
+                       f"Of more than {MASKED:.0%} of the elements nothing is known.", figures=worst)
+    return Verdict(case.id, "pass", expected.oracle, figures=worst)
+
+
+def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: Any) -> Finding:
+    if not isinstance(want, Tensor):
+        same = got == want or (got != got and want != want)
+        return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
+    if expected.tracked is None:
+        return times.compare(got, want, _wide_result(op, trial, k))
+    return compare(got, expected.tracked[k], zeros=signed_zeros(expected.member))
+
+
+def signed_zeros(member: Op) -> bool:
+    """Whether the sign of a result that is exactly zero is decided."""
+    if member.kind != "primitive" or member.name in FREE_ZEROS:
+        return False
+    return bool(member.budget) and all(b.ulps is not None for b in member.budget.values())
+
+
+def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expected:
+    """The references and bounds of a call, by the strictest oracle that reaches it."""
+    if exact(member, eager):
+        return Expected(member, eager, eager, "exact")
+    args, kwargs = mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)
+    try:
+        found = flat(analysed(op, args, kwargs))
+    except NoRule:
+        return Expected(member, eager, None, "times")
+    if len(found) != len(eager):
+        return Expected(member, eager, None, "times")
+    return Expected(member, eager, found, _oracle(member))
+
+
+def exact(member: Op, eager: Sequence[Any]) -> bool:
+    """Whether eager's results are the only right ones: nothing is rounded."""
+    if member.kind != "primitive":
+        return False
+    if all(not isinstance(o, Tensor) or not inexact(o.dtype) for o in eager):
+        return True
+    return bool(member.budget) and all(b.ulps == 0 for b in member.budget.values())
+
+
+def _oracle(member: Op) -> str:
+    if member.kind == "composite":
+        return "composite"
+    return "ulp" if "pointwise" in member.tags else "dot"
+
+
+def follow(x: Any) -> Any:
+    """A tensor, tracked."""
+    return tracked(x, analysed) if isinstance(x, Tensor) else x
+
+
+def _wide_result(op: Callable[..., Any], trial: Trial, k: int) -> Tensor | None:
+    """Result ``k`` of eager PyTorch in float64; None where it has none."""
+    args, kwargs = mapped(tuple(trial.args), widened), mapped(dict(trial.kwargs), widened)
+    try:
+        result = flat(op(*args, **kwargs))[k]
+    except (RuntimeError, NotImplementedError):
+        return None
+    return result if isinstance(result, Tensor) else None
+
+
+def device_of(trial: Trial) -> torch.device:
+    """That of the arguments; the processor's where there is no tensor."""
+    return next((x.device for x in leaves((trial.args, dict(trial.kwargs))) if isinstance(x, Tensor)),
+                torch.device("cpu"))
+
+
+@cache
+def _targets(name: str) -> Mapping[str, Any]:
+    return {str(t): t for t in MEMBERS[name].targets}
+
+
+def target_of(name: str, overload: str) -> Any:
+    """The overload of a member by its full name; the normal form where none is given. Raises KeyError if this PyTorch
+    has it not.
+    """
+    found = _targets(name)
+    return found[overload] if overload else next(iter(found.values()))

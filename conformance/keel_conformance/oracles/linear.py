@@ -1,0 +1,170 @@
+"""Rules of sums and of sums of products, in whatever order: matrix products, convolutions, reductions, scatters."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import movement
+from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, uncertain, unknown, upper
+from .tracked import errors, gamma, inexact, overflow, sums_in, unit, wide
+
+Terms = Callable[[Asked], tuple[Any, ...]]
+
+
+def _counted(asked: Asked) -> tuple[Any, ...]:
+    """How many terms each element of each result sums: the operator itself, on ones."""
+    return asked.again(ones)
+
+
+def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
+    """Each element is a sum of n products of elements of the arguments; any order, with or without FMA.
+
+    |computed - exact| <= gamma(n + 1) * sum |x| |y| (Higham 2002, section 3.1, eq. 3.5 for the inner product and 4.4
+    for any order of summation: n - 1 additions and one rounding per product) plus n subnormals for products that
+    underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
+    arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator itself on magnitudes,
+    in float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known.
+    """
+    if uncertain(asked.args, asked.kwargs):
+        return [unknown(o) for o in asked.outs]
+    values, mags, counts = asked.widely(), asked.again(magnitudes), terms(asked)
+    grown = mags if asked.exact else asked.again(upper)
+    return [_sum(asked, *row) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
+
+
+def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any) -> Bound:
+    if not isinstance(out, Tensor):
+        return Bound(None, None)
+    if not inexact(out.dtype):
+        return Bound(None, None) if asked.exact else unknown(out)
+    over = sums_in(out.dtype)
+    u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
+    moved = torch.zeros(mag.shape, dtype=torch.float64) if asked.exact else (
+        (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF))
+    least = torch.where(mag > 0, n * facts.smallest_normal * facts.eps, 0.0)
+    error = gamma(n + 1, u) * (mag + moved) + moved + least
+    if over in (torch.float64, torch.complex128):
+        error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
+    error = torch.where((mag + moved >= overflow(over)) & value.isfinite(), INF, error.nan_to_num(INF))
+    error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
+    return Bound(value, error, 0.5 if out.dtype != over else 0.0)
+
+
+def _terms(count: Callable[[Mapping[str, Any]], float]) -> Terms:
+    """The same number of terms for every element, and not known from the operator on ones."""
+    def terms(asked: Asked) -> tuple[Any, ...]:
+        return tuple(torch.full(o.shape, float(count(asked.named)), dtype=torch.float64) if isinstance(o, Tensor) else o
+                     for o in asked.outs)
+    return terms
+
+
+def _window(named: Mapping[str, Any]) -> float:
+    """An average: so many terms, and a division."""
+    size = named["kernel_size"]
+    rank = 2 if len(size) == 2 else 3
+    sizes = list(size) * (rank if len(size) == 1 else 1)
+    return float(torch.tensor(sizes).prod()) + 2
+
+
+def put(asked: Asked) -> Sequence[Bound]:
+    """index_put: sums where it accumulates, else data movement."""
+    if asked.named["accumulate"]:
+        return sums(asked)
+    return movement.moved(asked)
+
+
+def prod(asked: Asked) -> Sequence[Bound]:
+    """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
+    error on top. Nothing is known where the factors beyond 1, or those below, alone leave the range.
+    """
+    if uncertain(asked.args):
+        return [unknown(o) for o in asked.outs]
+    value, n, out = asked.widely()[0], _factors(asked), asked.outs[0]
+    if not inexact(out.dtype):
+        return [Bound(None, None) if asked.exact else unknown(out)]
+    over = sums_in(out.dtype)
+    most = asked.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0]
+    least = asked.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0]
+    grown = asked.again(upper)[0] if not asked.exact else asked.again(magnitudes)[0]
+    moved = (grown - asked.again(magnitudes)[0]).clamp(min=0) if not asked.exact else torch.zeros_like(grown)
+    factor = 4 if out.dtype.is_complex else 1
+    error = gamma(n + 1, unit(over) * factor) * grown * (2 if over.itemsize >= 8 else 1) + moved
+    wild = (most >= overflow(over)) | (least <= torch.finfo(over).smallest_normal)
+    zero = (value == 0) & (most < overflow(over)) & asked.exact
+    special = ~value.isfinite() & ~wild & asked.exact
+    error = torch.where(wild & ~zero, INF, torch.where(zero | special, 0.0, error))
+    return [Bound(value, error.nan_to_num(INF), 0.5 if out.dtype != over else 0.0)]
+
+
+def _float(x: Any) -> bool:
+    return isinstance(x, Tensor) and inexact(x.dtype)
+
+
+def _small(x: Tensor) -> Tensor:
+    return torch.where(x == 0, 1.0, x).clamp(max=1)
+
+
+def _factors(asked: Asked) -> Tensor:
+    """How many factors each element has: the binary logarithm of the operator on twos; too many for that count as all
+    elements.
+    """
+    twos = asked.again(lambda x: 2 * ones(x) if _float(x) else ones(x))[0]
+    return torch.where(twos.isfinite(), twos.log2(), float(asked.args[0].numel()))
+
+
+def logcumsumexp(asked: Asked) -> Sequence[Bound]:
+    """log of a sum of n exponentials. The sum of positive numbers is off by gamma(n) of itself in any order, each
+    exponential by 4 ulps and by the rounding of its argument's difference from the running maximum, at most
+    2 u (|x| + |result|); the logarithm turns relative into absolute errors.
+    """
+    x, out = asked.args[0], asked.outs[0]
+    if out.dtype.is_complex:
+        raise NoRule("The error of a complex logcumsumexp is not analysed.")
+    dim = asked.args[1] if len(asked.args) > 1 else asked.kwargs["dim"]
+    value, u = asked.widely()[0], unit(sums_in(out.dtype))
+    if not out.numel():
+        return [Bound(value, None)]
+    n = torch.ones(out.shape, dtype=torch.float64).cumsum(dim)
+    finite = wide(x).abs().nan_to_num(0.0, 0.0, 0.0)
+    reach = finite.cummax(dim)[0] + value.abs().nan_to_num(0.0, 0.0, 0.0)
+    moved = errors(x).cummax(dim)[0]
+    error = gamma(n * 10, u) + 4 * n * u * reach + moved
+    error = torch.where(value.isfinite() | (moved > 0), error, 0.0)
+    return [Bound(value, error, 1.0)]
+
+
+def fourier(asked: Asked) -> Sequence[Bound]:
+    """Each element is a sum of the n elements of its row times roots of unity: gamma(n + 4) * sum |x| in whatever way
+    it is computed; fast transforms are far better (Higham 2002, Theorem 24.2).
+    """
+    x, out = asked.args[0], asked.outs[0]
+    dims = asked.named["dim"]
+    rows = magnitudes(x)
+    n = 1
+    for d in dims:
+        n *= max(x.shape[d], int(asked.named.get("last_dim_size") or 0))
+    total = rows.sum(dims, keepdim=True) if dims else rows
+    moved = errors(x).sum(dims, keepdim=True) if dims else errors(x)
+    value = asked.widely()[0]
+    whole = asked.op(*[torch.ones(x.shape, dtype=wide(x).dtype) if a is x else a for a in asked.args], **asked.kwargs)
+    scale = whole.abs().max() / max(n, 1) if whole.numel() else 1.0
+    u = unit(out.dtype)
+    error = (gamma(8.0 * (n + 4), u) * 2 * total * 2 + 2 * moved) * scale
+    finite = wide(x).isfinite()
+    row_finite = finite.all() if not dims else torch.stack([finite.flatten().all()])[0]
+    error = error.broadcast_to(out.shape) if row_finite else torch.full(out.shape, INF, dtype=torch.float64)
+    return [Bound(value, error)]
+
+
+SUMS: tuple[str, ...] = ("sum", "cumsum", "mm", "bmm", "convolution", "scatter_add")
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(SUMS, sums), "convolution_backward": sums, "index_put": put,
+    **dict.fromkeys(("avg_pool2d", "avg_pool3d"), lambda asked: sums(asked, _terms(_window))),
+    **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), lambda asked: sums(asked, _terms(_window))),
+    "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,
+    **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r"), fourier),
+}
+

@@ -1,0 +1,157 @@
+"""Rules of what computes nothing: elements that are moved, with their errors, and elements that are chosen by order."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .pointwise import apart
+from .rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
+from .tracked import error_of, errors, inexact, leaves, plain_of, wide
+
+FILLS = frozenset({"value", "fill_value"})
+"""Parameters whose number stands in the result itself, without an error."""
+
+
+def moved(asked: Asked) -> Sequence[Bound]:
+    """The same operator moves values and errors. Of what an unknown index picks nothing is known."""
+    if asked.exact:
+        return [Bound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else Bound(None, None)
+                for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs)))
+                          else asked.outs)]
+    floats = [x for x in leaves((asked.args, asked.kwargs)) if isinstance(x, Tensor) and inexact(x.dtype)]
+    if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(_tensors(asked)) > 1):
+        return [unknown(o) for o in asked.outs]
+    if not floats:                                             # integers or bools, moved alone
+        error = _again(asked, lambda x: errors(x) if isinstance(x, Tensor) else x)
+        return [Bound(None, e) for e in error]
+    return [Bound(v, e) for v, e in zip(asked.widely(), _again(asked, tracked_errors), strict=True)]
+
+
+def _valued(x: Any) -> bool:
+    return getattr(x, "value", None) is not None
+
+
+def _tensors(asked: Asked) -> list[Tensor]:
+    return [x for x in leaves((asked.args, asked.kwargs)) if isinstance(x, Tensor)]
+
+
+def _again(asked: Asked, change: Any) -> tuple[Any, ...]:
+    """The operator on changed tensors, with zeros for the numbers that it fills in."""
+    names = list(asked.named)
+    filled = [0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a
+              for n, a in zip(names, asked.args, strict=False)]
+    kwargs = {n: 0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in asked.kwargs.items()}
+    return Asked(asked.op, asked.member, filled, kwargs, asked.outs).again(change)
+
+
+def strided(asked: Asked) -> Sequence[Bound]:
+    """as_strided reads memory: values and errors are laid out as the operand is first."""
+    x = asked.args[0]
+    offset = asked.named.get("storage_offset")
+    if offset not in (None, 0) or not _dense(plain_of(x)):
+        return [unknown(o) for o in asked.outs] if not asked.exact else [Bound(None, None)]
+    found = []
+    for part in (wide(x), errors(x)):
+        laid = torch.empty_strided(x.shape, plain_of(x).stride(), dtype=part.dtype).copy_(part)
+        found.append(asked.op(laid, *asked.args[1:], **asked.kwargs))
+    return [Bound(found[0] if inexact(x.dtype) else None, None if asked.exact else found[1])]
+
+
+def _dense(x: Tensor) -> bool:
+    return x.numel() == 0 or 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) == x.numel()
+
+
+def bits(asked: Asked) -> Sequence[Bound]:
+    """Of the bits of an inexact number nothing is known."""
+    x = asked.args[0]
+    if asked.exact and not _valued(x):
+        return [Bound(None, None)]
+    return [unknown(asked.outs[0])] if x.dtype != asked.outs[0].dtype else [Bound(wide(x), error_of(x))]
+
+
+def parts(asked: Asked) -> Sequence[Bound]:
+    """The two parts of a complex number are each as far off as the whole at the most."""
+    error = error_of(asked.args[0])
+    return [Bound(asked.widely()[0], None if error is None else error[..., None].expand(*error.shape, 2).clone())]
+
+
+def pairs(asked: Asked) -> Sequence[Bound]:
+    """A complex number is as far off as both of its parts together at the most."""
+    error = error_of(asked.args[0])
+    return [Bound(asked.widely()[0], None if error is None else error.sum(-1))]
+
+
+def ordered(asked: Asked) -> Sequence[Bound]:
+    """The k-th of the elements in order, whichever k: it does not decrease if no element does, so that its extremes are
+    those of the elements' lower and upper ends. Where two elements may change places nothing is known of indices.
+    """
+    if asked.exact:
+        if not any(_valued(x) for x in leaves((asked.args, asked.kwargs))):
+            return [Bound(None, None) for _ in asked.outs]
+    values = asked.widely()
+    ends = [asked.again(lambda x, s=sign: _moved(x, s)) for sign in (-1.0, 1.0)]
+    found = []
+    for k, out in enumerate(asked.outs):
+        if inexact(out.dtype):
+            gap = torch.maximum(apart(ends[0][k], values[k]), apart(ends[1][k], values[k]))
+            found.append(Bound(values[k], None if asked.exact else gap))
+        else:
+            found.append(Bound(None, None) if asked.exact else unknown(out))
+    return found
+
+
+def _moved(x: Any, sign: float) -> Any:
+    if not isinstance(x, Tensor) or not inexact(x.dtype):
+        return widened(x)
+    return wide(x) + sign * errors(x)
+
+
+def extreme(asked: Asked) -> Sequence[Bound]:
+    """argmax and argmin: known where no other element's interval reaches that of the one that is found."""
+    out = asked.outs[0]
+    if asked.exact and not any(map(_valued, asked.args)):
+        return [Bound(None, None)]
+    x, dim = asked.args[0], asked.named.get("dim")
+    if not inexact(x.dtype):
+        return [unknown(out)]
+    sign = 1.0 if asked.member is not None and asked.member.name == "argmax" else -1.0
+    value, gap = wide(x) * sign, errors(x)
+    if dim is None or not x.dim():
+        value, gap, dim = value.flatten(), gap.flatten(), 0
+    best = value.argmax(dim, keepdim=True)
+    floor = (value - gap).gather(dim, best)
+    rivals = ((value + gap) >= floor) & ((gap > 0) | (gap.gather(dim, best) > 0))
+    rivals = rivals.scatter(dim, best, False) | value.isnan()
+    error = torch.where(rivals.any(dim), INF, 0.0).reshape(out.shape)
+    return [Bound(None, error)]
+
+
+def undecided(asked: Asked) -> Sequence[Bound]:
+    """What is found by comparing is known where the operands are."""
+    if asked.exact and not any(map(_valued, leaves((asked.args, asked.kwargs)))):
+        return [Bound(None, None) for _ in asked.outs]
+    return [unknown(o) for o in asked.outs]
+
+
+def hosted(asked: Asked) -> Sequence[Bound]:
+    """A number that the host goes on with must be known."""
+    if not asked.exact:
+        raise NoRule("A number is read that is not exact.")
+    return [Bound(None, None) for _ in asked.outs]
+
+
+MOVED = ("alias", "diagonal", "expand", "permute", "reshape", "select", "slice", "sliding_window", "squeeze",
+         "unsqueeze", "cat", "copy_layout", "flip", "pad", "slice_scatter", "gather", "index", "scatter", "lu_unpack",
+         "conj")
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(MOVED, moved), "as_strided": strided, "bitcast": bits, "view_as_real": parts,
+    "view_as_complex": pairs,
+    **dict.fromkeys(("amax", "amin", "max_with_index", "min_with_index", "max_pool2d_with_indices",
+                     "max_pool3d_with_indices", "sort", "topk", "cummax", "cummin"), ordered),
+    **dict.fromkeys(("argmax", "argmin"), extreme),
+    **dict.fromkeys(("any", "searchsorted", "reduce_xor", "nonzero", "nonzero_static", "frexp"), undecided),
+    "item": hosted,
+}

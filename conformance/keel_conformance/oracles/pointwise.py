@@ -1,0 +1,375 @@
+"""Rules of what is computed element by element: the function on the exact value, and at the corners of the errors.
+
+A function that is monotone in each operand takes its extremes over a box of operands at the box's corners; for a convex
+one the distance from the middle does. Whatever is neither has its own treatment below (``LIPSCHITZ``, ``_broken``).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
+from .tracked import error_of, errors, inexact, plain_of, sums_in, ulp, unit, wide, wide_dtype
+
+LIPSCHITZ: Mapping[str, float] = {"sin": 1.0, "cos": 1.0}
+"""Functions that are neither monotone nor convex, and by how much they change at the most for a change of 1."""
+STEPS = frozenset({"ceil", "floor", "round", "trunc", "sign", "remainder", "fmod", "copysign", "nextafter", "isnan",
+                   "isinf", "lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor",
+                   "bitwise_not", "gcd", "shift_left", "shift_right"})
+"""Functions that jump: where operands are known too badly to tell the side, nothing is known of the result."""
+COMPLEX_SMOOTH = frozenset({"add", "sub", "mul", "div", "neg", "abs", "reciprocal", "exp"})
+
+
+def elementwise(asked: Asked) -> Sequence[Bound]:
+    """One result; ``ulps`` of it are the budget of the member."""
+    member, out = asked.member, asked.outs[0]
+    assert member is not None
+    names = list(member.operands) or ["self"]
+    over = _compute_dtype(asked, names)
+    values, gaps = zip(*(_operand(asked.named[n], over) for n in names), strict=True)
+
+    def at(*operands: Any) -> Tensor:
+        result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
+        return result
+    if member.name in STEPS:
+        return [_step(member.name, at, values, gaps)]
+    if any(g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
+           for v, g in zip(values, gaps, strict=True)):
+        value, error = _complex(member.name, at, values, gaps)
+    else:
+        value, error = corners(at, values, gaps)
+        error = _broken(member.name, value, error, values, gaps)
+    error = _added(error, _scaled(asked, value, over))
+    error = _added(error, _conditioned(member, at, values, value, out.dtype))
+    if asked.named.get("rounding_mode") == "trunc" and inexact(over):
+        error = _added(error, _truncated(values, value, over))
+    if not inexact(out.dtype):
+        return [Bound(None, error)]
+    value, error = _reference(member, value, error, out.dtype)
+    return [Bound(value, error, budget(member, out.dtype))]
+
+
+def budget(member: Any, dtype: torch.dtype) -> float:
+    """The ulps that the member allows itself in results of ``dtype``. Raises NoRule if its budget is no such."""
+    found = member.budget.get(dtype)
+    ulps = found.ulps if found is not None else max(
+        (b.ulps for b in member.budget.values() if b.ulps is not None), default=None)
+    if ulps is None:
+        raise NoRule(f"{member.name} has no budget in ulps.")
+    return float(ulps)
+
+
+def _reference(member: Any, value: Tensor, error: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """What float64 itself may be off by: as much as the member allows a float64 result."""
+    if dtype not in (torch.float64, torch.complex128):
+        return value, error
+    own = ulp(value, torch.float64) * budget(member, dtype)
+    return value, own if error is None else error + own
+
+
+def call_with(asked: Asked, operands: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The results, flat, with some parameters replaced and the rest in float64."""
+    names = list(asked.named)
+    args = [operands.get(n, widened(a)) if not isinstance(a, (list, tuple)) else a
+            for n, a in zip(names, asked.args, strict=False)]
+    kwargs = {n: operands.get(n, widened(a)) for n, a in asked.kwargs.items()}
+    out = asked.op(*args, **kwargs)
+    return tuple(out) if isinstance(out, (tuple, list)) else (out,)
+
+
+def _compute_dtype(asked: Asked, names: Sequence[str]) -> torch.dtype:
+    out = asked.outs[0]
+    if inexact(out.dtype):
+        return out.dtype  # type: ignore[no-any-return]
+    given = [plain_of(asked.named[n]) for n in names]
+    return torch.result_type(*given) if len(given) == 2 else given[0].dtype
+
+
+def _operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
+    """Value and error in the dtype computed in. Integers are converted to it first, and so may numbers be."""
+    if isinstance(x, Tensor):
+        if inexact(over) and not inexact(x.dtype):
+            error = error_of(x)
+            return plain_of(x).to(over).to(wide_dtype(over)), error
+        if inexact(over) and over.is_complex and not x.dtype.is_complex:
+            return wide(x).to(torch.complex128), error_of(x)
+        return _settled(x, over)
+    if not inexact(over) or isinstance(x, (bool, complex)):
+        return x, None
+    near = float(torch.tensor(float(x), dtype=torch.float64).to(over).abs()) * math.copysign(1.0, x)
+    off = abs(near - x) if math.isfinite(near) else 0.0
+    return x, torch.tensor(off, dtype=torch.float64) if off else None
+
+
+def _settled(x: Tensor, over: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """A tensor of another float dtype may be rounded to the one computed in."""
+    value, error = wide(x), error_of(x)
+    if x.dtype == over or not inexact(x.dtype) or not inexact(over):
+        return value, error
+    near = value.to(over).to(value.dtype)
+    off = torch.where(near.isfinite() & value.isfinite(), (near - value).abs(), 0.0)
+    if not off.any():
+        return value, error
+    return value, off if error is None else off + error
+
+
+def corners(at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> tuple[
+        Tensor, Tensor | None]:
+    """The function on the values, and how far it is from that at the corners of the box of errors at the most.
+
+    Infinity where an operand is not known at all, or where a corner is of another class (NaN, infinite).
+    """
+    centre = at(*values)
+    moving = [i for i, g in enumerate(gaps) if g is not None]
+    if not moving:
+        return centre, None
+    worst = torch.zeros(centre.shape, dtype=torch.float64)
+    for signs in product((-1.0, 1.0), repeat=len(moving)):
+        moved = list(values)
+        for i, sign in zip(moving, signs, strict=True):
+            moved[i] = _number(values[i]) + sign * gaps[i].nan_to_num(INF)  # type: ignore[union-attr]
+        worst = torch.maximum(worst, apart(at(*moved), centre))
+    for i in moving:
+        worst = torch.where(gaps[i].isinf(), INF, worst)  # type: ignore[union-attr]
+    return centre, worst
+
+
+def _number(x: Any) -> Any:
+    return x.to(torch.float64) if isinstance(x, Tensor) and not inexact(x.dtype) else x
+
+
+def apart(a: Tensor, b: Tensor) -> Tensor:
+    """|a - b| in float64; 0 for equal infinities and two NaNs, infinity for different classes."""
+    a, b = (x if inexact(x.dtype) else x.to(torch.float64) for x in (a, b))
+    same = (a == b) | (a.isnan() & b.isnan())
+    return torch.where(same, 0.0, (a - b).abs().nan_to_num(INF, INF, INF))
+
+
+def _straddles(value: Any, gap: Tensor | None) -> Tensor | None:
+    return None if gap is None else (_absolute(value) <= gap) & (gap > 0)
+
+
+def _absolute(x: Any) -> Any:
+    return x.abs() if isinstance(x, Tensor) else torch.tensor(abs(x), dtype=torch.float64)
+
+
+def _broken(name: str, value: Tensor, error: Tensor | None, values: Sequence[Any],
+            gaps: Sequence[Tensor | None]) -> Tensor | None:
+    """The error where a function has a pole or a cut within the box, or is neither monotone nor convex."""
+    if error is None:
+        return None
+    bad: Tensor | None = None
+    match name:
+        case "sin" | "cos":
+            return torch.where(error.isfinite(), torch.minimum(
+                torch.as_tensor(LIPSCHITZ[name]) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
+        case "reciprocal" | "rsqrt":
+            bad = _straddles(values[0], gaps[0])
+        case "div":
+            bad = _straddles(values[1], gaps[1])
+        case "pow":
+            base = _straddles(values[0], gaps[0])
+            bad = None if base is None else base & (torch.as_tensor(values[1]) < 0)
+        case "tan":
+            bad = _crosses(values[0] / math.pi - 0.5, gaps[0], 1 / math.pi)
+        case "lgamma" | "digamma":
+            bad = _crosses(values[0], gaps[0]) & (values[0] - gaps[0] <= 0)  # type: ignore[operator]
+        case "atan2":
+            side = _straddles(values[0], gaps[0])
+            left = values[1] - (0.0 if gaps[1] is None else gaps[1]) <= 0
+            bad = None if side is None else side & left
+            if gaps[1] is not None:
+                other = (values[0] == 0) & (_absolute(values[1]) <= gaps[1])
+                bad = other if bad is None else bad | other
+    return error if bad is None else torch.where(bad.broadcast_to(error.shape), INF, error)
+
+
+def _crosses(value: Tensor, gap: Tensor | None, scale: float = 1.0) -> Tensor:
+    """Whether an integer lies within the error."""
+    assert gap is not None
+    return torch.floor(value - gap * scale) != torch.floor(value + gap * scale)
+
+
+def _step(name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Bound:
+    """A function that jumps: exact where it is the same at all corners, else nothing is known.
+
+    A remainder that stays on one piece is as far off as self plus the quotient times other.
+    """
+    value, error = corners(at, values, gaps)
+    kept = value if inexact(value.dtype) else None
+    if error is None:
+        return Bound(kept, None)
+    if name in ("remainder", "fmod"):
+        def quotient(x: Any, y: Any) -> Tensor:
+            q = torch.as_tensor(x / y)
+            return q.floor() if name == "remainder" else q.trunc()
+        _, jump = corners(quotient, values, gaps)
+        return Bound(kept, torch.where(jump > 0, INF, error))  # type: ignore[operator]
+    if name in ("eq", "ne"):
+        both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
+        near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
+        reach = both[0] + both[1]
+        return Bound(None, torch.where((torch.as_tensor(near).abs() <= reach) & (reach > 0), INF, 0.0)
+                     .broadcast_to(value.shape))
+    return Bound(kept, torch.where(error > 0, INF, 0.0))
+
+
+def _complex(name: str, at: Callable[..., Tensor], values: Sequence[Any],
+             gaps: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    """Discs instead of boxes (Henrici's circular arithmetic): the error bounds the distance in the plane."""
+    value = at(*values)
+    x, *others = [torch.as_tensor(v) for v in values]
+    ex, *rest = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
+    match name:
+        case "add" | "sub":
+            return value, (ex + rest[0]).broadcast_to(value.shape)
+        case "neg" | "abs":
+            return value, ex.broadcast_to(value.shape)
+        case "mul":
+            return value, ex * others[0].abs() + rest[0] * x.abs() + ex * rest[0]
+        case "div" | "reciprocal":
+            y, ey = (others[0], rest[0]) if others else (x, ex)
+            ex = ex if others else torch.zeros((), dtype=torch.float64)
+            room = y.abs() - ey
+            return value, torch.where(room > 0, (ex + value.abs() * ey) / room, INF)
+        case "exp":
+            return value, value.abs() * torch.expm1(ex)
+    raise NoRule(f"The error of {name} of inexact complex numbers is not analysed.")
+
+
+def _added(error: Tensor | None, more: Tensor | None) -> Tensor | None:
+    if error is None or more is None:
+        return error if more is None else more
+    return error + more
+
+
+SERIES = frozenset({"erf", "erfc", "erfinv", "lgamma", "digamma", "erfcx", "i0", "i0e", "i1", "i1e", "ndtri", "zeta",
+                    "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
+                    "scaled_modified_bessel_k1"})
+"""Functions that IEEE 754-2019, section 9.2, does not ask for: near their roots they are as good as their argument."""
+STEP = 2.0 ** -20
+
+
+def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], value: Tensor,
+                 dtype: torch.dtype) -> Tensor | None:
+    """u |x f'(x)| of each operand: what a rounding of the operand itself brings (Higham 2002, section 1.6).
+
+    For complex results, and for functions that come from series. The slope is that of a chord over 2^-20 of the
+    operand, in four directions for complex ones.  Where squares of a complex number leave the range of the dtype
+    nothing is known: how overflow combines is left open.
+    """
+    if not inexact(dtype) or not (dtype.is_complex or member.name in SERIES):
+        return None
+    ways = (1, -1, 1j, -1j) if dtype.is_complex else (1, -1)
+    total = torch.zeros(value.shape, dtype=torch.float64)
+    for i, x in enumerate(values):
+        moved = [at(*(v * (1 + STEP * w) if j == i else v for j, v in enumerate(values))) for w in ways]
+        chord = torch.stack([apart(m, value) for m in moved]).amax(0) / STEP
+        total = total + (unit(dtype) * chord).nan_to_num(0.0 if not dtype.is_complex else INF, INF)
+    if dtype.is_complex:
+        facts = torch.finfo(dtype)
+        reach = [torch.as_tensor(v).abs() for v in (*values, value)]
+        for r in reach:
+            wild = ((r > 0) & (r * r < facts.smallest_normal / facts.eps)) | (r * r > facts.max * facts.eps)
+            total = torch.where(wild, INF, total)
+        return torch.where(value.isfinite() | total.isinf(), total, 0.0)
+    return torch.where(value.isfinite() & total.isfinite(), total, 0.0)
+
+
+def _truncated(values: Sequence[Any], value: Tensor, over: torch.dtype) -> Tensor:
+    """A quotient within rounding of an integer may become it before it is rounded towards zero (div's clause)."""
+    quotient = torch.as_tensor(values[0] / values[1])
+    ends = [(quotient * (1 + s * 2 * unit(over))).trunc() for s in (-1.0, 1.0)]
+    return torch.maximum(*(apart(e, quotient.trunc()) for e in ends)).broadcast_to(value.shape)
+
+
+def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
+    """alpha * other and value * tensor1 may be rounded once before the sum, in what sums are computed in."""
+    factor = asked.named.get("alpha", asked.named.get("value", 1))
+    scaled = asked.named.get("other", asked.named.get("tensor1"))
+    if factor in (1, -1) or not inexact(over) or scaled is None:
+        return None
+    by = asked.named.get("tensor2", 1)
+    part = torch.as_tensor(wide(scaled) if isinstance(scaled, Tensor) else scaled) * factor
+    off = 2 * ulp(part.to(torch.complex128 if part.is_complex() else torch.float64), sums_in(over))
+    off = (off * (wide(by).abs() if isinstance(by, Tensor) else abs(by))).nan_to_num(0.0, 0.0, 0.0)
+    return off.broadcast_to(value.shape)
+
+
+def where(asked: Asked) -> Sequence[Bound]:
+    """One of two: the error is that of the chosen one; of an unknown choice, that of both and of their distance."""
+    condition, a, b = (asked.named[n] for n in ("condition", "self", "other"))
+    out = asked.outs[0]
+    if not inexact(out.dtype):
+        gaps = [torch.zeros((), dtype=torch.float64) if error_of(x) is None else errors(x) for x in (a, b)]
+        known = torch.where(plain_of(condition) != 0, *gaps)
+        if error_of(condition) is not None:
+            known = torch.where(errors(condition) > 0, INF, known)
+        return [Bound(None, known.broadcast_to(out.shape))]
+    (va, ea), (vb, eb) = (_operand(x, out.dtype) for x in (a, b))
+    va, vb = (torch.as_tensor(v, dtype=wide_dtype(out.dtype)) for v in (va, vb))
+    ea, eb = (torch.zeros((), dtype=torch.float64) if e is None else e for e in (ea, eb))
+    chosen = plain_of(condition) != 0
+    value, error = torch.where(chosen, va, vb), torch.where(chosen, ea, eb)
+    if error_of(condition) is not None:
+        either = torch.maximum(apart(va, vb) + torch.maximum(ea, eb), error)
+        error = torch.where(errors(condition) > 0, either, error)
+    return [Bound(value, error)]
+
+
+def convert(asked: Asked) -> Sequence[Bound]:
+    """To a narrower float: half an ulp more (round to nearest). To an integer or bool: known if it is the same at both
+    ends of the error. A conversion may be left out where the next one goes back, so the value stays the wide one.
+    """
+    x, out = next(a for a in asked.args if isinstance(a, Tensor)), asked.outs[0]
+    error = error_of(x)
+    if not inexact(x.dtype):
+        if not inexact(out.dtype):
+            return [Bound(None, error)]
+        value = plain_of(x).to(wide_dtype(out.dtype))
+        return [Bound(value, error, 0.5 if bool((plain_of(x).to(out.dtype).to(value.dtype) != value).any()) else 0.0)]
+    value = wide(x)
+    if inexact(out.dtype):
+        back = value.to(out.dtype).to(value.dtype if value.is_complex() == out.dtype.is_complex else wide_dtype(
+            out.dtype))
+        value = value.to(wide_dtype(out.dtype)) if not (value.is_complex() and not out.dtype.is_complex) else value.real
+        same = bool(((back == value) | (value.isnan() & back.isnan())).all()) and error is None
+        return [Bound(value, error, 0.0 if same else 0.5)]
+    if error is None:
+        return [Bound(None, None)]
+    value = value.real if value.is_complex() else value
+    ends = [(value + s * error) for s in (-1.0, 1.0)]
+    if out.dtype == torch.bool:
+        known = (ends[0] > 0) | (ends[1] < 0) | (error == 0)
+    else:
+        known = ends[0].trunc() == ends[1].trunc()
+    return [Bound(None, torch.where(known & error.isfinite(), 0.0, INF))]
+
+
+def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
+    """Of integers and bools with unknown elements too."""
+    if uncertain(asked.args, asked.kwargs) and not inexact(asked.outs[0].dtype):
+        shape = asked.outs[0].shape
+        gaps = [errors(x) for x in (*asked.args, *asked.kwargs.values()) if isinstance(x, Tensor)]
+        worst = torch.zeros(shape, dtype=torch.float64)
+        for g in gaps:
+            worst = torch.maximum(worst, torch.where(g > 0, INF, 0.0).broadcast_to(shape))
+        return [Bound(None, worst)]
+    return elementwise(asked)
+
+
+UNARY = ("abs", "neg", "sign", "ceil", "floor", "trunc", "round", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1",
+         "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+         "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma", "bitwise_not", "isnan", "isinf")
+BINARY = ("add", "sub", "mul", "div", "remainder", "fmod", "pow", "atan2", "maximum", "minimum", "eq", "ne", "lt", "le",
+          "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "copysign", "nextafter",
+          "gcd")
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys((*UNARY, *BINARY, "fma"), _elementwise_or_unknown), "where": where, "convert": convert,
+    "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))],
+}

@@ -1,0 +1,59 @@
+"""Where no error analysis reaches: no further from float64 than twice as far as eager PyTorch, over the whole result.
+
+This is the budget that the operator set itself states for such operators (``Budget.times``), not a derived bound. The
+error is normwise, for eager's own error at one element says nothing of what another computation may have there.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .compare import Finding
+from .tracked import inexact, ulp, wide_dtype
+
+TIMES = 2.0
+
+
+def compare(got: Tensor, eager: Tensor, exact: Tensor | None, times: float = TIMES) -> Finding:
+    """``exact`` is eager's result in float64, None where there is none: then eager's own is the reference.
+
+    Eager's error counts as one ulp of each element at least, for it may be nearer by luck.
+    """
+    if not got.numel():
+        return Finding()
+    if not inexact(got.dtype):
+        wrong = got != eager
+        if exact is not None:
+            wrong &= got != exact.to(got.dtype)
+        return Finding(f"{int(wrong.sum())} of {got.numel()} elements differ from eager's.",
+                       {"wrong": int(wrong.sum())}) if wrong.any() else Finding()
+    mine, theirs = (x.to(wide_dtype(x.dtype)) for x in (got, eager))
+    best = theirs if exact is None else exact.to(mine.dtype)
+    if sentence := _classes(mine, theirs, best):
+        return Finding(sentence)
+    finite = mine.isfinite() & theirs.isfinite() & best.isfinite()
+    off, own = (_norm((x - best)[finite]) for x in (mine, theirs))
+    least = _norm(ulp(best[finite], got.dtype))
+    allowed = times * max(own, least)
+    ratio = off / allowed if allowed else (0.0 if off == 0.0 else math.inf)
+    figures: dict[str, Any] = {"ratio": ratio}
+    if ratio <= 1.0:
+        return Finding("", figures)
+    return Finding(f"The result is off by {off:.3g} in the norm, where {times:g} times eager's {own:.3g} is allowed.",
+                   figures)
+
+
+def _classes(mine: Tensor, eager: Tensor, exact: Tensor) -> str:
+    """NaN and infinities stand where eager's or float64's do."""
+    for what, of in (("NaN", torch.isnan), ("infinite", torch.isinf)):
+        a, b, c = of(mine), of(eager), of(exact)
+        if bool(((a != b) & (a != c)).any()):
+            return f"Other elements are {what} than in eager PyTorch and in float64."
+    return ""
+
+
+def _norm(x: Tensor) -> float:
+    return float(x.abs().double().square().sum().sqrt())
