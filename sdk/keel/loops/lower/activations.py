@@ -1,7 +1,8 @@
 """Activation functions and their gradients, each as eager computes it: which side of a corner, what NaN becomes.
 
-Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats.  Where its vectorised code answers
-NaN and infinity differently from its scalar code, the scalar code (which CUDA shares) is followed.
+Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats, but for gradients that lose digits
+there.  Where its vectorised code answers NaN and infinity differently from its scalar code, the scalar code (which CUDA
+shares) is followed.
 """
 from __future__ import annotations
 
@@ -157,9 +158,22 @@ def silu(b: Builder, x: Value) -> Value:
     return x / (1.0 + b.apply("exp", -x))
 
 
+def both_sides(b: Builder, x: Value) -> tuple[Value, Value]:
+    """sigmoid(x) and sigmoid(-x), from one exponential; as 1 - sigmoid(x) the second would lose its digits."""
+    e = b.apply("exp", -b.apply("abs", x))
+    large = 1.0 / (1.0 + e)
+    small, below = e * large, x < 0.0
+    return b.where(below, small, large), b.where(below, large, small)
+
+
+def gated_slope(b: Builder, grad: Value, x: Value, slope: Value) -> Value:
+    """The gradient of y * sigmoid(x), where ``slope`` is y times the derivative of x by y."""
+    share, rest = both_sides(b, x)
+    return grad * (share * b.apply("fma", slope, rest, b.const(1, x.dtype)))
+
+
 def silu_backward(b: Builder, grad: Value, x: Value) -> Value:
-    s = sigmoid(b, x)
-    return grad * s * (1.0 + x * (1.0 - s))
+    return gated_slope(b, grad, x, x)
 
 
 def softplus(b: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
@@ -182,9 +196,15 @@ def mish(b: Builder, x: Value) -> Value:
 
 
 def mish_backward(b: Builder, grad: Value, x: Value) -> Value:
-    s = sigmoid(b, x)
-    t = b.apply("tanh", softplus(b, x))
-    return grad * (t + x * s * (1.0 - t * t))
+    """grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + e^x)), in powers of e^-|x|: for w = e^x it is
+    t = w (w + 2) / d and sigmoid(x) * (1 - t^2) = 4 w (w + 1) / d^2 with d = w^2 + 2 w + 2, of which no term cancels.
+    """
+    e, below = b.apply("exp", -b.apply("abs", x)), x < 0.0
+    low = e * (e + 2.0)
+    high = 1.0 + 2.0 * e
+    d = b.where(below, low + 2.0, high + 2.0 * (e * e))        # for x >= 0 both are divided by w^2
+    rest = 4.0 * (e * (1.0 + e)) * b.where(below, 1.0, e)
+    return grad * (b.apply("fma", x, rest / d, b.where(below, low, high)) / d)
 
 
 def gelu(b: Builder, x: Value, approximate: str = "none") -> Value:
@@ -196,10 +216,9 @@ def gelu(b: Builder, x: Value, approximate: str = "none") -> Value:
 
 def gelu_backward(b: Builder, grad: Value, x: Value, approximate: str = "none") -> Value:
     if approximate == "tanh":
-        square = x * x
-        t = b.apply("tanh", SQRT_2_OVER_PI * (x + CUBIC * (square * x)))
-        slope = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * square)
-        return grad * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+        square = x * x                                         # the function is x * sigmoid(twice)
+        twice = x * (1.0 + CUBIC * square) * (2 * SQRT_2_OVER_PI)
+        return gated_slope(b, grad, twice, x * (1.0 + 3 * CUBIC * square) * (2 * SQRT_2_OVER_PI))
     cdf = 0.5 * (1.0 + b.apply("erf", x * SQRT_HALF))
     pdf = b.apply("exp", x * x * -0.5) * (0.5 * SQRT_2_OVER_PI)
     return grad * (cdf + x * pdf)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from keel.loops.lower import lower
+from keel.spec import decomposition_of
 
 from .calls import INF, NAN, SPECIAL, call_of, check, check_symbolic, compare, one_by_one
 from .evaluate import evaluate
@@ -99,6 +100,25 @@ def test_gelu(approximate: str) -> None:
         gelu = partial(aten.gelu.default, approximate=approximate)
         call = call_of(aten.gelu.default, (ends,), {"approximate": approximate}, ends)
         compare(call, evaluate(lower(call), [ends]), one_by_one(gelu, ends))
+
+
+@pytest.mark.parametrize(("op", "parameters"), [
+    (aten.silu_backward.default, {}), (aten.mish_backward.default, {}),
+    (aten.gelu_backward.default, {"approximate": "tanh"})], ids=["silu", "mish", "gelu"])
+def test_gradients_keep_their_digits(op: Any, parameters: dict[str, Any]) -> None:
+    """Also where they are nearly 0, in ulps of the gradient and of what a rounding of x makes of it; as those that the
+    operator set writes them out as.
+    """
+    x = torch.linspace(-12, 30, 20_001)
+    exact, eps = decomposition_of(op), torch.finfo(torch.float32).eps
+
+    def true(x: torch.Tensor) -> torch.Tensor:
+        return exact(torch.ones_like(x), x, **parameters)
+    want = true(x.double())
+    room = eps * (want.abs() + (true(x.double() * (1 + 1e-6)) - want).abs() / 1e-6)
+    (got,) = evaluate(lower(call_of(op, (torch.ones_like(x), x), parameters, x)), [torch.ones_like(x), x])
+    mine, theirs = (((found.double() - want).abs() / room)[want.abs() > 1e-30].max() for found in (got, true(x)))
+    assert mine <= 4 and mine <= 2 * theirs, f"{mine:.1f} ulps against {theirs:.1f}"
 
 
 def test_integers_that_eager_takes() -> None:
