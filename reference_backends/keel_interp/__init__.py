@@ -24,7 +24,7 @@ from keel import (
     verify,
 )
 
-DTYPES = {dtype: name for dtype, name in DTYPE_NAMES.items() if name != "c32"}
+DTYPES = dict(DTYPE_NAMES)
 OPS = {op.name: " ".join((op.name, *(f"{{{n}}}" for n in range(op.arity)))) for op in SCALARS.values()}
 FOLDS = {name: ("the empty fold", f"{name} {{0}} {{1}}") for name in MONOIDS}
 

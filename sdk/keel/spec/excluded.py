@@ -112,6 +112,12 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         dtypes=_dtypes("float8_e8m0fnu", "float4_e2m1fn_x2", "bit", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2",
                        *_BITS)),
     Exclusion(
+        "named tensors", "a tensor whose dimensions have names",
+        "PyTorch has given them up, and its compiler never took them.",
+        "Count dimensions.",
+        _aten("empty.names full.names ones.names zeros.names rand.names rand.generator_with_names randn.names "
+              "randn.generator_with_names")),
+    Exclusion(
         "weights packed for one library", "weights in the packing of one library's kernel",
         "What the bytes mean is the kernel's own, and differs between devices.",
         "Use int8 weights with scales (_weight_int8pack_mm, quantized_decomposed), or unpack with shifts and masks.",

@@ -30,7 +30,8 @@ def exponents(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("program", "named", "line"), [
     (halved, "of dtype complex32", "return x.to(torch.complex32)"),
-    (quantized, "a call of aten.quantize_per_tensor.default", "return torch.quantize_per_tensor"),
+    pytest.param(quantized, "a call of aten.quantize_per_tensor.default", "return torch.quantize_per_tensor",
+                 marks=pytest.mark.skipif(torch.__version__ < "2.13", reason="Dynamo ends a graph there")),
     (exponents, "of dtype float8_e8m0fnu", "return x.to(torch.float8_e8m0fnu)")])
 def test_every_backend_refuses_alike(program: Callable[..., Any], named: str, line: str, backend: str) -> None:
     torch.compiler.reset()
@@ -87,4 +88,4 @@ def test_every_layout_and_dtype_of_this_pytorch_has_a_type_or_is_left_out() -> N
     kinds = {v for v in vars(torch).values() if isinstance(v, torch.layout | torch.dtype)}
     out = {*(d for e in EXCLUSIONS for d in e.dtypes), *(v for e in EXCLUSIONS for v in e.layouts)}
     assert kinds == out | set(DTYPE_NAMES) | {torch.strided}
-    assert out.isdisjoint(set(DTYPE_NAMES) - {torch.complex32})
+    assert out.isdisjoint(DTYPE_NAMES)

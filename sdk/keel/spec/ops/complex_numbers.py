@@ -43,7 +43,7 @@ family.primitive(
     clauses=("The real part comes first.", "Of a tensor that is a conjugate by its bit alone it is an error."),
     out=(Out(real(dtype_of("self")), ShapeRule("(*shape(self), 2)", lambda args: (*args["self"].shape, 2)),
              LayoutRule("(*2 * strides(self), 1)", _pairs)),),
-    requires=(only("self", dtypes=(*COMPLEX, torch.complex32), which="complex"),), dtypes=COMPLEX, samples=unary,
+    requires=(only("self", dtypes=COMPLEX, which="complex"),), dtypes=COMPLEX, samples=unary,
     tags=frozenset({"view"}), **_EXACT)
 
 

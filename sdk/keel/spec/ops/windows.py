@@ -42,6 +42,14 @@ def bartlett_window(window_length: int, periodic: bool = True, **given: Any) -> 
     return _window(lambda t, step: 1 - aten.abs.default(t * (2 * step) - 1), window_length, periodic, given)
 
 
+@family("hann_window", "hann_window.periodic", clauses=(
+    *_WINDOW, "With n elements, element k is (1 - cos(2 pi k / (n - 1))) / 2."), tags=_TAGS)
+def hann_window(window_length: int, periodic: bool = True, **given: Any) -> Tensor:
+    """A cosine from 0 to 1 and back."""
+    return _window(lambda t, step: 0.5 - 0.5 * aten.cos.default(t * (2 * math.pi * step)), window_length, periodic,
+                   given)
+
+
 @family("hamming_window", "hamming_window.periodic", "hamming_window.periodic_alpha",
         "hamming_window.periodic_alpha_beta", clauses=(
             *_WINDOW, "With n elements, element k is alpha - beta * cos(2 pi k / (n - 1))."), tags=_TAGS)
