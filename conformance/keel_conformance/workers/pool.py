@@ -25,12 +25,16 @@ Work = Callable[[Any, Tell], Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: with its ``row``, or with a ``failure`` in words while its process was ``doing`` something."""
+    """How a job ended: with its ``row``, or with a ``failure`` in words while its process was ``doing`` something.
+
+    ``end`` says of a failure what ended it: ``late`` (its limit), the name of a signal, or ``exit``.
+    """
 
     row: Any
     failure: str = ""
     doing: str = ""
     seconds: float = 0.0
+    end: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The outcome beside the figures of its row, in one plain mapping."""
@@ -206,7 +210,7 @@ def _outcome(hand: _Hand, late: bool, last_lines: int) -> Outcome:
     doing = hand.doing if hand.done is None else "ending"
     last = [line for line in said if line.strip()][-last_lines:]
     return Outcome(None, " ".join([f"It {_how(status, hand.limit if late else None)} while {doing}.", *last]), doing,
-                   seconds)
+                   seconds, _end(status))
 
 
 def _how(status: int | None, limit: float | None) -> str:
@@ -218,3 +222,7 @@ def _how(status: int | None, limit: float | None) -> str:
         case _ if status < 0:
             return f"died of {signal.Signals(-status).name}"
     return "raised"
+
+
+def _end(status: int | None) -> str:
+    return "late" if status is None else signal.Signals(-status).name if status < 0 else "exit"

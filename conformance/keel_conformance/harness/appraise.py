@@ -1,0 +1,97 @@
+"""In a process that the backend never sees: what each case should have given, and the verdict on what it gave."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from keel import MEMBERS
+
+from ..cases.arguments import arguments
+from ..cases.case import Case
+from ..oracles.judge import judge
+from ..results.verdict import BAD, Verdict
+from ..workers.pool import Tell
+from .guard import same_bits
+from .job import DRAWS, Appraise, Appraised, Raised, Tried
+from .perform import ROOMS, Clock, overload
+
+
+def appraise(job: Appraise, tell: Tell) -> Appraised:
+    """The work of a process that judges."""
+    clock = Clock()
+    with clock.at("all"):
+        match job.cases[0].kind:
+            case "op":
+                left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
+                verdicts = [_call(case, tried, results, clock, tell)
+                            for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)]
+            case "negative":
+                verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
+            case kind:
+                (case,), room = job.cases, import_module(f"..{ROOMS[kind]}", __package__)
+                tell(f"judging {case.id}")
+                with clock.at("judging"):
+                    observed = import_module("..programs.observed", __package__).Observed.load(Path(job.file))
+                    verdicts = [room.judge(case, observed)]
+    verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
+    return Appraised(verdicts, dict(clock.seconds))
+
+
+def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clock, tell: Tell) -> Verdict:
+    """The worst of what is said of the calls; what was seen where they ran comes first."""
+    if tried.raised is not None:
+        return raised(case, tried.raised)
+    if not tried.claimed:
+        return Verdict(case.id, "not claimed", "placement", tried.refusals)
+    if tried.faults:
+        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(tried.faults)))
+    tell(f"judging {case.id}")
+    found: list[Verdict] = []
+    for call in range(max(DRAWS) + 1):
+        with clock.at("drawing"):
+            trial = arguments(case, call)
+        with clock.at("judging"):
+            found.append(judge(case, trial, results[DRAWS.index(call)], calls=max(DRAWS) + 1))
+        if found[-1].status in BAD:
+            return replace(found[-1], sentence=f"Call {call}: {found[-1].sentence}" if call else found[-1].sentence)
+    if _repeats(case):
+        for n, (one, again) in enumerate(zip(results[0], results[-1], strict=True)):
+            if not same_bits(one, again):
+                return Verdict(case.id, "fail", "repeat", f"Result {n} has other bits when the same call is made again.")
+    return max(found, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
+
+
+def _repeats(case: Case) -> bool:
+    """Whether the same arguments give the same bits: not where numbers are drawn, or memory is left as it is found."""
+    member = MEMBERS.get(case.op)
+    random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
+    return not random and (member is None or ("random" not in member.tags and member.name != "empty"))
+
+
+def _broken(case: Case, tried: Tried) -> Verdict:
+    if tried.faults:
+        return Verdict(case.id, "fail", "contract", " ".join(tried.faults), _clause(case))
+    if tried.raised is None:
+        if not tried.claimed:
+            return Verdict(case.id, "not claimed", "placement", tried.refusals)
+        return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition, and did "
+                       "not raise.", _clause(case))
+    if tried.raised.memory:
+        return raised(case, tried.raised)
+    return Verdict(case.id, "pass", "precondition")
+
+
+def _clause(case: Case) -> str:
+    return case.clauses[0] if len(case.clauses) == 1 else ""
+
+
+def raised(case: Case, what: Raised) -> Verdict:
+    """The verdict on a case that ended in an exception."""
+    ours = what.phase in ("drawing its arguments", "tracing it", "judging")
+    status = "harness error" if ours else "resource" if what.memory else "fail"
+    return Verdict(case.id, status, "raises", f"It raised while {what.phase}: {what.text}")  # type: ignore[arg-type]

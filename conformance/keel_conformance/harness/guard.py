@@ -1,0 +1,166 @@
+"""Arguments at addresses of their own, between red zones: who writes to them or beside them is seen afterwards.
+
+Before, after and in the gaps of each tensor lies poison, NaN in floating dtypes, so that whoever reads there shows it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ZONE = 512
+"""Bytes of poison on either side."""
+LINE = 64
+"""Bytes to which allocators align; a tensor keeps its distance to such an address."""
+NAN_BYTES, OTHER_BYTES = 0xFF, 0xA5
+"""What poison consists of: NaN in all floating dtypes; elsewhere, numbers that are conspicuous and no valid index."""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One tensor. ``raw`` is all its memory, zones included, and ``before`` a copy of it from before the call."""
+
+    name: str
+    tensor: Tensor
+    raw: Tensor
+    before: Tensor
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        return self.raw.data_ptr(), self.raw.data_ptr() + self.raw.numel()
+
+    def fault(self) -> str | None:
+        """What was written to that must not be, in a sentence."""
+        if torch.equal(self.raw, self.before):
+            return None
+        at = (self.raw != self.before).nonzero().flatten().cpu()
+        start = self.tensor.data_ptr() - self.raw.data_ptr()
+        end = start + span(self.tensor) * self.tensor.element_size()
+        places = [(at < start, "before"), (at >= end, "after")]
+        where = next((f"{word} the memory of" for found, word in places if bool(found.any())), None)
+        if where is None and not is_dense(self.tensor):
+            offsets = set(((at - start) // self.tensor.element_size()).tolist())
+            own = set(_elements(self.tensor).tolist())
+            where = None if offsets & own else "in the gaps of"
+        return f"It wrote {'to' if where is None else where} argument {self.name} ({len(at)} bytes)."
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The arguments of one call, its tensors guarded."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    guards: tuple[Guarded, ...]
+
+    def faults(self) -> list[str]:
+        return [fault for guard in self.guards if (fault := guard.fault())]
+
+
+def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = "cpu") -> Placed:
+    """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``."""
+    seen: dict[int, Guarded] = {}
+
+    def place(value: Any, name: str) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if value.layout != torch.strided or value.is_quantized:
+            return value.clone().to(device)
+        if id(value) not in seen:
+            seen[id(value)] = guarded(value, name, device)
+        return seen[id(value)].tensor
+    moved = tuple(over(place, a, str(k)) for k, a in enumerate(args))
+    named = {k: over(place, a, k) for k, a in kwargs.items()}
+    return Placed(moved, named, tuple(seen.values()))
+
+
+def over(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:
+    """``value`` with each leaf of its lists, tuples and mappings changed; a leaf is named by where it is."""
+    match value:
+        case list() | tuple():
+            return type(value)([over(change, v, f"{name}[{k}]") for k, v in enumerate(value)])
+        case dict():
+            return {k: over(change, v, f"{name}[{k}]") for k, v in value.items()}
+    return change(value, name)
+
+
+def guarded(given: Tensor, name: str, device: str = "cpu") -> Guarded:
+    """A tensor like ``given``, alone in fresh memory."""
+    given = given.detach().resolve_conj().resolve_neg()
+    size, length = given.element_size(), span(given)
+    shift = given.storage_offset() * size % LINE
+    poison = NAN_BYTES if given.is_floating_point() or given.is_complex() else OTHER_BYTES
+    count = -(-(ZONE + shift + length * size + ZONE) // LINE) * LINE
+    raw = torch.full((count,), poison, dtype=torch.uint8, device=device)
+    start = (ZONE + shift) // size
+    typed = raw.view(given.dtype)
+    if given.numel():
+        source, target = _memory(given).to(device), typed[start:start + length]
+        if is_dense(given):
+            target.copy_(source)
+        else:
+            mine = _elements(given).to(device)
+            target[mine] = source[mine]
+    tensor = typed.as_strided(given.shape, given.stride(), start)
+    return Guarded(name, tensor, raw, raw.clone())
+
+
+def kept(result: Any) -> Any:
+    """A copy of a result on the host, with its strides, and no more memory than it spans; another value as it is."""
+    if not isinstance(result, Tensor) or result.layout != torch.strided or result.is_quantized:
+        return result
+    result = result.detach().resolve_conj().resolve_neg()
+    if not result.numel():
+        return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
+    return _memory(result).to("cpu", copy=True).as_strided(result.shape, result.stride(), 0)
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two results are equal to the last bit, NaN and signs of zero included."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return type(a) is type(b) and (a == b or (a != a and b != b))
+    if (a.dtype, a.shape, a.layout) != (b.dtype, b.shape, b.layout):
+        return False
+    if a.layout != torch.strided or a.is_quantized:
+        return torch.equal(a.to_dense(), b.to_dense())
+    return torch.equal(_bits(a), _bits(b))
+
+
+def span(t: Tensor) -> int:
+    """How many elements lie between the first and the last one of a tensor, both included."""
+    return 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+
+
+def is_dense(t: Tensor) -> bool:
+    """Whether a tensor has all the elements that it spans, each once."""
+    expected = 1
+    for step, n in sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1):
+        if step != expected:
+            return False
+        expected *= n
+    return True
+
+
+def overlaps(intervals: Sequence[tuple[int, int, Any]]) -> Iterator[tuple[Any, Any]]:
+    """The owners of those intervals, of addresses, that share some; one that lies in several is told of each."""
+    open_: list[tuple[int, Any]] = []
+    for start, end, owner in sorted(intervals, key=lambda i: (i[0], i[1])):
+        open_ = [(e, o) for e, o in open_ if e > start]
+        yield from ((o, owner) for _, o in open_)
+        open_.append((end, owner))
+
+
+def _memory(t: Tensor) -> Tensor:
+    return t.as_strided((span(t),), (1,), t.storage_offset())
+
+
+def _elements(t: Tensor) -> Tensor:
+    """Where its elements lie, counted from the first."""
+    return torch.arange(span(t)).as_strided(t.shape, t.stride()).reshape(-1)
+
+
+def _bits(t: Tensor) -> Tensor:
+    return t.resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)

@@ -1,0 +1,89 @@
+"""What a process is asked, and what it answers: plain data, beside the file that it leaves the results in."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..cases.case import Case
+from ..results.verdict import Verdict
+
+DRAWS = (0, 1, 0)
+"""Which of a case's arguments each call of it gets: fresh values at the second, those of the first at the third."""
+
+Phase = Literal["drawing its arguments", "tracing it", "compiling", "running", "judging"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for each job of a run.  ``memory`` is how many bytes a process may have beyond those that it starts
+    with, ``threads`` how many PyTorch may use in it.
+    """
+
+    subject: str
+    memory: int | None = 6 * 2**30
+    threads: int = 2
+    limit: float = 30.0
+
+
+@dataclass(frozen=True)
+class Perform:
+    """Run the cases, all of one operator and one kind, and leave what came of it in ``file``."""
+
+    settings: Settings
+    cases: tuple[Case, ...]
+    file: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception, in words, and whether it says that memory has run out."""
+
+    phase: Phase
+    text: str
+    memory: bool = False
+
+
+@dataclass
+class Tried:
+    """One case. ``refusals`` says why nothing of it was the backend's, where nothing was. ``faults`` are what can only
+    be seen where it ran: what was written to, and what shares memory that must not.
+    """
+
+    case: str
+    claimed: bool = True
+    refusals: str = ""
+    faults: list[str] = field(default_factory=list)
+    raised: Raised | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class Performed:
+    """``raised`` is what ended them all, before anything was left in the file. ``clock`` has the seconds of the backend
+    (``backend``), of drawing arguments (``drawing``), and all (``all``).
+    """
+
+    tried: list[Tried]
+    raised: Raised | None = None
+    clock: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Appraise:
+    """Judge what a process left in ``file``."""
+
+    cases: tuple[Case, ...]
+    performed: Performed
+    file: str
+
+
+@dataclass
+class Appraised:
+    """``clock`` has the seconds of the oracles (``judging``), of drawing arguments (``drawing``), and all (``all``)."""
+
+    verdicts: list[Verdict]
+    clock: dict[str, float] = field(default_factory=dict)
+
+
+Answer = Any
+"""Performed, or Appraised."""

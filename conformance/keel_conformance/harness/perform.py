@@ -1,0 +1,256 @@
+"""In the process of the backend: cases compiled and called, watched, and their results left in a file to be judged."""
+from __future__ import annotations
+
+import errno
+import resource
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import keel
+from keel import KeelError
+
+from ..cases.arguments import arguments
+from ..cases.case import Case, Trial
+from ..workers.pool import Tell
+from .guard import Placed, kept, over, overlaps, placed, same_bits, span
+from .job import DRAWS, Perform, Performed, Phase, Raised, Tried
+from .subject import Subject, subject
+
+ROOMS = {"program": "programs", "graph": "graphs", "kernel": "kernels"}
+SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
+
+
+@dataclass
+class Clock:
+    """Seconds by what they were spent on."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def at(self, what: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.perf_counter() - begin
+
+
+class Ended(Exception):
+    """The backend raised, or the case could not be brought before it."""
+
+    def __init__(self, raised: Raised):
+        super().__init__(raised.text)
+        self.raised = raised
+
+
+def perform(job: Perform, tell: Tell) -> Performed:
+    """The work of a process that is given to the backend."""
+    clock = Clock()
+    with clock.at("all"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tell("loading the backend")
+        under_test = subject(job.settings.subject)
+        _limit(under_test.device, job.settings.memory)
+        torch.set_num_threads(job.settings.threads)
+        try:
+            match job.cases[0].kind:
+                case "op":
+                    tried = _calls(job, under_test, clock, tell)
+                case "negative":
+                    tried = [_broken(case, under_test, clock, tell) for case in job.cases]
+                case kind:
+                    tried = _program(job, under_test, import_module(f"..{ROOMS[kind]}", __package__), clock, tell)
+            found = Performed(tried)
+        except Ended as end:
+            found = Performed([], end.raised)
+    found.clock = dict(clock.seconds)
+    return found
+
+
+@cache
+def _limit(device: str, memory: int | None) -> None:
+    """Bounds the memory of this process, once; of the host alone, since devices are mapped at sizes of their own."""
+    if memory is None or device != "cpu":
+        return
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    bound = mapped + memory if most == resource.RLIM_INFINITY else min(mapped + memory, most)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, most))
+
+
+# -- calls of operators ------------------------------------------------------------------------------------------------
+
+@dataclass
+class _Called:
+    """One case on its way: what each call was given, what it gave, and a copy of that from before the next one."""
+
+    case: Case
+    op: Callable[..., Any]
+    trials: list[Trial]
+    tried: Tried
+    given: list[Placed] = field(default_factory=list)
+    results: list[tuple[Any, ...]] = field(default_factory=list)
+    copies: list[list[Any]] = field(default_factory=list)
+
+
+def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[Tried]:
+    """The cases compiled as one graph, and called as often as there are draws."""
+    tell("drawing arguments")
+    drawn = [_drawn(case, clock) for case in job.cases]
+    calls = [c for c in drawn if c.tried.raised is None]
+    if calls:
+        _place(calls, 0, under_test, clock)
+        tell("compiling")
+        with clock.at("backend"), _backend_at("compiling"):
+            batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
+                                       backends=under_test.backends, strict=True)
+        for c, owners, refusals in zip(calls, batch.owners, batch.refusals, strict=True):
+            c.tried.claimed = under_test.name in owners
+            c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or "Nothing of it is left to a backend."
+        for k, draw in enumerate(DRAWS):
+            if k:
+                _place(calls, draw, under_test, clock)
+            tell(f"running call {k}")
+            torch.manual_seed(calls[0].case.seed + draw)
+            with clock.at("backend"), _backend_at("running"):
+                found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
+            for c, results in zip(calls, found, strict=True):
+                c.results.append(results)
+                c.copies.append([kept(r) for r in results])
+                c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
+                c.tried.faults += _elsewhere(results, under_test)
+        for c in calls:
+            c.tried.seconds = clock.seconds["backend"] / len(calls)
+        tell("looking at results")
+        _watch(calls)
+    torch.save([c.copies for c in drawn], job.file)
+    return [c.tried for c in drawn]
+
+
+def _drawn(case: Case, clock: Clock) -> _Called:
+    try:
+        with clock.at("drawing"):
+            return _Called(case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)],
+                           Tried(case.id))
+    except Exception as e:
+        return _Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
+
+
+def overload(name: str) -> Callable[..., Any]:
+    """The operator that graphs call by this name, ``aten.add.Tensor``."""
+    found: Callable[..., Any] = reduce(getattr, name.split("."), torch.ops)
+    return found
+
+
+def _place(calls: Sequence[_Called], draw: int, under_test: Subject, clock: Clock) -> None:
+    for c in calls:
+        trial = c.trials[draw]
+        c.given.append(placed(trial.args, trial.kwargs, under_test.device))
+
+
+@contextmanager
+def _backend_at(phase: Phase) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as e:
+        untraced = isinstance(e, KeelError) and e.code == "bad-graph"
+        raise Ended(_raised("tracing it" if untraced else phase, e)) from e
+
+
+def _raised(phase: Phase, e: BaseException) -> Raised:
+    chain: list[BaseException] = [e]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    memory = any(isinstance(x, MemoryError | torch.OutOfMemoryError) or getattr(x, "errno", None) == errno.ENOMEM
+                 or any(word in str(x).lower() for word in SCARCE) for x in chain)
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return Raised(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory)
+
+
+def _elsewhere(results: Sequence[Any], under_test: Subject) -> list[str]:
+    return [f"Result {k} is on {r.device.type}, not on {under_test.device}." for k, r in enumerate(results)
+            if isinstance(r, Tensor) and r.device.type != under_test.device]
+
+
+def _watch(calls: Sequence[_Called]) -> None:
+    """Whether results are changed by later calls, and whether they share memory."""
+    for c in calls:
+        for k, (results, copies) in enumerate(zip(c.results, c.copies, strict=True)):
+            c.tried.faults += [f"Result {n} of call {k} was changed by a later one."
+                               for n, (r, copy) in enumerate(zip(results, copies, strict=True))
+                               if k + 1 < len(c.results) and not same_bits(kept(r), copy)]
+    owners = [(*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given)
+              for g in p.guards]
+    owners += [(r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n)) for c in calls
+               for k, results in enumerate(c.results) for n, r in enumerate(results)
+               if isinstance(r, Tensor) and r.layout == torch.strided and r.numel()]
+    for one, other in overlaps(owners):
+        (c, k, n), (d, j, m) = one, other
+        if isinstance(n, str):
+            (c, k, n), (d, j, m) = other, one
+        if c is d and k == j and _eager_shares(c, n, m):
+            continue
+        where = "" if c is d and k == j else f" of call {j}" if c is d else f" of {d.case.id}, call {j}"
+        what = m if isinstance(m, str) else f"result {m}"
+        c.tried.faults.append(f"Result {n} of call {k} shares memory with {what}{where}.")
+
+
+def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
+    """Whether eager PyTorch's result shares the same memory: the operator is a view."""
+    trial = placed(c.trials[0].args, c.trials[0].kwargs)
+    with torch.no_grad():
+        found: list[Any] = []
+        over(lambda v, _: found.append(v), c.op(*trial.args, **trial.kwargs), "")
+
+    def storage(which: int | str) -> int:
+        if isinstance(which, int):
+            return int(found[which].untyped_storage().data_ptr())
+        return next(g.raw.data_ptr() for g in trial.guards if f"argument {g.name}" == which)
+    return storage(n) == storage(other)
+
+
+# -- calls that break a precondition -----------------------------------------------------------------------------------
+
+def _broken(case: Case, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
+    """An exception is right, wherever it comes from; ``raised`` has it, and without it the case is accepted."""
+    c = _drawn(case, clock)
+    if c.tried.raised is not None:
+        raise Ended(c.tried.raised)
+    _place([c], 0, under_test, clock)
+    tell(f"running {case.id}")
+    begin = time.perf_counter()
+    try:
+        with clock.at("backend"), _backend_at("running"):
+            batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs)], backends=under_test.backends,
+                                       strict=True)
+            c.tried.claimed = under_test.name in batch.owners[0]
+            c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
+            batch.run([(c.given[0].args, c.given[0].kwargs)])
+    except Ended as end:
+        c.tried.raised = end.raised
+    c.tried.seconds = time.perf_counter() - begin
+    c.tried.faults = c.given[0].faults()
+    return c.tried
+
+
+# -- programs, graphs and kernels --------------------------------------------------------------------------------------
+
+def _program(job: Perform, under_test: Subject, room: Any, clock: Clock, tell: Tell) -> list[Tried]:
+    (case,) = job.cases                                       # what they keep behind is theirs alone
+    tell("running")
+    torch.compiler.reset()
+    with clock.at("backend"), _backend_at("running"):
+        observed = room.perform(case, under_test.compile)
+    observed.save(job.file)
+    return [Tried(case.id, seconds=clock.seconds["backend"])]

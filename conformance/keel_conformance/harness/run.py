@@ -1,0 +1,129 @@
+"""One run: cases on a backend, a verdict for each, all kept on disk as they come."""
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from keel import KeelError
+
+from ..cases.case import Case
+from ..results.verdict import Verdict
+from .job import Settings
+from .journal import Journal
+from .settle import Settler, lane, lanes
+from .supervise import supervise
+
+Heard = Callable[[Sequence[Verdict]], None]
+MEMORY_FOLDER = Path("/dev/shm")
+"""Where results lie until they are judged, if the system has it."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The cases of one of several hosts: number ``which``, from 1, of ``of``. Which those are is in their digests."""
+
+    which: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.which <= self.of:
+            raise KeelError("bad-option", f"There is no shard {self}.", do="Shards of three are 1/3, 2/3 and 3/3.")
+
+    def __str__(self) -> str:
+        return f"{self.which}/{self.of}"
+
+    @staticmethod
+    def read(text: str) -> Shard:
+        """Raises KeelError[bad-option]."""
+        which, _, of = text.partition("/")
+        if not (which.isdecimal() and of.isdecimal()):
+            raise KeelError("bad-option", f"There is no shard {text!r}.", do="Shards of three are 1/3, 2/3 and 3/3.")
+        return Shard(int(which), int(of))
+
+    def of_plan(self, plan: Iterable[Case]) -> tuple[Case, ...]:
+        return tuple(c for c in plan if int(c.digest[:16], 16) % self.of == self.which - 1)
+
+
+@dataclass
+class Ran:
+    """``verdicts`` in the plan's order, of all its cases unless the run was stopped. ``repeated`` is how many cases were
+    begun more often than once, ``clock`` what the seconds were spent on (see ``overhead``).
+    """
+
+    verdicts: list[Verdict]
+    seconds: float
+    repeated: int = 0
+    clock: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def overhead(self) -> float | None:
+        """Seconds a case that are neither the backend's, nor the oracles', nor spent on drawing arguments."""
+        if not self.clock.get("cases"):
+            return None
+        own = sum(self.clock[f"{side}.all"] - sum(self.clock.get(f"{side}.{part}", 0.0) for part in parts)
+                  for side, parts in (("performing", ("backend", "drawing")), ("appraising", ("judging", "drawing")))
+                  if f"{side}.all" in self.clock)
+        return (own + self.clock["supervising"]) / self.clock["cases"]
+
+
+def digest(plan: Iterable[Case]) -> str:
+    """Of the list of cases: the same wherever the same cases are run."""
+    return hashlib.sha256("".join(c.digest for c in plan).encode()).hexdigest()
+
+
+def head_of(plan: Sequence[Case], subject: str, shard: Shard, **about: Any) -> dict[str, Any]:
+    """What a run is about, as its log says it first: only a run of the same goes on with it."""
+    return {"backend": subject, "shard": str(shard), "cases": len(plan), "digest": digest(plan),
+            "torch": torch.__version__, "torch-keel": version("torch-keel"), "python": platform.python_version(),
+            **about}
+
+
+def run(plan: Sequence[Case], subject: str, *, out: Path, jobs: int = 1, shard: Shard = Shard(), resume: bool = False,
+        settings: Settings | None = None, heard: Heard = lambda verdicts: None,
+        stopped: Callable[[], bool] = lambda: False, **about: Any) -> Ran:
+    """The verdicts on the cases of ``plan`` that are the shard's, on the backend that ``subject`` names.
+
+    Each batch of verdicts is ``heard`` and written to the log in the folder ``out``, from which ``resume`` goes on; the
+    log is headed by what the run is ``about``. Raises KeelError[bad-option] where that was another one.
+    """
+    begin, own = time.perf_counter(), time.process_time()
+    cases = shard.of_plan(plan)
+    if twice := [name for name, n in Counter(c.id for c in cases).items() if n > 1]:
+        raise KeelError("bad-option", "Cases are planned twice.", {"twice": ", ".join(twice[:5])})
+    journal = Journal.opened(out, head_of(plan, subject, shard, **about), resume=resume)
+    earlier = dict(journal.verdicts)
+
+    def known(batch: tuple[Case, ...]) -> list[Verdict] | None:
+        found = [earlier[c.id] for c in batch if c.id in earlier]
+        return found if len(found) == len(batch) else None
+
+    def began(batch: tuple[Case, ...]) -> None:
+        journal.begin([c.id for c in batch])
+
+    def ended(batch: tuple[Case, ...], verdicts: list[Verdict]) -> None:
+        journal.end(verdicts)
+        heard(verdicts)
+
+    heard(list(earlier.values()))
+    top = MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None
+    with TemporaryDirectory(prefix="keel-results-", dir=top) as folder:
+        settler = Settler(settings or Settings(subject), Path(folder))
+        try:
+            supervise((lane(settler, some, known, began, ended) for some in lanes(cases)), jobs=jobs, stopped=stopped)
+        finally:
+            journal.close()
+    found = [journal.verdicts[c.id] for c in cases if c.id in journal.verdicts]
+    ran = sum(v.case not in earlier and v.status != "not run" for v in found)
+    clock = {**settler.clock, "supervising": time.process_time() - own, "cases": float(ran)}
+    done = sum(v.status != "not run" for v in found)
+    return Ran(found, time.perf_counter() - begin, max(0, journal.begun - done), clock)

@@ -1,0 +1,89 @@
+"""The backend that is judged, by a text from which any process finds it: an installed one, a value, a foreign one."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+
+import keel
+from keel import Backend, KeelError
+from keel_foreign import foreign
+
+GROUP = "keel.backends"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``text`` is what ``subject`` was asked for."""
+
+    text: str
+    backend: Backend
+
+    @property
+    def name(self) -> str:
+        return self.backend.name
+
+    @property
+    def device(self) -> str:
+        """Where its tensors live: the host's memory, for a backend that works on any device."""
+        return "cpu" if self.backend.device == "*" else self.backend.device
+
+    @property
+    def backends(self) -> list[str | Backend]:
+        """It first, and what it does not take by eager PyTorch."""
+        return [self.backend] if self.backend.last_resort else [self.backend, "eager"]
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """``keel.compile`` with it, as what contract programs are compiled by; a part that does not compile raises."""
+        return keel.compile(function, **{"backends": self.backends, "strict": True, **options})
+
+
+@cache
+def subject(text: str) -> Subject:
+    """The backend that ``text`` names.
+
+    That is an installed Keel backend; ``module:attribute``, a Backend; or a backend of ``torch.compile``. Raises
+    KeelError: unknown-backend with the nearest names, and what ``keel.find`` raises of one that is installed.
+    """
+    if ":" in text:
+        return Subject(text, _value(text))
+    installed = {p.name for p in entry_points(group=GROUP)}
+    if text in installed:
+        return Subject(text, keel.find(text))
+    registered = set(torch.compiler.list_backends(exclude_tags=())) - {"keel"}
+    if text in registered:
+        return Subject(text, keel.resolve([foreign(text)], strict=True)[0])
+    near = get_close_matches(text, sorted(installed | registered), n=3)
+    raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.",
+                    {"of Keel": ", ".join(sorted(installed)), "of torch.compile": ", ".join(sorted(registered))},
+                    do=f"Did you mean {' or '.join(map(repr, near))}?" if near else
+                    "Install the package that carries it, or name a Backend value as module:attribute.")
+
+
+def _value(text: str) -> Backend:
+    module, _, path = text.partition(":")
+    try:
+        holder: Any = import_module(module)
+    except ImportError as raised:
+        raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.", {module: str(raised)},
+                        do="Name a Backend value as module:attribute, in a module that Python can import.") from raised
+    for name in path.split("."):
+        if not hasattr(holder, name):
+            near = get_close_matches(name, dir(holder), n=3)
+            raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.",
+                            {module: f"It has no attribute {name!r}."},
+                            do=f"Did you mean {' or '.join(map(repr, near))}?" if near else
+                            "Name a Backend value of that module.")
+        holder = getattr(holder, name)
+    return keel.resolve([holder], strict=True)[0]
+
+
+def compiler(text: str) -> Callable[..., Any]:
+    """What programs are compiled by under the backend that ``text`` names."""
+    return partial(subject(text).compile)

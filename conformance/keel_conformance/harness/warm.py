@@ -1,0 +1,28 @@
+"""Imported by the server that processes are forked from: what takes seconds once is done here, before they are."""
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+import keel
+import keel_foreign  # noqa: F401  (it belongs to what processes need)
+
+from . import appraise, perform, settle  # noqa: F401
+
+torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
+
+
+def _first() -> None:
+    """A first graph is traced and run by eager PyTorch, which imports much of PyTorch."""
+    x = torch.ones(3)
+    batch = keel.compile_calls([(torch.ops.aten.neg.default, (x,), {})], backends=["eager"], strict=True)
+    with TemporaryDirectory() as folder:
+        torch.save(batch.run([((x,), {})]), Path(folder) / "results")
+        torch.load(Path(folder) / "results", weights_only=True)
+
+
+_first()
+gc.collect()
