@@ -88,3 +88,35 @@ def test_distinct_numbers_of_a_choice() -> None:
         chosen = x[x > 0]
         return *torch.unique(chosen, return_inverse=True, return_counts=True), torch.bincount(chosen)
     holds(fn, (few(9),), (few(9, most=1),), (few(9, most=5),))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_elements_put_and_taken(dynamic: bool) -> None:
+    def fn(x: Tensor, m: Tensor, y: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        chosen = torch.masked_select(y, m)
+        put = torch.masked_scatter(x, m, chosen)
+        places = torch.nonzero(m.reshape(-1))[:, 0]
+        return put, put * 2, torch.take(x, at), torch.take(x, at[0, 0]) + 1, torch.take(y, places) - chosen
+    holds(fn, *((torch.randn(4, 5), torch.randn(4, 5) > cut, torch.randn(4, 5), few(2, 3, most=20) - 10)
+                for cut in (0, 9, -9)), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_copies_onto_layouts_with_gaps(dynamic: bool) -> None:
+    def fn(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        found = torch.ops.aten.copy.default(x[:, ::2], y)
+        return found.sin(), found.sum(0)
+    holds(fn, (torch.randn(4, 9), torch.randn(4, 5)), (torch.randn(4, 9), torch.randn(4, 5)), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_gradients_of_windows(step: int, dynamic: bool) -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        columns = torch.nn.functional.unfold(x, 2, padding=1, stride=step)
+        return columns.square().sum() + y.unfold(1, 2, step).pow(3).sum()
+    given = [torch.randn(2, 3, 6, 5, requires_grad=True), torch.randn(3, 8, requires_grad=True)]
+    torch._dynamo.reset()
+    compiled = keel.compile(fn, backends=BACKENDS, dynamic=dynamic)
+    for got, want in zip(*(torch.autograd.grad(f(*given), given) for f in (compiled, fn)), strict=True):
+        torch.testing.assert_close(got, want)

@@ -14,7 +14,9 @@ from keel.torch_adapter import (
     NotRecorded,
     expression,
     hint_of,
+    holds,
     late,
+    of_some,
     record,
     rename,
     same,
@@ -72,10 +74,19 @@ class Names:
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
         """Whether sizes that a decomposition gives are the promised ones."""
-        return len(a) == len(b) and all(self._same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(self._known(x) == expression(y) or same(x, y)
+                                        for x, y in zip(a, b, strict=True))
 
-    def _same(self, mine: int | torch.SymInt, theirs: int | torch.SymInt) -> bool:
-        return expression(mine).xreplace(self.found) == expression(theirs) or same(mine, theirs)
+    def laid_out(self, found: torch.Tensor, promised: torch.Tensor) -> bool:
+        """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
+        sizes = [expression(n) for n in promised.shape]
+        mine, theirs = _layout(found), _layout(promised)
+        return len(mine) == len(theirs) and all(
+            of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
+            for x, y in zip(mine, theirs, strict=True))
+
+    def _known(self, size: int | torch.SymInt) -> sympy.Expr:
+        return expression(size).xreplace(self.found)
 
 
 def _value(arg: Any) -> Any:
@@ -103,15 +114,50 @@ def as_promised(found: Any, promised: Any, names: Names) -> Any:
         names.learn(mine, theirs)
     if not names.equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
-    if names.equal(_layout(found), _layout(promised)):
+    if names.laid_out(found, promised):
         return found
-    order = _order(promised)
+    for copied in (_permuted, _spread):
+        candidate = copied(found, promised)
+        if candidate is not None and names.laid_out(candidate, promised):
+            return candidate
+    raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
+
+
+def _permuted(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
+    order = _order(like)
     back = [order.index(d) for d in range(len(order))]
-    copied = aten.permute.default(
-        aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format), back)
-    if not names.equal(_layout(copied), _layout(promised)):
-        raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
-    return copied
+    dense = aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format)
+    placed: torch.Tensor = aten.permute.default(dense, back)
+    return placed
+
+
+def _spread(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+    """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
+    or may, or where only the run tells where they lie.
+    """
+    start, sizes, strides = like.storage_offset(), list(like.shape), list(like.stride())
+    if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _apart(like):
+        return None
+    extent: Any = start + 1
+    for n, s in zip(sizes, strides, strict=True):
+        extent = extent + (n - 1) * s
+    memory = aten.full.default([extent], 0, dtype=found.dtype, device=found.device)
+    filled = aten.as_strided_scatter.default(memory, found, sizes, strides, start)
+    placed: torch.Tensor = aten.as_strided.default(filled, sizes, strides, start)
+    return placed
+
+
+def _apart(t: torch.Tensor) -> bool:
+    """Whether no two elements share memory: each stride is known to be past all that lies below it."""
+    below: Any = 1
+    for d in reversed(_order(t)):
+        if same(t.shape[d], 1):
+            continue
+        if not holds(t.stride(d) >= below):
+            return False
+        below = below + (t.shape[d] - 1) * t.stride(d)
+    return True
 
 
 def _layout(t: torch.Tensor) -> list[Any]:
@@ -126,9 +172,16 @@ def _layout(t: torch.Tensor) -> list[Any]:
 def _order(t: torch.Tensor) -> list[int]:
     """The dimensions from the outermost to the innermost in memory."""
     def size(d: int) -> tuple[int, int]:
-        return -(hint_of(t.stride(d)) or 0), d
+        stride = hint_of(t.stride(d))
+        if stride is None:                                    # of several elements, as far as one can tell
+            expr = expression(t.stride(d))
+            stride = int(expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(_MANY))))
+        return -stride, d
     return sorted(range(t.dim()), key=size)
 
+
+_MANY = 1 << 12
+"""What stands for a size that only a run tells."""
 
 Lookup = Callable[[Call], Decomposition | None]
 """What a call is written out as, if anything."""

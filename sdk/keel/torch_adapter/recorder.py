@@ -240,6 +240,9 @@ def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) 
         return int(wanted)
     if wanted.is_Float:
         return float(wanted)
+    if wanted.is_Symbol and (found := _solved(wanted, known, graph)) is not None:
+        known[wanted] = found
+        return found
     target = _FUNCTIONS.get(type(wanted).__name__)
     if target is None:
         raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
@@ -250,6 +253,20 @@ def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) 
     assert isinstance(result, fx.Node)
     known[wanted] = result
     return result
+
+
+def _solved(symbol: sympy.Symbol, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
+    """The symbol from a size that is a multiple of it, and more, in terms of symbols that are known."""
+    for size, node in list(known.items()):
+        if symbol not in size.free_symbols or size.is_integer is not True:
+            continue
+        times = sympy.expand(size).coeff(symbol)
+        rest = sympy.expand(size - times * symbol)
+        if not times.is_positive or not times.is_integer or not {*times.free_symbols, *rest.free_symbols} <= {*known}:
+            continue
+        found = node if rest == 0 else _apply(graph, operator.sub, node, _arithmetic(rest, known, graph))
+        return found if times == 1 else _apply(graph, operator.floordiv, found, _arithmetic(times, known, graph))
+    return None
 
 
 def _apply(graph: fx.Graph, target: Callable[..., Any], *args: fx.Node | int | float) -> fx.Node:

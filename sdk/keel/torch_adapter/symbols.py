@@ -1,12 +1,13 @@
 """PyTorch's symbolic numbers as sympy expressions: what is known of a size, and the value it had while tracing."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils._sympy.functions import Max
 
 from keel.types import Dim, as_dim
 
@@ -64,6 +65,17 @@ def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
     return statically_known_true(a == b)
 
 
+def holds(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes is known to hold in every run; where they have values while tracing, a guard says
+    that it does, if it does then.
+    """
+    if isinstance(condition, bool):
+        return condition
+    if condition.node.has_hint():
+        return bool(condition)
+    return statically_known_true(condition)
+
+
 def promise(holds: bool | torch.SymBool) -> None:
     """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
     torch._check(holds)  # type: ignore[no-untyped-call]
@@ -77,6 +89,12 @@ def symbols_of(mode: Any) -> frozenset[sympy.Symbol]:
 def late(expr: sympy.Expr) -> frozenset[sympy.Symbol]:
     """The symbols in an expression whose value only a run tells."""
     return frozenset(free_unbacked_symbols(expr))
+
+
+def of_some(stride: sympy.Expr, sizes: Collection[sympy.Expr]) -> sympy.Expr:
+    """A stride of a tensor that has elements, so that those of its sizes that only a run tells are 1 or more."""
+    either = {m: u for m in stride.atoms(Max) for u in late(m) if u in sizes and set(m.args) == {u, sympy.Integer(1)}}
+    return stride.xreplace(either)
 
 
 def rename(mode: Any, names: Mapping[sympy.Symbol, sympy.Expr]) -> None:

@@ -99,3 +99,23 @@ def test_what_surrounds_has_no_effect() -> None:
 def test_numbers_and_lists_are_taken_as_they_are() -> None:
     gm = recorded(lambda xs, n, dim: torch.cat(xs, dim) * n, [R(2), R(3)], 2.5, dim=0)
     assert len(gm.graph.find_nodes(op="placeholder")) == 2
+
+
+@pytest.mark.parametrize("rows", [lambda n, k: 6 * n, lambda n, k: n * k, lambda n, k: 2 * n + k + 3])
+def test_a_size_is_computed_from_one_that_holds_it(rows: Callable[[Any, Any], Any]) -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    n, k = mode.from_tensor(torch.empty(4, 7), static_shapes=False).shape
+    with mode:
+        x, other = torch.empty(rows(n, k)), torch.empty(k)
+    graph = record(lambda x, other: (torch.ops.aten.full.default([n], 1.0), other), [x, other], {}, mode)
+    found, _ = fx.GraphModule(torch.nn.Module(), graph)(torch.empty(rows(5, 9)), torch.empty(9))
+    assert found.shape == (5,)
+
+
+def test_a_size_that_no_argument_tells_cannot_be_computed() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    n, k = mode.from_tensor(torch.empty(4, 7), static_shapes=False).shape
+    with mode:
+        x = torch.empty(n * k)
+    with pytest.raises(NotRecorded, match=r"cannot be computed from the sizes of the arguments"):
+        record(lambda x: torch.ops.aten.full.default([n], 1.0), [x], {}, mode)

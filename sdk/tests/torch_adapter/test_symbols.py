@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from keel.graph.calls import type_of
-from keel.torch_adapter import constant_of, dim_of, expression, hint_of, late, rename, same, symbols_of
+from keel.torch_adapter import constant_of, dim_of, expression, hint_of, holds, late, of_some, rename, same, symbols_of
 from keel.types import TensorType
 
 
@@ -90,3 +90,19 @@ def test_a_symbol_can_become_a_size_that_is_known() -> None:
 
 def test_without_symbols_none_are_known() -> None:
     assert symbols_of(None) == symbols_of(FakeTensorMode()) == frozenset()
+
+
+def test_strides_of_tensors_with_elements() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    rows = found(mode, 4)
+    with mode:
+        turned = torch.empty(3, rows.shape[0])
+    n, step = expression(rows.shape[0]), expression(turned.stride(0))
+    assert step != n and of_some(step, [n, 3]) == n and of_some(step, [3]) == step
+
+
+def test_what_holds_of_sizes() -> None:
+    x = fake(5, 7)
+    n, late = x.shape[0], found(FakeTensorMode(shape_env=ShapeEnv()), 4).shape[0]
+    assert holds(True) and not holds(False) and holds(n >= 3) and not holds(n > 5)
+    assert holds(late >= 0) and not holds(late >= 1) and not holds(late < 2)

@@ -25,6 +25,7 @@ from keel.spec.rules_linalg import column_major_strides
 from keel.spec.rules_shape import INDEXED, kept
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
+from keel.torch_adapter import hint_of
 from keel.types import TensorType, contiguous_strides
 
 aten = torch.ops.aten
@@ -297,10 +298,13 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
     x, mask = aten.expand.default(x, shape), aten.expand.default(mask, shape)
-    if not source.numel():
+    given = aten.reshape.default(source, [source.numel()])
+    if hint_of(source.numel()) is None:
+        given = aten.constant_pad_nd.default(given, [0, 1])    # else there may be nothing to look at
+    elif not source.numel():
         return aten.clone.default(x)
     flat = aten.reshape.default(mask, [mask.numel()])
     rank = aten.cumsum.default(flat.to(torch.int64), 0) - 1
-    which = aten.clamp.default(rank, 0, source.numel() - 1)
-    values = aten.index_select.default(aten.reshape.default(source, [source.numel()]), 0, which)
+    which = aten.clamp.default(rank, 0, given.shape[0] - 1)
+    values = aten.index_select.default(given, 0, which)
     return aten.where.self(mask, aten.reshape.default(values, list(mask.shape)), x)

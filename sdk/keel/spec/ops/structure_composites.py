@@ -66,8 +66,6 @@ _theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written a
     "Where indices are equal, one of the slices stands there; which one is not specified.",))
 _theirs("index_fill", "index_fill.int_Scalar", "index_fill.int_Tensor", tags=INDEXING,
         doc="A value written at indices of a dimension.", clauses=("Negative indices count from the end.",))
-_theirs("take", "take.default", tags=INDEXING, doc="Elements at indices into the whole in row-major order.", clauses=(
-    "Negative indices count from the end.",))
 _theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, doc="index where a mask is true, fill "
         "elsewhere.", clauses=("Indices where the mask is false are not looked at.",))
 _theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING,
@@ -87,6 +85,12 @@ _theirs("logsumexp", "logsumexp.default", tags=frozenset({"reduction"}),
         doc="The logarithm of the sum of exponentials.", clauses=(
             "It does not overflow where the result does not.", "All elements -inf give -inf.", "+inf gives +inf.",
             "NaN gives NaN."))
+
+
+@family("take.default", tags=INDEXING, clauses=("Negative indices count from the end.",))
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Elements at indices into the whole in row-major order."""
+    return aten.index.Tensor(aten.reshape.default(x, [x.numel()]), [index])
 
 
 # -- writes at indices ------------------------------------------------------------------------------------------------
