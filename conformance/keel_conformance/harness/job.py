@@ -60,7 +60,7 @@ class Tried:
 @dataclass
 class Performed:
     """``raised`` is what ended them all, before anything was left in the file. ``clock`` has the seconds of the backend
-    (``backend``), of drawing arguments (``drawing``), and all (``all``).
+    (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock.
     """
 
     tried: list[Tried]

@@ -32,17 +32,18 @@ SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot
 
 @dataclass
 class Clock:
-    """Seconds by what they were spent on."""
+    """Seconds by what they were spent on; and as ``….cpu`` those of this thread, which others' load does not add to."""
 
     seconds: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def at(self, what: str) -> Iterator[None]:
-        begin = time.perf_counter()
+        begin, busy = time.perf_counter(), time.thread_time()
         try:
             yield
         finally:
             self.seconds[what] += time.perf_counter() - begin
+            self.seconds[f"{what}.cpu"] += time.thread_time() - busy
 
 
 class Ended(Exception):

@@ -67,12 +67,11 @@ class Ran:
 
     @property
     def overhead(self) -> float | None:
-        """Seconds a case that are neither the backend's, nor the oracles', nor spent on drawing arguments."""
+        """CPU seconds a case that are neither the backend's, nor the oracles', nor spent on drawing arguments."""
         if not self.clock.get("cases"):
             return None
-        own = sum(self.clock[f"{side}.all"] - sum(self.clock.get(f"{side}.{part}", 0.0) for part in parts)
-                  for side, parts in (("performing", ("backend", "drawing")), ("appraising", ("judging", "drawing")))
-                  if f"{side}.all" in self.clock)
+        own = sum(self.clock.get(f"{side}.all.cpu", 0.0) - sum(self.clock.get(f"{side}.{part}.cpu", 0.0) for part in parts)
+                  for side, parts in (("performing", ("backend", "drawing")), ("appraising", ("judging", "drawing"))))
         return (own + self.clock["supervising"]) / self.clock["cases"]
 
 

@@ -26,6 +26,13 @@ Said = Callable[[Any, Outcome], str]
 
 
 @dataclass
+class Interruption:
+    """The signal that asked for an end, once one has."""
+
+    by: signal.Signals | None = None
+
+
+@dataclass
 class Run:
     """``stopped`` is the signal that ended the measuring; ``earlier`` has what the run that this one resumes saw."""
 
@@ -34,9 +41,13 @@ class Run:
     log: Log | None
     earlier: Mapping[Any, Outcome]
     begin: float = field(default_factory=time.monotonic)
-    stopped: signal.Signals | None = None
+    interruption: Interruption = field(default_factory=Interruption)
     asked: int = 0
     ended: int = 0
+
+    @property
+    def stopped(self) -> signal.Signals | None:
+        return self.interruption.by
 
     def measure(self, title: str, jobs: Sequence[Any], start: Start, said: Said, *, at_once: int = 1,
                 time_limit: float, last_lines: int = 3) -> dict[Any, Outcome]:
@@ -46,7 +57,7 @@ class Run:
         if todo:
             with (closing(run_all(todo, start, at_once=at_once, time_limit=time_limit, last_lines=last_lines,
                                   stopped=lambda: self.stopped is not None)) as ends,
-                  _progress(self.console) as progress):
+                  progress_on(self.console) as progress):
                 task = progress.add_task(title, total=len(todo))
                 for job, outcome in ends:
                     found[job] = outcome
@@ -75,7 +86,7 @@ class Run:
             raise typer.Exit(1)
 
 
-def _progress(console: Console) -> Progress:
+def progress_on(console: Console) -> Progress:
     return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                     console=console)
 
@@ -96,7 +107,14 @@ def running(file: Path | None, job: Callable[..., Any], row: Callable[[Any, Any]
         log.begin()
     elif log is not None:
         earlier = {j: o for j, o in log.resume().items() if not (retry and o.row is None)}
-    run = Run(Console(width=None if os.isatty(1) else 200), file, log, earlier)
+    with interruptible() as interruption:
+        yield Run(Console(width=None if os.isatty(1) else 200), file, log, earlier, interruption=interruption)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Within it, the first SIGINT or SIGTERM is kept, for whoever looks; a second one is as it ever was."""
+    interruption = Interruption()
     before = {s: signal.getsignal(s) for s in SIGNALS}
 
     def restore() -> None:
@@ -104,11 +122,11 @@ def running(file: Path | None, job: Callable[..., Any], row: Callable[[Any, Any]
             signal.signal(s, handler)
 
     def stop(number: int, frame: Any) -> None:
-        run.stopped = signal.Signals(number)
+        interruption.by = signal.Signals(number)
         restore()
     for s in SIGNALS:
         signal.signal(s, stop)
     try:
-        yield run
+        yield interruption
     finally:
         restore()
