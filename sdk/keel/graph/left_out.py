@@ -4,9 +4,9 @@ from __future__ import annotations
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import is_call, where
+from keel.graph.calls import where
 from keel.spec.excluded import Exclusion, exclusion_of, exclusion_of_call, exclusion_of_value, left_out
-from keel.torch_adapter import given_to
+from keel.torch_adapter import given_to, is_operator
 from keel.types import Call
 
 
@@ -25,7 +25,7 @@ def refuse_inputs(gm: fx.GraphModule) -> None:
 
 
 def _found(node: fx.Node) -> tuple[Exclusion, str] | None:
-    if is_call(node):
+    if is_operator(node.target):
         return exclusion_of_call(node.target, node.meta.get("val"))  # type: ignore[arg-type]
     return exclusion_of_value(node.meta.get("val"))
 

@@ -234,6 +234,11 @@ def exclusion_of_call(op: Callable[..., Any], results: object) -> tuple[Exclusio
     for value in results if isinstance(results, list | tuple) else (results,):
         if (found := exclusion_of_value(value)) is not None:
             return found
+    return _typeless(op)
+
+
+@cache
+def _typeless(op: Callable[..., Any]) -> tuple[Exclusion, str] | None:
     excluded = exclusion_of(name := operator_name(op))
     return (excluded, f"a call of {name}") if excluded is not None and excluded.typeless else None
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 from torch._guards import TracingContext, tracing
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from keel.errors import KeelError
 from keel.torch_adapter.recorder import fake_mode_of
@@ -16,10 +16,11 @@ from keel.torch_adapter.recorder import fake_mode_of
 
 def given_to(gm: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
     """The inputs of a graph that Dynamo is compiling, with the tensors that they stand for: fake tensors do not tell
-    every layout.  None are known of a graph that does not come from Dynamo.
+    every layout.  None are known of a graph that does not come from Dynamo, nor of tensors that are taken apart before
+    it is captured.
     """
     known = ((n, getattr(n.meta.get("grapharg"), "example", None)) for n in gm.graph.find_nodes(op="placeholder"))
-    return [(n, t) for n, t in known if isinstance(t, torch.Tensor)]
+    return [(n, t) for n, t in known if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
 
 
 Foreign = Callable[[fx.GraphModule], Callable[..., Sequence[Any]]]

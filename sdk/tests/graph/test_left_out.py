@@ -67,6 +67,13 @@ def test_sparse_code_runs_beside_what_is_compiled() -> None:
     torch.testing.assert_close(got, x.sin() * 2 + 1)
 
 
+def test_a_jagged_nested_tensor_is_taken_apart_and_compiles() -> None:
+    torch.compiler.reset()
+    rows = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=torch.jagged)
+    got = keel.compile(lambda n: torch.nested.to_padded_tensor((n * 2).sin(), 0.0), backends=["cpp"])(rows)
+    torch.testing.assert_close(got, torch.nested.to_padded_tensor((rows * 2).sin(), 0.0))
+
+
 def test_what_nobody_takes_says_why_it_is_left_out() -> None:
     ends: list[closure.Ending] = []
 
