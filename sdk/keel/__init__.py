@@ -2,7 +2,6 @@
 from importlib import import_module
 from types import ModuleType
 
-from keel import closure, coverage
 from keel.batch import Asked, Batch, compile_calls
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
@@ -155,8 +154,11 @@ __all__ = [
 ]
 
 
+_LATE = {"closure": "keel.closure", "coverage": "keel.coverage", "universe": "keel.torch_adapter.universe"}
+
+
 def __getattr__(name: str) -> ModuleType:
-    """What takes seconds to import, and few need."""
-    if name == "universe":
-        return import_module("keel.torch_adapter.universe")
+    """What takes long to import, and few need."""
+    if name in _LATE:
+        return import_module(_LATE[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """The operator set: which operators there are, what they mean, what they are made of."""
 from keel.spec.bind import bind
-from keel.spec.normal import descent, is_normal, normal_form
+from keel.spec.normal import descent, is_normal, normal_form, overload_of
 from keel.spec.op import Budget, Op, Requires, Sample
 from keel.spec.opset import MEMBERS, OPSET, decomposition_of
 
 __all__ = ["MEMBERS", "OPSET", "Budget", "Op", "Requires", "Sample", "bind", "decomposition_of",
-           "descent", "is_normal", "normal_form"]
+           "descent", "is_normal", "normal_form", "overload_of"]
