@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # which registers quantized_decomposed
 
 import keel
 from keel import KeelError, closure, universe

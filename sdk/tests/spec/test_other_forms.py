@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # which registers quantized_decomposed
 
 from keel.spec import decomposition_of
 

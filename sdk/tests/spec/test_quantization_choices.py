@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # which registers quantized_decomposed
 
 from keel.spec import decomposition_of
 
