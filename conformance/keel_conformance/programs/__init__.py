@@ -1,0 +1,64 @@
+"""Contract programs: small programs, written by hand, that each witness clauses of docs/conformance/contract.md.
+
+``perform`` runs one with a backend's compiler and tells what it saw; ``judge`` runs it in eager PyTorch and compares.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..cases.case import Case
+from ..results.verdict import Verdict
+from . import changes, draws, gradients, judging, layouts, memory, steps, values
+from .compiler import Compiler, plain
+from .contract import CLAUSES
+from .observed import Observed
+from .program import Program
+
+CHAPTERS = (memory.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, draws.random,
+            values.buffers, values.scalars, values.arguments, values.calls, changes.shapes, changes.dtypes,
+            changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition)
+PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
+"""By name."""
+
+__all__ = ["CLAUSES", "PROGRAMS", "Compiler", "Observed", "Program", "cases", "judge", "perform", "plain"]
+
+
+def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
+    """Smoke: the most telling program of each chapter. Standard: all. Full: all, with three seeds.
+
+    Every program is called three times, every tenth twelve times.
+    """
+    for k, program in enumerate(PROGRAMS.values()):
+        if tier == "smoke" and not program.smoke:
+            continue
+        calls = 12 if k % 10 == 9 and tier != "smoke" else 3
+        for more in range(3 if tier == "full" else 1):
+            yield Case(program.name, program.chapter, "program", program.profile,
+                       choice=(("calls", f"calls{calls}"), ("values", "exact" if program.exact else "rounded")),
+                       clauses=program.clauses, seed=seed + 1000 * more)
+
+
+def perform(case: Case, compile: Callable[..., Any]) -> Observed:
+    """Runs the case's program with ``compile``: a ``Compiler``, or anything that is called like one."""
+    start = time.perf_counter()
+    lab, error = None, ""
+    try:
+        lab = judging.perform(PROGRAMS[case.op], compile, case.seed, calls_of(case))
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {(str(raised).strip().splitlines() or [''])[0]}"
+    facts = lab.finish() if lab else ()
+    return Observed(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
+
+
+def judge(case: Case, observed: Observed) -> Verdict:
+    """Compares with eager PyTorch, which runs here."""
+    program = PROGRAMS[case.op]
+    expected = perform(case, plain)
+    return judging.judge(program, case.id, observed, expected,
+                         lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain))
+
+
+def calls_of(case: Case) -> int:
+    return int(case.levels["calls"].removeprefix("calls"))

@@ -1,0 +1,169 @@
+"""Contract programs about gradients: which there are, what they add up from, where they stop."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .lab import Lab
+from .program import Chapter
+
+gradients = Chapter("gradients", "training")
+
+
+def two(lab: Lab) -> list[Tensor]:
+    return [lab.ints(4, 5), lab.ints(4, 5)]
+
+
+for _name, _fn, _args, _smoke in (
+    ("product", lambda a, b: a * b + a, two, True),
+    ("broadcast", lambda a, b: a * b, lambda lab: [lab.ints(4, 1, 5), lab.ints(3, 1)], False),
+    ("matmul", lambda a, b: a @ b, lambda lab: [lab.ints(4, 5), lab.ints(5, 3)], False),
+    ("relu", lambda a, b: F.relu(a - b) * b, two, False),
+    ("where", lambda a, b: torch.where(a > b, a * 2, b * 3), two, False),
+    ("reduced", lambda a, b: ((a * b).sum(0), a.amax(1) + b.sum()), lambda lab: [distinct(lab), lab.ints(4, 5)], False),
+    ("views", lambda a, b: a.t()[1:3] @ b[:, ::2], two, False),
+    ("cat-and-slices", lambda a, b: torch.cat([a, b * 2], 1)[:, 2:7], two, False),
+    ("indexed", lambda a, b: a[torch.tensor([0, 2, 2, 3])] * b, two, False),
+    ("cumulative", lambda a, b: a.cumsum(1) * b, two, False),
+    ("padded", lambda a, b: F.pad(a, (1, 2)) * F.pad(b, (0, 3)), two, False),
+    ("written-inside", lambda a, b: (a * 1).add_(b).mul_(b), two, False),
+):
+    gradients.function(f"of-{_name}", ["C1"], _fn, _args, gradients=True, smoke=_smoke)
+gradients.function("of-embedding", ["C1", "C3"], lambda w, i: F.embedding(i, w),
+                   lambda lab: [lab.ints(7, 3), lab.index(7, 4, 2)], gradients=True)
+gradients.function("of-convolution", ["C1"], lambda x, w, b: F.conv2d(x, w, b, stride=2),
+                   lambda lab: [lab.ints(2, 3, 7, 7), lab.ints(4, 3, 3, 3), lab.ints(4)], gradients=True)
+gradients.function("of-pooling", ["C1"], lambda x: F.max_pool2d(x, 2),
+                   lambda lab: [torch.randperm(144, generator=lab.draw).view(2, 2, 6, 6).to(lab.dtype)], gradients=True)
+gradients.function("unused-argument", ["C2"], lambda a, b: a * 3, two, gradients=True, smoke=True)
+gradients.function("unused-but-returned", ["C2", "C1"], lambda a, b: (a * 2, b), two, gradients=True)
+gradients.function("only-compared", ["C2"], lambda a, b: torch.where(b > 0, a, -a), two, gradients=True)
+gradients.function("used-twice", ["C3"], lambda x: x * x + x.sum(0) * 2 + x[0], lambda lab: [lab.ints(3, 4)],
+                   gradients=True, smoke=True)
+gradients.function("detached", ["C7", "C5"], lambda a, b: (a.detach() * b, (a * b).detach()), two, gradients=True)
+gradients.function("integers-among-arguments", ["C5"], lambda x, i: (x * i, i + 1, i.to(x.dtype)),
+                   lambda lab: [lab.ints(5), lab.ints(5, dtype=torch.int64)], gradients=True)
+
+
+def distinct(lab: Lab) -> Tensor:
+    """Integers without ties, so that a maximum has one place."""
+    return torch.randperm(20, generator=lab.draw).view(4, 5).to(lab.dtype)
+
+
+@gradients("C2", "C5")
+def requires_no_gradient(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: (a * b, a + 1, b + 1))
+    for call in lab.each():
+        a, b = two(lab)
+        (a if call % 2 else b).requires_grad_()
+        lab.backward(lab.run(go, a, b), [a, b])
+
+
+@gradients("C3")
+def same_tensor_as_two_arguments(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: a * b * 2)
+    for _ in lab.each():
+        x = lab.ints(5).requires_grad_()
+        lab.backward([lab.run(go, x, x)], [x])
+
+
+@gradients("C4")
+def accumulated(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: a * b)
+    a, b = (x.requires_grad_() for x in two(lab))
+    for _ in lab.each():
+        lab.backward([lab.run(go, a, b)], [a, b], clause="contract.gradients.C4")
+
+
+@gradients("C6", smoke=True)
+def result_left_out(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: (a * b, a + b, b * 3))
+    for call in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        found = lab.run(go, a, b)
+        lab.backward([found[call % 3]], [a, b], clause="contract.gradients.C6")
+
+
+@gradients("C7")
+def region_without_gradients(lab: Lab) -> None:
+    def fn(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            c = a * b
+        return c + a, c
+
+    go = lab.compile(fn)
+    for _ in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        lab.backward(lab.run(go, a, b)[:1], [a, b], clause="contract.gradients.C7")
+
+
+@gradients("C8")
+def backward_twice(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: (a * b).relu() * b)
+    for _ in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        found, tangent = lab.run(go, a, b), lab.ints(4, 5)
+        for time in range(2):
+            grads = torch.autograd.grad(found, [a, b], tangent, retain_graph=time == 0)
+            lab.see(f"gradients, time {time}", grads, "contract.gradients.C8")
+
+
+@gradients("C1", "C2")
+def asked_of_one(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: ((a * b).sum(0), b * 2))
+    for _ in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        product, double = lab.run(go, a, b)
+        lab.see("gradient of b", torch.autograd.grad(product.sum(), [b], retain_graph=True))
+        lab.see("gradient of a", torch.autograd.grad(double.sum(), [a], allow_unused=True), "contract.gradients.C2")
+
+
+@gradients("C1")
+def chained_programs(lab: Lab) -> None:
+    first, second = lab.compile(lambda x, w: (x @ w).relu()), lab.compile(lambda y, w: y * w + y)
+    for _ in lab.each():
+        x, w, v = lab.ints(4, 5).requires_grad_(), lab.ints(5, 3).requires_grad_(), lab.ints(3).requires_grad_()
+        lab.backward([lab.run(second, lab.run(first, x, w), v)], [x, w, v])
+
+
+@gradients("C1")
+def into_what_is_not_a_leaf(lab: Lab) -> None:
+    go = lab.compile(lambda x, y: (x * y, x - y))
+    for _ in lab.each():
+        x, y = (v.requires_grad_() for v in two(lab))
+        lab.backward(lab.run(go, x * 2, y.t().contiguous().t()), [x, y])
+
+
+@gradients("C1", "C4")
+def interleaved_passes(lab: Lab) -> None:
+    """Forward twice, then backward in the other order: each has what its own forward pass saved."""
+    go = lab.compile(lambda x, w: (x * w).relu() * w)
+    for _ in lab.each():
+        w = lab.ints(6).requires_grad_()
+        first, second = (lab.run(go, lab.ints(6), w) for _ in range(2))
+        for name, found in (("second", second), ("first", first)):
+            lab.see(name, torch.autograd.grad(found, [w], lab.ints(6)))
+
+
+@gradients("C1")
+def saved_values_stay(lab: Lab) -> None:
+    """Between forward and backward other calls run, and an argument's memory that nothing needs is written to."""
+    go = lab.compile(lambda x, w: (x + 1) * w)
+    for _ in lab.each():
+        x, w = lab.ints(7), lab.ints(7).requires_grad_()
+        found = lab.run(go, x, w)
+        lab.run(go, lab.ints(7), w)
+        x.fill_(100)
+        lab.see("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=lab.dtype)))
+
+
+@gradients("C1", "C4")
+def hooks_hear_gradients(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: a * b)
+    for _ in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        heard: list[Tensor] = []
+        a.register_hook(heard.append)
+        lab.backward([lab.run(go, a, b)], [a, b])
+        lab.see("heard", heard)

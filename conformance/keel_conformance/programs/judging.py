@@ -1,0 +1,132 @@
+"""What a contract program should have seen, by eager PyTorch, and whether it did.
+
+Where a program is exact every fact must be equal. Where it rounds, floating values may differ from the float64 run by
+
+    8 * E + 16 * u * max|x|,
+
+E being the largest deviation, element by element, of ``RUNS`` evaluations of the float64 program in which the result of
+every operator is multiplied by 1 + k u r, r uniform in [-1, 1], u the unit roundoff of the program's dtype and k a
+constant for sums (see ``noise``). This is Monte Carlo arithmetic (Parker, Pierce, Eggert: Monte Carlo arithmetic, 2000)
+by which the program's own conditioning sets the bound: a legal evaluation is one more draw of about the same spread.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..results.verdict import Verdict
+from .lab import Lab
+from .noise import Noise
+from .observed import Observed, same
+from .program import Program
+
+RUNS = 8
+TIMES, FLOOR = 8.0, 16.0
+
+
+def perform(program: Program, compiler: Callable[..., Any], seed: int, calls: int, *, wide: bool = False) -> Lab:
+    """Runs the program from a clean state; the lab has the facts. Raises what the program raises."""
+    torch.compiler.reset()
+    torch.manual_seed(seed)
+    lab = Lab(compiler, program.clauses[0], seed, calls, wide)
+    program.body(lab)
+    return lab
+
+
+def judge(program: Program, case: str, observed: Observed, expected: Observed,
+          noisy: Callable[[], Iterator[Observed]]) -> Verdict:
+    """``expected`` is eager PyTorch's run; ``noisy`` gives the float64 run, and then the disturbed ones."""
+    def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
+        return Verdict(case, status, oracle, sentence, clause, figures, observed.seconds)
+
+    if expected.error:
+        return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
+    if observed.error:
+        return verdict("fail", "contract", f"It raised {observed.error}", program.clauses[0])
+    if found := _differences(observed, expected, program.exact):
+        name, clause, sentence = found
+        return verdict("fail", "contract" if "values" not in name else "exact", f"{name}: {sentence}", clause)
+    if not all(_true(f) for f in observed.facts):
+        name, clause, _ = next(f for f in observed.facts if not _true(f))
+        return verdict("fail", "contract", f"{name.removeprefix('must: ')} does not hold.", clause)
+    ratio = 0.0
+    if not program.exact:
+        worst = _beyond(observed, expected, list(noisy()))
+        ratio = worst[0]
+        if worst[0] > 1:
+            return verdict("fail", "composite", worst[2], worst[1], ratio=ratio)
+    if observed.parts == 0:
+        return verdict("not claimed", "contract", "The backend took none of its operators.")
+    return verdict("pass", "exact" if program.exact else "composite", ratio=ratio)
+
+
+def _true(fact: tuple[str, str, Any]) -> bool:
+    return not fact[0].startswith("must: ") or fact[2] is True
+
+
+def _differences(observed: Observed, expected: Observed, exact: bool) -> tuple[str, str, str] | None:
+    """The first fact that differs and must not: its name, clause, and how."""
+    mine, theirs = {f[0]: f for f in observed.facts}, {f[0]: f for f in expected.facts}
+    for name, clause, want in expected.facts:
+        if name.startswith("must: "):
+            continue
+        if name not in mine:
+            return name, clause, "eager PyTorch has it, the compiled program has not."
+        if sentence := _difference(mine[name][2], want, exact):
+            return name, clause, sentence
+    if extra := next((f for f in observed.facts if f[0] not in theirs and not f[0].startswith("must: ")), None):
+        return extra[0], extra[1], "the compiled program has it, eager PyTorch has not."
+    return None
+
+
+def _difference(have: Any, want: Any, exact: bool) -> str:
+    if isinstance(want, Tensor) and isinstance(have, Tensor):
+        if (have.dtype, have.shape) != (want.dtype, want.shape):
+            return f"{have.dtype} {list(have.shape)}, should be {want.dtype} {list(want.shape)}."
+        if same(have, want) or not (exact or not want.is_floating_point()):
+            return ""
+        wrong = ~((have == want) | ((have != have) & (want != want)))
+        at = wrong.nonzero()[0].tolist()
+        return (f"{int(wrong.sum())} of {want.numel()} elements differ, first at {at}: "
+                f"{have[tuple(at)].item()}, should be {want[tuple(at)].item()}.")
+    if isinstance(want, float) and isinstance(have, float) and not exact:
+        return ""
+    return "" if type(have) is type(want) and have == want else f"{have!r}, should be {want!r}."
+
+
+def _beyond(observed: Observed, expected: Observed, runs: list[Observed]) -> tuple[float, str, str]:
+    """The worst ratio of a value's error to its bound, the clause, and the sentence."""
+    reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
+    mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
+    worst = (0.0, "", "")
+    for name, clause, exact in reference.facts:
+        have = mine.get(name)
+        if not (isinstance(have, Tensor) and isinstance(exact, Tensor) and have.is_floating_point() and have.numel()):
+            continue
+        unit = torch.finfo(have.dtype).eps / 2
+        exact, error = exact.double(), (have.double() - exact.double()).abs()
+        spread = torch.stack([(d[name].double() - exact).abs() for d in disturbed]).amax(0)
+        bound = TIMES * spread + FLOOR * unit * exact.abs().amax()
+        # Where the float64 run has no finite number, eager's classes are what counts.
+        finite = exact.isfinite() & theirs[name].isfinite()
+        classes = have.isfinite() == theirs[name].isfinite()
+        ratio = torch.where(finite, error / bound.clamp_min(1e-300), torch.where(classes, 0.0, torch.inf))
+        ratio = torch.where(finite & ~have.isfinite(), torch.inf, ratio)
+        if float(ratio.max()) > worst[0]:
+            at = [int(k) for k in torch.unravel_index(ratio.argmax(), ratio.shape)]
+            where = tuple(at)
+            worst = (float(ratio.max()), clause, f"{name}: at {at} {have[where].item():.9g}, exactly "
+                     f"{exact[where].item():.9g}: off by {error[where].item():.3g}, "
+                     f"allowed {bound[where].item():.3g}.")
+    return worst
+
+
+def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observed]:
+    yield Observed(perform(program, plain, seed, calls, wide=True).finish())
+    for k in range(RUNS):
+        with Noise(seed * RUNS + k, torch.finfo(torch.float32).eps / 2):
+            lab = perform(program, plain, seed, calls, wide=True)
+        yield Observed(lab.finish())

@@ -1,0 +1,75 @@
+"""A contract program: a function of a ``Lab``, its name, and the clauses that it witnesses."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from .contract import CLAUSES
+from .lab import Lab
+
+Body = Callable[[Lab], None]
+
+
+@dataclass(frozen=True)
+class Program:
+    """``exact`` says that no rounding takes place, in any order of evaluation: results are compared bit for bit.
+
+    ``profile`` is the one that asks for it; ``smoke`` that it is one of the few that a short run takes.
+    """
+
+    name: str
+    chapter: str
+    clauses: tuple[str, ...]
+    body: Body
+    exact: bool = True
+    profile: str = "core"
+    smoke: bool = False
+
+
+@dataclass
+class Chapter:
+    """Collects the programs of one module: ``@chapter("C1", "C2")`` makes one of the function below it, and
+    ``chapter.function`` one of a function to compile and how its arguments are drawn.
+    """
+
+    name: str
+    profile: str = "core"
+    programs: list[Program] = field(default_factory=list)
+
+    def __call__(self, *clauses: str, name: str = "", **more: Any) -> Callable[[Body], Body]:
+        def declare(body: Body) -> Body:
+            self._add(name or body.__name__.strip("_").replace("_", "-"), clauses, body, **more)
+            return body
+        return declare
+
+    def function(self, name: str, clauses: Sequence[str], fn: Callable[..., Any],
+                 arguments: Callable[[Lab], Sequence[Any]], *, gradients: bool = False, dynamic: bool | None = None,
+                 without: tuple[str, ...] = (), **more: Any) -> None:
+        """``fn`` on fresh arguments at each call, the second time ones that lie in a larger memory."""
+        def body(lab: Lab) -> None:
+            go = lab.compile(fn, dynamic=dynamic, without=without)
+            for call in lab.each():
+                args = [placed(lab, x, call) for x in arguments(lab)]
+                wanted = [x.requires_grad_() for x in args if gradients and isinstance(x, Tensor)
+                          and x.is_floating_point()]
+                results = lab.run(go, *args)
+                if wanted:
+                    lab.backward(results, args)
+
+        self._add(name, clauses, body, **more)
+
+    def _add(self, name: str, clauses: Sequence[str], body: Body, **more: Any) -> None:
+        cited = tuple(f"contract.{c}" if "." in c else f"contract.{self.name}.{c}" for c in clauses)
+        if unknown := [c for c in cited if c not in CLAUSES]:
+            raise ValueError(f"{name} cites {', '.join(unknown)}, which the contract lacks.")
+        more.setdefault("profile", self.profile)
+        self.programs.append(Program(f"{self.name}-{name}", self.name, cited, body, **more))
+
+
+def placed(lab: Lab, x: Any, call: int) -> Any:
+    """``x``, at the second call of three in the middle of a larger memory if it is a whole one of its own."""
+    plain = isinstance(x, Tensor) and x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.itemsize
+    return lab.within(x) if plain and call % 3 == 1 and x.dim() else x
