@@ -8,7 +8,5 @@ UNDEFINED: Mapping[str, str] = dict.fromkeys(
      "resize_as_"), "Its values are whatever the memory held.")
 """OpInfos whose results have no defined values."""
 
-ALLOWED: Mapping[str, str] = {
-    "_softmax_backward_data": "Along an outer dimension eager on a CPU sums, and subtracts the sum, in float64.",
-}
+ALLOWED: Mapping[str, str] = {}
 """OpInfos whose error may be above the bar, each with the reason."""
