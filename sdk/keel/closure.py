@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Any
 
-from torch import fx
+from torch import __version__, fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
@@ -18,10 +18,10 @@ from keel.graph.negotiate import negotiate, outside
 from keel.graph.verify import verify
 from keel.plugin import Backend
 from keel.spec import OPSET, is_normal
-from keel.torch_adapter import Boxed, Captured, Kind, capture
+from keel.torch_adapter import Boxed, Captured, Kind, capture, fault_of
 from keel.types import Call
 
-__all__ = ["Ending", "Watcher", "dynamo_backend", "ending", "opset_backend", "watching"]
+__all__ = ["Ending", "Watcher", "dynamo_backend", "ending", "fault", "opset_backend", "watching"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,14 @@ def ending(captured: Captured) -> Ending:
     verify(gm, "negotiation")
     calls = (call_of(n) for n in gm.graph.nodes)
     return Ending(captured.kind, captured, gm, tuple(c for c in calls if c is not None), tuple(lacking), seconds)
+
+
+def fault(call: Call) -> str | None:
+    """What PyTorch's fake kernel is known to say wrongly of such a call in this version, so that its type is eager's
+    instead; None if nothing is known.
+    """
+    found = fault_of(call.op)
+    return found.sentence if found is not None and ".".join(__version__.split(".")[:2]) in found.seen else None
 
 
 Watcher = Callable[[Captured], Ending | None]

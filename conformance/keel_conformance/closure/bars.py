@@ -59,6 +59,9 @@ def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:
               f"also in {named(some)}" if some else "")
     yield Bar(f"{setting}: samples traced", f"{traced} of {samples}", "", None)
     yield of_types(setting, rows)
+    if faults := sorted({name for r in rows.values() for name in r.faults}):
+        yield Bar(f"{setting}: operators of which PyTorch's fake kernels say wrong types", len(faults), "", None,
+                  named(faults))
     if any(job.numbers for job in outcomes):
         yield from of_numbers(setting, rows, what)
 

@@ -73,6 +73,7 @@ class Endings:
     def fill(self, row: Row) -> None:
         row.ends_in, row.outside, row.wrong = dict(self.ends_in), self.outside, shown(row.wrong)
         row.typed, row.mistyped, row.untyped = self.types.typed, shown(self.types.wrong), sorted(self.types.untyped)
+        row.faults = sorted(self.types.faults)
 
 
 def _kind_of(e: KeelError) -> str:

@@ -14,11 +14,15 @@ Values = Sequence[Mapping[sympy.Symbol, int]]
 
 @dataclass
 class Verdicts:
-    """``typed`` calls were compared; ``wrong`` are sentences; ``untyped`` names of primitives without a rule."""
+    """``typed`` calls were compared; ``wrong`` are sentences; ``untyped`` names of primitives without a rule.
+
+    ``faults`` are names of operators whose types are eager's, for PyTorch's fake kernels are known to say them wrongly.
+    """
 
     typed: int = 0
     wrong: list[str] = field(default_factory=list)
     untyped: set[str] = field(default_factory=set)
+    faults: set[str] = field(default_factory=set)
     seen: set[Any] = field(default_factory=set)
 
     def judge(self, end: closure.Ending) -> None:
@@ -33,6 +37,8 @@ class Verdicts:
                 self.untyped.add(op.name)
                 continue
             self.typed += 1
+            if closure.fault(call) is not None:
+                self.faults.add(call.name)
             try:
                 got = op.types(bind(call))
             except Exception as e:

@@ -78,3 +78,19 @@ def test_every_call_is_judged_once() -> None:
     assert (verdicts.typed, verdicts.wrong, verdicts.untyped) == (2, [], set())
     verdicts.judge(ends[0])
     assert verdicts.typed == 2
+
+
+def test_what_pytorch_is_known_to_say_wrongly_is_named() -> None:
+    ends: list[closure.Ending] = []
+
+    def watch(captured: object) -> closure.Ending:
+        ends.append(closure.ending(captured))  # type: ignore[arg-type]
+        return ends[-1]
+    x = torch.rand(6, 4).t()
+    run = universe.trace(lambda x: (torch.poisson(x), x.sin()), [x], closure.watching(watch))
+    assert [o.stride() for o in run(x)] == [(6, 1), (1, 4)]
+    verdicts = Verdicts()
+    verdicts.judge(ends[0])
+    assert verdicts.faults == {"aten.poisson.default"} and not verdicts.wrong
+    sentence = closure.fault(next(c for c in ends[0].calls if c.name == "aten.poisson.default"))
+    assert sentence is not None and "row-major" in sentence
