@@ -8,86 +8,123 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 
 from keel_conformance.cases.domain import Levels, Rule
 
-Factors = Mapping[str, tuple[str, ...]]
-Pair = tuple[str, str, str, str]
-"""Two factors in order, with a level each: factor, level, factor, level."""
+Pair = tuple[int, int, int, int]
+"""Two factors by number, in order, with a level each: factor, level, factor, level."""
+Table = tuple[tuple[int, ...], frozenset[tuple[int, ...]]]
+"""A rule by numbers: its factors, and which of their levels go together."""
 PATIENCE = 4000
 """Steps after which the search for a choice with a given pair gives up and holds the pair for impossible."""
 
 
-def pairs_of(levels: Levels) -> set[Pair]:
-    """All pairs in a choice."""
-    return {(f, a, g, b) for (f, a), (g, b) in combinations(levels.items(), 2)}
-
-
-def covering(factors: Factors, rules: Sequence[Rule] = (), *, seed: int = 0,
-             given: Iterable[Levels] = ()) -> list[dict[str, str]]:
+def covering(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule] = (), *, seed: int = 0,
+             given: Iterable[Levels] = (), most: int | None = None) -> list[dict[str, str]]:
     """Choices that cover every pair of levels for which there is a choice that the rules allow, those that the
-    ``given`` choices cover left out.
+    ``given`` choices cover left out; ``most`` ends it early.
     """
-    chance = random.Random(seed)
     names = list(factors)
-    if len(names) == 1:
-        seen = {levels[names[0]] for levels in given}
-        return [{names[0]: level} for level in factors[names[0]] if level not in seen]
-    search = _Search(factors, rules, chance)
-    missing = dict.fromkeys(pair for f, g in combinations(names, 2)
-                            for pair in ((f, a, g, b) for a, b in product(factors[f], factors[g]))
-                            if search.allowed({f: pair[1], g: pair[3]}))
-    for levels in given:
-        for pair in pairs_of({n: levels[n] for n in names}):
-            missing.pop(pair, None)
-    found = list[dict[str, str]]()
-    while missing:
-        f, a, g, b = next(iter(missing))
-        levels = search.complete({f: a, g: b}, missing)
-        if levels is None:
-            del missing[f, a, g, b]
+    number = {f: {level: i for i, level in enumerate(levels)} for f, levels in factors.items()}
+    seen = tuple(tuple(number[f][levels[f]] for f in names) for levels in given)
+    counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
+    rows = _rows(counts, tables, seed, seen, most)
+    return [{f: factors[f][level] for f, level in zip(names, row, strict=True)} for row in rows]
+
+
+def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
+    levels = [list(enumerate(factors[f])) for f in rule.factors]
+    allowed = frozenset(tuple(i for i, _ in chosen) for chosen in product(*levels)
+                        if rule.holds(*(level for _, level in chosen)))
+    return tuple(names.index(f) for f in rule.factors), allowed
+
+
+@lru_cache(4096)
+def _rows(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, given: tuple[tuple[int, ...], ...],
+          most: int | None) -> tuple[tuple[int, ...], ...]:
+    """Choices by numbers; operators whose factors are alike share them."""
+    search = _Search(counts, tables, random.Random(seed))
+    if len(counts) == 1:
+        left = [(level,) for level in range(counts[0]) if (level,) not in given and search.fits(0, level, {})]
+        return tuple(left[:most])
+    missing = dict.fromkeys((f, a, g, b) for f, g in combinations(range(len(counts)), 2)
+                            for a, b in product(range(counts[f]), range(counts[g]))
+                            if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b}))
+    for row in given:
+        search.strike(missing, row)
+    found = list[tuple[int, ...]]()
+    while missing and (most is None or len(found) < most):
+        pair = next(iter(missing))
+        row = search.complete(pair, missing)
+        if row is None:
+            del missing[pair]
             continue
-        found.append(levels)
-        for pair in pairs_of(levels):
-            missing.pop(pair, None)
-    return found
+        found.append(row)
+        search.strike(missing, row)
+    return tuple(found)
 
 
 class _Search:
     """For a choice around a pair, by depth first; of each factor the level that covers most is tried first."""
 
-    def __init__(self, factors: Factors, rules: Sequence[Rule], chance: random.Random):
-        self.factors, self.chance = factors, chance
-        self.place = {f: i for i, f in enumerate(factors)}
-        self.rules: dict[str, list[Rule]] = {f: [r for r in rules if f in r.factors] for f in factors}
+    def __init__(self, counts: tuple[int, ...], tables: Sequence[Table], chance: random.Random):
+        self.counts, self.chance, self.steps = counts, chance, 0
+        self.tables = [[t for t in tables if f in t[0] and len(t[0]) != 2] for f in range(len(counts))]
+        self.with_one = dict[tuple[int, int, int], int]()     # of a factor, the levels that go with one of another
+        for (f, g), allowed in (t for t in tables if len(t[0]) == 2):
+            for one, other, pairs in ((f, g, allowed), (g, f, [(b, a) for a, b in allowed])):
+                masks = dict.fromkeys(range(counts[one]), 0)
+                for a, b in pairs:
+                    masks[a] |= 1 << b
+                for a, mask in masks.items():
+                    self.with_one[one, a, other] = self.with_one.get((one, a, other), -1) & mask
 
-    def allowed(self, levels: Levels, new: str | None = None) -> bool:
-        rules = self.rules[new] if new else {id(r): r for f in levels for r in self.rules[f]}.values()
-        return all(r.holds(*(levels[f] for f in r.factors)) for r in rules if all(f in levels for f in r.factors))
+    def fits(self, factor: int, level: int, chosen: Mapping[int, int]) -> bool:
+        """Whether every rule that is decided by a further level allows it."""
+        if not self.mask(factor, chosen) >> level & 1:
+            return False
+        for places, allowed in self.tables[factor]:
+            row = tuple(level if f == factor else chosen.get(f, -1) for f in places)
+            if -1 not in row and row not in allowed:
+                return False
+        return True
 
-    def complete(self, levels: dict[str, str], missing: Mapping[Pair, None]) -> dict[str, str] | None:
-        rest = [f for f in self.factors if f not in levels]
+    def mask(self, factor: int, chosen: Mapping[int, int]) -> int:
+        """The levels that rules of two factors allow, as bits."""
+        found = -1
+        for f, a in chosen.items():
+            found &= self.with_one.get((f, a, factor), -1)
+        return found
+
+    def strike(self, missing: dict[Pair, None], row: tuple[int, ...]) -> None:
+        for (f, a), (g, b) in combinations(enumerate(row), 2):
+            missing.pop((f, a, g, b), None)
+
+    def complete(self, pair: Pair, missing: Mapping[Pair, None]) -> tuple[int, ...] | None:
+        f, a, g, b = pair
+        rest = [h for h in range(len(self.counts)) if h not in (f, g)]
         self.chance.shuffle(rest)
         self.steps = 0
-        found = self._extend(dict(levels), rest, missing)
-        return {f: found[f] for f in self.factors} if found else None
+        found = self._extend({f: a, g: b}, rest, missing)
+        return tuple(found[h] for h in range(len(self.counts))) if found else None
 
-    def _extend(self, levels: dict[str, str], rest: list[str], missing: Mapping[Pair, None]) -> dict[str, str] | None:
+    def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[Pair, None]) -> dict[int, int] | None:
         if not rest:
-            return levels
+            return chosen
         self.steps += 1
         if self.steps > PATIENCE:
             return None
-        factor, at = rest[0], self.place[rest[0]]
-        ranked = []
-        for level in self.factors[factor]:
-            if self.allowed({**levels, factor: level}, factor):
-                gain = sum(((factor, level, f, a) if at < self.place[f] else (f, a, factor, level)) in missing
-                           for f, a in levels.items())
+        factor, ranked = rest[0], []
+        mask = self.mask(factor, chosen)
+        for level in range(self.counts[factor]):
+            if mask >> level & 1 and (not self.tables[factor] or self.fits(factor, level, chosen)):
+                gain = sum(((f, a, factor, level) if f < factor else (factor, level, f, a)) in missing
+                           for f, a in chosen.items())
                 ranked.append((-gain, self.chance.random(), level))
         for _, _, level in sorted(ranked):
-            found = self._extend({**levels, factor: level}, rest[1:], missing)
+            found = self._extend({**chosen, factor: level}, rest[1:], missing)
             if found is not None:
                 return found
         return None

@@ -1,24 +1,41 @@
-"""Calls of the overloads that have no samples of their own, out of PyTorch's OpInfos, kept in ``harvested.json``.
+"""Calls that are known to be valid, kept as data: a member's own samples, and what PyTorch's OpInfos make of the
+overloads that have none.
 
-``python -m keel_conformance.cases.harvest`` writes the file anew; that takes minutes and an OpInfo catalogue. Nothing
-else needs either.
+``python -m keel_conformance.cases.harvest samples`` writes those of the declarations anew, ``... opinfos`` the others,
+which takes minutes and an OpInfo catalogue. Nothing else needs either.
 """
 from __future__ import annotations
 
 import json
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from keel import MEMBERS, Op, universe
-from keel_conformance.cases.skeleton import Part, Skeleton, from_json, rebuilt, skeleton_of, to_json
+from keel import MEMBERS, Op, overload_of, universe
+from keel_conformance.cases.skeleton import (
+    OWN,
+    Part,
+    Skeleton,
+    from_json,
+    rebuilt,
+    redrawn,
+    skeleton_of,
+    to_json,
+    walk,
+)
+from keel_conformance.cases.skeleton import (
+    Path as Where,
+)
 
-FILE = Path(__file__).with_name("harvested.json")
-MOST = 10
+FILES = ("samples.json", "harvested.json")
+LARGE = 20_000
+"""Elements of a sample that is too large to be drawn in each dtype and layout."""
+MOST = 16
 """Calls of a member, of one kind each."""
 TRIED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32,
          torch.uint8, torch.bool)
@@ -27,11 +44,14 @@ KEPT = ("linalg",)
 
 
 @cache
-def harvested() -> Mapping[str, tuple[Skeleton, ...]]:
-    """What the file has, by member."""
-    data = json.loads(FILE.read_text()) if FILE.is_file() else {}
+def stored(file: str) -> Mapping[str, tuple[Skeleton, ...]]:
+    """What a file has, by member."""
+    path = Path(__file__).with_name(file)
+    data = json.loads(path.read_text()) if path.is_file() else {}
     return {name: tuple(map(from_json, calls)) for name, calls in data.items()}
 
+
+# -- of PyTorch's OpInfos ---------------------------------------------------------------------------------------------
 
 def harvest() -> dict[str, list[dict[str, Any]]]:
     """Different calls of each overload without samples, each with the dtypes in which eager PyTorch runs it."""
@@ -41,7 +61,7 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
     for called, args, kwargs in universe.calls(frozenset(wanted)):
         op = wanted[called]
         try:
-            made = skeleton_of(str(called), args, kwargs, keep=op.profile in KEPT)
+            made = skeleton_of(str(called), args, kwargs, own=_floating, keep=op.profile in KEPT)
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
         except TypeError:                                     # a generator, say
             continue
@@ -50,15 +70,13 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
             for name, calls in sorted(found.items())}
 
 
-def tried(op: Op, made: Skeleton) -> Skeleton:
-    """The call with the dtypes in which eager PyTorch runs it."""
-    from keel_conformance.cases.generic import redrawn
-
+def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skeleton:
+    """The call with those of the dtypes in which eager PyTorch runs it."""
     target = next(t for t in op.targets if str(t) == made.overload)
     good = []
-    for dtype in TRIED:
-        args, kwargs = redrawn(made, dtype)
+    for dtype in dtypes:
         try:
+            args, kwargs = redrawn(made, dtype)
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 target(*args, **kwargs)
@@ -82,13 +100,74 @@ def _kind(data: Mapping[str, Any]) -> Any:
     return bare(data)
 
 
+def _floating(path: Where, x: torch.Tensor) -> bool:
+    """OpInfos are tried in one float: what is none is an index, a mask or a size."""
+    return x.dtype in (torch.float32, torch.complex64)
+
+
 def _spread(calls: list[Skeleton]) -> list[Skeleton]:
     return calls if len(calls) <= MOST else [calls[i * len(calls) // MOST] for i in range(MOST)]
 
 
+# -- of the declarations ----------------------------------------------------------------------------------------------
+
+def declared() -> dict[str, list[dict[str, Any]]]:
+    """The samples of each member that has some, with the dtypes in which eager PyTorch runs them."""
+    found = {}
+    for name, op in MEMBERS.items():
+        calls = [tried(op, s, s.dtypes) for s in _of_samples(op)]
+        if good := [s for s in calls if s.dtypes]:
+            found[name] = [to_json(s) for s in _spread(good)]
+    return found
+
+
+def _of_samples(op: Op) -> list[Skeleton]:
+    """Its samples, equal but for values and layout taken once, with the dtypes that each is given for."""
+    dtypes = op.dtypes or (torch.float32,)
+    first = torch.float32 if torch.float32 in dtypes else dtypes[0]
+    samples = [(dtype, s) for dtype in (first, *(d for d in dtypes if d != first))
+               for s in (op.samples(dtype) if op.samples is not None else ()) if _small(s.args, s.kwargs)]
+    data = {path for dtype, s in samples for path, v in walk((s.args, s.kwargs))
+            if dtype == first and isinstance(v, torch.Tensor) and v.dtype == first}
+    named = _follows(samples)
+    found: dict[str, tuple[Skeleton, list[torch.dtype]]] = {}
+    for dtype, sample in samples:
+        try:
+            called = str(overload_of(op, sample.args, sample.kwargs))
+        except LookupError:
+            continue
+        made = skeleton_of(called, sample.args, sample.kwargs, keep=op.profile in KEPT,
+                           own=lambda path, x, dtype=dtype: path in data and x.dtype == dtype)
+        args, kwargs = rebuilt((made.args, made.kwargs), lambda path, v: OWN if path in named else v)
+        key = repr([(p, _bare(v)) for p, v in walk((args, kwargs))])
+        found.setdefault(key, (Skeleton(called, args, kwargs), []))[1].append(dtype)
+    return [Skeleton(s.overload, s.args, s.kwargs, tuple(dict.fromkeys(d))) for s, d in found.values()]
+
+
+def _small(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    return all(v.numel() <= LARGE for _, v in walk((args, kwargs)) if isinstance(v, torch.Tensor))
+
+
+def _follows(samples: list[tuple[torch.dtype, Any]]) -> frozenset[Where]:
+    """Where dtypes are named that are those of the samples."""
+    given: dict[Where, bool] = {}
+    for dtype, s in samples:
+        for path, v in walk((s.args, s.kwargs)):
+            if isinstance(v, torch.dtype):
+                given[path] = given.get(path, True) and v == dtype
+    return frozenset(path for path, follows in given.items() if follows)
+
+
+def _bare(leaf: Any) -> Any:
+    """What tells a sample from another: sizes, and attributes; the dtype it is given for does not."""
+    return (leaf.shape, "own" if leaf.own else leaf.dtype) if isinstance(leaf, Part) else leaf
+
+
 if __name__ == "__main__":
-    made = harvest()
+    which = sys.argv[1]
+    found = {"samples": declared, "opinfos": harvest}[which]()
     lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
-             for name, calls in made.items()]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"{len(made)} members, {sum(map(len, made.values()))} calls")
+             for name, calls in found.items()]
+    file = dict(zip(("samples", "opinfos"), FILES, strict=True))[which]
+    Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{len(found)} members, {sum(map(len, found.values()))} calls")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -14,7 +13,7 @@ from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
-"""Profiles of the specification that a backend may lack as a whole: what of them it refuses is counted as not claimed."""
+"""Profiles of the specification that a backend may lack as a whole."""
 PROFILES: Mapping[str, frozenset[str]] = {
     "core": frozenset({"core"}),
     "inference": frozenset({"core", *PARTS, "inference"}),
@@ -27,8 +26,11 @@ the specification, one call at a time, and programs of any model. ``inference``:
 gradients. ``training``: those, and programs with. ``dynamic``: core, and sizes that change. ``strict``: all of these,
 and what only a backend that computes as eager PyTorch does can hold (the sign of a zero of min and max, NaN's bits).
 """
-TIERS: Mapping[str, int | None] = {"smoke": 4, "standard": 260, "full": None}
-"""How many cases of a member at most; the first of a domain are the most telling."""
+TIERS = ("smoke", "standard", "full")
+FEW = 4
+"""Cases of a member at tier smoke, the most telling."""
+ARRAYS = {"standard": 1, "full": 4}
+"""Covering arrays of a member, each of other choices."""
 ROOMS = ("programs", "graphs", "kernels")
 
 
@@ -61,13 +63,10 @@ def _of_rooms(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
-    """The cases of one member: the most telling, then those that are named, a covering array, negative ones."""
-    chosen = choices(domain, tier, seed)
-    most = TIERS[tier]
-    for levels in chosen if most is None else chosen[:most]:
+    """The cases of one member: the most telling, then those that must be, a covering array, negative ones."""
+    for levels in choices(domain, tier, seed):
         yield case_of(domain, levels, seed)
-    negatives = domain.negatives[:1] if tier == "smoke" else domain.negatives
-    for negative in negatives:
+    for negative in domain.negatives[:1 if tier == "smoke" else None]:
         yield Case(domain.op.name, domain.op.family, "negative", domain.op.profile, negative.overload or _first(domain),
                    negative.dtype, ((BREAKS, negative.name),), (), seed)
 
@@ -81,24 +80,14 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
 
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     """What is chosen of a domain, the most telling first, nothing twice."""
-    first = [*domain.telling, *domain.must]
-    arrays = {"smoke": 1, "standard": 1, "full": 4}[tier]
-    found = list(first)
-    for k in range(arrays):
-        found += _covered(domain.op.name, seed * arrays + k, tuple(map(_frozen, first)) if k == 0 else ())
-    return list({_frozen(levels): levels for levels in found}.values())
-
-
-def _frozen(levels: Levels) -> tuple[tuple[str, str], ...]:
-    return tuple(levels.items())
-
-
-@cache
-def _covered(name: str, seed: int, given: tuple[tuple[tuple[str, str], ...], ...]) -> list[dict[str, str]]:
-    domain = domain_of(name)
-    assert domain is not None
-    return covering(domain.factors, domain.rules, seed=seed,
-                    given=[d for d in map(dict, given) if set(d) >= set(domain.factors)])
+    if tier == "smoke":
+        found = list(domain.telling[:FEW])
+        found += covering(domain.factors, domain.rules, seed=seed, given=found, most=FEW - len(found))
+    else:
+        found = [*domain.telling, *domain.must]
+        for k in range(ARRAYS[tier]):
+            found += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else found)
+    return list({tuple(levels.items()): levels for levels in found}.values())
 
 
 def _first(domain: Domain) -> str:

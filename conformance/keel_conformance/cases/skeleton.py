@@ -12,21 +12,30 @@ from typing import Any
 import torch
 
 from keel import DTYPE_NAMES
+from keel_conformance.cases import layouts
+from keel_conformance.cases.values import Draw, fill, kinds_of
 
 NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 Path = tuple[int | str, ...]
 """Where an argument stands: its place or its name, then the places in lists."""
+OWN = "the dtype that it is drawn in"
+"""Stands where an argument names that dtype."""
+
+OWN = "the dtype that it is drawn in"
+"""Stands where an argument names that dtype."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor argument. ``values`` has those that must stay, in row-major order; without them anything from ``low``
-    to ``high`` serves, sorted along the last dimension if ``ordered``.
+    """A tensor argument. ``own`` says that its dtype is that of the case, others stay. ``values`` has those that must
+    stay, in row-major order; without them anything from ``low`` to ``high`` serves, sorted along the last dimension if
+    ``ordered``.
     """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    own: bool = False
     low: float = -4.0
     high: float = 4.0
     ordered: bool = False
@@ -75,26 +84,28 @@ def rebuilt(given: tuple[tuple[Any, ...], Mapping[str, Any]],
             {k: below((k,), v) for k, v in given[1].items()})
 
 
-def skeleton_of(overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, keep: bool = False) -> Skeleton:
-    """That of a call; ``keep`` says that the values of floats must stay too."""
-    made = rebuilt((args, kwargs), lambda _, v: part_of(v, keep) if isinstance(v, torch.Tensor) else v)
+def skeleton_of(overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, own: Callable[[Path, Any], bool],
+                keep: bool = False) -> Skeleton:
+    """That of a call; ``own`` says of a tensor whether it is drawn in the dtype of the case, ``keep`` that the values
+    of floats must stay too.
+    """
+    made = rebuilt((args, kwargs), lambda p, v: part_of(v, own(p, v), keep) if isinstance(v, torch.Tensor) else v)
     return Skeleton(overload, *made)
 
 
-def part_of(x: torch.Tensor, keep: bool = False) -> Part:
+def part_of(x: torch.Tensor, own: bool, keep: bool = False) -> Part:
     """What of a tensor must stay."""
     x = x.detach().resolve_conj().resolve_neg()
-    if not (x.is_floating_point() or x.is_complex()):
-        return Part(x.dtype, tuple(x.shape), x.stride(), values=tuple(x.reshape(-1).tolist()))
-    if keep:
-        return Part(x.dtype, tuple(x.shape), x.stride(), values=tuple(map(_short, x.reshape(-1).tolist())))
+    shape, strides = tuple(x.shape), x.stride()
+    if keep or not (own or x.is_floating_point() or x.is_complex()):
+        return Part(x.dtype, shape, strides, own, values=tuple(map(_short, x.reshape(-1).tolist())))
     plain = (torch.view_as_real(x) if x.is_complex() else x).double()
     finite = plain[plain.isfinite()]
     if not finite.numel():
-        return Part(x.dtype, tuple(x.shape), x.stride())
+        return Part(x.dtype, shape, strides, own)
     low, high = float(finite.min()), float(finite.max())
     ordered = x.dim() > 0 and x.shape[-1] > 2 and not x.is_complex() and bool((x.double().diff(dim=-1) >= 0).all())
-    return Part(x.dtype, tuple(x.shape), x.stride(), _short(low), _short(high), ordered)
+    return Part(x.dtype, shape, strides, own, _short(low), _short(high), ordered)
 
 
 def _short(value: Any) -> Any:
@@ -105,6 +116,36 @@ def _short(value: Any) -> Any:
         case float() if math.isfinite(value):
             return float(f"{value:.4g}")
     return value
+
+
+# -- drawn anew -----------------------------------------------------------------------------------------------------
+
+def redrawn(made: Skeleton, dtype: torch.dtype, draw: Draw | None = None, values: str = "random",
+            layout: str = "contiguous") -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with the tensors that are drawn in ``dtype``; in ``layout`` those that fit it."""
+    draw = draw or Draw("")
+    def replace(path: Path, leaf: Any) -> Any:
+        if not isinstance(leaf, Part):
+            return dtype if isinstance(leaf, str) and leaf == OWN else leaf
+        x = tensor_of(leaf, dtype if leaf.own else leaf.dtype, draw, values)
+        repeats = layout.startswith("expanded") and leaf.values is not None
+        return layouts.place(x, layout) if layouts.fits(layout, leaf.shape) and not repeats else x.clone()
+    return rebuilt((made.args, made.kwargs), replace)
+
+
+def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tensor:
+    """A row-major tensor of the part's sizes."""
+    n = 1
+    for size in part.shape:
+        n *= size
+    if part.values is not None:
+        x = torch.tensor(list(part.values), dtype=part.dtype).to(dtype)
+        if dtype.is_floating_point or dtype.is_complex:       # other values with the same structure
+            x = x * 0.5 ** (draw.call % 3)
+        return x.reshape(part.shape)
+    kind = values if values in kinds_of(dtype) else "random"
+    x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)
+    return x.sort(-1).values if part.ordered and not dtype.is_complex else x
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
@@ -124,7 +165,7 @@ def _leaf(value: Any) -> Any:
     match value:
         case Part():
             known: dict[str, Any] = {"tensor": DTYPE_NAMES[value.dtype], "shape": list(value.shape),
-                                     "strides": list(value.strides)}
+                                     "strides": list(value.strides), **({"own": True} if value.own else {})}
             if value.values is not None:
                 return {**known, "values": [_leaf(v) for v in value.values]}
             return {**known, "range": [value.low, value.high], **({"ordered": True} if value.ordered else {})}
@@ -148,9 +189,11 @@ def _leaf(value: Any) -> Any:
 def _value(leaf: Any) -> Any:
     match leaf:
         case {"tensor": dtype, "shape": shape, "strides": strides, "values": values}:
-            return Part(NAMED[dtype], tuple(shape), tuple(strides), values=tuple(map(_value, values)))
+            return Part(NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False),
+                        values=tuple(map(_value, values)))
         case {"tensor": dtype, "shape": shape, "strides": strides, "range": [low, high]}:
-            return Part(NAMED[dtype], tuple(shape), tuple(strides), low, high, leaf.get("ordered", False))
+            return Part(NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False), low, high,
+                        leaf.get("ordered", False))
         case {"dtype": name}:
             return NAMED[name]
         case {"memory_format": name} | {"layout": name}:

@@ -6,6 +6,7 @@ ties of rounding; terms that cancel; duplicates; integers whose sums are exact i
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from dataclasses import dataclass
 from functools import cached_property
@@ -160,12 +161,11 @@ def _floats(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high:
 
 
 def _exponents(facts: torch.finfo) -> tuple[float, float]:
-    import math
     return math.log2(facts.smallest_normal) + 1, math.log2(facts.max) - 1
 
 
 def _exact(draw: Draw, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
-    """Integers, so many of them zero that the sum of any ``terms`` fits: those are spaced evenly, not left to chance."""
+    """Integers so small, or so many of them zero, that a sum of ``terms`` fits, however it is formed."""
     limit = 2 ** EXACT_BITS.get(dtype, 3)
     most = max(1, min(8, limit // max(terms, 1)))
     found = draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)

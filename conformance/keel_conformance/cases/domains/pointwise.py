@@ -1,0 +1,262 @@
+"""Operators that compute element by element: any sizes that broadcast, any layout, any values.
+
+Which tensors, numbers and other arguments there are is read off the samples (the *form*); sizes, layouts and values are
+chosen anew. Every value of an 8- or 16-bit dtype is tried at once where there is one operand.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from math import prod
+from typing import Any
+
+import torch
+
+from keel import MEMBERS, Op
+from keel_conformance.cases import layouts, sizes
+from keel_conformance.cases.case import Trial
+from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
+from keel_conformance.cases.generic import known
+from keel_conformance.cases.harvest import tried
+from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt
+from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, specials
+
+PARTNERS = ("alike", "dense", "row", "column", "0d", "outer")
+"""What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of
+no dimension, or crossed with it.
+"""
+ALL, EVERY = "all", "every"
+"""Sizes that follow from values: all combinations of special values; all values that a dtype has."""
+MOST = 14
+NOT_HERE = ("random",)
+SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "acos": (-1.25, 1.25), "asin": (-1.25, 1.25), "atanh": (-1.25, 1.25), "erfinv": (-1.25, 1.25), "acosh": (0.5, 9.0),
+    "log": (-0.5, 9.0), "log2": (-0.5, 9.0), "log10": (-0.5, 9.0), "log1p": (-1.25, 4.0), "sqrt": (-0.5, 99.0),
+    "rsqrt": (-0.5, 99.0), "logit": (-0.25, 1.25), "sin": (-99.0, 99.0), "cos": (-99.0, 99.0), "tan": (-99.0, 99.0),
+    "exp": (-20.0, 20.0), "sigmoid": (-20.0, 20.0), "tanh": (-9.0, 9.0), "gelu": (-9.0, 9.0), "lgamma": (-9.0, 40.0),
+    "digamma": (-9.0, 40.0), "round": (-99.0, 99.0), "round_decimals": (-99.0, 99.0),
+}
+"""Where most of a function happens, for values of the class ``random``; else -4 to 4."""
+DIVIDES = frozenset({"div", "remainder", "fmod", "floor_divide"})
+"""Of integers, a divisor of 0 is an error or any value, and so is the least number over -1."""
+
+
+def build(op: Op) -> Domain | None:
+    if "pointwise" not in op.tags or op.tags.intersection(NOT_HERE) or op.name in SAME_SIZES:
+        return None
+    forms = forms_of(op.name)
+    return _domain(op, forms) if forms and all(slots(f) for f in forms) else None
+
+
+@cache
+def forms_of(name: str) -> tuple[Skeleton, ...]:
+    """What tensors and numbers the samples have, each kind once, in sizes that say nothing."""
+    found: dict[str, Skeleton] = {}
+    for call in known(MEMBERS[name]):
+        args, kwargs = rebuilt((call.args, call.kwargs), lambda _, v: _bare(v) if isinstance(v, Part) else v)
+        key = repr((call.overload, args, kwargs))
+        dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
+        found[key] = Skeleton(call.overload, args, kwargs, dtypes)
+    forms = list(found.values())
+    return tuple(forms if len(forms) <= MOST else [forms[i * len(forms) // MOST] for i in range(MOST)])
+
+
+def _bare(part: Part) -> Part:
+    return replace(part, shape=(), strides=(), low=0.0, high=0.0, ordered=False,
+                   values=None if part.values is None else ())
+
+
+def slots(form: Skeleton) -> list[tuple[Path, Part]]:
+    return list(form.parts)
+
+
+def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
+    dtypes = [d for d in DTYPES.values() if any(d in f.dtypes for f in forms)]
+    counts = [len(slots(f)) for f in forms]
+    broadcasts = _broadcasts(op.name, counts.index(max(counts))) if max(counts) > 1 else False
+    kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
+    shapes, values = (*sizes.SHAPES, ALL), (*kinds, ALL)
+    if 1 in counts and any(d.itemsize <= 2 for d in dtypes):
+        shapes, values = (*shapes, EVERY), (*values, EVERY)
+    number = {f"f{i}": c for i, c in enumerate(counts)}
+    takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
+    rules = (
+        Rule(("dtype", "form"), lambda dtype, form: DTYPES[dtype] in takes[form]),
+        Rule(("dtype", "values"), lambda dtype, values: values == ALL or (
+            DTYPES[dtype].itemsize <= 2 and dtype != "b8" if values == EVERY else values in kinds_of(DTYPES[dtype]))),
+        Rule(("shape", "values"), lambda shape, values: (shape in (ALL, EVERY) or values in (ALL, EVERY))
+             <= (shape == values)),
+        Rule(("shape", "layout"), lambda shape, layout: layout in ("contiguous", "offset", "gapped")
+             if shape in (ALL, EVERY) else layouts.fits(layout, sizes.shape_of(shape))),
+        Rule(("form", "partner"), lambda form, partner: partner == "alike" or (
+            number[form] > 1 and (broadcasts or partner == "dense"))),
+        Rule(("form", "shape"), lambda form, shape: shape != EVERY or number[form] == 1),
+        Rule(("shape", "partner"), _partners),
+    )
+    factors = {"dtype": dtype_names(dtypes), "form": tuple(number), "shape": shapes, "layout": layouts.LAYOUTS,
+               "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
+               "values": values}
+    every = [{"dtype": d, "form": form, "shape": EVERY, "layout": "contiguous", "partner": "alike", "values": EVERY}
+             for d in factors["dtype"] if DTYPES[d].itemsize <= 2 and d != "b8"
+             for form, n in number.items() if n == 1 and DTYPES[d] in takes[form]]
+    domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
+                    must=tuple(every[:8]), overload=lambda levels: forms[int(levels["form"][1:])].overload)
+    return replace(domain, telling=_telling(domain))
+
+
+def _partners(shape: str, partner: str) -> bool:
+    if shape in (ALL, EVERY):
+        return partner == "alike"
+    given = sizes.shape_of(shape)
+    match partner:
+        case "row" | "column":
+            return len(given) >= 2
+        case "outer":
+            return len(given) >= 2 and 0 not in given and prod(given) < 2000
+        case "0d":
+            return len(given) >= 1
+    return True
+
+
+def _telling(domain: Domain) -> tuple[Levels, ...]:
+    """Special values; a transposed operand beside a row; gaps and a tail in another dtype; more than 16 bits count."""
+    names = domain.factors["dtype"]
+    floats = [n for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
+    other = next((n for n in ("bf16", "i64", "i32", "c64") if n in names and n != floats[0]), floats[0])
+    third = next((n for n in ("i32", "i64", "u8", "b8", "f16") if n in names and n != other), floats[0])
+    wishes = ({"dtype": floats[0], "shape": ALL, "values": ALL, "layout": "contiguous"},
+              {"dtype": floats[0], "shape": "17x65", "layout": "transposed", "partner": "row", "values": "random"},
+              {"dtype": other, "shape": "1025", "layout": "gapped", "partner": "dense"},
+              {"dtype": third, "shape": "2x3x4x5", "layout": "expanded_last", "partner": "column"})
+    found = []
+    for wish in wishes:
+        for form in domain.factors["form"]:
+            levels = _completed(domain, {**wish, "form": form})
+            if levels is not None:
+                found.append(levels)
+                break
+    return tuple(found)
+
+
+def _completed(domain: Domain, wish: Levels) -> Levels | None:
+    """The wish with the first levels that go with it; a partner or value that it cannot have is given up."""
+    levels = dict[str, str]()
+    for factor in ("dtype", "form", "shape", "layout", "partner", "values"):
+        tries = [*([wish[factor]] if factor in wish else []), *domain.factors[factor]]
+        found = next((t for t in tries if t in domain.factors[factor] and domain.allows({**levels, factor: t})), None)
+        if found is None or (factor in ("dtype", "shape") and factor in wish and found != wish[factor]):
+            return None
+        levels[factor] = found
+    return levels
+
+
+@cache
+def _broadcasts(name: str, form: int) -> bool:
+    """Whether operands of other sizes serve; eager PyTorch tells."""
+    op, made = MEMBERS[name], forms_of(name)[form]
+    count = len(slots(made))
+    shapes = iter([(2, 3), *[(3,)] * (count - 1)])
+    args, kwargs = rebuilt((made.args, made.kwargs),
+                           lambda _, v: replace(v, shape=next(shapes), values=None) if isinstance(v, Part) else v)
+    return bool(tried(op, Skeleton(made.overload, args, kwargs), made.dtypes[:1]).dtypes)
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+def _make(op: Op, forms: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+    form = forms[int(levels["form"][1:])]
+    places = slots(form)
+    tensors = operands(levels, [dtype if p.own else p.dtype for _, p in places], draw,
+                       *RANGES.get(op.name, (-4.0, 4.0)))
+    tensors = mended(op.name, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
+    laid = _laid(levels, tensors)
+    given = dict(zip((path for path, _ in places), laid, strict=True))
+
+    def put(path: Path, leaf: Any) -> Any:
+        return given[path] if isinstance(leaf, Part) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
+    args, kwargs = rebuilt((form.args, form.kwargs), put)
+    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+
+
+def operands(levels: Levels, dtypes: list[torch.dtype], draw: Draw, low: float = -4.0,
+             high: float = 4.0) -> list[torch.Tensor]:
+    """Row-major tensors, one of each dtype, of the sizes and values that the levels say."""
+    if levels["shape"] == EVERY:
+        return [draw.shuffled(every(dtypes[0]))]
+    if levels["shape"] == ALL:
+        return combinations(dtypes, draw)
+    shape, found = sizes.shape_of(levels["shape"]), list[torch.Tensor]()
+    for i, dtype in enumerate(dtypes):
+        own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
+        kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
+        found.append(fill(draw, kind, dtype, prod(own), low=low, high=high).reshape(own))
+    return found
+
+
+def every(dtype: torch.dtype) -> torch.Tensor:
+    """All values of a dtype of 8 or 16 bits, NaNs of all bits among them."""
+    bits = 8 * dtype.itemsize
+    numbers = torch.arange(2 ** bits, dtype=torch.int32)
+    return (numbers - (numbers >= 2 ** (bits - 1)).int() * 2 ** bits).to(torch.int8 if bits == 8 else torch.int16).view(
+        dtype)
+
+
+def combinations(dtypes: list[torch.dtype], draw: Draw) -> list[torch.Tensor]:
+    """All combinations of special values, a few of each where there are three operands or more, in a drawn order."""
+    values = [specials(d) for d in dtypes]
+    if len(dtypes) > 2:
+        few = max(2, int(4096 ** (1 / len(dtypes))))
+        values = [draw.shuffled(v)[:few] for v in values]
+    counts = [len(v) for v in values]
+    order = torch.randperm(prod(counts), generator=draw.fresh) if len(dtypes) <= 2 else torch.arange(prod(counts))
+    found = []
+    for i, v in enumerate(values):
+        found.append(v[order // prod(counts[i + 1:]) % counts[i]])
+    return found
+
+
+def _crossed(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
+    return (*shape[:-1], 1) if partner == "outer" else shape
+
+
+def _beside(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
+    match partner:
+        case "row":
+            return shape[-1:]
+        case "column":
+            return (*shape[:-1], 1)
+        case "outer":
+            return (*(1 for _ in shape[:-1]), shape[-1])
+        case "0d":
+            return ()
+    return shape
+
+
+def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors where the levels say that they lie: the others as the first where they are alike and it fits."""
+    layout, partner = levels["layout"], levels["partner"]
+    found = []
+    for i, x in enumerate(tensors):
+        if i == 0 or partner != "dense":
+            x = layouts.place(x, layout) if layouts.fits(layout, x.shape) else x
+        found.append(x)
+    return found
+
+
+def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """The tensors without what an operator is not defined for: of whole numbers a divisor of 0, the least number over
+    -1. ``divisor`` is the place of that tensor.
+    """
+    if name not in DIVIDES or divisor >= len(tensors) or any(t.is_floating_point() or t.is_complex() for t in tensors):
+        return tensors
+    y = tensors[divisor]
+    if y.dtype == torch.bool:
+        y = torch.ones_like(y)
+    else:
+        least = any(bool((x == torch.iinfo(d).min).any()) for x in tensors for d in {t.dtype for t in tensors}
+                    if x is not y and d != torch.bool and x.dtype != torch.bool)
+        y = torch.where((y == 0) | ((y == -1) & least), torch.ones_like(y), y)
+    return [y if i == divisor else x for i, x in enumerate(tensors)]
