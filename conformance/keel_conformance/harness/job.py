@@ -16,13 +16,15 @@ Phase = Literal["drawing its arguments", "tracing it", "compiling", "running", "
 @dataclass(frozen=True)
 class Settings:
     """What holds for each job of a run.  ``memory`` is how many bytes a process may have beyond those that it starts
-    with, ``threads`` how many PyTorch may use in it.
+    with, ``threads`` how many PyTorch may use in it; ``limit`` the seconds that one case may take, to which each further one
+    of a batch adds ``slack``.
     """
 
     subject: str
     memory: int | None = 6 * 2**30
     threads: int = 2
     limit: float = 30.0
+    slack: float = 2.0
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ TOGETHER = 16
 """Calls in one graph."""
 IDENTICAL = 20
 """After so many failures of one kind the later cases of an operator are not run."""
-SLACK = 2.0
-"""Seconds that each further case of a batch adds to the limit of one."""
 JUDGING = 600.0
 """Seconds that judging a batch may take."""
 
@@ -115,7 +113,7 @@ class Settler:
         file = self.folder / f"{next(self._files)}.pt"
         job = Perform(self.settings, cases, str(file))
         try:
-            outcome = yield Ask(job, self.settings.limit + SLACK * (len(cases) - 1), fresh)
+            outcome = yield Ask(job, self.settings.limit + self.settings.slack * (len(cases) - 1), fresh)
             if outcome.row is None:
                 return _died(outcome)
             performed: Performed = outcome.row

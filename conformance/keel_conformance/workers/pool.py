@@ -219,6 +219,8 @@ def _how(status: int | None, limit: float | None) -> str:
             return f"did not end within {limit:g} s"
         case None:
             return "fell silent"
+        case 0:
+            return "ended early"
         case _ if status < 0:
             return f"died of {signal.Signals(-status).name}"
     return "raised"
