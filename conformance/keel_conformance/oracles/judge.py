@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from . import contract, times
 from .compare import MASKED, Finding, compare
 from .rules import NoRule, flat, widened
 from .running import analysed
-from .tracked import inexact, leaves, mapped, tracked
+from .tracked import BITS, Evaluate, Tracked, inexact, leaves, mapped, tracked
 
 FREE_ZEROS = frozenset({"maximum", "minimum", "amax", "amin", "sign", "fma", "pow", "sum", "prod", "max_with_index",
                         "min_with_index", "cummax", "cummin", "atan2"})
@@ -60,16 +60,20 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
 
 def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
     worst: dict[str, Any] = {}
-    vacuous = False
+    vacuous, excused = False, ""
     for k, (got, want) in enumerate(zip(results, expected.eager, strict=True)):
         found = _found(got, want, expected, k, trial, op)
         if found.sentence:
-            which = f"Result {k}: " if len(results) > 1 else ""
-            return Verdict(case.id, "fail", expected.oracle, which + found.sentence, figures=found.figures)
+            sentence = f"Result {k}: {found.sentence}" if len(results) > 1 else found.sentence
+            if not found.excused:
+                return Verdict(case.id, "fail", expected.oracle, sentence, figures=found.figures)
+            excused = excused or f"{sentence} Eager PyTorch is as far off."
         vacuous |= found.vacuous
         if found.figures.get("ratio", 0.0) >= worst.get("ratio", -1.0):
             worst = dict(found.figures)
-    if vacuous:
+    if excused:
+        return Verdict(case.id, "quality warning", expected.oracle, excused, figures=worst)
+    if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(trial)):
         return Verdict(case.id, "vacuous", expected.oracle,
                        f"Of more than {MASKED:.0%} of the elements nothing is known.", figures=worst)
     return Verdict(case.id, "pass", expected.oracle, figures=worst)
@@ -81,7 +85,7 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
         return times.compare(got, want, _wide_result(op, trial, k))
-    return compare(got, expected.tracked[k], zeros=signed_zeros(expected.member))
+    return compare(got, expected.tracked[k], want, zeros=signed_zeros(expected.member))
 
 
 def signed_zeros(member: Op) -> bool:
@@ -95,12 +99,15 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
         return Expected(member, eager, eager, "exact")
-    args, kwargs = mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)
+    evaluate: Evaluate = partial(analysed, coarse=coarse(member, eager))
+
+    def follow(x: Any) -> Any:
+        return tracked(x, evaluate) if isinstance(x, Tensor) else x
     try:
-        found = flat(analysed(op, args, kwargs))
-    except NoRule:
+        found = flat(evaluate(op, mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)))
+    except (NoRule, NotImplementedError, RuntimeError, ValueError):
         return Expected(member, eager, None, "times")
-    if len(found) != len(eager):
+    if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
     return Expected(member, eager, found, _oracle(member))
 
@@ -114,15 +121,29 @@ def exact(member: Op, eager: Sequence[Any]) -> bool:
     return bool(member.budget) and all(b.ulps == 0 for b in member.budget.values())
 
 
+def _followed(found: Any, eager: Any) -> bool:
+    """Whether a float result of a composite is tracked to where it comes from, and has the type of eager's."""
+    if not isinstance(eager, Tensor):
+        return True
+    right = isinstance(found, Tensor) and (found.dtype, found.shape) == (eager.dtype, eager.shape)
+    return right and (isinstance(found, Tracked) or not inexact(eager.dtype))
+
+
+def coarse(member: Op, eager: Sequence[Any]) -> torch.dtype | None:
+    """The dtype that a composite may round its steps to: that of its result, where it is computed by elements.
+
+    Its decomposition takes 16-bit floats to float32 first; PyTorch itself does for some, and no clause asks for it.
+    """
+    if member.kind != "composite" or "pointwise" not in member.tags:
+        return None
+    floats = [o.dtype for o in eager if isinstance(o, Tensor) and inexact(o.dtype)]
+    return min(floats, key=lambda d: BITS[d], default=None)
+
+
 def _oracle(member: Op) -> str:
     if member.kind == "composite":
         return "composite"
     return "ulp" if "pointwise" in member.tags else "dot"
-
-
-def follow(x: Any) -> Any:
-    """A tensor, tracked."""
-    return tracked(x, analysed) if isinstance(x, Tensor) else x
 
 
 def _wide_result(op: Callable[..., Any], trial: Trial, k: int) -> Tensor | None:
@@ -130,9 +151,23 @@ def _wide_result(op: Callable[..., Any], trial: Trial, k: int) -> Tensor | None:
     args, kwargs = mapped(tuple(trial.args), widened), mapped(dict(trial.kwargs), widened)
     try:
         result = flat(op(*args, **kwargs))[k]
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, ValueError, TypeError):
         return None
     return result if isinstance(result, Tensor) else None
+
+
+def extreme(trial: Trial) -> bool:
+    """Whether arguments have elements at the ends of the range, of whose results clauses leave more open."""
+    for x in leaves((trial.args, dict(trial.kwargs))):
+        if isinstance(x, Tensor) and inexact(x.dtype):
+            facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
+            if bool((~size.isfinite() | (size >= facts.max ** 0.5) | ((size > 0) & (size < facts.eps ** 2))).any()):
+                return True
+        elif isinstance(x, Tensor) and x.dtype != torch.bool and x.numel():
+            ends = torch.iinfo(x.dtype)
+            if bool(((x >= ends.max - 1) | (x <= ends.min + 1)).any()) and ends.bits > 8:
+                return True
+    return False
 
 
 def device_of(trial: Trial) -> torch.device:

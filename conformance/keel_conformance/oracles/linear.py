@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, uncertain, unknown, upper
-from .tracked import errors, gamma, inexact, overflow, sums_in, unit, wide
+from .tracked import errors, gamma, inexact, overflow, plain_of, sums_in, unit, wide
 
 Terms = Callable[[Asked], tuple[Any, ...]]
 
@@ -30,6 +31,7 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     """
     if uncertain(asked.args, asked.kwargs):
         return [unknown(o) for o in asked.outs]
+    asked = floated(asked)
     values, mags, counts = asked.widely(), asked.again(magnitudes), terms(asked)
     grown = mags if asked.exact else asked.again(upper)
     return [_sum(asked, *row) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
@@ -40,7 +42,7 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any) -> Bo
         return Bound(None, None)
     if not inexact(out.dtype):
         return Bound(None, None) if asked.exact else unknown(out)
-    over = sums_in(out.dtype)
+    over = accumulated(asked, out.dtype)
     u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
     moved = torch.zeros(mag.shape, dtype=torch.float64) if asked.exact else (
         (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF))
@@ -51,6 +53,21 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any) -> Bo
     error = torch.where((mag + moved >= overflow(over)) & value.isfinite(), INF, error.nan_to_num(INF))
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
     return Bound(value, error, 0.5 if out.dtype != over else 0.0)
+
+
+def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
+    """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
+    return sums_in(dtype, asked.member is not None and any("float32" in c for c in asked.member.clauses))
+
+
+def floated(asked: Asked) -> Asked:
+    """Elements that are converted to another dtype before they are summed, as those."""
+    x, out = asked.args[0], asked.outs[0]
+    if asked.named.get("dtype") is None and (inexact(x.dtype) or not inexact(out.dtype)):
+        return asked
+    if not asked.exact or x.dtype == out.dtype:
+        return asked
+    return replace(asked, args=[plain_of(x).to(out.dtype), *asked.args[1:]])
 
 
 def _terms(count: Callable[[Mapping[str, Any]], float]) -> Terms:
@@ -82,10 +99,11 @@ def prod(asked: Asked) -> Sequence[Bound]:
     """
     if uncertain(asked.args):
         return [unknown(o) for o in asked.outs]
+    asked = floated(asked)
     value, n, out = asked.widely()[0], _factors(asked), asked.outs[0]
     if not inexact(out.dtype):
         return [Bound(None, None) if asked.exact else unknown(out)]
-    over = sums_in(out.dtype)
+    over = accumulated(asked, out.dtype)
     most = asked.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0]
     least = asked.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0]
     grown = asked.again(upper)[0] if not asked.exact else asked.again(magnitudes)[0]
@@ -167,4 +185,3 @@ RULES: Mapping[str, Rule] = {
     "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,
     **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r"), fourier),
 }
-

@@ -14,7 +14,20 @@ import torch
 from torch import Tensor
 
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
-from .tracked import error_of, errors, inexact, plain_of, sums_in, ulp, unit, wide, wide_dtype
+from .tracked import (
+    Tracked,
+    error_of,
+    errors,
+    inexact,
+    lost_of,
+    overflow,
+    plain_of,
+    sums_in,
+    ulp,
+    unit,
+    wide,
+    wide_dtype,
+)
 
 LIPSCHITZ: Mapping[str, float] = {"sin": 1.0, "cos": 1.0}
 """Functions that are neither monotone nor convex, and by how much they change at the most for a change of 1."""
@@ -22,7 +35,8 @@ STEPS = frozenset({"ceil", "floor", "round", "trunc", "sign", "remainder", "fmod
                    "isinf", "lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor",
                    "bitwise_not", "gcd", "shift_left", "shift_right"})
 """Functions that jump: where operands are known too badly to tell the side, nothing is known of the result."""
-COMPLEX_SMOOTH = frozenset({"add", "sub", "mul", "div", "neg", "abs", "reciprocal", "exp"})
+MONOTONE = frozenset({"ceil", "floor", "round", "trunc", "sign"})
+"""Those that do not decrease: between the corners they are between what they are there."""
 
 
 def elementwise(asked: Asked) -> Sequence[Bound]:
@@ -31,19 +45,22 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     assert member is not None
     names = list(member.operands) or ["self"]
     over = _compute_dtype(asked, names)
-    values, gaps = zip(*(_operand(asked.named[n], over) for n in names), strict=True)
+    given = [asked.named[n] for n in names]
+    values, gaps = zip(*(_operand(x, over) for x in given), strict=True)
 
     def at(*operands: Any) -> Tensor:
         result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
         return result
     if member.name in STEPS:
-        return [_step(member.name, at, values, gaps)]
+        return [_step(member.name, at, values, [
+            g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)])]
     if any(g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
            for v, g in zip(values, gaps, strict=True)):
         value, error = _complex(member.name, at, values, gaps)
     else:
         value, error = corners(at, values, gaps)
         error = _broken(member.name, value, error, values, gaps)
+        error = _overflowed(at, values, value, error, [lost_of(x) for x in given], out.dtype)
     error = _added(error, _scaled(asked, value, over))
     error = _added(error, _conditioned(member, at, values, value, out.dtype))
     if asked.named.get("rounding_mode") == "trunc" and inexact(over):
@@ -108,7 +125,7 @@ def _operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
 
 def _settled(x: Tensor, over: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """A tensor of another float dtype may be rounded to the one computed in."""
-    value, error = wide(x), error_of(x)
+    value, error = wide(x), x.error if isinstance(x, Tracked) else None
     if x.dtype == over or not inexact(x.dtype) or not inexact(over):
         return value, error
     near = value.to(over).to(value.dtype)
@@ -132,11 +149,43 @@ def corners(at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Ten
     for signs in product((-1.0, 1.0), repeat=len(moving)):
         moved = list(values)
         for i, sign in zip(moving, signs, strict=True):
-            moved[i] = _number(values[i]) + sign * gaps[i].nan_to_num(INF)  # type: ignore[union-attr]
+            moved[i] = _by(values[i], sign * gaps[i].nan_to_num(INF))  # type: ignore[union-attr]
         worst = torch.maximum(worst, apart(at(*moved), centre))
     for i in moving:
         worst = torch.where(gaps[i].isinf(), INF, worst)  # type: ignore[union-attr]
     return centre, worst
+
+
+def _overflowed(at: Callable[..., Tensor], values: Sequence[Any], centre: Tensor, error: Tensor | None,
+                losts: Sequence[Tensor | None], dtype: torch.dtype) -> Tensor | None:
+    """The error where operands may have become infinite: the function is looked at there too. A result that is itself
+    beyond the range of ``dtype``, on the same side, is as infinite as the other.
+    """
+    lost = [i for i, at_ in enumerate(losts) if at_ is not None]
+    if not lost or centre.is_complex():
+        return _unknown(error, losts, centre)
+    error = torch.zeros(centre.shape, dtype=torch.float64) if error is None else error
+    reach = overflow(dtype) if inexact(dtype) else INF
+    for which in product((False, True), repeat=len(lost)):
+        moved = list(values)
+        for i, gone in zip(lost, which, strict=True):
+            if gone:
+                moved[i] = torch.where(losts[i], values[i].sign() * INF, values[i])  # type: ignore[arg-type]
+        there = at(*moved)
+        beyond = there.isinf() & (centre.abs() >= reach) & (there.sign() == centre.sign())
+        error = torch.where(beyond, error, torch.maximum(error, apart(there, centre)))
+    return error
+
+
+def _unknown(error: Tensor | None, losts: Sequence[Tensor | None], centre: Tensor) -> Tensor | None:
+    for lost in losts:
+        if lost is not None:
+            error = torch.where(lost, INF, torch.zeros(centre.shape, dtype=torch.float64) if error is None else error)
+    return error
+
+
+def _by(x: Any, gap: Tensor) -> Any:
+    return _number(x) + gap if isinstance(x, Tensor) else x + gap.item()
 
 
 def _number(x: Any) -> Any:
@@ -198,7 +247,7 @@ def _crosses(value: Tensor, gap: Tensor | None, scale: float = 1.0) -> Tensor:
 def _step(name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Bound:
     """A function that jumps: exact where it is the same at all corners, else nothing is known.
 
-    A remainder that stays on one piece is as far off as self plus the quotient times other.
+    A remainder that stays on one piece moves with its operands; else it is within other of 0 on both sides.
     """
     value, error = corners(at, values, gaps)
     kept = value if inexact(value.dtype) else None
@@ -209,7 +258,10 @@ def _step(name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Seq
             q = torch.as_tensor(x / y)
             return q.floor() if name == "remainder" else q.trunc()
         _, jump = corners(quotient, values, gaps)
-        return Bound(kept, torch.where(jump > 0, INF, error))  # type: ignore[operator]
+        whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
+        return Bound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
+    if name in MONOTONE:
+        return Bound(kept, error)
     if name in ("eq", "ne"):
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
         near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
@@ -257,7 +309,8 @@ STEP = 2.0 ** -20
 
 def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], value: Tensor,
                  dtype: torch.dtype) -> Tensor | None:
-    """u |x f'(x)| of each operand: what a rounding of the operand itself brings (Higham 2002, section 1.6).
+    """k u |x f'(x)| of each operand: a mixed forward and backward error of k ulps (Higham 2002, section 1.5), k being the
+    budget of the member.
 
     For complex results, and for functions that come from series. The slope is that of a chord over 2^-20 of the
     operand, in four directions for complex ones.  Where squares of a complex number leave the range of the dtype
@@ -270,14 +323,14 @@ def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], 
     for i, x in enumerate(values):
         moved = [at(*(v * (1 + STEP * w) if j == i else v for j, v in enumerate(values))) for w in ways]
         chord = torch.stack([apart(m, value) for m in moved]).amax(0) / STEP
-        total = total + (unit(dtype) * chord).nan_to_num(0.0 if not dtype.is_complex else INF, INF)
+        total = total + (budget(member, dtype) * unit(dtype) * chord).nan_to_num(0.0 if not dtype.is_complex else INF, INF)
     if dtype.is_complex:
         facts = torch.finfo(dtype)
         reach = [torch.as_tensor(v).abs() for v in (*values, value)]
         for r in reach:
             wild = ((r > 0) & (r * r < facts.smallest_normal / facts.eps)) | (r * r > facts.max * facts.eps)
             total = torch.where(wild, INF, total)
-        return torch.where(value.isfinite() | total.isinf(), total, 0.0)
+        return torch.where(value.isfinite(), total, INF)
     return torch.where(value.isfinite() & total.isfinite(), total, 0.0)
 
 
@@ -323,8 +376,8 @@ def where(asked: Asked) -> Sequence[Bound]:
 
 
 def convert(asked: Asked) -> Sequence[Bound]:
-    """To a narrower float: half an ulp more (round to nearest). To an integer or bool: known if it is the same at both
-    ends of the error. A conversion may be left out where the next one goes back, so the value stays the wide one.
+    """To a narrower float: half an ulp more (round to nearest). To an integer: between what both ends of the error give.
+    To a bool: known if it is the same at both. A conversion may be left out where the next one goes back, so the value stays the wide one.
     """
     x, out = next(a for a in asked.args if isinstance(a, Tensor)), asked.outs[0]
     error = error_of(x)
@@ -338,6 +391,10 @@ def convert(asked: Asked) -> Sequence[Bound]:
         back = value.to(out.dtype).to(value.dtype if value.is_complex() == out.dtype.is_complex else wide_dtype(
             out.dtype))
         value = value.to(wide_dtype(out.dtype)) if not (value.is_complex() and not out.dtype.is_complex) else value.real
+        raw = x.error if isinstance(x, Tracked) else None
+        if (lost := lost_of(x)) is not None and not value.is_complex():
+            known = ~lost | (value.abs() >= overflow(out.dtype))
+            error = torch.where(known, 0.0 if raw is None else raw, INF)
         same = bool(((back == value) | (value.isnan() & back.isnan())).all()) and error is None
         return [Bound(value, error, 0.0 if same else 0.5)]
     if error is None:
@@ -346,9 +403,12 @@ def convert(asked: Asked) -> Sequence[Bound]:
     ends = [(value + s * error) for s in (-1.0, 1.0)]
     if out.dtype == torch.bool:
         known = (ends[0] > 0) | (ends[1] < 0) | (error == 0)
-    else:
-        known = ends[0].trunc() == ends[1].trunc()
-    return [Bound(None, torch.where(known & error.isfinite(), 0.0, INF))]
+        return [Bound(None, torch.where(known & error.isfinite(), 0.0, INF))]
+    facts = torch.iinfo(out.dtype)
+    fits = (ends[0] > facts.min - 1.0) & (ends[1] < facts.max + 1.0) & error.isfinite()
+    gap = torch.maximum(*(apart(e.trunc(), value.trunc()) for e in ends))
+    gap = torch.maximum(gap, apart(plain_of(x).double().trunc(), value.trunc()))
+    return [Bound(None, torch.where(fits, gap, INF))]
 
 
 def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:

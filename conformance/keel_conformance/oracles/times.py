@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .compare import Finding
+from .compare import TIMES, Finding
 from .tracked import inexact, ulp, wide_dtype
-
-TIMES = 2.0
 
 
 def compare(got: Tensor, eager: Tensor, exact: Tensor | None, times: float = TIMES) -> Finding:

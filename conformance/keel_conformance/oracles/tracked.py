@@ -32,6 +32,7 @@ class Tracked(torch.Tensor):
     plain: Tensor
     value: Tensor | None
     error: Tensor | None
+    lost: Tensor | None
     evaluate: Evaluate
 
     @classmethod
@@ -43,7 +44,8 @@ class Tracked(torch.Tensor):
 def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, error: Tensor | None = None) -> Tracked:
     """``plain`` with its value and error; ``evaluate`` is what its operators do."""
     made = plain.as_subclass(Tracked)
-    made.plain, made.value, made.error, made.evaluate = plain, value, error, evaluate  # type: ignore[method-assign]
+    made.plain, made.value, made.error, made.lost = plain, value, error, None
+    made.evaluate = evaluate  # type: ignore[method-assign]
     return made
 
 
@@ -96,8 +98,17 @@ def wide(x: Tensor) -> Tensor:
 
 
 def error_of(x: Any) -> Tensor | None:
-    """None if ``x`` is exact."""
-    return getattr(x, "error", None) if isinstance(x, Tracked) else None
+    """None if ``x`` is exact; infinity where it may have overflowed."""
+    if not isinstance(x, Tracked) or not hasattr(x, "plain"):
+        return None
+    if x.lost is None:
+        return x.error
+    return torch.where(x.lost, float("inf"), 0.0 if x.error is None else x.error)
+
+
+def lost_of(x: Any) -> Tensor | None:
+    """Where ``x`` may have overflowed to the infinity of its sign, and where in a wider dtype it would not have."""
+    return getattr(x, "lost", None) if isinstance(x, Tracked) else None
 
 
 def errors(x: Tensor) -> Tensor:
@@ -123,8 +134,12 @@ def unit(dtype: torch.dtype) -> float:
     return 2.0 ** -BITS[dtype]
 
 
-def sums_in(dtype: torch.dtype) -> torch.dtype:
-    """What sums of ``dtype`` are accumulated in at the least: float32 for floats of 16 bits and fewer."""
+def sums_in(dtype: torch.dtype, promised: bool = True) -> torch.dtype:
+    """What sums of ``dtype`` are accumulated in at the least: float32 for floats of 16 bits and fewer if that is
+    promised.
+    """
+    if not promised:
+        return dtype
     if dtype.itemsize <= 2 and dtype.is_floating_point:
         return torch.float32
     return torch.complex64 if dtype == torch.complex32 else dtype
@@ -133,7 +148,7 @@ def sums_in(dtype: torch.dtype) -> torch.dtype:
 def overflow(dtype: torch.dtype) -> float:
     """From here on a number rounds to infinity."""
     facts = torch.finfo(dtype)
-    return float(facts.max) * (1.0 + unit(dtype) / 2) if dtype != torch.float64 else float("inf")
+    return float(facts.max) if BITS[dtype] == 53 else float(facts.max) * (1.0 + unit(dtype) / 2)
 
 
 def gamma(n: Tensor | float, u: float) -> Any:
