@@ -7,15 +7,14 @@ overload computes, run eagerly in higher precision; the clauses say what of that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Literal
 
 import torch
 
 from keel.spec.rules import Args, DtypeRule, Out
+from keel.torch_adapter import operator_named
 from keel.types import Type
 
 Kind = Literal["primitive", "composite", "opaque"]
@@ -90,7 +89,7 @@ class Op:
     @cached_property
     def targets(self) -> tuple[Overload, ...]:
         """Those of its overloads that this PyTorch has, as graphs call them."""
-        found = (_target(name) for name in self.overloads)
+        found = (operator_named(name) for name in self.overloads)
         return tuple(t for t in found if t is not None)
 
     def types(self, args: Args) -> tuple[Type | None, ...]:
@@ -141,7 +140,6 @@ class Family:
         self.members[op.name] = op
 
 
-
 def names(overloads: Iterable[Overload | str]) -> tuple[str, ...]:
     """The full names of overloads: ``aten.add.Tensor`` for the overload itself and for ``add.Tensor``, ``prims.fma``
     for ``prims::fma``. ``default`` may be left out, and is in operators of higher order, which have no overloads.
@@ -154,17 +152,3 @@ def _full(name: str) -> str:
     if space == "higher_order":
         return f"higher_order.{rest}.default"
     return f"{space or 'aten'}.{rest if '.' in rest else f'{rest}.default'}"
-
-
-REGISTERED_BY = {"torch_attn": "torch.nn.attention.varlen"}
-"""What registers a namespace and is too dear to import before somebody asks: this one imports all of Dynamo."""
-
-
-def _target(name: str) -> Overload | None:
-    """What graphs call under a full name; None if this PyTorch has no such operator."""
-    space, packet, overload = name.split(".")
-    if space in REGISTERED_BY:
-        with suppress(ImportError):
-            import_module(REGISTERED_BY[space])
-    holder = getattr(getattr(torch.ops, space), packet, None)
-    return holder if holder is None or space == "higher_order" else getattr(holder, overload, None)

@@ -3,18 +3,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 import torch
-import torch._higher_order_ops.triton_kernel_wrap  # there is no triton_kernel_wrapper_functional before
-import torch.ao.quantization.fx._decomposed  # there is no quantized_decomposed before
 from torch._ops import HigherOrderOperator, OpOverload, _higher_order_ops
 
-if torch.distributed.is_available():
-    import torch.distributed._functional_collectives  # collectives have no types before
+_REGISTERED_BY = {
+    "_c10d_functional": "torch.distributed._functional_collectives",
+    "_c10d_functional_autograd": "torch.distributed._functional_collectives",
+    "higher_order.triton_kernel_wrapper_functional": "torch._higher_order_ops.triton_kernel_wrap",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torch_attn": "torch.nn.attention.varlen",
+    "torch_nn": "torch.nn.modules.linear_cross_entropy",
+}
+"""What registers a namespace's operators, or their types, or one operator, and is too dear to import before somebody
+asks: one of them imports all of Dynamo.
+"""
 
 
 def is_operator(target: object) -> bool:
@@ -67,13 +76,25 @@ def operator_named(name: str) -> Callable[..., Any] | None:
     if re.fullmatch(r"\w+\.\w+\.\w+", name) is None:
         return None
     space, packet, overload = name.split(".")
+    _register(space)
+    _register(f"{space}.{packet}")
     found = getattr(getattr(torch.ops, space), packet, None)
     found = found if space == "higher_order" else getattr(found, overload, None)
     return found if is_operator(found) else None
 
 
+@cache
+def _register(name: str) -> None:
+    """Imports what registers a namespace or an operator; some PyTorch lacks it, and then the operator, too."""
+    if name in _REGISTERED_BY:
+        with suppress(ImportError):
+            import_module(_REGISTERED_BY[name])
+
+
 def overload_names() -> tuple[str, ...]:
     """The full names of all overloads that the dispatcher knows, and of operators of higher order, sorted."""
+    for name in _REGISTERED_BY:
+        _register(name)
     schemas = (n.replace("::", ".") for n in torch._C._dispatch_get_all_op_names())
     found = (n if n.count(".") > 1 else f"{n}.default" for n in schemas)
     return tuple(sorted({*found, *(f"higher_order.{n}.default" for n in _higher_order_ops)}))

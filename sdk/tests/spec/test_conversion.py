@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # which registers quantized_decomposed
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.spec import MEMBERS, OPSET, decomposition_of

@@ -4,16 +4,12 @@ Written out they do; a backend that can chunk should claim it. The forward gives
 """
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
-
-with suppress(ImportError):
-    import torch.nn.modules.linear_cross_entropy  # its operators exist once it is imported
 
 aten = torch.ops.aten
 family = Family("linear losses")
