@@ -43,7 +43,7 @@ bless: $(STAMP)  ## rewrite golden files, then show what changed
 	git --no-pager diff --stat -- '*/golden/*'
 
 conform: $(STAMP)  ## run the conformance suite on BACKEND=cpp
-	$(BIN)/keel conform $(BACKEND) $(ARGS)
+	$(BIN)/keel conform --backend $(BACKEND) $(ARGS)
 
 bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/benchmarks)
 	$(BIN)/keel bench --suite line --backend $(BACKEND) $(ARGS)

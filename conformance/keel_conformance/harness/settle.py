@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ..cases.case import Case
 from ..results.verdict import BAD, Status, Verdict
-from ..workers.pool import Outcome
+from ..workers.pool import STARTING, Outcome
 from .appraise import appraise, raised
 from .job import Appraise, Appraised, Perform, Performed, Settings
 from .perform import perform
@@ -176,6 +176,8 @@ def _died(outcome: Outcome) -> Verdict:
     a system that had no memory left.
     """
     status: Status = {"late": "timeout", "SIGKILL": "resource"}.get(outcome.end, "crash")  # type: ignore[assignment]
+    if outcome.doing == STARTING:                             # before it took the job: no backend has been there
+        status = "harness error"
     return Verdict("", status, "process", outcome.failure)
 
 

@@ -18,6 +18,9 @@ from typing import Any
 GRACE = 5.0
 """Seconds that a process has to end in once it has said all; one that hangs there keeps its row."""
 
+STARTING = "starting"
+"""What a process is doing before it tells anything."""
+
 Tell = Callable[[str], None]
 Work = Callable[[Any, Tell], Any]
 """A function of a module. Takes a job, and what to tell of its progress; returns a row, which can be pickled."""
@@ -66,7 +69,7 @@ class _Hand:
     job: Any
     limit: float
     begin: float = field(default_factory=time.monotonic)
-    doing: str = "starting"
+    doing: str = STARTING
     done: tuple[Any] | None = None
     idle: bool = False
 
@@ -91,7 +94,7 @@ class _Hand:
     def take(self, job: Any, limit: float) -> None:
         """Goes on with another job."""
         self.job, self.limit, self.begin, self.doing, self.done, self.idle = \
-            job, limit, time.monotonic(), "starting", None, False
+            job, limit, time.monotonic(), STARTING, None, False
         if self.log.exists():
             os.truncate(self.log, 0)
         with suppress(OSError):                               # a process that has died is found where all are

@@ -57,7 +57,7 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
     ("mutates", "fail", "Call 0: It wrote to argument 0"),
     ("oversteps", "fail", "Call 0: It wrote before the memory of argument 0"),
     ("aliases", "fail", "Result 0 of call 0 shares memory with argument 0."),
-    ("reuses", "fail", "Result 0 of call 0 was changed by a later one."),
+    ("reuses", "fail", "Result 0 of call 1 was changed by a later one."),
     ("caches", "fail", "Call 1: "),
     ("third", "fail", "Result 0 has other bits when the same call is made again."),
 ])
