@@ -11,7 +11,7 @@ from keel.export import compile_exported
 from keel.externs import aten_externs
 from keel.loop_backend import loop_backend
 from keel.loops.dims import evaluate, non_negative
-from keel.loops.expand import Program, combination
+from keel.loops.expand import Program, combination, expand
 from keel.loops.index import (
     Axis,
     Div,
@@ -129,6 +129,7 @@ __all__ = [
     "dims_of",
     "discover",
     "evaluate",
+    "expand",
     "explain",
     "find",
     "index",

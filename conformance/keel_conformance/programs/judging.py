@@ -4,9 +4,9 @@ Where a program is exact every fact must be equal. Where it rounds, floating val
 
     8 * E + 16 * u * max|x|,
 
-E being the largest deviation, element by element, of ``RUNS`` evaluations of the float64 program in which the result of
-every operator is multiplied by 1 + k u r, r uniform in [-1, 1], u the unit roundoff of the program's dtype and k a
-constant for sums (see ``noise``). This is Monte Carlo arithmetic (Parker, Pierce, Eggert: Monte Carlo arithmetic, 2000)
+E being the largest deviation of the element, or the root mean square of those of its tensor if that is larger, over
+several evaluations of the float64 program in which the result of every operator is multiplied by 1 + k u r, r uniform
+in [-1, 1], u the unit roundoff of float32 and k a constant (see ``noise``). This is Monte Carlo arithmetic (Parker, Pierce, Eggert: Monte Carlo arithmetic, 2000)
 by which the program's own conditioning sets the bound: a legal evaluation is one more draw of about the same spread.
 """
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .noise import Noise
 from .observed import Observed, same
 from .program import Program
 
-RUNS = 8
 TIMES, FLOOR = 8.0, 16.0
 
 
@@ -109,6 +108,7 @@ def _beyond(observed: Observed, expected: Observed, runs: list[Observed]) -> tup
         unit = torch.finfo(have.dtype).eps / 2
         exact, error = exact.double(), (have.double() - exact.double()).abs()
         spread = torch.stack([(d[name].double() - exact).abs() for d in disturbed]).amax(0)
+        spread = torch.maximum(spread, spread.square().mean().sqrt())
         bound = TIMES * spread + FLOOR * unit * exact.abs().amax()
         # Where the float64 run has no finite number, eager's classes are what counts.
         finite = exact.isfinite() & theirs[name].isfinite()
@@ -126,7 +126,7 @@ def _beyond(observed: Observed, expected: Observed, runs: list[Observed]) -> tup
 
 def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observed]:
     yield Observed(perform(program, plain, seed, calls, wide=True).finish())
-    for k in range(RUNS):
-        with Noise(seed * RUNS + k, torch.finfo(torch.float32).eps / 2):
+    for k in range(program.noise):
+        with Noise(seed * program.noise + k, torch.finfo(torch.float32).eps / 2):
             lab = perform(program, plain, seed, calls, wide=True)
         yield Observed(lab.finish())

@@ -50,7 +50,7 @@ class Lab:
         return torch.randint(low, high, shape, generator=self.draw).to(dtype or self.dtype)
 
     def normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self.draw, dtype=torch.float32).to(self.dtype)
+        return torch.randn(shape, generator=self.draw).to(self.dtype)
 
     def index(self, below: int, *shape: int) -> Tensor:
         return torch.randint(0, below, shape, generator=self.draw)

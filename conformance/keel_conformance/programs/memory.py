@@ -127,17 +127,16 @@ def the_same_argument_over_calls(lab: Lab) -> None:
 
 
 @mutation("C2", "gradients.C1")
-def write_that_carries_gradients(lab: Lab) -> None:
-    def fn(buffer: Tensor, w: Tensor) -> Tensor:
-        buffer.mul_(w)
-        return buffer * w
+def write_beside_gradients(lab: Lab) -> None:
+    def fn(buffer: Tensor, x: Tensor, w: Tensor) -> Tensor:
+        y = x * w
+        buffer.copy_(y.detach()).add_(1)
+        return y * w
 
     go = lab.compile(fn)
     for _ in lab.each():
-        w = lab.ints(5).requires_grad_()
-        buffer = lab.ints(5)
-        found = lab.run(go, buffer, w)
-        lab.backward([found], [w])
+        w, buffer = lab.ints(5).requires_grad_(), lab.ints(5)
+        lab.backward([lab.run(go, buffer, lab.ints(5), w)], [w])
 
 
 # -- views -------------------------------------------------------------------------------------------------------------
@@ -209,7 +208,7 @@ def view_with_gradient(lab: Lab) -> None:
 
 # -- results that share memory -----------------------------------------------------------------------------------------
 
-aliases.function("argument-returned", ["C2", "C4"], lambda x: x, grid)
+aliases.function("argument-returned", ["C2", "C4"], lambda x: (x, x * 2), grid)
 aliases.function("argument-among-results", ["C2"], lambda a, b: (b, a + b, a), two, smoke=True)
 aliases.function("result-twice", ["C3", "C1"], lambda x: (y := x * 2, y), grid, smoke=True)
 aliases.function("result-and-its-view", ["C1"], lambda x: (y := x + 1, y.t(), y[1]), grid, smoke=True)
@@ -218,7 +217,7 @@ aliases.function("two-views-of-an-argument", ["C4", "C1"], lambda x: (x[:3], x[2
 aliases.function("equal-but-separate", ["C1"], lambda x: (x + 1, x + 1), grid)
 aliases.function("written-argument-returned", ["C2"], lambda x: x.add_(1), grid)
 aliases.function("detached", ["C1", "C4"], lambda x: (x.detach(), (y := x * 2), y.detach()), grid)
-aliases.function("contiguous-of-contiguous", ["C4"], lambda x: x.contiguous(), grid)
+aliases.function("contiguous-of-contiguous", ["C4"], lambda x: (x.contiguous(), x + 1), grid)
 aliases.function("cast-to-its-own-dtype", ["C4"], lambda x: (x.to(x.dtype), x.to(x.dtype, copy=True)), grid)
 aliases.function("nothing-in-common", ["C1", "C4"], lambda x: (x * 1, x + 0, x.clone()), grid)
 aliases.function("constants", ["C1"], lambda x: (torch.zeros(3), torch.zeros(3), x + torch.ones(7)), grid)

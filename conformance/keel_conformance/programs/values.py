@@ -21,16 +21,14 @@ def _norms() -> None:
     kinds: Mapping[str, tuple[Any, tuple[int, ...]]] = {
         "batch-norm-1d": (lambda: nn.BatchNorm1d(4), (8, 4)),
         "batch-norm-2d": (lambda: nn.BatchNorm2d(4), (2, 4, 4, 4)),
-        "batch-norm-momentum-none": (lambda: nn.BatchNorm2d(4, momentum=None), (2, 4, 4, 4)),
+        "batch-norm-3d": (lambda: nn.BatchNorm3d(2, momentum=0.25), (2, 2, 3, 4, 2)),
         "batch-norm-not-affine": (lambda: nn.BatchNorm1d(4, affine=False, momentum=0.5), (8, 4)),
         "instance-norm-tracked": (lambda: nn.InstanceNorm2d(4, track_running_stats=True), (2, 4, 4, 4)),
     }
     for name, (make, shape) in kinds.items():
         @buffers("C1", "gradients.C1", name=name, exact=False, smoke=name == "batch-norm-2d")
         def trained(lab: Lab, make: Any = make, shape: tuple[int, ...] = shape) -> None:
-            module = make()
-            if wide := lab.wide:
-                module = module.double()
+            module = make().to(lab.dtype)
             go = lab.compile(module)
             for call in lab.each():
                 module.zero_grad()
@@ -38,7 +36,6 @@ def _norms() -> None:
                 found = lab.run(go, x)
                 lab.backward([found], [x, *module.parameters()], lambda y: lab.normal(*y.shape))
                 lab.state(f"call{call}", module)
-            assert wide == lab.wide
 
 
 _norms()

@@ -1,0 +1,161 @@
+"""Loop-IR kernels straight on a loop target's ``render`` and ``build``, compared with ``keel.interpret``.
+
+What is exact must be met bit for bit; a scalar operation keeps the budget of the operator of its name.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, expand, verify, walk
+
+from ..cases.case import Case
+from ..programs.observed import Observed
+from ..results.verdict import Verdict
+from . import drawn, forms, scalars
+from .judging import compare, expectation
+from .made import CALLS, Made
+
+__all__ = ["Builder", "Made", "cases", "judge", "made_of", "perform", "perform_all"]
+
+Build = Callable[[Sequence[Kernel]], Sequence["Launcher | str"]]
+"""Gives for each kernel a launcher, or the sentence that says why the target does not take it."""
+DRAWN: Mapping[str, int] = {"smoke": 24, "standard": 300, "full": 3000}
+
+
+@dataclass(frozen=True)
+class Builder:
+    """``Builder(target)(kernels)``: missing scalar ops written out, rendered, built all at once."""
+
+    target: LoopTarget
+
+    def __call__(self, kernels: Sequence[Kernel]) -> list[Launcher | str]:
+        ready = [self.ready(k) for k in kernels]
+        sources = [Source(k, self.target.render(k)) for k in ready if isinstance(k, Kernel)]
+        built = iter(self.target.build(sources) if sources else ())
+        return [next(built) if isinstance(k, Kernel) else k for k in ready]
+
+    def ready(self, kernel: Kernel) -> Kernel | str:
+        target = self.target
+        for b in kernel.buffers:
+            if b.dtype not in target.dtypes:
+                return f"{target.name} has no {b.dtype}."
+        for stmt in walk(kernel.body):
+            if isinstance(stmt, Store) and stmt.mode != "write" and stmt.mode not in target.limits.atomics:
+                return f"{target.name} has no atomic {stmt.mode}."
+            if (dtype := getattr(stmt, "dtype", None)) is not None and dtype not in target.dtypes:
+                return f"{target.name} has no {dtype}."
+        if len(kernel.buffers) > target.limits.max_buffers:
+            return f"{target.name} takes {target.limits.max_buffers} buffers, not {len(kernel.buffers)}."
+        try:
+            return expand(kernel, target.scalars, target.reductions, target.dtypes)
+        except KeelError as error:
+            return error.what
+
+
+def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
+    """Each hand-written kernel at each dtype, at fixed and at symbolic sizes; each scalar operation at each dtype;
+    drawn ones. Smoke takes a tenth of each.
+    """
+    count = 0
+    for form in forms.FORMS.values():
+        for dtype in form.dtypes:
+            for static in (True, False):
+                for more in range(4 if tier == "full" else 1):
+                    count += 1
+                    if tier == "smoke" and count % 12:
+                        continue
+                    first = (count + seed + 5 * more) % len(forms.SIZES)
+                    sizes = f"{'fixed' if static else 'symbolic'}{first}"
+                    yield _case(form.name, dtype, (("sizes", sizes), ("values", "exact")), form.clauses, seed)
+    for n, (name, dtype) in enumerate(scalars.names()):
+        if tier != "smoke" or n % 12 == 5:
+            yield _case(f"scalar-{name}", dtype, (("sizes", "symbolic"), ("values", "special")), ("C2", "C6"), seed)
+    for n in range(DRAWN[tier]):
+        yield _case("drawn", "", (("number", str(n)), ("values", "exact")), ("C1", "C3", "C4", "C7"), seed)
+
+
+def _case(name: str, dtype: str, choice: tuple[tuple[str, str], ...], clauses: tuple[str, ...], seed: int) -> Case:
+    return Case(f"kernel-{name}", "kernels", "kernel", "core", dtype=dtype, choice=choice,
+                clauses=tuple(f"contract.kernels.{c}" for c in clauses), seed=seed)
+
+
+def made_of(case: Case) -> Made:
+    """The kernel of a case, checked, and what it is run on."""
+    name = case.op.removeprefix("kernel-")
+    if name == "drawn":
+        return drawn.made(case.seed * 100_003 + int(case.levels["number"]))
+    if name.startswith("scalar-"):
+        found = scalars.made(name.removeprefix("scalar-"), case.dtype)
+    else:
+        sizes = case.levels["sizes"]
+        static = sizes.startswith("fixed")
+        found = forms.made(forms.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else
+                                                                                         "symbolic")))
+    verify(found.kernel)
+    return found
+
+
+def perform(case: Case, compile: Build, device: str = "cpu") -> Observed:
+    """Builds the case's kernel and runs it three times, on other values and, where it is symbolic, at other sizes."""
+    return perform_all([case], compile, device)[0]
+
+
+def perform_all(cases: Sequence[Case], compile: Build, device: str = "cpu") -> list[Observed]:
+    """The same of many cases, built at once; where that raises, one by one."""
+    start = time.perf_counter()
+    found = [made_of(c) for c in cases]
+    try:
+        launchers = compile([m.kernel for m in found])
+    except Exception as raised:
+        if len(cases) > 1:
+            return [perform(c, compile, device) for c in cases]
+        return [Observed((), _line(raised), None, time.perf_counter() - start)]
+    share = (time.perf_counter() - start) / max(len(cases), 1)
+    return [_run(c, m, launcher, device, share) for c, m, launcher in zip(cases, found, launchers, strict=True)]
+
+
+def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds: float) -> Observed:
+    if isinstance(launcher, str):
+        return Observed((("refused", "", launcher),), "", 0, seconds)
+    start, facts = time.perf_counter(), list[tuple[str, str, Any]]()
+    try:
+        for call in range(CALLS):
+            memory = made.memory(case.seed, call)
+            held = [m.to(device) for m in memory]
+            launcher(*(made.inner(m) for m in held), *made.symbols(call))
+            facts += [(f"call{call} {b.name}", case.clauses[0], m.cpu())
+                      for b, m in zip(made.kernel.buffers, held, strict=True)]
+    except Exception as raised:
+        return Observed(tuple(facts), _line(raised), 1, seconds + time.perf_counter() - start)
+    return Observed(tuple(facts), "", 1, seconds + time.perf_counter() - start)
+
+
+def judge(case: Case, observed: Observed) -> Verdict:
+    """Compares with the interpreter, which runs here."""
+    made = made_of(case)
+    if observed.error:
+        return Verdict(case.id, "fail", "contract", f"It raised {observed.error}", case.clauses[0], {},
+                       observed.seconds)
+    if observed.parts == 0:
+        return Verdict(case.id, "not claimed", "contract", str(observed.facts[0][2]), "", {}, observed.seconds)
+    have = {name: value for name, _, value in observed.facts}
+    worst: dict[str, Any] = {"ulps": 0.0}
+    for call in range(CALLS):
+        expected = expectation(made, case.seed, call)
+        for b, want in zip(made.kernel.buffers, expected, strict=True):
+            tensor = have[f"call{call} {b.name}"]
+            sentence, clause, ulps = compare(made, b, tensor, want, call)
+            worst["ulps"] = max(worst["ulps"], ulps)
+            if sentence:
+                oracle = "exact" if made.ulps is None else "ulp"
+                sizes = ", ".join(f"{k} = {v}" for k, v in made.sizes[call].items())
+                text = f"Call {call}{' at ' + sizes if sizes else ''}, {b.name}: {sentence}"
+                return Verdict(case.id, "fail", oracle, text, clause or case.clauses[0], worst, observed.seconds)
+    return Verdict(case.id, "pass", "exact" if made.ulps is None else "ulp", figures=worst, seconds=observed.seconds)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

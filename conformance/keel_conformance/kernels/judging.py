@@ -1,0 +1,140 @@
+"""What a kernel should have left in memory, by the interpreter, and how far a memory may be from it.
+
+Exact kernels are compared bit for bit, NaN equal to NaN and, where a fold may meet its elements in any order, -0 to 0.
+A scalar operation f may be off by
+
+    k * (ulp(f(x)) + |f(x (1 + u)) - f(x)|),
+
+k being the budget of the operator of that name: k units in the last place where f is flat, and what k roundings of its
+argument amount to where it is steep. The reference is the interpreter in float64; for a float64 operation that has the
+same budget itself, which is added. Welford's fold of n numbers may be off by 4 n u max|x| in the mean and by
+4 n u ||x|| sqrt(S) + (n u ||x||)^2 in the sum of squared deviations S (Chan, Golub, LeVeque: Algorithms for computing
+the sample variance, 1983, section 3: the relative error of updating is of order n kappa u, kappa = ||x|| / sqrt(S)).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from keel import Buffer, interpret
+
+from .made import ZONE, Made
+
+
+@dataclass(frozen=True)
+class Want:
+    """All of a memory as it should be; of rounded results the precise ones, and those of arguments moved by an ulp."""
+
+    memory: Tensor
+    precise: Tensor | None = None
+    moved: Tensor | None = None
+
+
+def expectation(made: Made, seed: int, call: int) -> list[Want]:
+    def run(*, precise: bool = False, nudge: bool = False) -> list[Tensor]:
+        memory = made.memory(seed, call)
+        if nudge:
+            for b, m in zip(made.kernel.buffers, memory, strict=True):
+                if b.role == "in" and b.dtype.is_floating_point:
+                    m.copy_(torch.nextafter(m, torch.full_like(m, torch.inf)))
+        if precise:                                          # float64 where the kernel rounds
+            return widened(made, memory, call)
+        interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[call])
+        return memory
+
+    plain = run()
+    if made.ulps is None:
+        return [Want(m) for m in plain]
+    precise, moved = run(precise=True), run(precise=True, nudge=True)
+    return [Want(m, p, q) for m, p, q in zip(plain, precise, moved, strict=True)]
+
+
+def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
+    """The memories after the kernel with float64 in place of float32, by its text."""
+    from keel import parse, show
+
+    kernel = parse(show(made.kernel).replace("f32", "f64"))
+    wide = [m.double() if m.dtype == torch.float32 else m for m in memory]
+    interpret(kernel, [made.inner(m) for m in wide], made.sizes[call])
+    return wide
+
+
+def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[str, str, float]:
+    """What is wrong with a memory, in a sentence, the clause it breaks, and the error in ulps."""
+    n = len(want.memory) - 2 * ZONE
+    zones = [torch.cat([m[:ZONE], m[ZONE + n:]]).view(torch.uint8) for m in (have, want.memory)]
+    if not torch.equal(*zones):
+        return "memory outside of the buffer was written.", "contract.kernels.C5", 0.0
+    mine, theirs = made.inner(have), made.inner(want.memory)
+    if buffer.role == "in" or made.ulps is None or want.precise is None or not mine.is_floating_point():
+        return (*_exact(mine, theirs, buffer), 0.0)
+    assert want.moved is not None
+    return _rounded(made, buffer, mine, theirs, made.inner(want.precise), made.inner(want.moved), call)
+
+
+def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer) -> tuple[str, str]:
+    cells = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    if mine.is_complex():
+        mine, theirs = torch.view_as_real(mine).flatten(), torch.view_as_real(theirs).flatten()
+    bits = cells[mine.dtype.itemsize]
+    wrong = mine.view(bits) != theirs.view(bits)
+    if mine.is_floating_point():
+        wrong &= ~((mine == theirs) | (mine.isnan() & theirs.isnan()))
+    if not wrong.any():
+        return "", ""
+    at = int(wrong.nonzero()[0])
+    clause = "contract.kernels.C5" if buffer.role == "in" else ""
+    return (f"{int(wrong.sum())} of {len(mine)} elements differ, first at {at}: {mine[at].item()!r}, "
+            f"should be {theirs[at].item()!r}."), clause
+
+
+def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor,
+             call: int) -> tuple[str, str, float]:
+    if not len(mine):
+        return "", "", 0.0
+    error = (mine.double() - precise.double()).abs()
+    ulp = spacing(precise, mine.dtype)
+    allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, mine.dtype, ulp, precise, moved)
+    # Beyond the range of the dtype either the largest numbers or infinity is the nearest.
+    top = torch.finfo(mine.dtype).max
+    finite = precise.isfinite() & (precise.abs() + allowed < top)
+    right = torch.where(finite, error <= allowed, (mine == plain) | (mine.isnan() & plain.isnan()) |
+                        (mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)) |
+                        (error <= allowed))
+    ulps = float(torch.where(finite & error.isfinite(), error / ulp, 0.0).max())
+    if right.all():
+        return "", "", ulps
+    at = int((~right).nonzero()[0])
+    return (f"{int((~right).sum())} of {len(mine)} elements are off, first at {at}: {mine[at].item()!r}, precisely "
+            f"{precise[at].item()!r}, off by {float(error[at] / ulp[at]):.3g} ulp, allowed "
+            f"{float(allowed[at] / ulp[at]):.3g}."), "contract.kernels.C2", ulps
+
+
+def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The distance of neighbouring numbers of ``dtype`` at ``x``, float64; at least that at its smallest normal one."""
+    info = torch.finfo(dtype)
+    x = x.double().abs().clamp(info.smallest_normal, info.max)
+    return torch.exp2(torch.floor(torch.log2(x))) * info.eps
+
+
+def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved: Tensor) -> Tensor:
+    steep = (moved.double() - precise.double()).abs()
+    steep = torch.where(steep.isfinite(), steep, 0.0)
+    k = max(made.ulps or 0.0, 0.5) * (2 if dtype == torch.float64 else 1)
+    return k * (ulp + steep)
+
+
+def _welford(made: Made, buffer: Buffer, precise: Tensor, call: int) -> Tensor:
+    sizes = made.sizes[call]
+    n = prod(v for s, v in sizes.items() if s != "N") if len(sizes) > 1 else sizes["M"]
+    unit, largest = torch.finfo(buffer.dtype).eps / 2, 110.0
+    norm = largest * n ** 0.5
+    match buffer.name:
+        case "o0":
+            return torch.full_like(precise, 4 * n * unit * largest, dtype=torch.float64)
+        case "o1":
+            return 4 * n * unit * norm * precise.double().abs().sqrt() + (n * unit * norm) ** 2
+    return torch.zeros_like(precise, dtype=torch.float64)
