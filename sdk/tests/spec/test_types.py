@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 import sympy
-import torch
 from torch import fx
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from keel.graph.calls import call_of
 from keel.spec import MEMBERS, Op, Sample, bind
@@ -20,20 +17,16 @@ from keel.torch_adapter.lacking import METAS
 from keel.torch_adapter.trace import assignments
 from keel.types import Call, SymType, TensorType
 
+from .traced import traced
+
 RULED = {name: op for name, op in MEMBERS.items() if op.out is not None and op.samples is not None and op.targets}
 
 
 def calls(op: Op, samples: list[Sample], symbolic: bool) -> Iterator[tuple[Call, Any]]:
     """The calls of the operator in one trace of it on all samples, each with the mode of its values."""
-    flat, spec = tree_flatten([(s.args, dict(s.kwargs)) for s in samples])
-    places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
-
-    def function(*tensors: torch.Tensor) -> Any:
-        given = list(flat)
-        for i, t in zip(places, tensors, strict=True):
-            given[i] = t
-        return [overload_of(op, args, kwargs)(*args, **kwargs) for args, kwargs in tree_unflatten(given, spec)]
-    gm = make_fx(function, tracing_mode="symbolic" if symbolic else "fake")(*(flat[i] for i in places))
+    def all_of_them(*each: Any) -> Any:
+        return [overload_of(op, args, kwargs)(*args, **kwargs) for args, kwargs in each]
+    gm = traced(all_of_them, *((s.args, dict(s.kwargs)) for s in samples), symbolic=symbolic)
     mode = fake_mode_of(gm)
     for node in gm.graph.nodes:
         if node.target not in op.targets:
