@@ -21,7 +21,16 @@ MOST = 24
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
 TAME = ("random", "duplicates", "exact")
-"""Classes of values for the others: those within the range that the sample has."""
+"""Classes of values for the others, within the range that the sample has; exact ones where that has 1 and -1."""
+
+ROW_MAJOR = frozenset({
+    "group_norm", "nll_loss2d_backward", "pdist", "pdist_backward", "grouped_mm", "bitcast", "as_strided",
+    "as_strided_copy", "view_as_complex", "view_as_complex_copy", "embedding_bag", "embedding_bag_backward",
+    "embedding_bag_weights_backward",
+    "multilabel_margin_loss_backward", "max_pool3d_with_indices", "max_pool3d_with_indices_backward",
+    "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward",
+})
+"""Members that eager PyTorch refuses in some layouts, or whose meaning is one of memory."""
 
 
 def generic(op: Op) -> Domain | None:
@@ -34,11 +43,13 @@ def generic(op: Op) -> Domain | None:
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
     factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),
-               "layout": layouts.LAYOUTS, "values": tuple(kinds)}
+               "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS, "values": tuple(kinds)}
     return Domain(
         op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw),
         rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
                Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
+               Rule(("sample", "values"), lambda sample, values: free or values != "exact" or _whole(
+                   calls[int(sample[1:])])),
                Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout))),
         overload=lambda levels: calls[int(levels["sample"][1:])].overload)
 
@@ -65,6 +76,11 @@ def _dtypes(calls: tuple[Skeleton, ...]) -> list[torch.dtype]:
 
 def _drawn_parts(made: Skeleton) -> list[Part]:
     return [p for _, p in made.parts if p.values is None]
+
+
+def _whole(made: Skeleton) -> bool:
+    """Whether small integers of both signs are in the range of every tensor that is drawn."""
+    return all(p.low <= -1 and p.high >= 1 for p in _drawn_parts(made))
 
 
 def _lies(made: Skeleton, layout: str) -> bool:

@@ -31,6 +31,8 @@ FEW = 4
 """Cases of a member at tier smoke, the most telling."""
 ARRAYS = {"standard": 1, "full": 4}
 """Covering arrays of a member, each of other choices."""
+LEAST, ROUNDS = 200, 12
+"""Where one has fewer choices than this, more arrays are drawn, up to so many."""
 ROOMS = ("programs", "graphs", "kernels")
 
 
@@ -86,8 +88,16 @@ def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     else:
         found = [*domain.telling, *domain.must]
         for k in range(ARRAYS[tier]):
-            found += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else found)
-    return list({tuple(levels.items()): levels for levels in found}.values())
+            found += covering(domain.factors, domain.rules, seed=seed * ROUNDS + k, given=() if k else found)
+        for k in range(ARRAYS[tier], ROUNDS):
+            if len(found := _distinct(found)) >= LEAST:
+                break
+            found = [*found, *covering(domain.factors, domain.rules, seed=seed * ROUNDS + k)[:LEAST - len(found)]]
+    return _distinct(found)
+
+
+def _distinct(chosen: Iterable[Levels]) -> list[Levels]:
+    return list({tuple(levels.items()): levels for levels in chosen}.values())
 
 
 def _first(domain: Domain) -> str:

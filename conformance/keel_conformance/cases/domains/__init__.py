@@ -6,10 +6,10 @@ from functools import cache
 
 from keel import MEMBERS, Op
 from keel_conformance.cases.domain import Domain
-from keel_conformance.cases.domains import pointwise
+from keel_conformance.cases.domains import axis, pointwise
 from keel_conformance.cases.generic import generic
 
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build,)
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build)
 """Each gives the domain of a member of its families, None for others."""
 
 EXEMPT: Mapping[str, str] = {

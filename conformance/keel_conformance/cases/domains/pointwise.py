@@ -28,8 +28,10 @@ no dimension, or crossed with it.
 """
 ALL, EVERY = "all", "every"
 """Sizes that follow from values: all combinations of special values; all values that a dtype has."""
-MOST = 14
-NOT_HERE = ("random",)
+MOST = 12
+WHOLE: Mapping[str, int] = {"convert": 64}
+"""Forms of a member at most."""
+NOT_HERE = ("random", "contraction")
 SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
 
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -40,6 +42,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "digamma": (-9.0, 40.0), "round": (-99.0, 99.0), "round_decimals": (-99.0, 99.0),
 }
 """Where most of a function happens, for values of the class ``random``; else -4 to 4."""
+SCALARS: Mapping[str, tuple[Path, ...]] = {"masked_fill": ((2,),)}
+"""Operands that have no dimensions."""
 DIVIDES = frozenset({"div", "remainder", "fmod", "floor_divide"})
 """Of integers, a divisor of 0 is an error or any value, and so is the least number over -1."""
 
@@ -60,8 +64,8 @@ def forms_of(name: str) -> tuple[Skeleton, ...]:
         key = repr((call.overload, args, kwargs))
         dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
         found[key] = Skeleton(call.overload, args, kwargs, dtypes)
-    forms = list(found.values())
-    return tuple(forms if len(forms) <= MOST else [forms[i * len(forms) // MOST] for i in range(MOST)])
+    forms, most = list(found.values()), WHOLE.get(name, MOST)
+    return tuple(forms if len(forms) <= most else [forms[i * len(forms) // most] for i in range(most)])
 
 
 def _bare(part: Part) -> Part:
@@ -83,6 +87,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
         shapes, values = (*shapes, EVERY), (*values, EVERY)
     number = {f"f{i}": c for i, c in enumerate(counts)}
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
+    planes = {f"f{i}": any(v is torch.channels_last for _, v in walk((f.args, f.kwargs))) for i, f in enumerate(forms)}
     rules = (
         Rule(("dtype", "form"), lambda dtype, form: DTYPES[dtype] in takes[form]),
         Rule(("dtype", "values"), lambda dtype, values: values == ALL or (
@@ -95,6 +100,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
             number[form] > 1 and (broadcasts or partner == "dense"))),
         Rule(("form", "shape"), lambda form, shape: shape != EVERY or number[form] == 1),
         Rule(("shape", "partner"), _partners),
+        Rule(("form", "shape"), lambda form, shape: not planes[form] or shape.count("x") == 3),
     )
     factors = {"dtype": dtype_names(dtypes), "form": tuple(number), "shape": shapes, "layout": layouts.LAYOUTS,
                "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
@@ -103,7 +109,8 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
              for d in factors["dtype"] if DTYPES[d].itemsize <= 2 and d != "b8"
              for form, n in number.items() if n == 1 and DTYPES[d] in takes[form]]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
-                    must=tuple(every[:8]), overload=lambda levels: forms[int(levels["form"][1:])].overload)
+                    must=tuple(every if op.name in WHOLE else every[:8]),
+                    overload=lambda levels: forms[int(levels["form"][1:])].overload)
     return replace(domain, telling=_telling(domain))
 
 
@@ -171,6 +178,9 @@ def _make(op: Op, forms: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtyp
     places = slots(form)
     tensors = operands(levels, [dtype if p.own else p.dtype for _, p in places], draw,
                        *RANGES.get(op.name, (-4.0, 4.0)))
+    tensors = [x.reshape(-1)[:1].reshape(()) if path in SCALARS.get(op.name, ()) and x.numel() else
+               x.new_ones(()) if path in SCALARS.get(op.name, ()) else x
+               for x, (path, _) in zip(tensors, places, strict=True)]
     tensors = mended(op.name, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
     laid = _laid(levels, tensors)
     given = dict(zip((path for path, _ in places), laid, strict=True))

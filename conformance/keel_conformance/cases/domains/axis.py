@@ -1,0 +1,255 @@
+"""Operators along dimensions: reductions, scans, sorting, selection, softmax.
+
+The size of the dimension that counts goes around the widths of vectors and tiles; it stands first, last, in the middle
+or alone; dimensions are named from both ends, several, all or none.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+
+from keel import Op
+from keel_conformance.cases import layouts, sizes
+from keel_conformance.cases.case import Trial
+from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
+from keel_conformance.cases.values import EXACT_BITS, KINDS, Draw, fill, kinds_of
+
+PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
+    "last": lambda n: ((3, n), 1), "first": lambda n: ((n, 5), 0), "middle": lambda n: ((2, n, 7), 1),
+    "alone": lambda n: ((n,), 0), "rank4": lambda n: ((2, 3, n, 4), 2), "wide": lambda n: ((n, 40), 0),
+}
+"""Sizes with the dimension of size n, and which it is."""
+EXTENTS = (*map(str, sizes.EXTENTS), "0", "0d", "33000")
+LONG = "33000"
+"""Of which there are more than 65,536 elements in all; alone and last only."""
+
+Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], dict[str, Any]]]
+"""Of a tensor, its dimension that counts and its dtype, the arguments of a call."""
+
+
+@dataclass(frozen=True)
+class Along:
+    """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
+    over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed.
+    """
+
+    forms: Mapping[str, tuple[str, Arguments]]
+    whole: frozenset[str] = frozenset()
+    empty: bool = True
+    terms: bool = False
+    products: bool = False
+    dtypes: tuple[torch.dtype, ...] = ()
+    least: int = 0
+    many: int = 1
+
+
+def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, dim, *more), keywords)
+
+
+def _end(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    """The same dimension, counted from the end."""
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, dim - max(x.dim(), 1), *more), keywords)
+
+
+def _dims(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, [dim], *more), keywords)
+
+
+def _two(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    """Two dimensions where there are."""
+    def dims(x: torch.Tensor, dim: int) -> list[int]:
+        return [dim] if x.dim() < 2 else [dim, -1] if dim != x.dim() - 1 else [dim, 0]
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, dims(x, dim), *more), keywords)
+
+
+def _none(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, *more), keywords)
+
+
+def _cast(overload: str) -> tuple[str, Arguments]:
+    """In another dtype, which is named."""
+    def arguments(x: torch.Tensor, dim: int, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        other = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.float32
+        return (x, [dim] if "List" in overload or overload.startswith("mean") else dim), {"dtype": other}
+    return f"aten.{overload}", arguments
+
+
+def _norm(power: float, *more: Any) -> tuple[str, Arguments]:
+    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, [dim], *more), {})
+
+
+def _of_size(overload: str, size: Callable[[int], int], *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    """With a number of elements that follows from the size of the dimension."""
+    return f"aten.{overload}", lambda x, dim, dtype: (
+        (x, size(x.shape[dim] if x.dim() else 1), dim, *more), keywords)
+
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_REALS = (*_FLOATS, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_ALL = (*_REALS, torch.complex64, torch.complex128, torch.bool)
+_NONE = frozenset({"none", "all"})
+
+
+def _several(overload: str, plain: str | None = None, **more: Any) -> Along:
+    """A reduction of listed dimensions, ``plain`` over all."""
+    forms = {"one": _dims(overload), "keep": _dims(overload, True), "two": _two(overload),
+             "two_keep": _two(overload, True), **({"all": _none(plain)} if plain else {})}
+    return Along({**forms, **more.pop("forms", {})}, _NONE, **more)
+
+
+def _named(name: str, **more: Any) -> Along:
+    """One whose keepdim and correction are given by name."""
+    o = f"{name}.correction"
+    return Along({"one": _dims(o), "keep": _dims(o, keepdim=True), "two": _two(o, correction=0),
+                  "all": _none(o), "corrected": _dims(o, correction=0, keepdim=True),
+                  "large": _dims(o, correction=3.0)}, _NONE, terms=True, dtypes=(*_FLOATS, torch.complex64), **more)
+
+
+def _indexed(overload: str, **more: Any) -> Along:
+    return Along({"one": _dim(overload), "end": _end(overload), "keep": _dim(overload, True)}, empty=False, **more)
+
+
+def _scan(overload: str, **more: Any) -> Along:
+    return Along({"one": _dim(overload), "end": _end(overload), **more.pop("forms", {})}, many=2, **more)
+
+
+_SORT, _TOPK, _KTH = "sort.stable", "topk.default", "kthvalue.default"
+ALONG: Mapping[str, Along] = {
+    "sum": _several("sum.dim_IntList", "sum.default", terms=True, forms={"cast": _cast("sum.dim_IntList")}),
+    "mean": _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
+                     dtypes=(*_FLOATS, torch.complex64, torch.complex128)),
+    "nansum": _several("nansum.default", terms=True, dtypes=_REALS),
+    "prod": Along({"one": _dim("prod.dim_int"), "keep": _dim("prod.dim_int", True), "end": _end("prod.dim_int"),
+                   "cast": _cast("prod.dim_int")}, products=True),
+    "prod_all": Along({"all": _none("prod.default")}, _NONE, products=True, dtypes=_ALL),
+    "amax": _several("amax.default", "amax.default", empty=False),
+    "amin": _several("amin.default", "amin.default", empty=False),
+    "any": Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
+                  "two": _two("any.dims"), "list": _dims("any.dims", True), "unlisted": _none("any.dims", [])}, _NONE),
+    "all": Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
+                  "two": _two("all.dims"), "list": _dims("all.dims", True), "unlisted": _none("all.dims", [])}, _NONE,
+                 dtypes=_ALL),
+    **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
+                    "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False)
+       for name in ("argmax", "argmin")},
+    "max_with_index": _indexed("max.dim"), "min_with_index": _indexed("min.dim"),
+    "max_all": Along({"all": _none("max.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
+    "min_all": Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
+    "aminmax": Along({"one": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim})),
+                      "keep": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim, "keepdim": True})),
+                      "all": _none("aminmax.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
+    "reduce_xor": Along({"one": _dims("hash_tensor.default"), "keep": _dims("hash_tensor.default", keepdim=True),
+                         "all": _none("hash_tensor.default")}, _NONE, empty=False),
+    "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
+                            "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL),
+    "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
+    "cumsum": _scan("cumsum.default", terms=True, forms={"cast": _cast("cumsum.default")}),
+    "cumprod": _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}),
+    "cummax": _scan("cummax.default"), "cummin": _scan("cummin.default"),
+    "logcumsumexp": _scan("logcumsumexp.default"),
+    "logsumexp": _several("logsumexp.default", dtypes=_FLOATS),
+    "linalg_vector_norm": Along(
+        {**{f"ord{p}": _norm(p) for p in (2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))},
+         "keep": _norm(2, True), "all": _none("linalg_vector_norm.default", 2)}, _NONE, empty=False,
+        dtypes=_FLOATS),
+    "sort": Along({
+        "one": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim})),
+        "down": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim, "descending": True})),
+        "loose": _dim("sort.default"), "loose_down": _dim("sort.default", True)}, many=2),
+    "topk": Along({"one": _of_size(_TOPK, lambda n: 1), "half": _of_size(_TOPK, lambda n: (n + 1) // 2),
+                   "whole": _of_size(_TOPK, lambda n: n), "least": _of_size(_TOPK, lambda n: min(n, 3), False),
+                   "unsorted": _of_size(_TOPK, lambda n: min(n, 3), True, False),
+                   "none": _of_size(_TOPK, lambda n: 0)}, empty=False, many=2),
+    "kthvalue": Along({"first": _of_size(_KTH, lambda n: 1), "last": _of_size(_KTH, lambda n: n, True),
+                       "half": _of_size(_KTH, lambda n: (n + 1) // 2)}, empty=False, dtypes=_REALS, many=2),
+    "median": _indexed("median.dim", dtypes=_REALS), "nanmedian": _indexed("nanmedian.dim", dtypes=_REALS),
+    "mode": _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2),
+    "median_all": Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS),
+    "nanmedian_all": Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS),
+    "softmax": _scan("_softmax.default", dtypes=_FLOATS, forms={}),
+    "log_softmax": _scan("_log_softmax.default", dtypes=_FLOATS),
+    "safe_softmax": _scan("_safe_softmax.default", dtypes=_FLOATS),
+}
+_HALF_TO_FLOAT = ("softmax", "log_softmax")
+
+
+def build(op: Op) -> Domain | None:
+    along = ALONG.get(op.name)
+    if along is None:
+        return None
+    here = {str(t) for t in op.targets}
+    forms = {name: form for name, form in along.forms.items() if form[0] in here}
+    return _domain(op, replace(along, forms=forms))
+
+
+def _domain(op: Op, along: Along) -> Domain:
+    dtypes = along.dtypes or op.dtypes
+    kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
+    factors = {"dtype": dtype_names(dtypes), "form": tuple(along.forms), "extent": EXTENTS, "place": tuple(PLACES),
+               "layout": layouts.LAYOUTS, "values": kinds}
+    rules = (
+        Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
+        Rule(("extent", "place"), lambda extent, place: place == "alone" if extent == "0d"
+             else place in ("alone", "last") if extent == LONG else True),
+        Rule(("extent", "form"), lambda extent, form: _sized(along, extent, form)),
+        Rule(("extent", "place", "layout"),
+             lambda extent, place, layout: layouts.fits(layout, shape_of(extent, place)[0])),
+    )
+    domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, along, levels, dtype, draw), rules,
+                    overload=lambda levels: along.forms[levels["form"]][0])
+    return replace(domain, telling=_telling(domain))
+
+
+def _sized(along: Along, extent: str, form: str) -> bool:
+    return extent != "0" or (along.empty and form != "large")
+
+
+def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
+    """Sizes, and which dimension counts."""
+    return ((), 0) if extent == "0d" else PLACES[place](int(extent))
+
+
+def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+    shape, dim = shape_of(levels["extent"], levels["place"])
+    over = prod(shape) if levels["form"] in ("all", "two", "two_keep", "unlisted") else shape[dim] if shape else 1
+    x = _filled(along, levels["values"], dtype, shape, over, draw)
+    x = layouts.place(x, levels["layout"])
+    args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
+    if op.name in _HALF_TO_FLOAT:
+        args = (*args, False)
+    exact = levels["values"] == "exact" and (along.terms or along.products)
+    return Trial(args, kwargs, frozenset({"exact"} if exact else ()))
+
+
+def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...], over: int, draw: Draw) -> torch.Tensor:
+    n = prod(shape)
+    if kind == "exact" and along.products and (dtype.is_floating_point or dtype.is_complex):
+        return _powers(dtype, n, over, draw).reshape(shape)
+    return fill(draw, kind, dtype, n, terms=over).reshape(shape)
+
+
+def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
+    """1 and -1, and so few twos that no product of ``over`` leaves the powers of two that fit."""
+    signs = draw.integers(n, 0, 2) * 2 - 1
+    twos = draw.uniform(n) < min(1.0, 0.5 * (EXACT_BITS[dtype] - 2) / max(4 * over, 1))
+    return torch.where(twos, 2 * signs, signs).to(dtype)
+
+
+def _telling(domain: Domain) -> tuple[Levels, ...]:
+    """Ties and special values in the last dimension; a tail of exact terms in the first, transposed; an integer."""
+    names, forms = domain.factors["dtype"], domain.factors["form"]
+    first = "f32" if "f32" in names else names[0]
+    other = next((n for n in ("bf16", "i32", "i64") if n in names), first)
+    whole = next((n for n in ("i32", "i64", "b8") if n in names), other)
+    at = [forms[i % len(forms)] for i in range(4)]
+    wishes = ((first, at[0], "129", "last", "contiguous", "specials"),
+              (first, at[1], "1025", "first", "transposed", "exact"),
+              (other, at[2], "33", "middle", "gapped", "duplicates"),
+              (whole, at[3], "257", "rank4", "offset", "random"))
+    found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
+    return tuple(levels for levels in found if domain.allows(levels))
