@@ -18,6 +18,7 @@ from keel.graph.negotiate import negotiate, outside
 from keel.graph.verify import verify
 from keel.plugin import Backend
 from keel.spec import OPSET, is_normal
+from keel.spec.accounted import is_pytorchs
 from keel.torch_adapter import Boxed, Captured, Kind, capture, fault_of
 from keel.types import Call
 
@@ -39,16 +40,23 @@ class Ending:
     outside: tuple[tuple[Call, str], ...]
     seconds: float
 
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The operators of other packages than PyTorch that are left, which no operator set can hold."""
+        return tuple(sorted({c.name for c in self.calls if not is_pytorchs(c.name)}))
+
 
 def opset_backend() -> Backend:
-    """A backend that takes the primitives in normal form and the opaque operators, and nothing else."""
+    """A backend that takes the primitives in normal form, the opaque operators, and what other packages than PyTorch
+    register, whose meaning is theirs; nothing else.
+    """
     return Backend(name="opset", device="*", supports=_refuse, compile=lambda gm: gm.forward)
 
 
 def _refuse(call: Call) -> str | None:
     op = OPSET.get(call.op)
     if op is None:
-        return f"{call.name} is not in the operator set."
+        return f"{call.name} is not in the operator set." if is_pytorchs(call.name) else None
     if op.kind == "composite":
         return f"{op.name} is composite."
     if op.kind == "opaque":

@@ -62,6 +62,8 @@ def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:
     if faults := sorted({name for r in rows.values() for name in r.faults}):
         yield Bar(f"{setting}: operators of which PyTorch's fake kernels say wrong types", len(faults), "", None,
                   named(faults))
+    if foreign := sorted({name for r in rows.values() for name in r.foreign}):
+        yield Bar(f"{setting}: operators of other packages than PyTorch", len(foreign), "", None, named(foreign))
     if any(job.numbers for job in outcomes):
         yield from of_numbers(setting, rows, what)
 

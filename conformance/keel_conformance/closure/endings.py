@@ -63,17 +63,19 @@ class Endings:
     ends_in: Counter[str] = field(default_factory=Counter)
     outside: dict[str, str] = field(default_factory=dict)
     types: Verdicts = field(default_factory=Verdicts)
+    foreign: set[str] = field(default_factory=set)
 
     def take(self, ends: Iterable[closure.Ending]) -> None:
         for end in ends:
             self.types.judge(end)
             self.ends_in.update({c.name for c in end.calls})
+            self.foreign.update(end.foreign)
             self.outside |= {call.name: why for call, why in end.outside}
 
     def fill(self, row: Row) -> None:
         row.ends_in, row.outside, row.wrong = dict(self.ends_in), self.outside, shown(row.wrong)
         row.typed, row.mistyped, row.untyped = self.types.typed, shown(self.types.wrong), sorted(self.types.untyped)
-        row.faults = sorted(self.types.faults)
+        row.faults, row.foreign = sorted(self.types.faults), sorted(self.foreign)
 
 
 def _kind_of(e: KeelError) -> str:

@@ -39,8 +39,9 @@ class Row:
 
     ``untraced`` are the samples that PyTorch itself does not run or trace, with its reason; ``outside`` the calls
     that are neither of the operator set nor written out, by name; ``wrong`` what Keel did wrong, in sentences;
-    ``faults`` the operators whose types are eager's, for PyTorch's fake kernels are known to say them wrongly.
-    ``left_out`` are the ``refused`` samples that hold what the operator set leaves out by decision, with a sentence.
+    ``faults`` the operators whose types are eager's, for PyTorch's fake kernels are known to say them wrongly;
+    ``foreign`` the operators of other packages than PyTorch. ``left_out`` are the ``refused`` samples that hold what
+    the operator set leaves out by decision, with a sentence.
     """
 
     samples: int = 0
@@ -55,6 +56,7 @@ class Row:
     mistyped: list[str] = field(default_factory=list)
     untyped: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
     judged: int = 0
     worst: float = 0.0
     inaccurate: list[str] = field(default_factory=list)

@@ -38,10 +38,11 @@ class Account:
 
 def accounts(names: Iterable[str] | None = None) -> list[Account]:
     """Of all overloads of PyTorch, or of those given; libraries of other people do not count."""
-    return [account(n) for n in (overload_names() if names is None else names) if names is not None or _ours(n)]
+    return [account(n) for n in (overload_names() if names is None else names) if names is not None or is_pytorchs(n)]
 
 
-def _ours(name: str) -> bool:
+def is_pytorchs(name: str) -> bool:
+    """Whether the full name is of an operator that comes with PyTorch, and not with a package beside it."""
     return name.partition(".")[0] in (*NAMESPACES, "_c10d_functional", "_c10d_functional_autograd") \
         or exclusion_of(name) is not None
 
