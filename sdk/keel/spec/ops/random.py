@@ -104,19 +104,20 @@ def _rates(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 4, 1, low=0.25, high=8.0).expand(4, 6),))
 
 
-_LIKE = (Out(like("self"), shape_of("self"), DENSE),)
+_ROWS = (Out(like("self"), shape_of("self"), DENSE),)
+_LIKE = (Out(like("self"), shape_of("self"), preserved("self")),)
 
 family.primitive(
     "gamma", "_standard_gamma", doc="Numbers of the gamma distribution with shape parameters self and scale 1.",
     clauses=("All draws are positive: what would round to 0 is the smallest normal number.",
              "A shape parameter that is NaN gives NaN.", *_PROMISES),
-    out=_LIKE, requires=(_OWN,), dtypes=(torch.float32, torch.float64), samples=_rates, tags=_RANDOM)
+    out=_ROWS, requires=(_OWN,), dtypes=(torch.float32, torch.float64), samples=_rates, tags=_RANDOM)
 
 family.primitive(
     "poisson", "poisson", doc="Counts of the Poisson distribution with rates self.",
     clauses=("The counts are integers in the dtype of the rates.", "A rate of 0 gives 0.",
              "A negative rate is an error.", *_PROMISES),
-    out=_LIKE, requires=(_OWN,), dtypes=FLOATS, samples=_rates, tags=_RANDOM)
+    out=_ROWS, requires=(_OWN,), dtypes=FLOATS, samples=_rates, tags=_RANDOM)
 
 
 def _trials(dtype: torch.dtype) -> Iterator[Sample]:
