@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import MEMBERS, Op
+from keel import MEMBERS, Call, Op, bind
 
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
-from . import contract, times
+from . import contract, factors, openings, order, times
 from .compare import MASKED, Finding, compare
 from .rules import NoRule, flat, widened
 from .running import analysed
@@ -54,6 +54,10 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
         return Verdict(case.id, "fail", "contract", sentence)
     if "random" in member.tags or member.name == "empty":
         return Verdict(case.id, "pass", "contract")
+    named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
+    if (holds := order.property_of(member.name, named) or factors.PROPERTIES.get(member.name)) is not None:
+        sentence = holds(named, results, eager)
+        return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)
     expected = expect(member, op, trial, eager)
     return _verdict(case, trial, results, expected, op)
 
@@ -98,7 +102,9 @@ def signed_zeros(member: Op) -> bool:
 def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expected:
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
-        return Expected(member, eager, eager, "exact")
+        named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
+        free = openings.opened(member.name, named, eager)
+        return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact")
     evaluate: Evaluate = partial(analysed, coarse=coarse(member, eager))
 
     def follow(x: Any) -> Any:
@@ -110,6 +116,12 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
     return Expected(member, eager, found, _oracle(member))
+
+
+def _left_open(want: Any, free: Tensor | None) -> Any:
+    if free is None or not bool(free.any()):
+        return want
+    return tracked(want, analysed, None, torch.where(free, float("inf"), 0.0))
 
 
 def exact(member: Op, eager: Sequence[Any]) -> bool:
