@@ -20,8 +20,12 @@ MOST = 24
 """Calls of a member: further samples are left out, evenly."""
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
-TAME = ("random", "duplicates", "exact")
-"""Classes of values for the others, within the range that the sample has; exact ones where that has 1 and -1."""
+TAME = ("random", "duplicates", "exact", "specials")
+"""Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
+CALM = ("random", "linalg", "quantized")
+"""Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
+WARY = frozenset({"histc", "histogram_of_count", "histogramdd_edges", "histogramdd_of_counts", "binary_cross_entropy"})
+"""Members that eager PyTorch refuses such values."""
 
 ROW_MAJOR = frozenset({
     "group_norm", "nll_loss2d_backward", "pdist", "pdist_backward", "grouped_mm", "bitcast", "as_strided",
@@ -39,7 +43,8 @@ def generic(op: Op) -> Domain | None:
     if not calls:
         return None
     free = bool(op.tags.intersection(FREE))
-    kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(TAME)
+    kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(
+        TAME[:3] if op.profile in CALM or op.name in WARY else TAME)
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
     factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),
@@ -48,7 +53,7 @@ def generic(op: Op) -> Domain | None:
         op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw),
         rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
                Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
-               Rule(("sample", "values"), lambda sample, values: free or values != "exact" or _whole(
+               Rule(("sample", "values"), lambda sample, values: free or values in TAME[:2] or _whole(
                    calls[int(sample[1:])])),
                Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout))),
         overload=lambda levels: calls[int(levels["sample"][1:])].overload)

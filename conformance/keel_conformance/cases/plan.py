@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from keel import MEMBERS
 from keel_conformance.cases.arguments import BREAKS
 from keel_conformance.cases.case import Case
+from keel_conformance.cases.clauses import cited
 from keel_conformance.cases.covering import covering
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
@@ -77,7 +78,7 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
     op = domain.op
     return Case(op.name, op.family, "op", levels.get("profile", op.profile), domain.overload(levels) or _first(domain),
                 levels["dtype"], tuple((f, v) for f, v in levels.items() if f != "dtype"),
-                tuple(f"{op.name}.{clause}" for clause in domain.cites(levels)), seed)
+                cited(domain, levels), seed)
 
 
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:

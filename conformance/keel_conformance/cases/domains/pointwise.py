@@ -19,7 +19,7 @@ from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
 from keel_conformance.cases.generic import known
 from keel_conformance.cases.harvest import tried
-from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt
+from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
 from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, specials
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer")

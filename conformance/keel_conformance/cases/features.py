@@ -1,0 +1,95 @@
+"""What the arguments of a choice have that clauses speak of, told from a draw of them.
+
+``special`` values, ``duplicate`` ones, the kind of dtype (``half``, ``integer``, ``bool``, ``complex``), ``empty`` and
+``0d`` tensors, sizes that ``broadcast``, ``mixed`` dtypes, and ``given p`` for a parameter that is not at its default.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from keel import MEMBERS
+from keel_conformance.cases.case import Trial
+from keel_conformance.cases.domain import DTYPES, Domain, Levels
+from keel_conformance.cases.values import Draw
+
+SPECIAL = frozenset({"specials", "all", "every", "huge"})
+REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})
+
+
+def features(domain: Domain, levels: Levels) -> frozenset[str]:
+    """Those of a choice."""
+    dtype = DTYPES[levels["dtype"]]
+    values = levels.get("values", "random")
+    found = set(_of_dtype(dtype)) | {f"{f} {v}" for f, v in levels.items()}
+    found |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
+    found |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
+    shape = tuple((f, levels[f]) for f in domain.factors if f not in ("dtype", "values", "layout"))
+    return frozenset(found | _of_arguments(domain.op.name, dtype, shape, _Drawn(domain, levels)))
+
+
+def _of_dtype(dtype: torch.dtype) -> set[str]:
+    if dtype.is_complex:
+        return {"complex"}
+    if dtype.is_floating_point:
+        return {"half"} if dtype.itemsize == 2 else set()
+    return {"bool", "whole"} if dtype == torch.bool else {"integer", "whole", *(["u8"] if dtype == torch.uint8 else [])}
+
+
+class _Drawn:
+    """A choice that is drawn when it is asked for; equal to all others, so that what is kept of one serves all."""
+
+    def __init__(self, domain: Domain, levels: Levels):
+        self.domain, self.levels = domain, levels
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Drawn)
+
+    def trial(self) -> Trial | None:
+        return self.domain.make(self.levels, DTYPES[self.levels["dtype"]], Draw("features"))
+
+
+@lru_cache(200_000)
+def _of_arguments(name: str, dtype: torch.dtype, levels: tuple[tuple[str, str], ...], drawn: _Drawn) -> frozenset[str]:
+    """What sizes and attributes have; layouts and values do not matter here."""
+    trial = drawn.trial()
+    if trial is None:
+        return frozenset()
+    overload = drawn.domain.overload(drawn.levels) or str(drawn.domain.op.targets[0])
+    target = next(t for t in MEMBERS[name].targets if str(t) == overload)
+    tensors = [v for v in _leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, torch.Tensor)]
+    found = set[str]()
+    found |= {"empty"} if any(0 in t.shape for t in tensors) else set()
+    found |= {"0d"} if any(not t.dim() for t in tensors) else set()
+    found |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
+    numbers = [v for v in _leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, int | float | complex)]
+    found |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
+    for dtypes in {t.dtype for t in tensors}:
+        found |= _of_dtype(dtypes)
+    return frozenset(found | {f"given {p}" for p in _given(target, trial)})
+
+
+def _given(target: Any, trial: Trial) -> list[str]:
+    """The parameters whose arguments are not their defaults."""
+    if not hasattr(target, "_schema"):
+        return []
+    parameters = target._schema.arguments
+    values = dict(zip((p.name for p in parameters), trial.args, strict=False)) | dict(trial.kwargs)
+    found = []
+    for p in parameters:
+        if p.name in values and values[p.name] is not None:
+            value = values[p.name]
+            if isinstance(value, torch.Tensor) or not p.has_default_value() or value != p.default_value:
+                found.append(p.name)
+    return found
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for v in value for leaf in _leaves(v)]
+    return [value]
