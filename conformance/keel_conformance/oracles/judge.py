@@ -16,7 +16,7 @@ from keel import MEMBERS, Call, Op, bind
 
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
-from . import contract, factors, openings, order, times
+from . import contract, factors, openings, order, statistical, times
 from .compare import MASKED, Finding, compare
 from .rules import NoRule, flat, widened
 from .running import analysed
@@ -52,9 +52,12 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
                        f"Eager PyTorch has no result: {type(raised).__name__}: {str(raised).partition(chr(10))[0]}")
     if sentence := contract.breach(member, results, eager, device_of(trial)):
         return Verdict(case.id, "fail", "contract", sentence)
-    if "random" in member.tags or member.name == "empty":
+    if member.name == "empty":
         return Verdict(case.id, "pass", "contract")
     named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
+    if "random" in member.tags:
+        sentence = statistical.breach(member.name, named, results, calls)
+        return Verdict(case.id, "fail" if sentence else "pass", "statistical", sentence)
     if (holds := order.property_of(member.name, named) or factors.PROPERTIES.get(member.name)) is not None:
         sentence = holds(named, results, eager)
         return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)

@@ -1,0 +1,262 @@
+"""Oracles of random members: the support of each draw, the distribution of all, no dependence between neighbours.
+
+Each draw is taken to a number between 0 and 1 by its distribution function (the probability integral transform; of a
+discrete one with a jitter over the jump: Smith, Journal of Forecasting 4, 1985), and all together are held to the
+uniform distribution by the test of Kolmogorov and Smirnov. A draw's rank and its neighbour's must not be correlated.
+A test fails for p below ``LEVEL`` over the number of results judged, so that a right generator fails once in 10^9 cases.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+LEVEL = 1e-9
+Named = Mapping[str, Any]
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Law = tuple[Any, bool]
+"""A frozen distribution of scipy, its parameters broadcast over the elements, and whether it is discrete."""
+
+
+def _np(x: Any) -> Any:
+    return x.detach().double().numpy() if isinstance(x, Tensor) else x
+
+
+def _uniform(low: Any, high: Any) -> Law:
+    low, high = _np(low), _np(high)
+    return stats.uniform(low, np.asarray(high, dtype=float) - low), False
+
+
+def _normal(mean: Any, std: Any) -> Law:
+    return stats.norm(_np(mean), _np(std)), False
+
+
+def _integers(low: int, high: int) -> Law:
+    return stats.randint(low, high), True
+
+
+def _whole(named: Named) -> Law:
+    """aten::random: from a lower bound, to an upper one or to all that the dtype holds exactly."""
+    dtype = named["self"].dtype
+    most = 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype] + 1 if (
+        dtype.is_floating_point) else torch.iinfo(dtype).max + 1
+    low = named.get("from") or 0
+    high = named.get("to")
+    return _integers(low, most if high is None else high)
+
+
+def _number(x: Any) -> int:
+    return int(x.item()) if isinstance(x, Tensor) else int(x)
+
+
+LAWS: Mapping[str, Callable[[Named], Law]] = {
+    "uniform": lambda n: _uniform(0.0, 1.0), "rand_like": lambda n: _uniform(0.0, 1.0),
+    "normal": lambda n: _normal(0.0, 1.0), "randn_like": lambda n: _normal(0.0, 1.0),
+    "uniform_between": lambda n: _uniform(n["from"], n["to"]), "rng_uniform": lambda n: _uniform(n["low"], n["high"]),
+    "rng_normal": lambda n: _normal(n["mean"], n["std"]), "normal_functional": lambda n: _normal(n["mean"], n["std"]),
+    "normal_around": lambda n: _normal(n["mean"], n["std"]), "normal_of_size": lambda n: _normal(n["mean"], n["std"]),
+    "randint": lambda n: _integers(n["low"], n["high"]), "randint_from_0": lambda n: _integers(0, n["high"]),
+    "randint_like": lambda n: _integers(0, n["high"]), "randint_like_between": lambda n: _integers(n["low"], n["high"]),
+    "randint_like_tensor": lambda n: _integers(0, _number(n["high"])), "random_integers": _whole,
+    "gamma": lambda n: (stats.gamma(_np(n["self"])), False), "poisson": lambda n: (stats.poisson(_np(n["self"])), True),
+    "binomial": lambda n: (stats.binom(_np(n["count"]), _np(n["prob"].broadcast_to(n["count"].shape))), True),
+    "bernoulli": lambda n: (stats.bernoulli(_np(n["self"])), True),
+    "bernoulli_like": lambda n: (stats.bernoulli(_np(n["p"])), True),
+    "exponential": lambda n: (stats.expon(scale=1.0 / n["lambd"]), False),
+    "cauchy": lambda n: (stats.cauchy(n["median"], n["sigma"]), False),
+    "geometric": lambda n: (stats.geom(n["p"]), True),
+    "log_normal": lambda n: (stats.lognorm(n["std"], scale=math.exp(n["mean"])), False),
+}
+
+
+def breach(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
+    """What of a random member's promises is broken, in a sentence; nothing if they are kept."""
+    level = LEVEL / max(calls, 1)
+    match name:
+        case "randperm":
+            return _permutation(results[0], level)
+        case "native_dropout":
+            return _dropout(named, results, level)
+        case "multinomial":
+            return _multinomial(named, results[0], level)
+        case "sample_dirichlet":
+            return _dirichlet(named["self"], results[0], level)
+        case "rng_key_split" | "rng_key_fold_in":
+            return _keys(name, named, results[0])
+        case "rrelu":
+            return _rrelu(named, results, level)
+    law = LAWS.get(name)
+    if law is None or not results[0].numel():
+        return ""
+    if results[0].is_complex():
+        parts = torch.view_as_real(results[0])
+        scale = math.sqrt(0.5) if name in ("normal", "randn_like") else 1.0
+        return distributed(parts / scale, law(named), level, half_open=name in HALF_OPEN)
+    return distributed(results[0], law(named), level, half_open=name in HALF_OPEN, positive=name in POSITIVE)
+
+
+HALF_OPEN = frozenset({"uniform", "rand_like", "uniform_between"})
+"""Whose upper bound may not be drawn."""
+POSITIVE = frozenset({"gamma", "exponential"})
+"""Whose lower bound, 0, may not be drawn."""
+
+
+def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, positive: bool = False) -> str:
+    """Whether the elements of ``x`` may be draws of ``law``."""
+    (of, discrete), values = law, _np(x)
+    with np.errstate(all="ignore"):
+        low, high = np.broadcast_arrays(*of.support(), values)[:2] if values.ndim else of.support()
+        lost = np.isnan(of.cdf(values)) & np.isnan(values)
+        outside = ~lost & ~((values >= low) & (values <= high))
+        outside |= ~np.isfinite(values) & ~lost
+        outside |= (values <= low) & ~lost if positive else False
+        # A bound rounded to a 16-bit dtype may be above the bound itself.
+        top = torch.as_tensor(np.asarray(high)).to(x.dtype).double().numpy() if half_open else None
+        outside = outside & ~(values <= top) if top is not None and x.dtype.itemsize == 2 else outside
+        outside |= (values >= high) & np.isfinite(high) if half_open else False
+        if discrete:
+            outside |= (values != np.floor(values)) & ~lost
+    if np.any(outside):
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        return f"Draw {list(at)} is {values[at]!r}, which the distribution does not give."
+    uniform = _transformed(values, of, discrete)[~lost.reshape(-1)]
+    return _uniformly(uniform, level, _resolution(x.dtype)) or _dependent(uniform, level)
+
+
+def _resolution(dtype: torch.dtype) -> float:
+    return float(torch.finfo(dtype).eps) if dtype.is_floating_point and dtype.itemsize == 2 else 0.0
+
+
+def _transformed(values: Any, of: Any, discrete: bool) -> Array:
+    with np.errstate(all="ignore"):
+        upper = np.asarray(of.cdf(values), dtype=float)
+        if not discrete:
+            return upper.reshape(-1)
+        jump = np.asarray(of.pmf(values), dtype=float)
+    jitter = np.random.default_rng(0).random(upper.shape)
+    return (upper - jitter * jump).reshape(-1)  # type: ignore[no-any-return]
+
+
+def _uniformly(u: Array, level: float, resolution: float = 0.0) -> str:
+    """Kolmogorov's and Smirnov's test, the statistic less what rounding to 16 bits may add."""
+    n = len(u)
+    if n < 2:
+        return ""
+    distance = max(stats.kstest(u, "uniform").statistic - resolution, 0.0)
+    p = float(stats.kstwo.sf(distance, n)) if distance > 0 else 1.0
+    return "" if p >= level else (f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is "
+                                  f"{distance:.3g}, p = {p:.2g}.")
+
+
+def _dependent(u: Array, level: float) -> str:
+    """Neighbours' correlation is normal with variance 1 / n for independent draws (n of 100 and more)."""
+    n = len(u) - 1
+    if n < 100 or np.std(u) == 0:
+        return ""
+    z = abs(float(np.mean((u[1:] - 0.5) * (u[:-1] - 0.5))) * 12) * math.sqrt(n)
+    p = 2 * float(stats.norm.sf(z))
+    return "" if p >= level else f"Neighbouring draws depend on each other: p = {p:.2g}."
+
+
+def independent(first: Tensor, second: Tensor) -> str:
+    """Whether two calls with the same arguments may be independent: they differ, and are not correlated."""
+    if first.numel() < 8 or first.dtype == torch.bool:
+        return ""
+    if torch.equal(first, second) and not bool((first == first.flatten()[0]).all()):
+        return "Two calls drew the same numbers."
+    if first.numel() < 100 or first.is_complex():
+        return ""
+    a, b = (stats.rankdata(_np(x).reshape(-1)) for x in (first, second))
+    if np.std(a) == 0 or np.std(b) == 0:
+        return ""
+    z = abs(float(np.corrcoef(a, b)[0, 1])) * math.sqrt(len(a))
+    return "" if 2 * float(stats.norm.sf(z)) >= LEVEL else "The draws of two calls depend on each other."
+
+
+def _permutation(x: Tensor, level: float) -> str:
+    n = x.numel()
+    if not torch.equal(x.sort()[0], torch.arange(n).to(x.dtype)):
+        return "It is no permutation: an integer is missing or there twice."
+    if n < 100:
+        return ""
+    z = abs(float(np.corrcoef(_np(x), np.arange(n))[0, 1])) * math.sqrt(n - 1)
+    return "" if 2 * float(stats.norm.sf(z)) >= level else "The order is not random."
+
+
+def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
+    x, p, (out, mask) = named["input"], named["p"], results
+    if named.get("train") is False:
+        return "" if torch.equal(out.nan_to_num(), x.nan_to_num()) and bool(mask.all()) else (
+            "Out of training it is not the input.")
+    scale = 0.0 if p >= 1 else 1.0 / (1.0 - p)
+    want = x.double() * mask * scale
+    near = ((out.double() - want).abs() <= 2 * torch.finfo(x.dtype).eps * want.abs()) | (out.isnan() & want.isnan())
+    near |= out == want
+    if not bool(near.all()):
+        return "A result is not the input times the mask over 1 - p."
+    u = _transformed(_np(mask), stats.bernoulli(1.0 - p), True)
+    return _uniformly(u, level) or (_dependent(u, level) if 0 < p < 1 else "")
+
+
+def _multinomial(named: Named, out: Tensor, level: float) -> str:
+    weights = named["self"].double()
+    rows, drawn = weights.reshape(-1, weights.shape[-1]), out.reshape(-1, out.shape[-1]) if out.numel() else out
+    if not out.numel():
+        return ""
+    if int(out.min()) < 0 or int(out.max()) >= weights.shape[-1]:
+        return "An index lies outside."
+    for w, d in zip(rows, drawn, strict=True):
+        positive = int((w > 0).sum())
+        if not named["replacement"]:
+            if len(set(d.tolist())) != len(d):
+                return "An index is drawn twice without replacement."
+            if bool((w[d[:positive]] == 0).any()):
+                return "An index of weight 0 is drawn before others."
+            continue
+        if bool((w[d] == 0).any()):
+            return "An index of weight 0 is drawn."
+        share = (w / w.sum()).numpy()
+        u = _transformed(_np(d), stats.rv_discrete(values=(np.arange(len(share)), share)), True)
+        if sentence := _uniformly(u, level):
+            return sentence
+    return ""
+
+
+def _dirichlet(alpha: Tensor, out: Tensor, level: float) -> str:
+    """Each row sums to 1, and each element alone is of a beta distribution."""
+    if not out.numel():
+        return ""
+    if bool((out < 0).any()) or bool(((out.double().sum(-1) - 1).abs() > 4 * out.shape[-1] * torch.finfo(
+            out.dtype).eps).any()):
+        return "A row does not add up to 1."
+    total = alpha.double().sum(-1, keepdim=True)
+    u = _transformed(_np(out[..., 0]), stats.beta(_np(alpha[..., 0]), _np((total - alpha.double())[..., 0])), False)
+    return _uniformly(u, level)
+
+
+def _keys(name: str, named: Named, out: Tensor) -> str:
+    """New keys differ from each other, and from the old one."""
+    rows = out.reshape(-1, 2)
+    given = named["key"].reshape(-1, 2)
+    seen = {tuple(r) for r in rows.tolist()}
+    if len({tuple(r) for r in given.tolist()}) == len(given) and len(seen) < len(rows):
+        return "Two new keys are the same."
+    return "A new key is an old one." if seen & {tuple(r) for r in given.tolist()} else ""
+
+
+def _rrelu(named: Named, results: Sequence[Any], level: float) -> str:
+    x, (out, noise) = named["self"], results
+    low, high = named["lower"], named["upper"]
+    if not named["training"]:
+        return ""
+    slopes = torch.where(x > 0, torch.ones((), dtype=x.dtype), noise)
+    near = (out.double() - x.double() * slopes.double()).abs() <= 2 * torch.finfo(x.dtype).eps * x.double().abs()
+    if not bool((near | ~x.isfinite()).all()):
+        return "A result is not the operand times the noise."
+    drawn = noise[x <= 0]
+    return distributed(drawn, _uniform(low, high), level) if drawn.numel() and high > low else ""
