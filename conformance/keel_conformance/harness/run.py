@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,8 +24,8 @@ from .settle import Settler, lane, lanes
 from .supervise import supervise
 
 Heard = Callable[[Sequence[Verdict]], None]
-MEMORY_FOLDER = Path("/dev/shm")
-"""Where results lie until they are judged, if the system has it."""
+RESULTS = "results"
+"""The folder below a run's where results lie until they are judged."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,15 @@ def run(plan: Sequence[Case], subject: str, *, out: Path, jobs: int = 1, shard: 
         heard(verdicts)
 
     heard(list(earlier.values()))
-    top = MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None
-    with TemporaryDirectory(prefix="keel-results-", dir=top) as folder:
-        settler = Settler(settings or Settings(subject), Path(folder))
-        try:
-            supervise((lane(settler, some, known, began, ended) for some in lanes(cases)), jobs=jobs, stopped=stopped)
-        finally:
-            journal.close()
+    folder = out / RESULTS
+    shutil.rmtree(folder, ignore_errors=True)                 # of a run that was killed
+    folder.mkdir()
+    settler = Settler(settings or Settings(subject), folder)
+    try:
+        supervise((lane(settler, some, known, began, ended) for some in lanes(cases)), jobs=jobs, stopped=stopped)
+    finally:
+        journal.close()
+        shutil.rmtree(folder, ignore_errors=True)
     found = [journal.verdicts[c.id] for c in cases if c.id in journal.verdicts]
     ran = sum(v.case not in earlier and v.status != "not run" for v in found)
     clock = {**settler.clock, "supervising": time.process_time() - own, "cases": float(ran)}

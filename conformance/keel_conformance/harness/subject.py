@@ -1,10 +1,10 @@
 """The backend that is judged, by a text from which any process finds it: an installed one, a value, a foreign one."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import keel
-from keel import Backend, KeelError
+from keel import Backend, Call, KeelError, Refusal
 from keel_foreign import foreign
 
 GROUP = "keel.backends"
@@ -39,9 +39,14 @@ class Subject:
         """It first, and what it does not take by eager PyTorch."""
         return [self.backend] if self.backend.last_resort else [self.backend, "eager"]
 
-    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """``keel.compile`` with it, as what contract programs are compiled by; a part that does not compile raises."""
-        return keel.compile(function, **{"backends": self.backends, "strict": True, **options})
+    def compile(self, function: Callable[..., Any], *, without: Sequence[str] = (), **options: Any,
+                ) -> Callable[..., Any]:
+        """``keel.compile`` with it, as what contract programs are compiled by; a part that does not compile raises.
+
+        It is not asked for calls of the overloads ``without``, which eager PyTorch does.
+        """
+        backends = [_kept_from(self.backend, frozenset(without)), "eager"] if without else self.backends
+        return keel.compile(function, **{"backends": backends, "strict": True, **options})
 
 
 @cache
@@ -84,6 +89,9 @@ def _value(text: str) -> Backend:
     return keel.resolve([holder], strict=True)[0]
 
 
-def compiler(text: str) -> Callable[..., Any]:
-    """What programs are compiled by under the backend that ``text`` names."""
-    return partial(subject(text).compile)
+def _kept_from(backend: Backend, names: frozenset[str]) -> Backend:
+    def supports(call: Call) -> Refusal | None:
+        if call.name in names:
+            return Refusal(f"{call.name} is kept from {backend.name}.")
+        return keel.refusal(backend, call)
+    return replace(backend, supports=supports, last_resort=False)

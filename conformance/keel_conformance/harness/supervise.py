@@ -1,69 +1,81 @@
 """Has the steps of all operators taken at once, by processes that perform and others that judge."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, TypeVar
 
 from ..workers.pool import Crew, Outcome
 from ..workers.start import forked
 from .job import Perform
 from .settle import Ask, Steps, work
 
+T = TypeVar("T")
 WARM = "keel_conformance.harness.warm"
 AHEAD = 1
 """Operators under way beyond the processes that perform, so that none of these waits while results are judged."""
 
 
-def supervise(lanes: Iterable[Steps[None]], *, jobs: int = 1, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Takes all steps of all lanes, those of ``jobs`` and a few more at a time, until ``stopped``."""
-    left = iter(lanes)
-    with closing(Crew(forked(work, WARM), jobs)) as performers, closing(Crew(forked(work, WARM), jobs)) as judges:
-        under_way = _UnderWay((performers, judges))
-        while not stopped():
-            while len(under_way) < jobs + AHEAD and (steps := next(left, None)) is not None:
-                under_way.advance(steps, None)
-            if not len(under_way):
-                return
-            under_way.go()
+class Hands:
+    """Processes: some that perform, and as many that judge. Lanes of steps are taken to their ends by them."""
 
-
-class _UnderWay:
-    """The lanes that have begun, each with the one thing that it waits for."""
-
-    def __init__(self, crews: tuple[Crew, Crew]):
-        self.performers, self.judges = crews
-        self.waiting: list[tuple[Steps[None], Ask]] = []
-        self.asked: dict[int, tuple[Steps[None], Any]] = {}
+    def __init__(self, jobs: int = 1):
+        self._performers, self._judges = (Crew(forked(work, WARM), jobs) for _ in range(2))
+        self._waiting: list[tuple[Steps[Any], Ask]] = []
+        self._asked: dict[int, Steps[Any]] = {}
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.asked)
+        """How many lanes have begun and not ended."""
+        return len(self._waiting) + len(self._asked)
 
-    def advance(self, steps: Steps[None], outcome: Outcome | None) -> None:
-        """Takes a lane to the next thing that it asks for, if it does."""
-        try:
-            self.waiting.append((steps, next(steps) if outcome is None else steps.send(outcome)))
-        except StopIteration:
-            return
+    def begin(self, steps: Steps[T]) -> list[T]:
+        """Takes a lane to the first thing that it asks for; its end, in a list, if it asks for nothing."""
+        return self._advance(steps, None)
 
-    def go(self) -> None:
-        """Gives processes what there is to do, and takes what they have done."""
+    def go(self) -> list[Any]:
+        """Gives processes what there is to do, waits for what they have done, and lists the ends of lanes."""
         left = []
-        for steps, ask in self.waiting:
-            crew = self.performers if isinstance(ask.job, Perform) else self.judges
+        for steps, ask in self._waiting:
+            crew = self._performers if isinstance(ask.job, Perform) else self._judges
             if crew.free:
-                self.asked[id(ask.job)] = steps, ask.job
+                self._asked[id(ask.job)] = steps
                 crew.give(ask.job, ask.limit, fresh=ask.fresh)
             else:
                 left.append((steps, ask))
-        self.waiting = left
-        _until_one_speaks([self.performers, self.judges])
-        for job, outcome in [*self.performers.ended(), *self.judges.ended()]:
-            steps, _ = self.asked.pop(id(job))
-            self.advance(steps, outcome)
+        self._waiting = left
+        wait([*self._performers.pipes, *self._judges.pipes], timeout=0.5)
+        ends: list[Any] = []
+        for job, outcome in [*self._performers.ended(), *self._judges.ended()]:
+            ends += self._advance(self._asked.pop(id(job)), outcome)
+        return ends
+
+    def take(self, steps: Steps[T]) -> T:
+        """Takes one lane to its end."""
+        ends = self.begin(steps)
+        while not ends:
+            ends = self.go()
+        return ends[0]
+
+    def close(self) -> None:
+        self._performers.close()
+        self._judges.close()
+
+    def _advance(self, steps: Steps[Any], outcome: Outcome | None) -> list[Any]:
+        try:
+            self._waiting.append((steps, next(steps) if outcome is None else steps.send(outcome)))
+        except StopIteration as end:
+            return [end.value]
+        return []
 
 
-def _until_one_speaks(crews: Sequence[Crew]) -> None:
-    if pipes := [pipe for crew in crews for pipe in crew.pipes]:
-        wait(pipes, timeout=0.5)
+def supervise(lanes: Iterable[Steps[None]], *, jobs: int = 1, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Takes all lanes to their ends, those of ``jobs`` and a few more at a time, until ``stopped``."""
+    left = iter(lanes)
+    with closing(Hands(jobs)) as hands:
+        while not stopped():
+            while len(hands) < jobs + AHEAD and (steps := next(left, None)) is not None:
+                hands.begin(steps)
+            if not len(hands):
+                return
+            hands.go()

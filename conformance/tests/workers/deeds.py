@@ -1,6 +1,7 @@
 """What jobs of the workers' tests do; it is imported by the processes that do it."""
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -40,6 +41,9 @@ def do(job: str | Deed, tell: Tell) -> str:
             for name in file:                                 # told to whoever wants to know that it hangs
                 Path(name).write_text(str(os.getpid()))
             time.sleep(600)
+        case ["freeze", file]:                                # in native code, with the interpreter's lock
+            Path(file).write_text(str(os.getpid()))
+            ctypes.PyDLL(None).sleep(600)
         case ["raise"]:
             raise ValueError("a sentence")
         case ["leave", file]:

@@ -73,9 +73,10 @@ def test_an_interrupted_run_keeps_what_it_has_seen(end: signal.Signals, tmp_path
     assert bars(file) == {"one": "ONE", "two": "TWO", "three": "THREE"}
 
 
-def test_a_run_that_is_killed_leaves_its_lines_and_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deed", ["hang", "freeze"])
+def test_a_run_that_is_killed_leaves_its_lines_and_no_process(deed: str, tmp_path: Path) -> None:
     file = tmp_path / "bars.json"
-    process = command(file, f"one|hang {tmp_path / 'pid'}")
+    process = command(file, f"one|{deed} {tmp_path / 'pid'}")
     until(lambda: (tmp_path / "pid").exists(), process)
     process.kill()
     process.communicate(timeout=60)

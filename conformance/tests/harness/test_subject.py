@@ -1,0 +1,43 @@
+"""A backend is found by a text, and a wrong text is answered with the nearest names."""
+from __future__ import annotations
+
+import pytest
+import sick
+import torch
+
+import keel_eager
+from keel import KeelError
+from keel_conformance.harness.subject import subject
+
+
+def test_an_installed_backend_is_found() -> None:
+    found = subject("eager")
+    assert found.backend is keel_eager.backend and found.backends == [keel_eager.backend] and found.device == "cpu"
+
+
+def test_a_value_is_found() -> None:
+    found = subject("sick:well")
+    assert found.backend is sick.well and found.backends == [sick.well, "eager"] and found.name == "well"
+
+
+def test_a_backend_of_torch_compile_is_found() -> None:
+    found = subject("aot_eager")
+    assert found.name == "aot_eager"
+    program = found.compile(lambda x: x + 1)
+    assert torch.equal(program(torch.ones(3)), torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize(("text", "near"), [
+    ("aot_eagre", "'aot_eager'"), ("inductr", "'inductor'"), ("sick:wel", "'well'"), ("no_such_module:x", "No module")])
+def test_a_wrong_text_is_answered(text: str, near: str) -> None:
+    with pytest.raises(KeelError, match="unknown-backend") as raised:
+        subject(text)
+    assert near in str(raised.value)
+
+
+def test_calls_can_be_kept_from_it() -> None:
+    seen: list[str] = []
+    spy = sick.backend("spy", lambda run, inputs: seen.append("ran") or run(*inputs))
+    sick.spy = spy  # type: ignore[attr-defined]
+    program = subject("sick:spy").compile(lambda x: x + 1, without=("aten.add.Tensor",))
+    assert torch.equal(program(torch.ones(3)), torch.full((3,), 2.0)) and not seen
