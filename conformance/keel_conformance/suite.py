@@ -1,0 +1,117 @@
+"""The cases as tests, for a vendor's own repository: ``from keel_conformance.suite import *`` in a test module.
+
+Options of pytest's ini file, or fixtures of the same names that a conftest overrides: ``keel_backend`` (what to judge),
+``keel_profile``, ``keel_tier``, ``keel_ops`` (patterns), ``keel_seed``, ``keel_waivers`` (a TOML file), and
+``keel_in_process``, true to run cases in the process of the tests, where a debugger reaches them and a crash ends all.
+With pytest-xdist, ``--dist loadgroup`` keeps together what is compiled together.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from .cases.case import Case
+from .harness import waivers
+from .harness.cli import planned
+from .harness.job import Settings
+from .harness.settle import Settler, batches, here, lanes
+from .harness.subject import subject
+from .harness.supervise import Hands
+from .results.verdict import BAD, Verdict
+
+__all__ = ["keel_backend", "keel_verdicts", "pytest_generate_tests", "test_conforms", "test_waivers_hold"]
+
+NOT_JUDGED = ("not claimed", "not run")
+
+
+@pytest.fixture(scope="session")
+def keel_backend(pytestconfig: pytest.Config) -> str:
+    """The backend to judge: an installed one, ``module:attribute``, or one of ``torch.compile``."""
+    name = str(pytestconfig.getini("keel_backend"))
+    if not name:
+        pytest.fail("Which backend is to be judged? keel_backend in pytest's ini file says it, or a fixture.")
+    return name
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each case of the plan, named by it."""
+    if "keel_case" in metafunc.fixturenames:
+        cases = _plan(metafunc.config)
+        group = {c.id: f"keel-{k}" for k, lane in enumerate(lanes(cases)) for c in lane}
+        metafunc.parametrize("keel_case", [pytest.param(c, id=c.id, marks=_marks(metafunc.config, group[c.id]))
+                                           for c in cases])
+
+
+@pytest.fixture(scope="session")
+def keel_verdicts(pytestconfig: pytest.Config, keel_backend: str, tmp_path_factory: pytest.TempPathFactory,
+                  ) -> Iterator[Verdicts]:
+    """The verdict on each case that is asked for, with those of the cases that are compiled with it."""
+    subject(keel_backend)                                     # a wrong name fails once, here
+    settings = Settings(keel_backend, memory=None if pytestconfig.getini("keel_in_process") else Settings.memory)
+    verdicts = Verdicts(_plan(pytestconfig), Settler(settings, tmp_path_factory.mktemp("keel")),
+                        None if pytestconfig.getini("keel_in_process") else Hands())
+    with closing(verdicts):
+        yield verdicts
+
+
+class Verdicts:
+    """Verdicts as they are asked for. ``hands`` are the processes that do what there is to do; None does it here."""
+
+    def __init__(self, plan: tuple[Case, ...], settler: Settler, hands: Hands | None):
+        self._batch = {c.id: batch for lane in lanes(plan) for batch in batches(lane) for c in batch}
+        self._settler, self._hands = settler, hands
+        self._found: dict[str, Verdict] = {}
+
+    def of(self, case: Case) -> Verdict:
+        if case.id not in self._found:
+            steps = self._settler.settled(self._batch[case.id])
+            found = here(steps) if self._hands is None else self._hands.take(steps)
+            self._found |= {v.case: v for v in found}
+        return self._found[case.id]
+
+    def all(self) -> list[Verdict]:
+        return list(self._found.values())
+
+    def close(self) -> None:
+        if self._hands is not None:
+            self._hands.close()
+
+
+def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, pytestconfig: pytest.Config) -> None:
+    """The backend gives what the case has to give, or does not claim it."""
+    accepted = _waivers(pytestconfig, keel_backend)
+    (verdict,) = waivers.applied([keel_verdicts.of(keel_case)], accepted, date.today())
+    if verdict.status in BAD:
+        pytest.fail(" ".join(filter(None, [f"{verdict.status}: {verdict.sentence}",
+                                           verdict.clause and f"[{verdict.clause}]"])), pytrace=False)
+    if verdict.status in NOT_JUDGED:
+        pytest.skip(f"{verdict.status}: {verdict.sentence}")
+    if verdict.status in ("waived", "xfail"):
+        pytest.xfail(verdict.sentence)
+
+
+def test_waivers_hold(keel_verdicts: Verdicts, keel_backend: str, pytestconfig: pytest.Config) -> None:
+    """No waiver has expired or matches nothing."""
+    cases = [c.id for c in _plan(pytestconfig)]
+    wrong = waivers.problems(keel_verdicts.all(), _waivers(pytestconfig, keel_backend), cases, date.today(),
+                             whole=not pytestconfig.getini("keel_ops"))
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
+
+
+def _plan(config: pytest.Config) -> tuple[Case, ...]:
+    return planned(profile=str(config.getini("keel_profile")), tier=str(config.getini("keel_tier")),
+                   seed=int(config.getini("keel_seed")), ops=list(config.getini("keel_ops")))
+
+
+def _waivers(config: pytest.Config, backend: str) -> tuple[waivers.Waiver, ...]:
+    file = str(config.getini("keel_waivers"))
+    return waivers.read(Path(config.rootpath, file), backend) if file else ()
+
+
+def _marks(config: pytest.Config, group: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xdist_group(group)] if config.pluginmanager.hasplugin("xdist") else []
