@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from . import movement
-from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, uncertain, unknown, upper
-from .tracked import errors, gamma, inexact, overflow, plain_of, sums_in, unit, wide
+from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
+from .tracked import BITS, errors, gamma, inexact, leaves, overflow, plain_of, sums_in, unit, wide
 
 Terms = Callable[[Asked], tuple[Any, ...]]
 
@@ -28,16 +28,53 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
     arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator itself on magnitudes,
     in float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known.
+
+    Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
+    the p bits of the result.
     """
     if uncertain(asked.args, asked.kwargs):
         return [unknown(o) for o in asked.outs]
     asked = floated(asked)
     values, mags, counts = asked.widely(), asked.again(magnitudes), terms(asked)
     grown = mags if asked.exact else asked.again(upper)
-    return [_sum(asked, *row) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
+    whole = asked.exact and terms is _counted and _integral(asked)
+    return [_sum(asked, *row, whole) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
 
 
-def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any) -> Bound:
+def _integral(asked: Asked) -> bool:
+    """Whether all elements are integers."""
+    floats = [wide(x) for x in leaves((asked.args, asked.kwargs)) if _float(x)]
+    return all(bool((x == x.round()).all()) if not x.is_complex() else bool(
+        (torch.view_as_real(x) == torch.view_as_real(x).round()).all()) for x in floats)
+
+
+def statistics(asked: Asked, got: Tensor) -> str:
+    """What is wrong with all errors of a result together: they are biased, or too large in the mean square.
+
+    TOSA's two tests of a dot product over T results (reference model, verify_dot_product.cc): errors in units of
+    u * sum |x| |y| add up to 2 sqrt(KS T) at the most, and their squares to 0.4 KS T. Rounded sums of random numbers
+    are far inside; truncated ones, and partial sums of fewer bits, are not. Of float32, where the reference is better.
+    """
+    if not asked.exact or len(asked.outs) != 1 or got.dtype != torch.float32 or got.numel() < LEAST:
+        return ""
+    asked = floated(asked)
+    value, mag, n = asked.widely()[0], asked.again(magnitudes)[0], _counted(asked)[0]
+    there = (mag > 0) & value.isfinite() & got.isfinite()
+    off = ((got.double() - value) / (mag * unit(torch.float32)))[there]
+    count = float(n[there].sum())
+    bias, square = abs(float(off.sum())), float(off.square().sum())
+    if bias > 2 * count ** 0.5:
+        return f"The errors are biased: they add up to {bias:.3g} half ulps, where {2 * count ** 0.5:.3g} are allowed."
+    if square > 0.4 * count:
+        return f"The errors' squares add up to {square:.3g}, where {0.4 * count:.3g} is allowed."
+    return ""
+
+
+LEAST = 64
+"""Fewer results than this say nothing in the mean."""
+
+
+def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole: bool) -> Bound:
     if not isinstance(out, Tensor):
         return Bound(None, None)
     if not inexact(out.dtype):
@@ -51,8 +88,11 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any) -> Bo
     if over in (torch.float64, torch.complex128):
         error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
     error = torch.where((mag + moved >= overflow(over)) & value.isfinite(), INF, error.nan_to_num(INF))
+    if whole:                                                  # every partial sum is an integer that the dtype holds
+        error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
-    return Bound(value, error, 0.5 if out.dtype != over else 0.0)
+    ulps = 0.5 if out.dtype != over else 0.0
+    return Bound(value, rounded(value, error, out.dtype, ulps).where(error > 0, error) if ulps else error)
 
 
 def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:

@@ -1,0 +1,142 @@
+"""Running error analysis over a whole functional graph: for drawn graphs and for what programs are traced to."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .compare import MASKED, Finding, compare
+from .montecarlo import envelope
+from .rules import NoRule, flat, rounded
+from .running import analysed
+from .tracked import Evaluate, Tracked, error_of, inexact, leaves, mapped, plain_of, tracked, wide
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """One result: ``reference`` in float64 (integers and bools as they are), ``bound`` on the distance from it in
+    float64, ``mask`` where anything may stand, and eager's own result.
+    """
+
+    reference: Tensor
+    bound: Tensor
+    mask: Tensor
+    eager: Tensor
+    by: str = "error analysis"
+
+
+class _Runner(fx.Interpreter):
+    """Every operator of the graph does what ``evaluate`` does."""
+
+    evaluate: Evaluate
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(target, torch.ops.aten.add.Tensor.__class__) and any(
+                isinstance(x, Tensor) for x in leaves((args, kwargs))):
+            return self.evaluate(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+def _run(gm: fx.GraphModule, inputs: Sequence[Any], evaluate: Evaluate) -> tuple[Any, ...]:
+    runner = _Runner(gm)
+    runner.evaluate = evaluate
+    given = [tracked(x, evaluate) if isinstance(x, Tensor) else x for x in inputs]
+    return flat(runner.run(*given))
+
+
+def graph_bounds(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Bounded | None]:
+    """For each result of a functional graph of ATen overloads, on ``inputs``, its reference, bound and mask; None for a
+    result that is no tensor.
+
+    The bound is that of running error analysis, each node in its own dtype, decomposed where it is composite. Where it
+    leaves more than 1 % of a result's elements without a bound, or does not reach a node, Monte-Carlo arithmetic
+    stands in.  Raises NoRule for a graph that draws random numbers.
+    """
+    with torch.no_grad():
+        eager = flat(_plainly(gm, inputs))
+        try:
+            found: Sequence[Any] = _run(gm, inputs, analysed)
+        except NoRule:
+            return _sampled(gm, inputs, eager)
+        bounded = [_bounded(f, e) for f, e in zip(found, eager, strict=True)]
+        if any(b is not None and float(b.mask.double().mean() if b.mask.numel() else 0) > MASKED for b in bounded):
+            return _narrower(bounded, _sampled(gm, inputs, eager))
+        return bounded
+
+
+def _plainly(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    return gm(*inputs)
+
+
+def _bounded(found: Any, eager: Any) -> Bounded | None:
+    if not isinstance(eager, Tensor):
+        return None
+    error = error_of(found)
+    bound = torch.zeros(eager.shape, dtype=torch.float64) if error is None else error
+    value = wide(found) if isinstance(found, Tracked) and inexact(eager.dtype) else wide(plain_of(found))
+    return Bounded(value, bound, bound.isinf(), eager)
+
+
+def _sampled(gm: fx.GraphModule, inputs: Sequence[Any], eager: Sequence[Any]) -> list[Bounded | None]:
+    """Bounds by Monte-Carlo arithmetic around the results in float64; half an ulp more, for the result's rounding."""
+    values = [wide(v) if isinstance(v, Tensor) else v for v in flat(_exact(gm, inputs))]
+    spread = envelope(lambda evaluate: _run(gm, inputs, evaluate), values)
+    found: list[Bounded | None] = []
+    for value, far, own in zip(values, spread, eager, strict=True):
+        if not isinstance(own, Tensor):
+            found.append(None)
+        elif far is None:
+            moved = torch.where(value != own, float("inf"), 0.0)
+            found.append(Bounded(own, moved, moved.isinf(), own, "Monte-Carlo arithmetic"))
+        else:
+            bound = rounded(value, far, own.dtype, 1.0)
+            found.append(Bounded(value, bound, bound.isinf(), own, "Monte-Carlo arithmetic"))
+    return found
+
+
+def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """The graph in float64, no step moved."""
+    def evaluate(op: Any, args: Any, kwargs: Any) -> Any:
+        from .rules import widened
+        plain = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
+        values = iter(flat(op(*mapped(tuple(args), widened), **mapped(dict(kwargs), widened))))
+
+        def with_value(own: Any) -> Any:
+            value = next(values)
+            if not isinstance(own, Tensor):
+                return own
+            return tracked(own, evaluate, value) if inexact(own.dtype) else tracked(value.to(own.dtype), evaluate)
+        return mapped(plain, with_value)
+    return _run(gm, inputs, evaluate)
+
+
+def _narrower(bounded: Sequence[Bounded | None], sampled: Sequence[Bounded | None]) -> list[Bounded | None]:
+    """Monte-Carlo arithmetic's bounds for those results that are masked too much."""
+    found: list[Bounded | None] = []
+    for b, s in zip(bounded, sampled, strict=True):
+        bad = b is not None and b.mask.numel() and float(b.mask.double().mean()) > MASKED
+        found.append(s if bad and s is not None and inexact(s.eager.dtype) else b)
+    return found
+
+
+def judge_graph(gm: fx.GraphModule, inputs: Sequence[Any], results: Sequence[Any],
+                bounds: Sequence[Bounded | None] | None = None) -> list[Finding]:
+    """What is wrong with each result that a backend gave for the graph: dtype and sizes first, then the numbers.
+    ``bounds`` are those of ``graph_bounds``, where they are known already.
+    """
+    bounds = graph_bounds(gm, inputs) if bounds is None else bounds
+    if len(results) != len(bounds):
+        return [Finding(f"There are {len(results)} results, not {len(bounds)}.")]
+    return [Finding() if b is None else _found(got, b) for got, b in zip(results, bounds, strict=True)]
+
+
+def _found(got: Any, b: Bounded) -> Finding:
+    if not isinstance(got, Tensor) or (got.dtype, got.shape) != (b.eager.dtype, b.eager.shape):
+        have = f"{got.dtype} {list(got.shape)}" if isinstance(got, Tensor) else type(got).__name__
+        return Finding(f"It is {have}, not {b.eager.dtype} {list(b.eager.shape)}.")
+    if not inexact(got.dtype):
+        return compare(got, tracked(b.reference, analysed, None, b.bound), b.eager)
+    return compare(got, tracked(b.eager, analysed, b.reference, b.bound), b.eager)
