@@ -66,7 +66,8 @@ def known(op: Op) -> tuple[Skeleton, ...]:
     of other overloads.
     """
     here = {str(t) for t in op.targets}
-    own, more = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in FILES)
+    own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in FILES)
+    more = [s for calls in others for s in calls]
     return (*_spread(own, max(MOST - len(more), MOST // 2)), *_spread(more, MOST))
 
 

@@ -2,7 +2,7 @@
 overloads that have none.
 
 ``python -m keel_conformance.cases.harvest samples`` writes those of the declarations anew, ``... opinfos`` the others,
-which takes minutes and an OpInfo catalogue. Nothing else needs either.
+which takes minutes and an OpInfo catalogue, ``... written`` those by hand. Nothing else needs either.
 """
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from keel_conformance.cases.skeleton import (
     to_json,
     walk,
 )
-from keel_conformance.cases.skeleton import (
-    Path as Where,
-)
+from keel_conformance.cases.skeleton import Path as Where
+from keel_conformance.cases.written import written
 
-FILES = ("samples.json", "harvested.json")
+FILES = ("samples.json", "harvested.json", "written.json")
 LARGE = 20_000
 """Elements of a sample that is too large to be drawn in each dtype and layout."""
-MOST = 16
+MOST = 24
 """Calls of a member, of one kind each."""
 TRIED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32,
          torch.uint8, torch.bool)
@@ -66,8 +65,28 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
         except TypeError:                                     # a generator, say
             continue
         found.setdefault(op.name, {}).setdefault(kind, made)
-    return {name: [to_json(tried(MEMBERS[name], s)) for s in _spread(list(calls.values()))]
-            for name, calls in sorted(found.items())}
+    return _told(found)
+
+
+def by_hand() -> dict[str, list[dict[str, Any]]]:
+    """The same of calls that are written by hand."""
+    calls, found = written(), dict[str, dict[str, Skeleton]]()
+    for name, op in MEMBERS.items():
+        for target in op.targets:
+            for i, (overload, args, kwargs) in enumerate(calls.get(str(target), ())):
+                found.setdefault(name, {})[f"{overload} {i}"] = skeleton_of(overload, args, kwargs, own=_floating)
+    return _told(found)
+
+
+def _told(found: Mapping[str, Mapping[str, Skeleton]]) -> dict[str, list[dict[str, Any]]]:
+    told = {}
+    for name, calls in sorted(found.items()):
+        good = [s for s in (tried(MEMBERS[name], s) for s in _spread(list(calls.values()))) if s.dtypes]
+        if good:
+            told[name] = [to_json(s) for s in good]
+        else:
+            print(f"{name}: eager PyTorch runs no call of it")
+    return told
 
 
 def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skeleton:
@@ -165,9 +184,9 @@ def _bare(leaf: Any) -> Any:
 
 if __name__ == "__main__":
     which = sys.argv[1]
-    found = {"samples": declared, "opinfos": harvest}[which]()
+    found = {"samples": declared, "opinfos": harvest, "written": by_hand}[which]()
     lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
              for name, calls in found.items()]
-    file = dict(zip(("samples", "opinfos"), FILES, strict=True))[which]
+    file = dict(zip(("samples", "opinfos", "written"), FILES, strict=True))[which]
     Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{len(found)} members, {sum(map(len, found.values()))} calls")

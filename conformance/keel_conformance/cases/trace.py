@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from keel import MEMBERS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.clauses import untested
-from keel_conformance.cases.domains import exempt
+from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.plan import plan
 
 

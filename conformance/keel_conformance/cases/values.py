@@ -124,7 +124,7 @@ def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, hig
         case "duplicates":
             few = draw.integers(4, max(info.min, -9), 10)
             return few[draw.integers(n, 0, 4)].to(dtype)
-    least, most = max(info.min, round(low)), min(info.max, round(high))
+    least, most = max(info.min, -2**62, round(low)), min(info.max, 2**62, round(high))
     return draw.integers(n, least, max(most, least) + 1).to(dtype)
 
 

@@ -83,10 +83,11 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
     broadcasts = _broadcasts(op.name, counts.index(max(counts))) if max(counts) > 1 else False
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
     shapes, values = (*sizes.SHAPES, ALL), (*kinds, ALL)
-    if 1 in counts and any(d.itemsize <= 2 for d in dtypes):
+    if any([p.own for _, p in slots(f)] == [True] for f in forms) and any(d.itemsize <= 2 for d in dtypes):
         shapes, values = (*shapes, EVERY), (*values, EVERY)
     number = {f"f{i}": c for i, c in enumerate(counts)}
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
+    whole = {f"f{i}": [p.own for _, p in slots(f)] == [True] for i, f in enumerate(forms)}
     planes = {f"f{i}": any(v is torch.channels_last for _, v in walk((f.args, f.kwargs))) for i, f in enumerate(forms)}
     rules = (
         Rule(("dtype", "form"), lambda dtype, form: DTYPES[dtype] in takes[form]),
@@ -98,7 +99,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
              if shape in (ALL, EVERY) else layouts.fits(layout, sizes.shape_of(shape))),
         Rule(("form", "partner"), lambda form, partner: partner == "alike" or (
             number[form] > 1 and (broadcasts or partner == "dense"))),
-        Rule(("form", "shape"), lambda form, shape: shape != EVERY or number[form] == 1),
+        Rule(("form", "shape"), lambda form, shape: shape != EVERY or whole[form]),
         Rule(("shape", "partner"), _partners),
         Rule(("form", "shape"), lambda form, shape: not planes[form] or shape.count("x") == 3),
     )
@@ -107,7 +108,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                "values": values}
     every = [{"dtype": d, "form": form, "shape": EVERY, "layout": "contiguous", "partner": "alike", "values": EVERY}
              for d in factors["dtype"] if DTYPES[d].itemsize <= 2 and d != "b8"
-             for form, n in number.items() if n == 1 and DTYPES[d] in takes[form]]
+             for form in number if whole[form] and DTYPES[d] in takes[form]]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
                     must=tuple(every if op.name in WHOLE else every[:8]),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload)

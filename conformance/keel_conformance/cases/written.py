@@ -1,0 +1,215 @@
+"""Calls, written by hand, of members that have neither samples nor an OpInfo that comes down to them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+Written = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""An overload and arguments."""
+
+
+def number(*shape: int, low: float = -4.0, high: float = 4.0, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed + 100 * len(shape) + sum(shape))
+    return torch.rand(shape, generator=generator) * (high - low) + low
+
+
+def mask(*shape: int) -> torch.Tensor:
+    return number(*shape) > 0
+
+
+LISTS: tuple[tuple[tuple[int, ...], ...], ...] = (
+    ((3,), (2, 3), (), (0,)), ((17,), (33, 5), (129,)), ((1025,),), ((2, 3, 4, 5), (7,)), ((0, 3), (1,), (8, 8)))
+ONE = ("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+       "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+       "tan", "tanh", "trunc", "clone", "zero")
+TWO = ("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow")
+
+
+def lists(shapes: tuple[tuple[int, ...], ...], seed: int = 0) -> list[torch.Tensor]:
+    return [number(*s, seed=seed + i) for i, s in enumerate(shapes)]
+
+
+def _one(name: str) -> Iterator[Written]:
+    for shapes in LISTS:
+        yield f"_foreach_{name}.default", (lists(shapes),), {}
+
+
+def _two(name: str) -> Iterator[Written]:
+    for shapes in LISTS:
+        x, count = lists(shapes), len(shapes)
+        yield f"_foreach_{name}.List", (x, lists(shapes, 9)), {}
+        yield f"_foreach_{name}.Scalar", (x, 2), {}
+        yield f"_foreach_{name}.ScalarList", (x, [1.5 + i for i in range(count)]), {}
+        if name in ("add", "sub"):
+            yield f"_foreach_{name}.List", (x, lists(shapes, 9)), {"alpha": 2}
+        if name in ("add", "mul", "div"):
+            yield f"_foreach_{name}.Tensor", (x, number()), {}
+        if name == "pow":
+            yield "_foreach_pow.ScalarAndTensor", (1.5, x), {}
+
+
+def _three(name: str) -> Iterator[Written]:
+    for shapes in LISTS:
+        x, y, z, count = lists(shapes), lists(shapes, 9), lists(shapes, 18), len(shapes)
+        yield f"_foreach_{name}.Scalar", (x, y, z, 0.5), {}
+        yield f"_foreach_{name}.ScalarList", (x, y, z, [1.5 + i for i in range(count)]), {}
+        yield f"_foreach_{name}.Tensor", (x, y, z, number(count)), {}
+
+
+def _lerp() -> Iterator[Written]:
+    for shapes in LISTS:
+        x, y = lists(shapes), lists(shapes, 9)
+        yield "_foreach_lerp.List", (x, y, lists(shapes, 18)), {}
+        yield "_foreach_lerp.Scalar", (x, y, 0.75), {}
+        yield "_foreach_lerp.ScalarList", (x, y, [0.25 * i for i in range(len(shapes))]), {}
+
+
+def _other_lists() -> Iterator[Written]:
+    for shapes in LISTS:
+        yield "_foreach_copy.default", (lists(shapes), lists(shapes, 9)), {}
+        filled = tuple(s for s in shapes if 0 not in s)
+        yield "_foreach_max.default", (lists(filled),), {}
+        for order in (2, 1, float("inf")):
+            yield "_foreach_norm.Scalar", (lists(filled), order), {}
+            yield "_foreach_powsum.Scalar", (lists(filled), order), {}
+    yield "_foreach_mm.default", ([number(3, 4), number(17, 9)], [number(4, 5), number(9, 33)]), {}
+    yield "_foreach_mm.default", ([number(8, 8)], [number(8, 1)]), {}
+
+
+def _windows() -> Iterator[Written]:
+    for n in (0, 1, 2, 7, 8, 17, 33, 129, 1025):
+        for name in ("bartlett", "hann", "hamming", "blackman", "kaiser"):
+            for dtype in (torch.float32, torch.float64, torch.bfloat16):
+                yield f"{name}_window.default", (n,), {"dtype": dtype}
+                yield f"{name}_window.periodic", (n, False), {"dtype": dtype}
+        yield "hamming_window.periodic_alpha", (n, True, 0.6), {}
+        yield "hamming_window.periodic_alpha_beta", (n, False, 0.6, 0.3), {}
+        yield "kaiser_window.beta", (n, True, 8.5), {}
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.int32):
+        for arguments in ((0, 7, 1), (1, 8, 3), (5, -4, -2), (0, 1024, 1), (-3, -3, 1)):
+            yield "range.step", arguments, {"dtype": dtype}
+        yield "range.default", (0, 16), {"dtype": dtype}
+
+
+def _places() -> Iterator[Written]:
+    for x in (number(2, 3), number(17, 9), number(5, 8, 3), number(33, 2)):
+        yield "copy.default", (x, x.flip(0)), {}
+        yield "copy.default", (x, number(1, x.shape[-1])), {}
+        yield "detach_copy.default", (x,), {}
+        yield "select_copy.int", (x, 0, 1), {}
+        yield "select_copy.int", (x, -1, -1), {}
+        yield "slice_copy.Tensor", (x, 0, 1, 2), {}
+        yield "slice_copy.Tensor", (x, 1, -2, None, 2), {}
+        yield "_reshape_copy.default", (x, [x.numel()]), {}
+        yield "squeeze_copy.dims", (x[None], [0, -1]), {}
+        yield "view_copy.dtype", (x, torch.int32), {}
+        yield "_reshape_alias.default", (x, [x.numel()], [1]), {}
+        yield "_reshape_alias_copy.default", (x, [x.numel()], [1]), {}
+        yield "resize.default", (x, [2, x.numel() // 2]), {}
+        yield "resize_as.default", (x, number(x.numel())), {}
+        index = torch.arange(4).reshape(2, 2) % x.shape[0]
+        if x.dim() == 2:
+            for reduce in ("add", "multiply"):
+                yield "scatter.reduce", (x, 0, index, number(2, 2)), {"reduce": reduce}
+                yield "scatter.value_reduce", (x, 0, index, 2), {"reduce": reduce}
+        yield "unique_dim_consecutive.default", (x.round().repeat_interleave(2, 0), 0, True, True), {}
+
+
+def _forms() -> Iterator[Written]:
+    for x in (number(2, 3), number(17, 9), number(5, 8, 4), number(33)):
+        y = number(*x.shape, seed=5)
+        yield "_add_relu.Tensor", (x, y), {"alpha": 2}
+        yield "_add_relu.Scalar", (x, 1.5), {}
+        yield "_aminmax.default", (x,), {}
+        yield "_aminmax.dim", (x, -1, True), {}
+        yield "_is_all_true.default", (x > -9,), {}
+        yield "_is_all_true.default", (x > 0,), {}
+        yield "_is_any_true.default", (x > 9,), {}
+        yield "_is_any_true.default", (x > 0,), {}
+        yield "_is_all_true.default", (x[:0] > 0,), {}
+        yield "_is_any_true.default", (x[:0] > 0,), {}
+        yield "_stack.default", ([x, y], 0), {}
+        yield "_stack.default", ([x, y, x], -1), {}
+        yield "_logcumsumexp.default", (x, 0), {}
+        yield "_index_put_impl.default", (x, [torch.tensor([0, 1, 0])], number(*x.shape[1:])), {"accumulate": True}
+        yield "_index_put_impl.default", (x, [torch.tensor([0, 1])], number(*x.shape[1:])), {"unsafe": True}
+        yield "_neg_view_copy.default", (x,), {}
+        yield "_conj_copy.default", (torch.complex(x, y),), {}
+        yield "view_as_real_copy.default", (torch.complex(x, y),), {}
+        yield "view_as_complex_copy.default", (number(*x.shape, 2),), {}
+        for dtype in (torch.float64, torch.bfloat16, torch.int32):
+            yield "quantized_decomposed.convert_element_type.no_fuse", (x, dtype), {}
+        yield "_masked_scale.default", (x, number(*x.shape, low=0, high=1), 1.25), {}
+    for n in (2, 8, 34):
+        half, x, dx = number(3, n // 2), number(3, n), number(3, n, seed=7)
+        yield "glu_jvp.default", (half, x, dx, -1), {}
+        yield "glu_backward_jvp.default", (number(3, n), half, x, number(3, n // 2, seed=3), dx, -1), {}
+        yield "_compute_linear_combination.default", (number(3, n), number(4, 3)), {}
+        edges = number(n).sort().values
+        yield "histogram.bins_tensor", (number(40), edges), {}
+        yield "histogram.bins_tensor", (number(40), edges), {"weight": number(40, low=0), "density": True}
+        yield "_histogramdd_from_bin_tensors.default", (number(40, 2), [edges, edges]), {}
+
+
+def _jagged() -> Iterator[Written]:
+    for ends, longest in (([0, 2, 5], 3), ([0, 0, 4], 5), ([0, 7, 8, 17], 4)):
+        offsets = torch.tensor(ends)
+        yield "_jagged_to_padded_dense_forward.default", (number(ends[-1], 3), [offsets], [longest], -1.0), {}
+        dense = number(len(ends) - 1, longest, 3)
+        yield "_padded_dense_to_jagged_forward.default", (dense, [offsets]), {}
+        yield "_padded_dense_to_jagged_forward.default", (dense, [offsets], ends[-1]), {}
+
+
+def _norms() -> Iterator[Written]:
+    for shape in ((3, 8), (2, 5, 33), (1, 129)):
+        n = shape[-1]
+        for weight in (None, number(n)):
+            yield "_fused_rms_norm.default", (number(*shape), [n], weight, 1e-5), {}
+            yield "_fused_rms_norm.default", (number(*shape), [n], weight, None), {}
+            rstd = number(*shape[:-1], 1, low=0.5, high=2)
+            yield "_fused_rms_norm_backward.default", (
+                number(*shape, seed=3), number(*shape), [n], rstd, weight, [True, weight is not None]), {}
+        v, g = number(*shape), number(shape[0], *[1] * (len(shape) - 1), low=0.5)
+        yield "_weight_norm_interface.default", (v, g, 0), {}
+        yield "_weight_norm_interface_backward.default", (number(*shape, seed=2), v, g, number(
+            *g.shape, low=0.5, seed=4), 0), {}
+    for shape in ((4, 3), (2, 3, 5), (2, 5, 4, 7)):
+        c = shape[1]
+        w, b, m, var = number(c), number(c, seed=1), number(c, seed=2), number(c, low=0.5, seed=3)
+        for training in (True, False):
+            yield "_native_batch_norm_legit_functional.default", (number(*shape), w, b, m, var, training, 0.1, 1e-5), {}
+            yield "_native_batch_norm_legit_functional.default", (
+                number(*shape), None, None, m, var, training, 0.25, 1e-3), {}
+        for weights in ((w, b), (None, None)):
+            yield "_native_batch_norm_legit_no_training.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
+            yield "_batch_norm_with_update_functional.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
+            yield "_batch_norm_no_update.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
+
+
+def _numbers() -> Iterator[Written]:
+    for n in (1, 7, 33):
+        edges = number(n).sort().values
+        for more in ({}, {"right": True}, {"out_int32": True}):
+            for value in (-9.0, 0.0, 0.5, 9.0):
+                yield "bucketize.Scalar", (value, edges), dict(more)
+        yield "embedding_renorm.default", (number(9, n), torch.tensor([0, 3, 3, 8]), 1.0, 2.0), {}
+    for x in (number(3, 17), number(40)):
+        noise = torch.ones_like(x)
+        yield "rrelu_with_noise_functional.default", (x, noise, 0.125, 0.5, False), {}
+        yield "rrelu_with_noise_functional.default", (x, noise, 0.25, 0.25, True), {}
+
+
+def written() -> Mapping[str, list[Written]]:
+    """The calls, by the full name of the overload."""
+    made: list[Callable[[], Iterator[Written]]] = [
+        *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
+        lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _places, _forms, _jagged,
+        _norms, _numbers]
+    found: dict[str, list[Written]] = {}
+    for calls in made:
+        for overload, args, kwargs in calls():
+            full = overload if overload.startswith("quantized_decomposed") else f"aten.{overload}"
+            found.setdefault(full, []).append((full, args, kwargs))
+    return found
