@@ -1,0 +1,78 @@
+"""A part's graph run node by node in eager PyTorch, with some of its operators done otherwise."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+Change = Callable[..., Any]
+"""What is done in place of an operator: called with the operator, then its arguments."""
+Compile = Callable[[fx.GraphModule], Callable[..., Any]]
+Do = Callable[[fx.Node, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def run(gm: fx.GraphModule, inputs: Sequence[Any], do: Do) -> Any:
+    """The outputs of the graph; ``do`` does its calls."""
+    given, values = iter(inputs), dict[fx.Node, Any]()
+    for node in gm.graph.nodes:
+        match node.op:
+            case "placeholder":
+                values[node] = next(given)
+            case "get_attr":
+                values[node] = reduce(getattr, str(node.target).split("."), gm)
+            case "call_function":
+                args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                values[node] = do(node, args, kwargs)
+            case "output":
+                return fx.map_arg(node.args[0], values.__getitem__)
+    raise ValueError("The graph has no output.")
+
+
+def plainly(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """As eager PyTorch does it."""
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def packet(node: fx.Node) -> str:
+    """``aten.add`` of a node that calls ``aten.add.Tensor``; empty for what is no operator of a graph."""
+    return "" if node.target is operator.getitem else str(node.target).rpartition(".")[0]
+
+
+def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compile:
+    """Compiles a part to what runs it with the operators of these patterns changed."""
+    def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+        mine = {n for n in gm.graph.nodes if n.op == "call_function" and any(fnmatchcase(packet(n), c) for c in calls)}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            if node not in mine:
+                return plainly(node, args, kwargs)
+            found = change(node.target, *args, **kwargs)
+            return found if as_is else laid(found, plainly(node, args, kwargs))
+        return lambda *inputs: run(gm, inputs, do)
+    return compile
+
+
+def laid(found: Any, like: Any) -> Any:
+    """The values of ``found`` in the dtypes and strides of ``like``, where the sizes are the same."""
+    if isinstance(found, Tensor) and isinstance(like, Tensor):
+        if found.shape != like.shape or found is like:
+            return found
+        if found.dtype == like.dtype and found.stride() == like.stride():
+            return found
+        fresh = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+        return fresh.copy_(found)
+    if isinstance(found, tuple | list) and isinstance(like, tuple | list) and len(found) == len(like):
+        return type(found)(map(laid, found, like)) if type(found) in (tuple, list) else tuple(map(laid, found, like))
+    return found
+
+
+def tensors(values: Any) -> list[Tensor]:
+    """Those in nested lists and tuples."""
+    if isinstance(values, list | tuple):
+        return [t for v in values for t in tensors(v)]
+    return [values] if isinstance(values, Tensor) else []

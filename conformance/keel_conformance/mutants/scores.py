@@ -1,0 +1,172 @@
+"""From verdicts on mutants, controls and benign variants to figures on the suite itself. Nothing here runs anything."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cases.case import Case
+from ..report import Bar, named, percent
+from ..results.verdict import BAD, Verdict
+from .mutant import Mutant
+from .trials import Verdicts
+
+KILLS = BAD - {"harness error", "vacuous", "xpass"}
+"""Statuses that say that the backend is wrong, and not the case."""
+ROBUST = 3
+"""Independent cases that should kill a mutant."""
+TARGETS = {"smoke": 0.8, "standard": 1.0, "full": 1.0}
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant with one seed. ``kills`` are the cases, in the plan's order, that eager PyTorch passes
+    and it does not; ``reached`` how many of those that eager PyTorch passes were run on it. ``first`` says of the first
+    kill whether it names the right member or clause.
+    """
+
+    mutant: str
+    seed: int
+    reached: int
+    kills: tuple[str, ...]
+    first: bool | None
+    sentence: str = ""
+
+    def row(self) -> dict[str, Any]:
+        return {"mutant": self.mutant, "seed": self.seed, "reached": self.reached, "kills": len(self.kills),
+                "right": self.first, "cases": list(self.kills[:5]), "sentence": self.sentence}
+
+
+def sound(eager: Verdicts, case: Case) -> bool:
+    """Whether eager PyTorch passes the case: if it does not, the case tells nothing of others."""
+    verdict = eager.get(case.id)
+    return verdict is not None and verdict.status in ("pass", "quality warning")
+
+
+def fate(mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts) -> Fate:
+    good = [c for c in cases if sound(eager, c) and c.id in verdicts]
+    kills = [c for c in good if verdicts[c.id].status in KILLS]
+    if not kills:
+        return Fate(name, seed, len(good), (), None)
+    first = verdicts[kills[0].id]
+    said = f"{kills[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
+    return Fate(name, seed, len(good), tuple(c.id for c in kills), mutant.explains(kills[0], first.clause), said)
+
+
+def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -> list[Bar]:
+    """``levels`` has that of each mutant."""
+    by: dict[str, list[Fate]] = {}
+    for f in fates:
+        by.setdefault(f.mutant, []).append(f)
+    seeds = len({f.seed for f in fates})
+    killed = [m for m, all_ in by.items() if all(f.kills for f in all_)]
+    robust = [m for m, all_ in by.items() if all(len(f.kills) >= ROBUST for f in all_)]
+    decided = [f for f in fates if f.first is not None]
+    right = [f for f in decided if f.first]
+    target = TARGETS[tier]
+    wrong = dict.fromkeys(f.mutant for f in decided if not f.first)
+    bars = [Bar("mutants killed", percent(len(killed), len(by)), f"at least {target:.0%} at {tier}",
+                len(killed) >= target * len(by), f"survive: {named(m for m in by if m not in killed)}"
+                if len(killed) < len(by) else f"{len(by)} mutants, {seeds} seeds"),
+            Bar("mutants killed by 3 cases or more", percent(len(robust), len(by)), "at least 95.0 %, in 5 of 5 seeds",
+                len(robust) >= 0.95 * len(by), f"{seeds} of 5 seeds were run" if seeds < 5 else ""),
+            Bar("kills that name the right operator or clause", percent(len(right), len(decided)), "at least 95.0 %",
+                bool(decided) and len(right) >= 0.95 * len(decided), f"not: {named(wrong)}" if wrong else "")]
+    for level in ("op", "system", "loop"):
+        mine = [m for m in by if levels[m] == level]
+        count = sum(m in killed for m in mine)
+        if mine:
+            bars.append(Bar(f"killed at {level} level", percent(count, len(mine)), "", None, f"{count} of {len(mine)}"))
+    return bars
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A failure of a backend that is right."""
+
+    backend: str
+    seed: int
+    verdict: Verdict
+
+    def row(self) -> dict[str, Any]:
+        return {"backend": self.backend, "seed": self.seed, "case": self.verdict.case, "status": self.verdict.status,
+                "sentence": self.verdict.sentence}
+
+
+def alarms(backend: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts | None) -> list[Alarm]:
+    """Of cases that eager PyTorch passes, where ``eager`` says which; of all, where it is None."""
+    return [Alarm(backend, seed, verdicts[c.id]) for c in cases if c.id in verdicts
+            and verdicts[c.id].status in BAD and (eager is None or sound(eager, c))]
+
+
+def benign_bars(found: Sequence[Alarm], tried: int, variants: int, seeds: int) -> list[Bar]:
+    by = Counter(a.backend for a in found)
+    note = ", ".join(f"{n} {b}" for b, n in by.most_common(8)) if by else f"{tried} cases, {seeds} of 3 seeds"
+    return [Bar(f"false alarms on {variants} benign variants", len(found), "0 over 3 seeds", not found, note)]
+
+
+def eager_bars(found: Sequence[Alarm], tried: int, repeats: Sequence[Verdicts]) -> list[Bar]:
+    """``repeats`` are the verdicts of runs of the same cases."""
+    kinds = Counter(a.verdict.status for a in found)
+    different = sorted({case for one in repeats for case, v in one.items() if told(v) != told(repeats[0].get(case))})
+    return [Bar("cases that eager PyTorch fails", len(found), "0", not found,
+                ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases"),
+            Bar("identical repeats of eager PyTorch", f"{sum(one == 0 for one in drift(repeats))} of {len(repeats)}",
+                "10 of 10", len(repeats) >= 10 and not different,
+                f"differ: {named(different)}" if different else f"{len(repeats[0]) if repeats else 0} cases each")]
+
+
+def drift(repeats: Sequence[Verdicts]) -> list[int]:
+    """How many verdicts of each run are not those of the first."""
+    return [sum(told(v) != told(repeats[0].get(case)) for case, v in one.items()) for one in repeats]
+
+
+def told(v: Verdict | None) -> tuple[Any, ...]:
+    """All of a verdict but what it took, and whether it failed by measured or by statistical figures."""
+    return () if v is None else (v.status, v.oracle, v.sentence, v.clause, tuple(map(str, v.figures.items())))
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A case that a control passes, and ought not to."""
+
+    control: str
+    op: str
+    case: str
+
+
+def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]]) -> list[Bar]:
+    """``bearing`` is how many value-bearing cases each control was tried on, ``ops`` the operators of which it passes
+    all that were.
+    """
+    passed, total = len(blanks), sum(bearing.values())
+    worst = max(bearing, key=lambda c: sum(b.control == c for b in blanks) / max(bearing[c], 1), default="")
+    by = ", ".join(f"{c} {percent(sum(b.control == c for b in blanks), n)}" for c, n in bearing.items())
+    vacuous = sorted({f"{op} ({control})" for control, some in ops.items() for op in some})
+    share = max((sum(b.control == c for b in blanks) / n for c, n in bearing.items() if n), default=0.0)
+    return [Bar("value-bearing cases that a control passes", percent(passed, total), "at most 0.5 % of each's",
+                bool(total) and share <= 0.005, f"{by}; worst: {worst}"),
+            Bar("vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, named(vacuous))]
+
+
+Meant = Callable[[str, Case], bool]
+"""Whether a case bears no value that a control could miss."""
+
+
+def blanks(control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
+           ) -> tuple[list[Blank], int, list[str]]:
+    """The cases that the control passes, how many bear values, and the operators of which it passes them all."""
+    found, tried, count = list[Blank](), Counter[str](), 0
+    for c in cases:
+        if c.id not in verdicts or not sound(eager, c) or verdicts[c.id].status == "not claimed":
+            continue
+        passes = verdicts[c.id].status not in KILLS
+        if passes and meant(control, c):
+            continue
+        count += 1
+        tried[c.op] += 1
+        if passes:
+            found.append(Blank(control, c.op, c.id))
+    through = Counter(b.op for b in found)
+    return found, count, [op for op, n in through.items() if n == tried[op]]

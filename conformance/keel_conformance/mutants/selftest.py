@@ -1,0 +1,246 @@
+"""``keel conform selftest``: is the suite right? It finds what is wrong on purpose, and nothing where all is right."""
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from .. import report
+from ..cases.arguments import arguments
+from ..cases.case import Case
+from ..cases.plan import TIERS, plan
+from ..options import CORES, Json, fitting, picked
+from ..report import Bar
+from ..workers.run import Interruption, interruptible, progress_on
+from . import BENIGN, CONTROLS, MUTANTS, scores
+from .controls import MEANT
+from .execute import tensors
+from .mutant import Mutant
+from .trials import Task, Verdicts, tried
+
+EAGER = "eager"
+REPEATS = 10
+SHARES = {"smoke": 12, "standard": 1, "full": 1}
+"""Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case of so many."""
+EACH = {"smoke": 1, "standard": 4, "full": 8}
+"""Cases of each operator that controls are tried on first; on all of an operator's, where they pass those."""
+PARTS = ("mutants", "controls", "benign", "repeats")
+
+
+def selftest(
+    tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "smoke",
+    profile: Annotated[str, typer.Option(help="Of the cases.")] = "training",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants "
+                                       "that must pass.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
+    mutant: Annotated[list[str] | None, typer.Option(help="Only mutants that fit this pattern; repeatable.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"Only these parts: {', '.join(PARTS)}.")] = None,
+    json: Json = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the logs, from which --resume goes on.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the --out folder.")] = False,
+) -> None:
+    """Try the suite on backends that are wrong on purpose, that compute nothing, and that are right in other ways.
+    Exits with 1 if a bar falls short.
+    """
+    if resume and out is None:
+        raise typer.BadParameter("--resume goes on with the run in a folder: which one, --out says.")
+    parts = picked("part", only or (["mutants"] if mutant else None), PARTS)
+    tier, begin = picked("tier", [tier], tuple(TIERS))[0], time.monotonic()
+    console = Console(width=None if os.isatty(1) else 200)
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
+        interruption = stack.enter_context(interruptible())
+        sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption)
+        bars = sitting.bars(parts, range(seeds), fitting(MUTANTS, mutant))
+    report.show(console, bars)
+    if json is not None:
+        report.write(json, bars, time.monotonic() - begin, **sitting.rows)
+    if interruption.by is not None:
+        raise typer.Exit(128 + interruption.by)
+    raise typer.Exit(1 if any(bar.holds is False for bar in bars) else 0)
+
+
+@dataclass
+class Sitting:
+    """One run of it. ``rows`` are what the bars are made of."""
+
+    console: Console
+    tier: str
+    profile: str
+    jobs: int
+    folder: Path
+    resume: bool
+    interruption: Interruption
+    rows: dict[str, list[Any]] = field(default_factory=dict)
+    eager: dict[int, Verdicts] = field(default_factory=dict)
+    plans: dict[int, tuple[Case, ...]] = field(default_factory=dict)
+
+    def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Bar]:
+        found: list[Bar] = []
+        steps: dict[str, Callable[[], list[Bar]]] = {
+            "mutants": lambda: self.mutants(seeds, names), "controls": self.controls,
+            "benign": lambda: self.benign(seeds), "repeats": self.repeats}
+        for part in parts:
+            if self.interruption.by is None:
+                found += steps[part]()
+        if self.interruption.by is not None:
+            found.append(Bar("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}"))
+        return found
+
+    def plan(self, seed: int) -> tuple[Case, ...]:
+        if seed not in self.plans:
+            self.plans[seed] = plan(profile=self.profile, tier=self.tier, seed=seed)
+        return self.plans[seed]
+
+    def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
+        fates: list[scores.Fate] = []
+        for seed in seeds:
+            reached = {n: tuple(c for c in self.plan(seed) if MUTANTS[n].reaches(c)) for n in names}
+            eager = self.baseline(seed, (c for some in reached.values() for c in some))
+            sound = {n: tuple(c for c in some if scores.sound(eager, c)) for n, some in reached.items()}
+            found = self.tried(f"mutants, seed {seed}", [
+                Task(f"mutants-{seed}/{n}", MUTANTS[n].subject, some, True) for n, some in sound.items()])
+            mine = [scores.fate(MUTANTS[n], n, seed, some, found[name], eager) for n, some in sound.items()
+                    if (name := f"mutants-{seed}/{n}") in found]
+            self.say(mine)
+            fates += mine
+        self.rows["mutants"] = [f.row() for f in fates]
+        return scores.mutation_bars(fates, {n: MUTANTS[n].level for n in names}, self.tier) if fates else []
+
+    def say(self, fates: Sequence[scores.Fate]) -> None:
+        for f in fates:
+            if not f.kills or not f.first:
+                what = "survives" if f.reached else "is reached by no case"
+                text = f"{f.mutant}: {what}, {f.reached} cases." if not f.kills else f"{f.mutant}: named wrongly. " \
+                                                                                      f"{f.sentence}"
+                self.console.print(f"{text} ({MUTANTS[f.mutant].about})", markup=False, highlight=False)
+
+    def controls(self) -> list[Bar]:
+        cases = [c for c in self.plan(0) if c.kind == "op"]
+        eager = self.baseline(0, cases)
+        first = first_of_each([c for c in cases if scores.sound(eager, c) and bears(c)], EACH[self.tier])
+        found = self.tried("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
+        again = []
+        for n, c in CONTROLS.items():
+            _, _, ops = scores.blanks(n, first, found.get(f"controls/{n}", {}), eager, meant)
+            more = tuple(c for c in cases if c.op in ops and c not in first and scores.sound(eager, c))
+            again.append(Task(f"controls-more/{n}", c.subject, more, True))
+        more = self.tried("controls, where they passed", [t for t in again if t.cases])
+        blanks, bearing, vacuous = list[scores.Blank](), dict[str, int](), dict[str, list[str]]()
+        for task in again:
+            name = task.name.rpartition("/")[2]
+            verdicts = {**found.get(f"controls/{name}", {}), **more.get(task.name, {})}
+            some, bearing[name], vacuous[name] = scores.blanks(name, [*first, *task.cases], verdicts, eager, meant)
+            blanks += some
+        self.rows["vacuous"] = [vars(b) for b in blanks]
+        return scores.vacuity_bars(blanks, bearing, vacuous)
+
+    def benign(self, seeds: Iterable[int]) -> list[Bar]:
+        found, eager_found, count, eager_count, last = list[scores.Alarm](), list[scores.Alarm](), 0, 0, 0
+        for seed in seeds:
+            reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
+            eager = self.baseline(seed, (c for some in reached.values() for c in some))
+            all_ = self.tried(f"benign variants, seed {seed}", [
+                Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()])
+            for n, some in reached.items():
+                found += scores.alarms(n, seed, some, all_.get(f"benign-{seed}/{n}", {}), eager)
+                count += len(some)
+            eager_found += scores.alarms(EAGER, seed, self.plan(seed), eager, None)
+            eager_count, last = eager_count + len(eager), last + 1
+        self.rows["false alarms"] = [a.row() for a in found]
+        self.rows["eager"] = [a.row() for a in eager_found]
+        for a in found:
+            self.console.print(f"{a.backend}: {a.verdict.case}: {a.verdict.status}: {a.verdict.sentence}"[:400],
+                               markup=False, highlight=False)
+        self.eager_alarms = (eager_found, eager_count)
+        return [*scores.benign_bars(found, count, len(BENIGN), last),
+                *scores.eager_bars(eager_found, eager_count, [])[:1]]
+
+    def repeats(self) -> list[Bar]:
+        cases = spread(self.plan(0), SHARES[self.tier])
+        found = self.tried("repeats of eager PyTorch", [Task(f"repeats/{k}", EAGER, cases) for k in range(REPEATS)])
+        self.rows["repeats"] = scores.drift([found[k] for k in found])
+        return scores.eager_bars([], len(cases), [found[k] for k in found])[1:]
+
+    def sample(self, variant: Mutant, seed: int) -> tuple[Case, ...]:
+        """The cases that a variant can be seen by: if that is all, a share of them."""
+        cases = tuple(c for c in self.plan(seed) if variant.reaches(c))
+        return spread(cases, SHARES[self.tier]) if variant.calls == ("*",) else cases
+
+    def baseline(self, seed: int, cases: Iterable[Case]) -> Verdicts:
+        """What eager PyTorch does on the cases: mutants are judged by those that it passes."""
+        wanted = set(cases)
+        known = self.eager.get(seed, {})
+        missing = tuple(c for c in self.plan(seed) if c in wanted and c.id not in known)
+        if missing:
+            name = f"eager-{seed}/{len(known)}"
+            found = self.tried(f"eager PyTorch, seed {seed}", [Task(name, EAGER, missing)])
+            self.eager[seed] = {**known, **found.get(name, {})}
+        return self.eager.get(seed, {})
+
+    def tried(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
+        with progress_on(self.console) as progress:
+            bar = progress.add_task(title, total=sum(len(t.cases) for t in tasks))
+            return tried(tasks, out=self.folder, jobs=self.jobs, resume=self.resume,
+                         heard=lambda count: progress.advance(bar, count),
+                         stopped=lambda: self.interruption.by is not None)
+
+
+def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:
+    """One case of ``share``, by their digests: the same ones each time."""
+    return tuple(c for c in cases if int(c.digest[:8], 16) % share == 0)
+
+
+def first_of_each(cases: Iterable[Case], most: int) -> tuple[Case, ...]:
+    """So many cases of each operator."""
+    found: dict[str, list[Case]] = {}
+    for c in cases:
+        if len(mine := found.setdefault(c.op, [])) < most:
+            mine.append(c)
+    return tuple(c for some in found.values() for c in some)
+
+
+def bears(case: Case) -> bool:
+    """Whether results of a case have elements whose values are decided."""
+    from ..harness.perform import overload
+
+    if case.op == "empty":
+        return False
+    try:
+        trial = arguments(case, 0)
+        with torch.no_grad():
+            found = overload(case.overload)(*trial.args, **trial.kwargs)
+    except Exception:                                         # then it is no case to judge anything by
+        return False
+    return any(x.numel() for x in tensors(list(found) if isinstance(found, tuple | list) else [found]))
+
+
+def meant(control: str, case: Case) -> bool:
+    """Whether a case that a control passes bears no value that could tell: see ``controls.MEANT``."""
+    return case.op in MEANT[control] or same(control, case) or not bears(case)
+
+
+def same(control: str, case: Case) -> bool:
+    """Whether eager PyTorch itself gives what the control does: zeros for a sum over nothing, say."""
+    from ..harness.perform import overload
+
+    if control not in ("zeros", "ones"):
+        return False
+    constant = float(control == "ones")
+    for call in range(2):
+        trial = arguments(case, call)
+        with torch.no_grad():
+            found = overload(case.overload)(*trial.args, **trial.kwargs)
+        if not all(bool((x == constant).all()) for x in tensors(list(found) if isinstance(found, tuple | list)
+                                                               else [found])):
+            return False
+    return True
