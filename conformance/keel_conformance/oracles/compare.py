@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..results.histogram import spread
 from .tracked import error_of, inexact, overflow, plain_of, ulp, wide, wide_dtype
 
 MASKED = 0.01
@@ -105,7 +106,7 @@ def _told(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor
     wrong = ~right
     severity = torch.where(wrong, ratio.nan_to_num(0.0, posinf=1e300) + 1, 0.0)
     at = _at(severity)
-    figures |= {"index": list(at), "wrong": int(wrong.sum())}
+    figures |= {"index": list(at), "wrong": int(wrong.sum()), "histogram": spread(ulps, wrong & (apart == 0))}
     return Finding(_sentence(got, value, error, at, int(wrong.sum())), figures, excused=excused)
 
 
