@@ -284,7 +284,7 @@ kernel nested(a: T[N*M*K]) -> (o: T[N]):
         %1 = reduce sum %0
       %2 = reduce max %1
     store o[i] %2""", "NMK", ("C3", "C6"), ("f32", "f64", "i32", "i64"), {}, True),
-    "fold-and-store": ("""
+    "store-in-a-fold": ("""
 kernel both(a: T[N*M]) -> (o: T[N], p: T[N*M]):
   parallel i < N:
     reduce j < M:

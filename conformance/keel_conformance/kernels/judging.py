@@ -123,7 +123,9 @@ def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
 def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved: Tensor) -> Tensor:
     steep = (moved.double() - precise.double()).abs()
     steep = torch.where(steep.isfinite(), steep, 0.0)
-    k = max(made.ulps or 0.0, 0.5) * (2 if dtype == torch.float64 else 1)
+    k = max(made.ulps or 0.0, 0.5)
+    if dtype == torch.float64:                               # whose reference may lose what is below the normal numbers
+        return 2 * k * (ulp + steep) + torch.finfo(dtype).smallest_normal
     return k * (ulp + steep)
 
 

@@ -70,7 +70,7 @@ def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Ten
             return (fill.low + x * (fill.high - fill.low)).to(dtype)
         case "special":
             return mixed(dtype, count, draw)
-    low = 0 if not (dtype.is_signed or dtype.is_floating_point) else int(fill.low)
+    low = int(fill.low) if dtype.is_signed or dtype.is_floating_point else max(int(fill.low), 0)
     found = torch.randint(low, max(int(fill.high), low + 1), (count,), generator=draw)
     return torch.complex(found.double(), -found.double()).to(dtype) if dtype.is_complex else found.to(dtype)
 

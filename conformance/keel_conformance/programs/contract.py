@@ -35,7 +35,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     )),
     "gradients": ("Gradients", (
         "Each argument that requires a gradient gets the one that eager PyTorch computes.",
-        "An argument without influence on what is differentiated has the gradient None.",
+        "An argument without influence on any result has the gradient None.",
         "An argument used several times gets the sum of its gradients.",
         "``backward`` adds to a gradient that is there already.",
         "A result requires a gradient exactly where it does in eager PyTorch.",

@@ -6,8 +6,9 @@ Where a program is exact every fact must be equal. Where it rounds, floating val
 
 E being the largest deviation of the element, or the root mean square of those of its tensor if that is larger, over
 several evaluations of the float64 program in which the result of every operator is multiplied by 1 + k u r, r uniform
-in [-1, 1], u the unit roundoff of float32 and k a constant (see ``noise``). This is Monte Carlo arithmetic (Parker, Pierce, Eggert: Monte Carlo arithmetic, 2000)
-by which the program's own conditioning sets the bound: a legal evaluation is one more draw of about the same spread.
+in [-1, 1], u the unit roundoff of float32 and k a constant (see ``noise``). This is Monte Carlo arithmetic (Parker,
+Pierce, Eggert: Monte Carlo arithmetic, 2000) by which the program's own conditioning sets the bound: a legal evaluation
+is one more draw, of a smaller spread.
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def judge(program: Program, case: str, observed: Observed, expected: Observed,
         return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
         return verdict("fail", "contract", f"It raised {observed.error}", program.clauses[0])
-    if found := _differences(observed, expected, program.exact):
+    if found := differences(observed, expected, program.exact):
         name, clause, sentence = found
         return verdict("fail", "contract" if "values" not in name else "exact", f"{name}: {sentence}", clause)
     if not all(_true(f) for f in observed.facts):
@@ -53,7 +54,7 @@ def judge(program: Program, case: str, observed: Observed, expected: Observed,
         return verdict("fail", "contract", f"{name.removeprefix('must: ')} does not hold.", clause)
     ratio = 0.0
     if not program.exact:
-        worst = _beyond(observed, expected, list(noisy()))
+        worst = worst_of(observed, expected, list(noisy()))
         ratio = worst[0]
         if worst[0] > 1:
             return verdict("fail", "composite", worst[2], worst[1], ratio=ratio)
@@ -66,7 +67,7 @@ def _true(fact: tuple[str, str, Any]) -> bool:
     return not fact[0].startswith("must: ") or fact[2] is True
 
 
-def _differences(observed: Observed, expected: Observed, exact: bool) -> tuple[str, str, str] | None:
+def differences(observed: Observed, expected: Observed, exact: bool) -> tuple[str, str, str] | None:
     """The first fact that differs and must not: its name, clause, and how."""
     mine, theirs = {f[0]: f for f in observed.facts}, {f[0]: f for f in expected.facts}
     for name, clause, want in expected.facts:
@@ -96,7 +97,7 @@ def _difference(have: Any, want: Any, exact: bool) -> str:
     return "" if type(have) is type(want) and have == want else f"{have!r}, should be {want!r}."
 
 
-def _beyond(observed: Observed, expected: Observed, runs: list[Observed]) -> tuple[float, str, str]:
+def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> tuple[float, str, str]:
     """The worst ratio of a value's error to its bound, the clause, and the sentence."""
     reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
     mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
@@ -125,8 +126,18 @@ def _beyond(observed: Observed, expected: Observed, runs: list[Observed]) -> tup
 
 
 def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observed]:
-    yield Observed(perform(program, plain, seed, calls, wide=True).finish())
-    for k in range(program.noise):
-        with Noise(seed * program.noise + k, torch.finfo(torch.float32).eps / 2):
-            lab = perform(program, plain, seed, calls, wide=True)
-        yield Observed(lab.finish())
+    """The float64 run, and then the disturbed ones."""
+    def wide() -> Observed:
+        return Observed(perform(program, plain, seed, calls, wide=True).finish())
+
+    yield wide()
+    yield from disturbed_by(lambda k: Noise(seed * program.noise + k, torch.finfo(torch.float32).eps / 2),
+                            program.noise, wide)
+
+
+def disturbed_by(noise: Callable[[int], Noise], count: int, wide: Callable[[], Observed]) -> Iterator[Observed]:
+    """``wide``, which runs in float64, under each of ``count`` noises."""
+    for k in range(count):
+        with noise(k):
+            found = wide()
+        yield found

@@ -34,7 +34,10 @@ class Noise(TorchFunctionMode):
             return func(*args, **kwargs)
         self.inside = True
         try:
-            found = func(*self.near(func, args), **kwargs)
+            name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
+            found = func(*self.near(name, args), **kwargs)
+            if name == "gelu" and found.dtype == torch.float64:    # x (1 + erf) / 2 cancels: it is off by u |x|
+                return found + self.scaled(args[0]).sub(args[0]).detach()
             if isinstance(found, Tensor):
                 return self.disturbed(found, args)
             if isinstance(found, tuple) and type(found) is tuple:
@@ -43,9 +46,8 @@ class Noise(TorchFunctionMode):
         finally:
             self.inside = False
 
-    def near(self, func: Callable[..., Any], args: Any) -> Any:
+    def near(self, name: str, args: Any) -> Any:
         """The arguments of a sum, disturbed."""
-        name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
         if name not in SUMS:
             return args
         return tuple(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args)

@@ -17,8 +17,8 @@ Body = Callable[[Lab], None]
 class Program:
     """``exact`` says that no rounding takes place, in any order of evaluation: results are compared bit for bit.
 
-    ``profile`` is the one that asks for it; ``smoke`` that it is one of the few that a short run takes; ``noise`` is how many disturbed
-    evaluations a rounded one is judged by.
+    ``profile`` is the one that asks for it; ``smoke`` that it is one of the few that a short run takes;
+    ``noise`` is how many disturbed evaluations a rounded one is judged by.
     """
 
     name: str

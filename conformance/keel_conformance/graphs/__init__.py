@@ -1,0 +1,96 @@
+"""Functional programs drawn at random, which trigger fusions and nearly miss them, each run on three sets of values."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ..cases.case import Case
+from ..programs.judging import differences, disturbed_by, worst_of
+from ..programs.noise import Noise
+from ..programs.observed import Fact, Observed, held, layout
+from ..results.verdict import Verdict
+from .draw import draw
+from .nodes import Drawn, Input, Node, given, module, pruned, run
+
+__all__ = ["Drawn", "Input", "Node", "cases", "judge", "module", "perform", "program_of", "pruned", "run"]
+
+COUNTS: Mapping[str, int] = {"smoke": 20, "standard": 400, "full": 2500}
+DTYPES = ("float32",) * 8 + ("float64", "bfloat16")
+CLAUSE = "contract.graphs.C1"
+CALLS, NOISE = 3, 8
+
+
+def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
+    """Two of three are exact, some of those in another dtype than float32."""
+    for n in range(COUNTS[tier]):
+        exact = n % 3 != 2
+        dtype = DTYPES[n % len(DTYPES)] if exact else "float32"
+        yield Case("drawn-program", "graphs", "graph", "core", dtype=dtype,
+                   choice=(("number", str(n)), ("values", "exact" if exact else "rounded")), clauses=(CLAUSE,),
+                   seed=seed)
+
+
+def program_of(case: Case) -> Drawn:
+    return draw(case.seed * 100_003 + int(case.levels["number"]), case.levels["values"] == "exact", case.dtype)
+
+
+def perform(case: Case, compile: Callable[..., Any]) -> Observed:
+    """Compiles the program and calls it three times with other values."""
+    start, facts, error = time.perf_counter(), list[Fact](), ""
+    program = program_of(case)
+    torch.compiler.reset()
+    try:
+        go = compile(module(program))
+        for call in range(CALLS):
+            inputs = given(program, case.seed, call)
+            results = go(*(x.clone() for x in inputs))
+            for k, x in enumerate(results):
+                kept = layout(x)
+                facts += [(f"call{call}.result[{k}] type", "contract.layouts.C4",
+                           {name: kept[name] for name in ("dtype", "shape")}),
+                          (f"call{call}.result[{k}] values", CLAUSE, held(x)),
+                          (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"])]
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {(str(raised).strip().splitlines() or [''])[0]}"
+    return Observed(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
+
+
+def judge(case: Case, observed: Observed) -> Verdict:
+    """Compares with eager PyTorch, which runs here: bit for bit where the program is exact."""
+    program = program_of(case)
+
+    def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
+        return Verdict(case.id, status, oracle, sentence, clause, figures, observed.seconds)
+
+    expected = perform(case, lambda fn: fn)
+    if expected.error:
+        return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
+    if observed.error:
+        return verdict("fail", "contract", f"It raised {observed.error}", CLAUSE)
+    if found := differences(observed, expected, program.exact):
+        name, clause, sentence = found
+        return verdict("fail", "exact" if "values" in name else "contract", f"{name}: {sentence}", clause)
+    ratio = 0.0
+    if not program.exact:
+        ratio, clause, sentence = worst_of(observed, expected, [_wide(program, case.seed), *disturbed_by(
+            lambda k: Noise(case.seed * NOISE + k, torch.finfo(torch.float32).eps / 2), NOISE,
+            lambda: _wide(program, case.seed))])
+        if ratio > 1:
+            return verdict("fail", "composite", sentence, clause, ratio=ratio)
+    if observed.parts == 0:
+        return verdict("not claimed", "contract", "The backend took none of its operators.")
+    return verdict("pass", "exact" if program.exact else "composite", ratio=ratio)
+
+
+def _wide(program: Drawn, seed: int) -> Observed:
+    facts: list[Fact] = []
+    wide = Drawn(program.inputs, tuple(Node(n.op, n.args, tuple(
+        (k, "float64" if v == "float32" else v) for k, v in n.attrs)) for n in program.nodes), program.outputs,
+        program.exact)
+    for call in range(CALLS):
+        inputs = [x.double() if x.is_floating_point() else x for x in given(program, seed, call)]
+        facts += [(f"call{call}.result[{k}] values", CLAUSE, held(x)) for k, x in enumerate(run(wide, inputs))]
+    return Observed(tuple(facts))

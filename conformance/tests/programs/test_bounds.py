@@ -1,0 +1,63 @@
+"""The bound of rounded programs: legal evaluations keep it, and it is tight enough to see a wrong digit."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from keel_conformance.programs.judging import disturbed_by, worst_of
+from keel_conformance.programs.noise import Noise
+from keel_conformance.programs.observed import Observed
+
+UNIT = torch.finfo(torch.float32).eps / 2
+
+
+def softmax(x: Tensor, w: Tensor) -> Tensor:
+    return torch.softmax(x @ w, -1).sum(0).log()
+
+
+def legal(x: Tensor, w: Tensor, order: Tensor) -> Tensor:
+    """The same, written out, sums in another order."""
+    y = sum(x[:, k, None] * w[k] for k in order)
+    e = (y - y.amax(-1, keepdim=True)).exp()
+    return (e / e.flip(-1).cumsum(-1)[..., -1:]).flip(0).sum(0).log()
+
+
+def observed(value: Tensor) -> Observed:
+    return Observed((("result values", "contract.graphs.C1", value),))
+
+
+def ratio(value: Tensor, x: Tensor, w: Tensor) -> float:
+    def wide() -> Observed:
+        return observed(softmax(x.double(), w.double()))
+
+    runs = [wide(), *disturbed_by(lambda k: Noise(k, UNIT), 8, wide)]
+    return worst_of(observed(value), observed(softmax(x, w)), runs)[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_legal_evaluations_are_within(seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    x, w = torch.randn(6, 40, generator=draw), torch.randn(40, 9, generator=draw)
+    assert ratio(legal(x, w, torch.randperm(40, generator=draw)), x, w) < 1
+    assert ratio(softmax(x.double(), w.double()).float(), x, w) < 1
+
+
+def test_a_wrong_digit_is_seen() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, w = torch.randn(6, 40, generator=draw), torch.randn(40, 9, generator=draw)
+    right = softmax(x, w)
+    assert ratio(right * (1 + 1e-3), x, w) > 1
+    assert ratio(softmax(x.bfloat16().float(), w), x, w) > 1
+    right[3] = torch.nan
+    assert ratio(right, x, w) == torch.inf
+
+
+def test_gradients_are_disturbed_too() -> None:
+    x = torch.linspace(0.1, 2, 7, dtype=torch.float64, requires_grad=True)
+    found = []
+    for k in range(3):
+        with Noise(k, UNIT):
+            (grad,) = torch.autograd.grad((x.exp() * x).sum(), [x])
+        found.append(grad)
+    assert not torch.equal(found[0], found[1]) and torch.allclose(found[0], found[2], rtol=1e-5)
