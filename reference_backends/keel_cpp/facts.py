@@ -204,9 +204,9 @@ def tiled(axes: Sequence[Axis], lane: Axis, body: Sequence[Stmt], facts: Facts) 
 
 def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[Load]:
     """The loads that run along ``side`` and are far apart along ``lane``, a plain distance each: a tile of them can be
-    turned as a whole."""
+    turned as a whole, where elements have the width of an integer's."""
     found = [s for s in body if isinstance(s, Load) and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
-    return [s for s in found if s.mask is None and s.buffer not in facts.written and s.dtype.itemsize > 1
+    return [s for s in found if s.mask is None and s.buffer not in facts.written and s.dtype.itemsize in (2, 4, 8)
             and _plain(s.index, lane, facts)]
 
 

@@ -129,7 +129,8 @@ def test_buffers_are_addressed_from_their_first_element(launchers: dict[Case, La
 
 TURNED = "kernel turned(in0: {0}[K*N*M]) -> (out0: {0}[K*N*M]) where K, M, N:\n  parallel i2 < K, i0 < M, i1 < N:\n" \
          "    %0 = load in0[N*M*i2 + M*i1 + i0]\n    store out0[N*M*i2 + N*i0 + i1] %0\n"
-WIDTHS = {"f64": torch.float64, "i32": torch.int32, "bf16": torch.bfloat16, "i8": torch.int8, "b8": torch.bool}
+WIDTHS = {"f64": torch.float64, "i32": torch.int32, "bf16": torch.bfloat16, "i8": torch.int8, "b8": torch.bool,
+          "c64": torch.complex64, "c128": torch.complex128}
 
 
 @pytest.mark.parametrize("name", WIDTHS)
