@@ -27,7 +27,8 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
     found |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
     found |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
     shape = tuple((f, levels[f]) for f in domain.factors if f not in ("dtype", "values", "layout"))
-    return frozenset(found | _of_arguments(domain.op.name, dtype, shape, _Drawn(domain, levels)))
+    kind = frozenset(_of_dtype(dtype))
+    return frozenset(found | _of_arguments(domain.op.name, kind, shape, _Drawn(domain, levels)))
 
 
 def _of_dtype(dtype: torch.dtype) -> set[str]:
@@ -55,8 +56,9 @@ class _Drawn:
 
 
 @lru_cache(200_000)
-def _of_arguments(name: str, dtype: torch.dtype, levels: tuple[tuple[str, str], ...], drawn: _Drawn) -> frozenset[str]:
-    """What sizes and attributes have; layouts and values do not matter here."""
+def _of_arguments(name: str, kind: frozenset[str], levels: tuple[tuple[str, str], ...],
+                  drawn: _Drawn) -> frozenset[str]:
+    """What sizes and attributes have; layouts, values and all but the kind of the dtype do not matter here."""
     trial = drawn.trial()
     if trial is None:
         return frozenset()

@@ -32,9 +32,11 @@ ROW_MAJOR = frozenset({
     "as_strided_copy", "view_as_complex", "view_as_complex_copy", "embedding_bag", "embedding_bag_backward",
     "embedding_bag_weights_backward",
     "multilabel_margin_loss_backward", "max_pool3d_with_indices", "max_pool3d_with_indices_backward",
-    "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward",
+    "weight_norm_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward", "ldl_solve", "view_copy_as", "aten.view.default", "aten._unsafe_view.default",
+    "aten.view_copy.default", "aten._reshape_alias.default", "aten._reshape_alias_copy.default",
 })
-"""Members that eager PyTorch refuses in some layouts, or whose meaning is one of memory."""
+"""Members, and overloads, that eager PyTorch refuses in some layouts, or whose meaning is one of memory."""
 
 
 def generic(op: Op) -> Domain | None:
@@ -91,7 +93,9 @@ def _whole(made: Skeleton) -> bool:
 
 def _lies(made: Skeleton, layout: str) -> bool:
     """Whether a tensor of the call can lie so."""
-    return layout == "contiguous" or any(layouts.fits(layout, p.shape) for _, p in made.parts)
+    if layout == "contiguous" or made.overload in ROW_MAJOR:
+        return layout == "contiguous"
+    return any(layouts.fits(layout, p.shape) for _, p in made.parts)
 
 
 # -- their arguments --------------------------------------------------------------------------------------------------

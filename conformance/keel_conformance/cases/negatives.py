@@ -37,6 +37,7 @@ UNBROKEN: Mapping[str, str] = {
         "Eager PyTorch takes them, wrongly.",
     "At least one dimension is transformed.": "Whatever breaks it breaks another one too.",
     "input has at least two dimensions.": "Whatever breaks it breaks another one too.",
+    "A value that is a float needs floats.": "Eager PyTorch takes it.",
     "scale_result is not given: devices differ in whether it multiplies or divides.": "Eager PyTorch takes it.",
 }
 """Preconditions that no call breaks so that PyTorch refuses it for all to see, and why."""

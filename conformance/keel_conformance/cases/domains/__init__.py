@@ -7,13 +7,14 @@ from functools import cache
 
 from keel import MEMBERS, Op
 from keel_conformance.cases.domain import Domain
-from keel_conformance.cases.domains import axis, pointwise
+from keel_conformance.cases.domains import axis, places, pointwise
 from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.generic import generic
 from keel_conformance.cases.negatives import negatives_of
 
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build)
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
+
 
 @cache
 def domain_of(name: str) -> Domain | None:
@@ -22,4 +23,7 @@ def domain_of(name: str) -> Domain | None:
     if exempt(op) is not None:
         return None
     domain = next((d for build in BUILDERS if (d := build(op)) is not None), None) or generic(op)
-    return domain and replace(domain, negatives=(*domain.negatives, *negatives_of(op)))
+    if domain is None:
+        return None
+    broken = {n.breaks for n in domain.negatives}
+    return replace(domain, negatives=(*domain.negatives, *(n for n in negatives_of(op) if n.breaks not in broken)))

@@ -32,7 +32,7 @@ MOST = 12
 WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
 NOT_HERE = ("random", "contraction")
-SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
+SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward", "foreach_mm")
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "acos": (-1.25, 1.25), "asin": (-1.25, 1.25), "atanh": (-1.25, 1.25), "erfinv": (-1.25, 1.25), "acosh": (0.5, 9.0),

@@ -1,0 +1,70 @@
+"""A spread of cases: their arguments have one type in all calls, and eager PyTorch runs what is valid."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from keel import MEMBERS
+from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.plan import plan
+
+TARGETS = {str(t): t for op in MEMBERS.values() for t in op.targets}
+
+
+@pytest.fixture(scope="module")
+def cases() -> tuple[Case, ...]:
+    return tuple(c for c in plan(profile="strict", tier="smoke") if c.kind in ("op", "negative"))
+
+
+def tensors(trial: Trial) -> list[torch.Tensor]:
+    def leaves(value: Any) -> Iterator[Any]:
+        if isinstance(value, list | tuple):
+            for v in value:
+                yield from leaves(v)
+        else:
+            yield value
+    return [v for v in leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, torch.Tensor)]
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.clone(memory_format=torch.contiguous_format).reshape(-1).as_strided((x.numel(),), (1,)).view(torch.uint8)
+
+
+def other(trial: Trial) -> str:
+    return repr(([v for v in trial.args if not isinstance(v, torch.Tensor | list)],
+                 {k: v for k, v in trial.kwargs.items() if not isinstance(v, torch.Tensor)}))
+
+
+def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tuple[Case, ...]) -> None:
+    for case in cases[::9]:
+        one, again, two = arguments(case, 0), arguments(case, 0), arguments(case, 1)
+        assert one.notes == two.notes and other(one) == other(two), case.id
+        for x, same, y in zip(*map(tensors, (one, again, two)), strict=True):
+            assert (x.dtype, x.shape, x.stride()) == (y.dtype, y.shape, y.stride()), case.id
+            assert x.data_ptr() != y.data_ptr() or not x.numel(), case.id
+            assert torch.equal(bits(x), bits(same)), case.id
+
+
+def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...]) -> None:
+    wrong = []
+    for case in (*cases[::3], *(c for c in cases if c.kind == "negative")):
+        trial = arguments(case, 1)
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                TARGETS[case.overload](*trial.args, **trial.kwargs)
+        except Exception as e:                                # of whatever kind: it is refused
+            wrong += [f"{case.id}: {e}"] if case.kind == "op" else []
+        else:
+            wrong += [f"{case.id}: taken"] if case.kind == "negative" else []
+    assert not wrong
+
+
+def test_a_case_that_no_domain_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="No domain has the case"):
+        arguments(Case("add", "elementwise binary", "negative", "core", choice=(("breaks", "nothing"),)), 0)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.covering import covering
+from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.plan import PROFILES, TIERS, plan
+
+FEW = ("add", "sum", "convert", "gather", "foreach_add", "sort")
+
+
+def test_ids_are_unique_and_the_same_in_the_same_order_each_time() -> None:
+    cases = plan(ops=FEW)
+    assert cases == plan(ops=FEW)
+    assert len({c.id for c in cases}) == len({c.digest for c in cases}) == len(cases)
+    assert {c.op for c in cases} == set(FEW)
+
+
+def test_a_seed_changes_the_cases_and_a_tier_how_many_there_are() -> None:
+    smoke, standard, full = (plan(ops=("exp", "amax"), tier=t) for t in TIERS)
+    assert 0 < len(smoke) <= 10 < 400 < len(standard) < len(full)
+    assert not {c.digest for c in plan(ops=("exp",), seed=1)} & {c.digest for c in plan(ops=("exp",))}
+
+
+def test_profiles_include_what_they_say() -> None:
+    assert {c.profile for c in plan(ops=("exp", "fft_c2c"))} == {"core"}
+    assert {c.profile for c in plan(ops=("exp", "fft_c2c"), profile="inference", tier="smoke")} == {"core", "fft"}
+    assert PROFILES["core"] < PROFILES["inference"] < PROFILES["training"] < PROFILES["strict"]
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="Profiles are core"):
+        plan(profile="everything")
+    with pytest.raises(ValueError, match="No case is about ad"):
+        plan(ops=("ad",))
+
+
+@pytest.mark.parametrize("name", ["add", "gelu", "argmax", "cat"])
+def test_standard_covers_every_pair_of_levels(name: str) -> None:
+    domain = domain_of(name)
+    assert domain is not None
+    chosen = [{**c.levels, "dtype": c.dtype} for c in plan(ops=(name,)) if c.kind == "op"]
+    rows = [{f: row[f] for f in domain.factors} for row in chosen]
+    assert covering(domain.factors, domain.rules, given=rows) == []
+
+
+@pytest.mark.parametrize("name", ["exp", "convert"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_every_value_of_a_16_bit_dtype_is_tried(name: str, dtype: str) -> None:
+    cases = [c for c in plan(ops=(name,)) if c.dtype == dtype and c.levels.get("values") == "every"]
+    assert len(cases) > (12 if name == "convert" else 0)
+    x = arguments(cases[0], 1).args[0]
+    assert len(x.view(torch.int16).unique()) == 65_536
