@@ -44,9 +44,11 @@ def compare(got: Tensor, want: Tensor, eager: Tensor | None = None, *, zeros: bo
     if error_of(want) is None:
         value = _wide(value.to(got.dtype))
     right = _right(mine, value, error, got.dtype)
+    signed = torch.zeros_like(right)
     if zeros and not got.is_complex():
-        right &= ~((value == 0) & (error == 0) & (mine == 0) & (mine.signbit() != value.signbit()))
-    excused = bool((right | _as_eager(mine, _wide(eager), value)).all()) if eager is not None else False
+        signed = (value == 0) & (error == 0) & (mine == 0) & (mine.signbit() != value.signbit())
+        right &= ~signed
+    excused = bool((right | (_as_eager(mine, _wide(eager), value) & ~signed)).all()) if eager is not None else False
     return _told(got, mine, value, error, right, excused)
 
 
