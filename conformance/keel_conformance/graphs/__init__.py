@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..cases.case import Case
-from ..programs.judging import differences, disturbed_by, worst_of
+from ..programs.judging import differences, disturbed_by, said, worst_of
 from ..programs.noise import Noise
 from ..programs.observed import Fact, Observed, held, layout
 from ..results.verdict import Verdict
@@ -54,7 +54,7 @@ def perform(case: Case, compile: Callable[..., Any]) -> Observed:
                           (f"call{call}.result[{k}] values", CLAUSE, held(x)),
                           (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"])]
     except Exception as raised:
-        error = f"{type(raised).__name__}: {(str(raised).strip().splitlines() or [''])[0]}"
+        error = said(raised)
     return Observed(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
 
 

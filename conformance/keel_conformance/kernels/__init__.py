@@ -12,6 +12,7 @@ from typing import Any
 from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, expand, verify, walk
 
 from ..cases.case import Case
+from ..programs.judging import said
 from ..programs.observed import Observed
 from ..results.verdict import Verdict
 from . import drawn, forms, scalars
@@ -112,7 +113,7 @@ def perform_all(cases: Sequence[Case], compile: Build, device: str = "cpu") -> l
     except Exception as raised:
         if len(cases) > 1:
             return [perform(c, compile, device) for c in cases]
-        return [Observed((), _line(raised), None, time.perf_counter() - start)]
+        return [Observed((), said(raised), None, time.perf_counter() - start)]
     share = (time.perf_counter() - start) / max(len(cases), 1)
     return [_run(c, m, launcher, device, share) for c, m, launcher in zip(cases, found, launchers, strict=True)]
 
@@ -129,7 +130,7 @@ def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds:
             facts += [(f"call{call} {b.name}", case.clauses[0], m.cpu())
                       for b, m in zip(made.kernel.buffers, held, strict=True)]
     except Exception as raised:
-        return Observed(tuple(facts), _line(raised), 1, seconds + time.perf_counter() - start)
+        return Observed(tuple(facts), said(raised), 1, seconds + time.perf_counter() - start)
     return Observed(tuple(facts), "", 1, seconds + time.perf_counter() - start)
 
 
@@ -155,7 +156,3 @@ def judge(case: Case, observed: Observed) -> Verdict:
                 text = f"Call {call}{' at ' + sizes if sizes else ''}, {b.name}: {sentence}"
                 return Verdict(case.id, "fail", oracle, text, clause or case.clauses[0], worst, observed.seconds)
     return Verdict(case.id, "pass", "exact" if made.ulps is None else "ulp", figures=worst, seconds=observed.seconds)
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

@@ -305,6 +305,18 @@ kernel both(a: T[N*M]) -> (o: T[N], p: T[M]):
       %2 = load a[M*j + i]
       %3 = reduce min %2
     store p[i] %3""", "NM", ("C3", "C6"), NUMBERS, {}, True),
+    "no-axes": ("""
+kernel alone(a: T[M]) -> (o: T[M], p: T[1]):
+  parallel:
+    scan j < M:
+      %0 = load a[j]
+      %1 = scan sum %0
+      store o[j] %1
+  parallel:
+    reduce j < M:
+      %2 = load a[j]
+      %3 = reduce max %2
+    store p[0] %3""", "M", ("C7", "C3", "C6"), ("f32", "f64", "i32", "i64"), {}, True),
     "matmul": ("""
 kernel product(a: T[N*K], b: T[K*M]) -> (o: T[N*M]):
   parallel i < N, j < M:

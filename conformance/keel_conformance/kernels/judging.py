@@ -7,7 +7,8 @@ A scalar operation f may be off by
 
 k being the budget of the operator of that name: k units in the last place where f is flat, and what k roundings of its
 argument amount to where it is steep. The reference is the interpreter in float64; for a float64 operation that has the
-same budget itself, which is added. Welford's fold of n numbers may be off by 4 n u max|x| in the mean and by
+same budget itself, which is added. What the interpreter gives in the kernel's dtype is right too: it is the definition,
+and early overflow is PyTorch's own. Welford's fold of n numbers may be off by 4 n u max|x| in the mean and by
 4 n u ||x|| sqrt(S) + (n u ||x||)^2 in the sum of squared deviations S (Chan, Golub, LeVeque: Algorithms for computing
 the sample variance, 1983, section 3: the relative error of updating is of order n kappa u, kappa = ||x|| / sqrt(S)).
 """
@@ -101,9 +102,8 @@ def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: T
     # Beyond the range of the dtype either the largest numbers or infinity is the nearest.
     top = torch.finfo(mine.dtype).max
     finite = precise.isfinite() & (precise.abs() + allowed < top)
-    right = torch.where(finite, error <= allowed, (mine == plain) | (mine.isnan() & plain.isnan()) |
-                        (mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)) |
-                        (error <= allowed))
+    over = mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)
+    right = (error <= allowed) & (finite | mine.isfinite()) | over | (mine == plain) | (mine.isnan() & plain.isnan())
     ulps = float(torch.where(finite & error.isfinite(), error / ulp, 0.0).max())
     if right.all():
         return "", "", ulps

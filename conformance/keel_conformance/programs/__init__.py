@@ -47,7 +47,7 @@ def perform(case: Case, compile: Callable[..., Any]) -> Observed:
     try:
         lab = judging.perform(PROGRAMS[case.op], compile, case.seed, calls_of(case))
     except Exception as raised:
-        error = f"{type(raised).__name__}: {(str(raised).strip().splitlines() or [''])[0]}"
+        error = judging.said(raised)
     facts = lab.finish() if lab else ()
     return Observed(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
 

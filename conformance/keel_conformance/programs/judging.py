@@ -36,6 +36,12 @@ def perform(program: Program, compiler: Callable[..., Any], seed: int, calls: in
     return lab
 
 
+def said(error: Exception) -> str:
+    """What it was and, of the parties, the first one's reason, in a line."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:2])}"
+
+
 def judge(program: Program, case: str, observed: Observed, expected: Observed,
           noisy: Callable[[], Iterator[Observed]]) -> Verdict:
     """``expected`` is eager PyTorch's run; ``noisy`` gives the float64 run, and then the disturbed ones."""
@@ -98,7 +104,7 @@ def _difference(have: Any, want: Any, exact: bool) -> str:
 
 
 def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> tuple[float, str, str]:
-    """The worst ratio of a value's error to its bound, the clause, and the sentence."""
+    """The first ratio of a value's error to its bound that is above 1, or else the worst; the clause, the sentence."""
     reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
     mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
     worst = (0.0, "", "")
@@ -122,6 +128,8 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> tu
             worst = (float(ratio.max()), clause, f"{name}: at {at} {have[where].item():.9g}, exactly "
                      f"{exact[where].item():.9g}: off by {error[where].item():.3g}, "
                      f"allowed {bound[where].item():.3g}.")
+            if worst[0] > 1:
+                break
     return worst
 
 
