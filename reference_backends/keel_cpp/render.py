@@ -204,7 +204,7 @@ def _over(text: Text, steps: Sequence[Step], cost: Dim, threads: bool,
     variables = [s.variable(text) for s in steps]
     plain = sum(s.width == 1 for s in steps)
     with ExitStack() as stack:
-        if threads:
+        if threads and variables:
             total = " * ".join(n for _, n in variables)
             stack.enter_context(text.team(total, size_text(cost, text.name)))
             stack.enter_context(text.count_through(variables, "from", "to"))

@@ -190,3 +190,20 @@ def test_drawn_kernels_do_what_the_interpreter_does(seed: int, drawn_launchers: 
     drawn_launchers[seed](*have, *symbols.values())
     for buffer, a, b in zip(drawn.kernel.buffers, have, want, strict=True):
         assert torch.equal(a, b), buffer.name
+
+
+ALONE = """kernel alone(in0: f32[N]) -> (out0: f32[N]) where N >= 0:
+  parallel:
+    scan j0 < N:
+      %0 = load in0[j0]
+      %1 = scan sum %0
+      store out0[j0] %1
+"""
+
+
+def test_loops_without_axes() -> None:
+    (launcher,) = target.build([Source(k := parse(ALONE), target.render(k))])
+    for n in (0, 1, 40_000):
+        out = torch.empty(n)
+        launcher(torch.ones(n), out, n)
+        assert torch.equal(out, torch.arange(1.0, n + 1))
