@@ -272,7 +272,7 @@ def row_major_inside(gm: fx.GraphModule) -> Callable[..., Any]:
         like = plainly(node, args, kwargs)
         if not pointwise(node) or not isinstance(like, Tensor):
             return like
-        dense = fx.map_aggregate(tuple(args), lambda x: x.contiguous() if isinstance(x, Tensor) else x)
+        dense = fx.node.map_aggregate(tuple(args), lambda x: x.contiguous() if isinstance(x, Tensor) else x)
         return laid(node.target(*dense, **kwargs), like)  # type: ignore[operator]
     return lambda *inputs: run(gm, inputs, do)
 
@@ -330,7 +330,7 @@ def in_two_halves(gm: fx.GraphModule) -> Callable[..., Any]:
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if node is middle and not viewing(node):
-            args = fx.map_aggregate(tuple(args), lambda x: laid(x.clone(), x) if isinstance(x, Tensor) else x)
+            args = fx.node.map_aggregate(tuple(args), lambda x: laid(x.clone(), x) if isinstance(x, Tensor) else x)
         return plainly(node, args, kwargs)
     return lambda *inputs: run(gm, inputs, do)
 
@@ -348,13 +348,15 @@ def composites_written_out() -> Backend:
 @given
 def functional_again() -> Backend:
     """Parts are compiled by PyTorch's ``aot_eager``."""
-    return foreign("aot_eager", device="cpu")
+    found: Backend = foreign("aot_eager", device="cpu")
+    return found
 
 
 @given
 def interpreted() -> Backend:
     """Parts are lowered to loops, which are interpreted."""
-    return find("interp")
+    found: Backend = find("interp")
+    return found
 
 
 def pointwise(node: fx.Node) -> bool:

@@ -147,7 +147,7 @@ def permute_inverted(op: Any, x: Tensor, dims: Sequence[int]) -> Any:
 @wrong("aten.view", breaks="reshape")
 def reshape_in_columns(op: Any, x: Tensor, shape: Sequence[int]) -> Any:
     """``reshape`` reads a matrix by columns."""
-    return op(x.t().contiguous(), shape) if x.dim() == 2 else op(x, shape)
+    return op(x.t().contiguous(), shape) if x.dim() == 2 and not isinstance(shape, torch.dtype) else op(x, shape)
 
 
 @wrong("aten.expand", breaks="expand")

@@ -80,7 +80,8 @@ def wrong(*calls: str, breaks: str | tuple[str, ...], programs: tuple[str, ...] 
     """
     def made(change: Change) -> Mutant:
         name = slug(change)
-        return Mutant(name, level, (breaks,) if isinstance(breaks, str) else breaks, sentence(change), reference(change),
+        named = (breaks,) if isinstance(breaks, str) else breaks
+        return Mutant(name, level, named, sentence(change), reference(change),
                       backend_of(name, rewired(calls, change, as_is)), calls, programs)
     return made
 

@@ -45,8 +45,9 @@ def softplus_without_beta(op: Any, x: Tensor, *more: Any) -> Any:
 @wrong("aten.div", breaks="div")
 def div_floor_truncates(op: Any, *args: Any, rounding_mode: str | None = None) -> Any:
     """``div`` that is to round down rounds toward zero."""
-    mode = {"rounding_mode": "trunc"} if rounding_mode == "floor" else {}
-    return torch.div(*args, **(mode or ({"rounding_mode": rounding_mode} if rounding_mode else {})))
+    if rounding_mode is None:
+        return op(*args)
+    return op(*args, rounding_mode="trunc" if rounding_mode == "floor" else rounding_mode)
 
 
 @wrong("aten.nan_to_num", breaks="nan_to_num")

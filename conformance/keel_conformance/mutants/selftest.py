@@ -38,7 +38,7 @@ PARTS = ("mutants", "controls", "benign", "repeats")
 
 def selftest(
     tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "smoke",
-    profile: Annotated[str, typer.Option(help="Of the cases.")] = "training",
+    profile: Annotated[str, typer.Option(help="Of the cases.")] = "strict",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants "
                                        "that must pass.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
@@ -134,11 +134,11 @@ class Sitting:
             _, _, ops = scores.blanks(n, first, found.get(f"controls/{n}", {}), eager, meant)
             more = tuple(c for c in cases if c.op in ops and c not in first and scores.sound(eager, c))
             again.append(Task(f"controls-more/{n}", c.subject, more, True))
-        more = self.tried("controls, where they passed", [t for t in again if t.cases])
+        rest = self.tried("controls, where they passed", [t for t in again if t.cases])
         blanks, bearing, vacuous = list[scores.Blank](), dict[str, int](), dict[str, list[str]]()
         for task in again:
             name = task.name.rpartition("/")[2]
-            verdicts = {**found.get(f"controls/{name}", {}), **more.get(task.name, {})}
+            verdicts = {**found.get(f"controls/{name}", {}), **rest.get(task.name, {})}
             some, bearing[name], vacuous[name] = scores.blanks(name, [*first, *task.cases], verdicts, eager, meant)
             blanks += some
         self.rows["vacuous"] = [vars(b) for b in blanks]

@@ -47,7 +47,8 @@ def shared_buffers(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(breaks=("contract.calls", "contract.models"), calls=SOME, programs=("calls-*", "models-*", "scalars-*", "training-*"))
+@broken(breaks=("contract.calls", "contract.models"), calls=SOME,
+        programs=("calls-*", "models-*", "scalars-*", "training-*"))
 def known_by_address(gm: fx.GraphModule) -> Called:
     """What lies at the address of an earlier argument is taken to be what was there."""
     seen: dict[Any, tuple[Tensor, Tensor]] = {}
@@ -145,7 +146,7 @@ def always_row_major(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(breaks="contract.layouts", calls=("aten.mul", "aten.sub", "aten.sum"), programs=("layouts-*", "gradients-*"))
+@broken(breaks=("contract.layouts", "contract.gradients"), programs=("layouts-*", "gradients-*"))
 def expanded_read_as_dense(gm: fx.GraphModule) -> Called:
     """Expanded arguments are read as if all their elements were there, one after another."""
     def dense(x: Any) -> Any:
@@ -273,12 +274,16 @@ def cut(x: Tensor, size: Any) -> Tensor:
 # -- random numbers ----------------------------------------------------------------------------------------------------
 
 RANDOM = ("random-*", "partition-*")
+DRAWN = ("contract.random", "uniform", "normal", "randint", "randperm", "rand_like", "randn_like", "bernoulli",
+         "bernoulli_like", "native_dropout", "randint_like", "randint_from_0", "randint_like_between",
+         "randint_like_tensor", "normal_functional", "normal_around", "normal_of_size", "rng_uniform", "rng_normal",
+         "random_integers")
 DRAWING = ("aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.native_dropout",
            "aten.randint", "aten.randint_like", "aten.randperm", "aten.uniform", "aten.normal*", "prims.*rand*",
            "keel.*rand*", "rngprims.*")
 
 
-@wrong(*DRAWING, breaks="contract.random", programs=RANDOM, as_is=True, level="system")
+@wrong(*DRAWING, breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
 def draws_repeat(op: Any, *args: Any, **kw: Any) -> Any:
     """Every random operator draws the same numbers, at each call and in each place."""
     with torch.random.fork_rng(devices=[]):
@@ -286,7 +291,7 @@ def draws_repeat(op: Any, *args: Any, **kw: Any) -> Any:
         return op(*args, **kw)
 
 
-@wrong(*DRAWING, breaks="contract.random", programs=RANDOM, as_is=True, level="system")
+@wrong(*DRAWING, breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
 def draws_without_the_seed(op: Any, *args: Any, **kw: Any) -> Any:
     """Random numbers do not follow from the seed."""
     with torch.random.fork_rng(devices=[]):
@@ -294,7 +299,7 @@ def draws_without_the_seed(op: Any, *args: Any, **kw: Any) -> Any:
         return op(*args, **kw)
 
 
-@wrong(*DRAWING, breaks="contract.random", programs=RANDOM, as_is=True, level="system")
+@wrong(*DRAWING, breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
 def draws_of_few_numbers(op: Any, *args: Any, **kw: Any) -> Any:
     """Random numbers repeat within a tensor after 32."""
     found = op(*args, **kw)
@@ -316,7 +321,7 @@ def draws_where_nothing_is_random(gm: fx.GraphModule) -> Called:
 
 
 @wrong("aten.native_dropout", "aten.bernoulli", "aten.rand", "aten.rand_like", "prims.*rand*", "rngprims.*",
-       breaks=("contract.random", "native_dropout"), programs=RANDOM, as_is=True, level="system")
+       breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
 def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
     """Uniform numbers crowd at 1, so that dropout keeps too many."""
     found = op(*args, **kw)
@@ -327,7 +332,8 @@ def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
 
 
 @wrong("aten.embedding", "aten.index_select", "aten.gather", "aten.index",
-       breaks=("embedding", "index_select", "gather", "index", "contract.errors"), programs=("errors-*",), level="system")
+       breaks=("embedding", "index_select", "gather", "index", "contract.errors"), programs=("errors-*",),
+       level="system")
 def indices_clamped(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
     """An index out of range is the nearest one in range, and no error."""
     try:
@@ -355,7 +361,7 @@ def broken_by_an_exception(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(breaks="contract.gradients", programs=("gradients-*", "layouts-incoming*", "training-*"))
+@broken(breaks=("contract.gradients", "contract.calls"), programs=("gradients-*", "layouts-incoming*", "training-*"))
 def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
     """What the backward pass needs lies where the next forward pass writes: results of which nothing is returned."""
     held: dict[Any, list[Any]] = {}
