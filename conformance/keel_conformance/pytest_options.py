@@ -1,4 +1,4 @@
-"""The options of ``keel_conformance.suite`` in pytest's ini file; pytest loads this module in every run, so it is small."""
+"""The options of ``keel_conformance.suite`` in pytest's ini file. Pytest loads this module always: it is small."""
 from __future__ import annotations
 
 import pytest

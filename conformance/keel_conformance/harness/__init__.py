@@ -1,1 +1,1 @@
-"""Runs cases on a backend in processes that may die, has others judge what came back, and keeps each verdict at once."""
+"""Runs cases on a backend in processes that may die, has others judge what came back, and keeps each verdict."""

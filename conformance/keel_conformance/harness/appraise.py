@@ -15,10 +15,11 @@ from keel import MEMBERS
 from ..cases.arguments import arguments
 from ..cases.case import Case
 from ..oracles.judge import judge
+from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
 from ..workers.pool import Tell
-from .guard import same_bits
-from .job import DRAWS, Appraise, Appraised, Raised, Tried
+from . import clauses
+from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
 from .perform import ROOMS, Clock, overload
 
 
@@ -35,11 +36,8 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
             case "negative":
                 verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
             case kind:
-                (case,), room = job.cases, import_module(f"..{ROOMS[kind]}", __package__)
-                tell(f"judging {case.id}")
-                with clock.at("judging"):
-                    observed = import_module("..programs.observed", __package__).Observed.load(Path(job.file))
-                    verdicts = [room.judge(case, observed)]
+                verdicts = [_program(*pair, f"{job.file}.{k}", kind, clock, tell)
+                            for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))]
     verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
     return Appraised(verdicts, dict(clock.seconds))
 
@@ -51,21 +49,39 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clo
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     if tried.faults:
-        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(tried.faults)))
+        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(tried.faults)),
+                       clauses.of_fault(tried.faults[0]))
     tell(f"judging {case.id}")
     found: list[Verdict] = []
     for call in range(max(DRAWS) + 1):
         with clock.at("drawing"):
             trial = arguments(case, call)
         with clock.at("judging"):
-            found.append(judge(case, trial, results[DRAWS.index(call)], calls=max(DRAWS) + 1))
+            found.append(judge(case, trial, results[call], calls=max(DRAWS) + 1))
         if found[-1].status in BAD:
-            return replace(found[-1], sentence=f"Call {call}: {found[-1].sentence}" if call else found[-1].sentence)
-    if _repeats(case):
-        for n, (one, again) in enumerate(zip(results[0], results[-1], strict=True)):
-            if not same_bits(one, again):
-                return Verdict(case.id, "fail", "repeat", f"Result {n} has other bits when the same call is made again.")
+            if not call:
+                return found[-1]
+            kept = clauses.of_later_call(results[0], results[call])
+            said = "It has the results of call 0. " if kept else ""
+            return replace(found[-1], sentence=f"Call {call}: {said}{found[-1].sentence}",
+                           clause=kept or found[-1].clause)
+    if tried.unlike and _repeats(case):
+        which = ", ".join(map(str, tried.unlike))
+        sentence = f"Result {which} has other bits when the same call is made again."
+        return Verdict(case.id, "fail", "repeat", sentence, clauses.REPEATED)
     return max(found, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
+
+
+def _program(case: Case, tried: Tried, file: str, kind: str, clock: Clock, tell: Tell) -> Verdict:
+    if tried.raised is not None:
+        return raised(case, tried.raised)
+    if not tried.claimed:
+        return Verdict(case.id, "not claimed", "placement", tried.refusals)
+    tell(f"judging {case.id}")
+    room = import_module(f"..{ROOMS[kind]}", __package__)
+    with clock.at("judging"):
+        verdict: Verdict = room.judge(case, Observed.load(Path(file)))
+    return verdict
 
 
 def _repeats(case: Case) -> bool:
@@ -94,6 +110,6 @@ def _clause(case: Case) -> str:
 
 def raised(case: Case, what: Raised) -> Verdict:
     """The verdict on a case that ended in an exception."""
-    ours = what.phase in ("drawing its arguments", "tracing it", "judging")
-    status = "harness error" if ours else "resource" if what.memory else "fail"
-    return Verdict(case.id, status, "raises", f"It raised while {what.phase}: {what.text}")  # type: ignore[arg-type]
+    status = "harness error" if what.phase in OURS else "resource" if what.memory else "fail"
+    return Verdict(case.id, status, "raises", f"It raised while {what.phase}: {what.text}",  # type: ignore[arg-type]
+                   clauses.of_exception(what.text))

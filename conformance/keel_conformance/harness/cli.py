@@ -17,6 +17,7 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..cases.plan import PROFILES, TIERS, plan
+from ..mutants.selftest import selftest
 from ..options import CORES, picked
 from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
@@ -28,6 +29,7 @@ from .run import Ran, Shard, digest, run
 from .subject import subject
 
 app = typer.Typer(add_completion=False)
+app.command()(selftest)
 GIB = 2**30
 Waivers = Annotated[Path | None, typer.Option(help="Failures that are known and accepted for a while, as TOML.")]
 
@@ -68,7 +70,7 @@ def conform(
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
         interruption = stack.enter_context(interruptible())
-        ran = _watched(console, cases, settings, interruption, out=folder, jobs=jobs, shard=part, resume=resume, **about)
+        ran = _watched(console, cases, settings, interruption, part, out=folder, jobs=jobs, resume=resume, **about)
         mine = part.of_plan(cases)
         facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
         verdicts, problems = _accepted(ran.verdicts, accepted, mine, whole=not op and part.of == 1)
@@ -147,8 +149,8 @@ def _cost(ran: Ran) -> str:
     count, overhead = int(ran.clock.get("cases", 0)), ran.overhead
     if overhead is None or not ran.seconds:
         return "No case was run now."
-    return f"{count} cases in {ran.seconds:.1f} s, {count / ran.seconds:.0f} a second; {1e3 * overhead:.1f} ms a case " \
-           "are the harness's own."
+    return (f"{count} cases in {ran.seconds:.1f} s, {count / ran.seconds:.1f} a second. {1e3 * overhead:.1f} ms a case "
+            "are the harness's own.")
 
 
 def _console() -> Console:

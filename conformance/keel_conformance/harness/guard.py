@@ -60,8 +60,11 @@ class Placed:
         return [fault for guard in self.guards if (fault := guard.fault())]
 
 
-def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = "cpu") -> Placed:
-    """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``."""
+def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = "cpu", *, whole: bool = False) -> Placed:
+    """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``.
+
+    ``whole`` copies all the memory that a tensor lies in, without zones: for operators that address it (as_strided).
+    """
     seen: dict[int, Guarded] = {}
 
     def place(value: Any, name: str) -> Any:
@@ -70,7 +73,7 @@ def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = "cpu") 
         if value.layout != torch.strided or value.is_quantized:
             return value.clone().to(device)
         if id(value) not in seen:
-            seen[id(value)] = guarded(value, name, device)
+            seen[id(value)] = (copied if whole else guarded)(value, name, device)
         return seen[id(value)].tensor
     moved = tuple(over(place, a, str(k)) for k, a in enumerate(args))
     named = {k: over(place, a, k) for k, a in kwargs.items()}
@@ -106,6 +109,15 @@ def guarded(given: Tensor, name: str, device: str = "cpu") -> Guarded:
             target[mine] = source[mine]
     tensor = typed.as_strided(given.shape, given.stride(), start)
     return Guarded(name, tensor, raw, raw.clone())
+
+
+def copied(given: Tensor, name: str, device: str = "cpu") -> Guarded:
+    """A tensor like ``given`` in a copy of all the memory that it lies in, which is watched and has no zones."""
+    given = given.detach()
+    count = given.untyped_storage().nbytes() // given.element_size()
+    memory = given.as_strided((count,), (1,), 0).to(device, copy=True)
+    raw = memory.view(torch.uint8)
+    return Guarded(name, memory.as_strided(given.shape, given.stride(), given.storage_offset()), raw, raw.clone())
 
 
 def kept(result: Any) -> Any:
@@ -163,4 +175,5 @@ def _elements(t: Tensor) -> Tensor:
 
 
 def _bits(t: Tensor) -> Tensor:
-    return t.resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)
+    plain = t.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return plain.view(-1).view(torch.uint8)

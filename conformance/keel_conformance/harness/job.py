@@ -10,14 +10,18 @@ from ..results.verdict import Verdict
 DRAWS = (0, 1, 0)
 """Which of a case's arguments each call of it gets: fresh values at the second, those of the first at the third."""
 
-Phase = Literal["drawing its arguments", "tracing it", "compiling", "running", "judging"]
+Phase = Literal["drawing its arguments", "tracing it", "compiling", "running", "watching it"]
+
+
+OURS: frozenset[Phase] = frozenset({"drawing its arguments", "tracing it", "watching it"})
+"""Those in which the backend has no part."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What holds for each job of a run.  ``memory`` is how many bytes a process may have beyond those that it starts
-    with, ``threads`` how many PyTorch may use in it; ``limit`` the seconds that one case may take, to which each further one
-    of a batch adds ``slack``.
+    with, ``threads`` how many PyTorch may use in it; ``limit`` the seconds that one case may take, to which each
+    further one of a batch adds ``slack``.
     """
 
     subject: str
@@ -48,13 +52,15 @@ class Raised:
 @dataclass
 class Tried:
     """One case. ``refusals`` says why nothing of it was the backend's, where nothing was. ``faults`` are what can only
-    be seen where it ran: what was written to, and what shares memory that must not.
+    be seen where it ran: what was written to, and what shares memory that must not. ``unlike`` are the results that
+    have other bits when the same call is made again.
     """
 
     case: str
     claimed: bool = True
     refusals: str = ""
     faults: list[str] = field(default_factory=list)
+    unlike: list[int] = field(default_factory=list)
     raised: Raised | None = None
     seconds: float = 0.0
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from keel import KeelError
 
 from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
+from ..programs.compiler import Compiler
 from ..workers.pool import Tell
 from .guard import Placed, kept, over, overlaps, placed, same_bits, span
 from .job import DRAWS, Perform, Performed, Phase, Raised, Tried
@@ -70,10 +72,12 @@ def perform(job: Perform, tell: Tell) -> Performed:
                 case "negative":
                     tried = [_broken(case, under_test, clock, tell) for case in job.cases]
                 case kind:
-                    tried = _program(job, under_test, import_module(f"..{ROOMS[kind]}", __package__), clock, tell)
+                    tried = _programs(job, under_test, kind, clock, tell)
             found = Performed(tried)
         except Ended as end:
             found = Performed([], end.raised)
+        except Exception as e:
+            found = Performed([], _raised("watching it", e))
     found.clock = dict(clock.seconds)
     return found
 
@@ -133,6 +137,8 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
                 c.tried.faults += _elsewhere(results, under_test)
         for c in calls:
             c.tried.seconds = clock.seconds["backend"] / len(calls)
+            first, again = c.copies[0], c.copies.pop()        # the last call is like the first one
+            c.tried.unlike = [n for n, pair in enumerate(zip(first, again, strict=True)) if not same_bits(*pair)]
         tell("looking at results")
         _watch(calls)
     torch.save([c.copies for c in drawn], job.file)
@@ -157,7 +163,12 @@ def overload(name: str) -> Callable[..., Any]:
 def _place(calls: Sequence[_Called], draw: int, under_test: Subject, clock: Clock) -> None:
     for c in calls:
         trial = c.trials[draw]
-        c.given.append(placed(trial.args, trial.kwargs, under_test.device))
+        c.given.append(placed(trial.args, trial.kwargs, under_test.device, whole=_addresses(c.case)))
+
+
+def _addresses(case: Case) -> bool:
+    """Whether the operator reads memory that no element of its argument lies in."""
+    return "as_strided" in case.overload
 
 
 @contextmanager
@@ -187,10 +198,10 @@ def _elsewhere(results: Sequence[Any], under_test: Subject) -> list[str]:
 def _watch(calls: Sequence[_Called]) -> None:
     """Whether results are changed by later calls, and whether they share memory."""
     for c in calls:
-        for k, (results, copies) in enumerate(zip(c.results, c.copies, strict=True)):
+        for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=True)):
             c.tried.faults += [f"Result {n} of call {k} was changed by a later one."
                                for n, (r, copy) in enumerate(zip(results, copies, strict=True))
-                               if k + 1 < len(c.results) and not same_bits(kept(r), copy)]
+                               if not same_bits(kept(r), copy)]
     owners = [(*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given)
               for g in p.guards]
     owners += [(r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n)) for c in calls
@@ -209,7 +220,7 @@ def _watch(calls: Sequence[_Called]) -> None:
 
 def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
     """Whether eager PyTorch's result shares the same memory: the operator is a view."""
-    trial = placed(c.trials[0].args, c.trials[0].kwargs)
+    trial = placed(c.trials[0].args, c.trials[0].kwargs, whole=_addresses(c.case))
     with torch.no_grad():
         found: list[Any] = []
         over(lambda v, _: found.append(v), c.op(*trial.args, **trial.kwargs), "")
@@ -247,11 +258,27 @@ def _broken(case: Case, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
 
 # -- programs, graphs and kernels --------------------------------------------------------------------------------------
 
-def _program(job: Perform, under_test: Subject, room: Any, clock: Clock, tell: Tell) -> list[Tried]:
-    (case,) = job.cases                                       # what they keep behind is theirs alone
+def _programs(job: Perform, under_test: Subject, kind: str, clock: Clock, tell: Tell) -> list[Tried]:
+    """Cases of which each leaves in a file of its own what was observed."""
+    room = import_module(f"..{ROOMS[kind]}", __package__)
+    target = under_test.backend.target
+    if kind == "kernel" and target is None:
+        why = f"{under_test.name} is no loop target, so it is given no kernels."
+        return [Tried(c.id, claimed=False, refusals=why) for c in job.cases]
     tell("running")
     torch.compiler.reset()
+    begin = time.perf_counter()
     with clock.at("backend"), _backend_at("running"):
-        observed = room.perform(case, under_test.compile)
-    observed.save(job.file)
-    return [Tried(case.id, seconds=clock.seconds["backend"])]
+        if target is not None and kind == "kernel":
+            found = room.perform_all(job.cases, room.Builder(target), under_test.device)
+        else:
+            found = [room.perform(c, Compiler(under_test.backend)) for c in job.cases]
+    seconds = (time.perf_counter() - begin) / len(found)
+    tell("looking at results")
+    tried = []
+    for k, (case, observed) in enumerate(zip(job.cases, found, strict=True)):
+        observed.save(Path(f"{job.file}.{k}"))
+        scarce = any(word in observed.error.lower() for word in SCARCE)
+        raised = Raised("running", observed.error, True) if scarce else None
+        tried.append(Tried(case.id, raised=raised, seconds=seconds))
+    return tried

@@ -56,8 +56,8 @@ class Shard:
 
 @dataclass
 class Ran:
-    """``verdicts`` in the plan's order, of all its cases unless the run was stopped. ``repeated`` is how many cases were
-    begun more often than once, ``clock`` what the seconds were spent on (see ``overhead``).
+    """``verdicts`` in the plan's order, of all its cases unless the run was stopped. ``repeated`` is how many cases
+    were begun more often than once, ``clock`` what the seconds were spent on (see ``overhead``).
     """
 
     verdicts: list[Verdict]
@@ -70,8 +70,9 @@ class Ran:
         """CPU seconds a case that are neither the backend's, nor the oracles', nor spent on drawing arguments."""
         if not self.clock.get("cases"):
             return None
-        own = sum(self.clock.get(f"{side}.all.cpu", 0.0) - sum(self.clock.get(f"{side}.{part}.cpu", 0.0) for part in parts)
-                  for side, parts in (("performing", ("backend", "drawing")), ("appraising", ("judging", "drawing"))))
+        parts = {"performing.backend": -1, "performing.drawing": -1, "performing.all": 1,
+                 "appraising.judging": -1, "appraising.drawing": -1, "appraising.all": 1}
+        own = sum(sign * self.clock.get(f"{part}.cpu", 0.0) for part, sign in parts.items())
         return (own + self.clock["supervising"]) / self.clock["cases"]
 
 

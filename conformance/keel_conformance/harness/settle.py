@@ -20,11 +20,15 @@ from .job import Appraise, Appraised, Perform, Performed, Settings
 from .perform import perform
 
 TOGETHER = 16
-"""Calls in one graph."""
+"""Calls in one graph, or kernels that are built at once."""
 IDENTICAL = 20
 """After so many failures of one kind the later cases of an operator are not run."""
 JUDGING = 600.0
 """Seconds that judging a batch may take."""
+
+
+AGAIN: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource"})
+"""What is tried again in a fresh process before it is believed."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,24 @@ def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     """``cases`` of one operator in order, those together that one process does at once."""
     for kind, group in groupby(cases, lambda c: c.kind):
         together = list(group)
-        size = TOGETHER if kind in ("op", "negative") else 1
+        size = TOGETHER if kind in ("op", "negative", "kernel") else 1
         yield from (tuple(together[k:k + size]) for k in range(0, len(together), size))
 
 
 def lanes(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
-    """What has to be done in order, since it depends on what came before: the calls of one operator."""
+    """What has to be done in order, since it depends on what came before: the calls of one operator. Kernels are done
+    together, whatever they are about.
+    """
     found: dict[object, list[Case]] = {}
+    kernels = count()
     for case in cases:
-        found.setdefault(case.op if case.kind in ("op", "negative") else case.id, []).append(case)
+        match case.kind:
+            case "op" | "negative":
+                found.setdefault(case.op, []).append(case)
+            case "kernel":
+                found.setdefault(next(kernels) // TOGETHER, []).append(case)
+            case _:
+                found.setdefault(case.id, []).append(case)
     return [tuple(lane) for lane in found.values()]
 
 
@@ -69,10 +82,12 @@ def kind_of(v: Verdict) -> tuple[str, ...]:
 
 
 class Settler:
-    """Steps that settle cases under the same ``settings``, with files for results in ``folder``."""
+    """Steps that settle cases under the same ``settings``, with files for results in ``folder``. What fails is tried
+    again in a fresh process, unless ``once``.
+    """
 
-    def __init__(self, settings: Settings, folder: Path):
-        self.settings, self.folder, self._files = settings, folder, count()
+    def __init__(self, settings: Settings, folder: Path, *, once: bool = False):
+        self.settings, self.folder, self.once, self._files = settings, folder, once, count()
         self.clock: Counter[str] = Counter()
 
     def settled(self, cases: tuple[Case, ...], parent: Status | None = None) -> Steps[list[Verdict]]:
@@ -80,18 +95,18 @@ class Settler:
         found = yield from self._once(cases)
         if isinstance(found, Verdict):
             return (yield from self._apart(cases, found, parent))
-        if not any(v.status in BAD and v.status != "harness error" for v in found):
+        if self.once or not any(v.status in AGAIN for v in found):
             return found
         again = yield from self._once(cases, fresh=True)
         if isinstance(again, Verdict):
             again = [replace(again, case=v.case) for v in found]
-        return [first if first.status not in BAD else _twice(first, second)
+        return [first if first.status not in AGAIN else _twice(first, second)
                 for first, second in zip(found, again, strict=True)]
 
     def _apart(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
         """A batch that ended without results: its halves, or each case where it took too long."""
         if len(cases) == 1:
-            if parent == end.status or end.status == "harness error":
+            if self.once or parent == end.status or end.status == "harness error":
                 return [replace(end, case=cases[0].id)]
             again = yield from self._once(cases, fresh=True)
             second = again if isinstance(again, Verdict) else again[0]
@@ -103,9 +118,11 @@ class Settler:
             found += yield from self.settled(part, end.status)
         if any(v.status in BAD for v in found):
             return found
-        again = yield from self._once(cases, fresh=True)
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
+        if self.once:
+            return [whole, *found[1:]]
+        again = yield from self._once(cases, fresh=True)
         return [_twice(whole, again if isinstance(again, Verdict) else again[0]), *found[1:]]
 
     def _once(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
@@ -128,7 +145,8 @@ class Settler:
             self._count("appraising", appraised.clock)
             return appraised.verdicts
         finally:
-            file.unlink(missing_ok=True)
+            for left in self.folder.glob(f"{file.name}*"):
+                left.unlink()
 
     def _count(self, where: str, clock: dict[str, float]) -> None:
         self.clock.update({f"{where}.{what}": seconds for what, seconds in clock.items()})

@@ -1,8 +1,7 @@
 """The backend that is judged, by a text from which any process finds it: an installed one, a value, a foreign one."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 import keel
-from keel import Backend, Call, KeelError, Refusal
+from keel import Backend, KeelError
 from keel_foreign import foreign
 
 GROUP = "keel.backends"
@@ -38,15 +37,6 @@ class Subject:
     def backends(self) -> list[str | Backend]:
         """It first, and what it does not take by eager PyTorch."""
         return [self.backend] if self.backend.last_resort else [self.backend, "eager"]
-
-    def compile(self, function: Callable[..., Any], *, without: Sequence[str] = (), **options: Any,
-                ) -> Callable[..., Any]:
-        """``keel.compile`` with it, as what contract programs are compiled by; a part that does not compile raises.
-
-        It is not asked for calls of the overloads ``without``, which eager PyTorch does.
-        """
-        backends = [_kept_from(self.backend, frozenset(without)), "eager"] if without else self.backends
-        return keel.compile(function, **{"backends": backends, "strict": True, **options})
 
 
 @cache
@@ -87,11 +77,3 @@ def _value(text: str) -> Backend:
                             "Name a Backend value of that module.")
         holder = getattr(holder, name)
     return keel.resolve([holder], strict=True)[0]
-
-
-def _kept_from(backend: Backend, names: frozenset[str]) -> Backend:
-    def supports(call: Call) -> Refusal | None:
-        if call.name in names:
-            return Refusal(f"{call.name} is kept from {backend.name}.")
-        return keel.refusal(backend, call)
-    return replace(backend, supports=supports, last_resort=False)

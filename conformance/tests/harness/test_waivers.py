@@ -56,7 +56,8 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "said"), [
     ('[[waiver]]\ncase = "x"', "lacking: reason, url, owner, expires"),
-    (FILE.replace("2027-01-01", '"soon"'), "'soon' is no date"), (FILE.replace("expect", "expects"), "unknown: expects"),
+    (FILE.replace("2027-01-01", '"soon"'), "'soon' is no date"),
+    (FILE.replace("expect", "expects"), "unknown: expects"),
     (FILE.replace('"fail"', '"pass"'), "is not \"fail\""), (FILE.replace("https", "ftp"), "is no address"),
     ("[[waiver", "cannot be read")])
 def test_a_waiver_that_lacks_something_is_none(text: str, said: str, tmp_path: Path) -> None:
