@@ -1,0 +1,269 @@
+"""A failing call as a script of at most forty lines that needs torch and the backend alone; exits with 1 if it fails.
+
+The expectation is computed here, by the oracles, and stands in the script as numbers with the error that is allowed.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from textwrap import shorten
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel import MEMBERS
+
+from ..cases.case import Trial
+from ..harness.perform import overload
+from ..harness.subject import GROUP, subject
+from ..oracles.compare import TIMES, overflow, wide
+from ..oracles.judge import expect, signed_zeros
+from ..oracles.rules import flat, widened
+from ..oracles.tracked import error_of, inexact, leaves, mapped, ulp
+from ..results.verdict import Verdict
+from .attempt import Calls
+from .literal import UNPACK, tensor, text_of
+
+LINES = 40
+ZONE = 64
+"""Elements of memory beside an argument, in scripts that show that they are written to."""
+CHILD = ("crash", "timeout", "resource")
+"""With these ends a script has its call made by a process of its own."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How a script gets at the backend: the lines that import it, and the expression for the list of backends."""
+
+    imports: tuple[str, ...]
+    backends: str
+    single: str
+
+
+def backend_of(text: str) -> Backend:
+    """That of what ``subject`` finds by the text."""
+    last = subject(text).backend.last_resort
+
+    def listed(single: str) -> str:
+        return f"[{single}]" if last else f'[{single}, "eager"]'
+    if ":" in text:
+        module, _, path = text.partition(":")
+        first, _, rest = path.partition(".")
+        name = f"backend.{rest}" if rest else "backend"
+        return Backend((f"from {module} import {first} as backend",), listed(name), name)
+    if text in {p.name for p in entry_points(group=GROUP)}:
+        return Backend((), listed(f'"{text}"'), f'"{text}"')
+    return Backend(("from keel_foreign import foreign",), listed(f'foreign("{text}")'), f'foreign("{text}")')
+
+
+def title(verdict: Verdict, subject_text: str) -> str:
+    """The first line of a script: who fails at what, and how."""
+    said = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
+    line = f"{subject_text}: {verdict.status} at {verdict.case}. {shorten(said, 300)}"
+    return '"""' + line.replace("\\", "/").replace('"""', "'''") + ' """'
+
+
+def assembled(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
+    """A script of these parts, with what its expressions need of ``math`` and of packed tensors.  Raises ValueError for
+    one of more than forty lines.
+    """
+    text = "\n".join(body)
+    packed = "unpack(" in text
+    plain = {*(i for i in imports if i.startswith("import ")), "import sys",
+             *(["import base64", "import zlib"] if packed else [])}
+    numbers = [n for n in ("inf", "nan") if re.search(rf"(?<![\w.]){n}(?!\w)", re.sub(r"'[^']*'|\"[^\"]*\"", "", text))]
+    ours = [i for i in imports if i not in plain]
+    keel = ["import keel"] if "keel." in text else []
+    lines = [head, *sorted(plain), *([f"from math import {', '.join(numbers)}"] if numbers else []), "",
+             "import torch", "", *keel, *ours, *([""] if keel or ours else []), *([*UNPACK, ""] if packed else []),
+             *body]
+    found = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    if found.count("\n") > LINES:
+        raise ValueError(f"The script would have {found.count(chr(10))} lines.")
+    return found
+
+
+def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
+    """The script of a call, or of some one after another, of one operator. ``plain`` takes a backend of torch.compile
+    as ``torch.compile`` does, without Keel.  Raises ValueError for what has no text.
+    """
+    backend = backend_of(calls.subject)
+    names, lines = _arguments(calls, zone=_writes(verdict))
+    given = [f"({text_of(tuple(t.args), names)}, {text_of(dict(t.kwargs), names)})" for t in calls.trials]
+    lines += [f"calls = [{', '.join(given)}]"]
+    imports = list(backend.imports)
+    op = f"torch.ops.{calls.case.overload}"
+    if plain:
+        imports = []
+        run, made = f'run = torch.compile({op}, backend="{calls.subject}", dynamic=False)', "run(*args, **kwargs)"
+    else:
+        run = f"batch = keel.compile_calls([({op}, *calls[0])], backends={backend.backends}, strict=True)"
+        made = "batch.run([(args, kwargs)])[0]"
+    expected = _checks(calls, verdict, made, plain)
+    body = [*lines, run, *expected]
+    if verdict.status in CHILD:
+        imports += ["import os", "import subprocess"]
+        limit = 30 if verdict.status == "timeout" else 300
+        body = ['if sys.argv[1:] != ["here"]:',
+                '    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}',
+                f'    done = subprocess.run([sys.executable, __file__, "here"], timeout={limit}, env=path)',
+                '    print("expected an exit status of 0, found", done.returncode)',
+                "    sys.exit(done.returncode != 0)", *body]
+    return assembled(title(verdict, calls.subject), imports, body)
+
+
+def _writes(v: Verdict) -> bool:
+    return v.status == "fail" and v.oracle == "contract" and "It wrote" in v.sentence
+
+
+def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
+    """A name and a line for each tensor of the arguments. With ``zone`` they lie in the middle of larger memory."""
+    names: dict[int, str] = {}
+    recipes, lines = dict(calls.recipes), list[str]()
+    for k, trial in enumerate(calls.trials):
+        for n, x in enumerate(tensors(trial)):
+            if id(x) in names:
+                continue
+            names[id(x)] = f"x{len(names)}"
+            text = recipes.get((k, n)) or tensor(x)
+            lines.append(f"{names[id(x)]} = {text}")
+            if zone and x.numel():
+                lines[-1] = f"{names[id(x)]} = within({text})"
+    return names, [*(_WITHIN if zone else ()), *lines]
+
+
+def tensors(trial: Trial) -> list[Tensor]:
+    return [x for x in leaves((list(trial.args), dict(trial.kwargs))) if isinstance(x, Tensor)]
+
+
+_WITHIN = (
+    "def within(x):", "    n = x.untyped_storage().nbytes() // x.itemsize - x.storage_offset()",
+    f"    memory = torch.zeros(n + {2 * ZONE}, dtype=x.dtype)",
+    f"    memory[{ZONE}:{ZONE} + n] = x.as_strided((n,), (1,))",
+    f"    return memory.as_strided(x.shape, x.stride(), {ZONE})", "",
+    "def memory_of(x):",
+    "    return torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).clone()", "")
+
+
+# -- what is checked ---------------------------------------------------------------------------------------------------
+
+def _checks(calls: Calls, v: Verdict, made: str, plain: bool) -> list[str]:
+    if plain:
+        made = f"[r for r in torch.utils._pytree.tree_leaves({made})]" if _several(calls) else f"[{made}]"
+    run = ["for args, kwargs in calls:", f"    found = {made}"]
+    if calls.case.kind == "negative":
+        return ["try:", *(f"    {line}" for line in run), "except Exception as e:",
+                '    sys.exit(print("as expected, it raised", type(e).__name__))',
+                'print("expected an exception, found", found)', "sys.exit(1)"]
+    if v.status in CHILD or v.oracle == "raises":
+        return [*run, 'print("expected no exception, and found none")']
+    if v.oracle == "repeat":
+        return [f"found = [[r.clone() for r in {made}] for args, kwargs in calls]",
+                'print("expected the same bits from the same call, found", *found, sep="\\n")',
+                "same = [torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten()"
+                ".view(torch.uint8)) for a, b in zip(found[0], found[-1])]", "sys.exit(not all(same))"]
+    if v.oracle == "contract":
+        return _contract(calls, v, made, run)
+    return [*run, *_values(calls, v)]
+
+
+def _several(calls: Calls) -> bool:
+    t = calls.trials[0]
+    return not isinstance(overload(calls.case.overload)(*t.args, **t.kwargs), Tensor)
+
+
+_GIVEN = "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' and isinstance(x, torch.Tensor)]"
+
+
+def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
+    if "It wrote" in v.sentence:
+        return [_GIVEN, "before = [memory_of(x) for x in given]", *run, "after = [memory_of(x) for x in given]",
+                'print("expected arguments and their surroundings as they were, found", *map(sum, [a != b for a, b in '
+                'zip(after, before)]), "bytes changed")',
+                "sys.exit(not all(map(torch.equal, before, after)))"]
+    if "was changed by a later one" in v.sentence:
+        return [f"results = [{made} for args, kwargs in calls[:1]]", "before = [r.clone() for r in results[0]]",
+                f"for args, kwargs in calls[1:]:\n    results.append({made})",
+                'print("expected", *before, "found", *results[0])',
+                "sys.exit(not all(map(torch.equal, before, results[0])))"]
+    if "shares memory with" in v.sentence:
+        return [*run, _GIVEN,
+                "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
+                "found}", 'print("expected results in memory of their own, found", len(shared), "that share it")',
+                "sys.exit(len(shared))"]
+    trial, op = calls.trials[-1], overload(calls.case.overload)
+    eager = flat(op(*trial.args, **trial.kwargs))
+    which = "[r.stride() for r in found]" if "strides" in v.sentence else "[(r.dtype, tuple(r.shape)) for r in found]"
+    have = [r.stride() if "strides" in v.sentence else (r.dtype, tuple(r.shape)) for r in eager]
+    return [*run, f"expected = {text_of(have)}", f"found = {which}",
+            'print("expected", expected, "found", found)', "sys.exit(found != expected)"]
+
+
+def _values(calls: Calls, v: Verdict) -> list[str]:
+    """The result that is wrong, held to the numbers of the oracle."""
+    trial, member = calls.trials[-1], MEMBERS[calls.case.op]
+    op = overload(calls.case.overload)
+    eager = flat(op(*trial.args, **trial.kwargs))
+    k = int(v.sentence.partition("Result ")[2].partition(":")[0] or 0) if "Result " in v.sentence[:20] else 0
+    want = eager[k]
+    if not isinstance(want, Tensor):
+        return [f"found, expected = found[{k}], {text_of(want)}", 'print("expected", expected, "found", found)',
+                "sys.exit(not (found == expected or found != found and expected != expected))"]
+    lines = [f"found = found[{k}]"]
+    if v.oracle in ("metamorphic", "statistical"):
+        return [*lines, f"expected = {tensor(want, strides=False)}",
+                "# Eager PyTorch's; the operator's clauses allow others, but not what was found here.",
+                'print("expected", expected, "found", found)', "sys.exit(not torch.equal(found, expected))"]
+    expected = expect(member, op, trial, eager)
+    if expected.tracked is None:
+        return lines + _in_the_norm(op, trial, k, want)
+    reference, error = wide(expected.tracked[k]), error_of(expected.tracked[k])
+    if not inexact(want.dtype):
+        bound = torch.zeros(want.shape) if error is None else error
+        return [*lines, f"expected = {tensor(reference.to(want.dtype), strides=False)}", f"bound = {_bound(bound)}",
+                'print("expected", expected, "found", found, "allowed error", bound)',
+                "right = (found == expected) | ((found.double() - expected.double()).abs() <= bound)",
+                "sys.exit(not bool(right.all()))"]
+    if error is None:
+        reference, error = want.to(reference.dtype), torch.zeros(want.shape, dtype=torch.float64)
+    near = reference.isfinite() & (reference.abs() + error >= overflow(want.dtype))
+    error = torch.where(near & (reference.abs() < overflow(want.dtype)), torch.inf, error)
+    signs = " & ((expected != 0) | (found.signbit() == expected.signbit()))" if (
+        signed_zeros(member) and not want.is_complex() and not bool(error.any())) else ""
+    return [*lines, f"expected = {tensor(reference, strides=False)}", f"bound = {_bound(error)}",
+            'print("expected", expected, "found", found, "allowed error", bound)',
+            "right = (found == expected.to(found.dtype)) | ((found.to(expected.dtype) - expected).abs() <= bound)",
+            "right |= (found.isnan() & expected.isnan()) | torch.as_tensor(bound).isinf()",
+            f"sys.exit(not bool((right{signs}).all()))"]
+
+
+def _bound(error: Tensor) -> str:
+    first = error.flatten()[:1]
+    if bool((error == first).all()):
+        return repr(float(first))
+    return tensor(error, strides=False)
+
+
+def _in_the_norm(op: Any, trial: Trial, k: int, want: Tensor) -> list[str]:
+    """The bound of operators that are held to eager's error against float64."""
+    try:
+        best = flat(op(*mapped(tuple(trial.args), widened), **mapped(dict(trial.kwargs), widened)))[k]
+    except (RuntimeError, NotImplementedError, ValueError, TypeError):
+        best = want
+    if not inexact(want.dtype):
+        return [f"expected = {tensor(want, strides=False)}", 'print("expected", expected, "found", found)',
+                "sys.exit(not torch.equal(found, expected))"]
+    best = best.to(torch.complex128 if want.is_complex() else torch.float64)
+
+    def norm(x: Tensor) -> float:
+        return float(x.abs().double().square().sum().sqrt())
+    finite = want.isfinite() & best.isfinite()
+    own, least = norm((want.to(best.dtype) - best)[finite]), norm(ulp(best[finite], want.dtype))
+    return [f"expected = {tensor(best, strides=False)}", f"bound = {TIMES * max(own, least)!r}",
+            "finite = expected.isfinite()", "off = (found.to(expected.dtype) - expected)[finite].abs().norm().item()",
+            'print("expected", expected, "found", found, "off by", off, "allowed", bound)',
+            "sys.exit(not off <= bound)"]
+

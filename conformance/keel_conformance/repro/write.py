@@ -1,0 +1,137 @@
+"""Writes a script for each failure of a run, the first of each kind made as small as time allows, and tries them."""
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from ..cases.arguments import arguments
+from ..cases.case import Case
+from ..harness.job import DRAWS
+from ..results.verdict import Status, Verdict
+from . import minimise, script
+from .attempt import Bench, Calls, reason
+from .minimise import Deadline
+
+FOLDER = "repro"
+FAILURES: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource", "flaky"})
+
+
+@dataclass(frozen=True)
+class Written:
+    """``path`` is below the folder of the run. ``shown`` says that the script was run and exited with 1, ``smaller``
+    that the failure was made smaller; without a script ``lacking`` says why.
+    """
+
+    case: str
+    path: str = ""
+    shown: bool = False
+    smaller: bool = False
+    lacking: str = ""
+
+
+def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], *, seconds: float = 600.0,
+          each: float = 60.0, told: Callable[[str], None] = lambda text: None) -> list[Written]:
+    """A script below ``folder``/repro for each failure of an operator, a precondition, a program or a graph.
+
+    Each is made smaller: the first of an operator that fail alike within ``each`` seconds, the others within a
+    fifteenth of that. After ``seconds`` nothing more is made smaller or tried, but all is written.
+    """
+    by_id = {c.id: c for c in cases}
+    failed = [v for v in verdicts if v.status in FAILURES and v.case in by_id]
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    seen: set[tuple[str, ...]] = set()
+    found, whole = [], Deadline(seconds)
+    with Bench() as bench, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for v in sorted(failed, key=lambda v: alike(v) in seen):
+            case = by_id[v.case]
+            first = alike(v) not in seen
+            seen.add(alike(v))
+            told(v.case)
+            deadline = Deadline(min(each if first else each / 15, whole.end - Deadline(0).end))
+            try:
+                found.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
+            except Exception as e:                            # what has no script must not cost the others theirs
+                found.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
+    return found
+
+
+def paths(found: Sequence[Written]) -> Mapping[str, str]:
+    """Of each case its script."""
+    return {w.case: w.path for w in found if w.path}
+
+
+def alike(v: Verdict) -> tuple[str, ...]:
+    return v.case.partition("/")[0], v.status, v.oracle, v.clause
+
+
+def name_of(case: Case) -> str:
+    """A file's name for a case, as readable as its id."""
+    return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9_.=-]+', '-', case.id)[:150]}.py"
+
+
+def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
+         trying: bool) -> Written:
+    match case.kind:
+        case "op" | "negative":
+            return of_call(folder, subject, case, v, bench, deadline, trying=trying)
+        case "graph":
+            from .graph import of_graph
+            return of_graph(folder, subject, case, v, bench, deadline, trying=trying)
+        case "program":
+            from .program import of_program
+            return of_program(folder, subject, case, v, bench, trying=trying)
+    return Written(case.id, lacking="A kernel's failure has no script: it is not reached through a program.")
+
+
+# -- calls of operators ------------------------------------------------------------------------------------------------
+
+def of_call(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
+            trying: bool = True) -> Written:
+    """The script of a failing call; that of the calls before it, too, where it fails only after them."""
+    trials = [arguments(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
+    later = int(v.sentence[5]) if re.match(r"Call \d:", v.sentence) else 0
+    draws = {(0,), (later if later < len(trials) else 0,)}
+    starts = [Calls(subject, case, tuple(trials[d] for d in one))
+              for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))]
+    if v.oracle == "repeat" or "later one" in v.sentence:
+        starts = starts[::-1]
+    calls, verdict = starts[0], v
+    if trying:
+        for calls in starts:
+            verdict = bench.verdict(calls)
+            if _alike(verdict, v):
+                break
+        else:
+            calls, verdict = starts[0], v
+    smaller = False
+    if trying and deadline.seconds > 0 and _alike(verdict, v) and case.kind == "op":
+        wanted = reason(verdict)
+        least = minimise.of_calls(calls, verdict.figures.get("index"),
+                                  lambda c: reason(bench.verdict(c)) == wanted, deadline)
+        smaller = minimise.size_of(least) < minimise.size_of(calls) or len(least.trials) < len(calls.trials)
+        if smaller or least is not calls:
+            calls, verdict = least, replace(bench.verdict(least), clause=v.clause)
+    verdict = replace(verdict, clause=v.clause or verdict.clause) if verdict.status == v.status else v
+    path = folder / name_of(case)
+    for plain in (True, False) if _registered(subject) and case.kind == "op" else (False,):
+        path.write_text(script.of_calls(calls, verdict, plain=plain), encoding="utf-8")
+        shown = trying and bench.status(str(path)) == 1
+        if shown:
+            break
+    return Written(case.id, name_of(case), shown, smaller)
+
+
+def _alike(verdict: Verdict, v: Verdict) -> bool:
+    return verdict.status == v.status or (v.status == "flaky" and verdict.status in FAILURES)
+
+
+def _registered(subject: str) -> bool:
+    """Whether it is a backend of ``torch.compile``, which a script reaches without Keel."""
+    return ":" not in subject and script.backend_of(subject).imports != () and (
+        subject in torch.compiler.list_backends(exclude_tags=()))
