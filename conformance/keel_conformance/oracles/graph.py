@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from .compare import MASKED, Finding, compare
 from .montecarlo import envelope
-from .rules import NoRule, flat, rounded
+from .rules import NoRule, flat, rounded, widened
 from .running import analysed
 from .tracked import Evaluate, Tracked, error_of, inexact, leaves, mapped, plain_of, tracked, wide
 
@@ -100,7 +100,6 @@ def _sampled(gm: fx.GraphModule, inputs: Sequence[Any], eager: Sequence[Any]) ->
 def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """The graph in float64, no step moved."""
     def evaluate(op: Any, args: Any, kwargs: Any) -> Any:
-        from .rules import widened
         plain = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
         values = iter(flat(op(*mapped(tuple(args), widened), **mapped(dict(kwargs), widened))))
 

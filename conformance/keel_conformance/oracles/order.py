@@ -186,6 +186,9 @@ def _unless_accumulated(named: Named) -> Property | None:
 PROPERTIES: Mapping[str, Property] = {
     "sort": sort, "topk": topk, "median": statistic, "nanmedian": statistic, "kthvalue": statistic, "mode": statistic,
     "max_pool2d_with_indices": pooled, "scatter": scattered, "unique": unique, "unique2": unique,
+    "fractional_max_pool2d": pooled, "adaptive_max_pool2d": pooled,
+    **dict.fromkeys(("fractional_max_pool3d", "adaptive_max_pool3d"),
+                    lambda named, results, eager: pooled({**named, "rank": "3d"}, results, eager)),
     "max_pool3d_with_indices": lambda named, results, eager: pooled({**named, "rank": "3d"}, results, eager),
 }
 

@@ -43,7 +43,7 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     """One result; ``ulps`` of it are the budget of the member."""
     member, out = asked.member, asked.outs[0]
     assert member is not None
-    names = list(member.operands) or ["self"]
+    names = list(member.operands) or [n for n in ("self", "x", "other") if n in asked.named]
     over = _compute_dtype(asked, names)
     given = [asked.named[n] for n in names]
     values, gaps = zip(*(_operand(x, over) for x in given), strict=True)
@@ -429,7 +429,10 @@ UNARY = ("abs", "neg", "sign", "ceil", "floor", "trunc", "round", "reciprocal", 
 BINARY = ("add", "sub", "mul", "div", "remainder", "fmod", "pow", "atan2", "maximum", "minimum", "eq", "ne", "lt", "le",
           "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "copysign", "nextafter",
           "gcd")
+BOUNDED = ("erfcx", "i0", "i0e", "i1", "i1e", "ndtri", "zeta", "modified_bessel_k0", "modified_bessel_k1",
+           "scaled_modified_bessel_k0", "scaled_modified_bessel_k1")
+"""Special functions that have a budget in ulps; all are monotone or convex where they are defined."""
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys((*UNARY, *BINARY, "fma"), _elementwise_or_unknown), "where": where, "convert": convert,
+    **dict.fromkeys((*UNARY, *BINARY, *BOUNDED, "fma"), _elementwise_or_unknown), "where": where, "convert": convert,
     "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))],
 }

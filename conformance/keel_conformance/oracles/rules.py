@@ -117,11 +117,11 @@ def unknown(out: Tensor) -> Bound:
 def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float) -> Tensor:
     """``error`` and a rounding by ``ulps`` of ``dtype`` of whatever lies within it.
 
-    A rounding of x is off by ulps * ulp(x), and |x| <= |value| + error.
+    A rounding of x is off by ulps * ulp(x), and |x| <= |value| + error; 0 is not rounded.
     """
     before = torch.zeros(value.shape, dtype=torch.float64) if error is None else error
     reach = value.abs() + torch.where(before.isfinite(), before, 0.0)
-    return before + ulps * ulp(reach, dtype)
+    return before + torch.where(reach == 0, 0.0, ulps * ulp(reach, dtype))
 
 
 __all__ = ["INF", "Asked", "Bound", "NoRule", "Rule", "flat", "magnitudes", "ones", "plain_of", "rounded",

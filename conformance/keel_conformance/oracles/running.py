@@ -14,11 +14,11 @@ from torch import Tensor
 
 from keel import OPSET, Op, decomposition_of
 
-from . import linear, movement, pointwise
+from . import linear, movement, pointwise, special
 from .rules import Asked, Bound, NoRule, Rule, flat, rounded
 from .tracked import BITS, Evaluate, Tracked, error_of, inexact, leaves, mapped, overflow, plain_of, tracked
 
-RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES}
+RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
 
 
 def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None) -> Any:

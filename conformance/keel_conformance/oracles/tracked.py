@@ -124,9 +124,15 @@ def ulp(x: Tensor, dtype: torch.dtype) -> Tensor:
     for 0 (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 2.3.2, Goldberg's ulp).
     """
     facts = torch.finfo(dtype)
-    _, exponent = torch.frexp(x.abs().nan_to_num(0.0, 0.0, 0.0))
-    distance = torch.ldexp(torch.ones((), dtype=torch.float64), (exponent - BITS[dtype]).clamp(min=-1074))
-    return distance.clamp(min=facts.smallest_normal * facts.eps)
+    size = x.abs().nan_to_num(0.0, 0.0, 0.0)
+    exponent = torch.where(size == 0, -1074, torch.frexp(size)[1].to(torch.int64)) - BITS[dtype]
+    normal = exponent.clamp(min=-1022)
+    return (_power(normal) * _power((exponent - normal).clamp(min=-1022))).clamp(min=facts.smallest_normal * facts.eps)
+
+
+def _power(exponent: Tensor) -> Tensor:
+    """2 to the power of integers from -1022 to 1023, to the bit."""
+    return ((exponent + 1023) << 52).view(torch.float64)
 
 
 def unit(dtype: torch.dtype) -> float:

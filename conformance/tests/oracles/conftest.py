@@ -1,0 +1,7 @@
+"""Makes ``legal`` importable beside the tests that use it."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

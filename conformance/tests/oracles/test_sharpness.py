@@ -1,0 +1,155 @@
+"""Planted errors are found: just above the bound, in one element, in the order of arguments, in the last block."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from keel_conformance.cases.case import Case, Trial
+from keel_conformance.oracles.judge import judge
+
+aten = torch.ops.aten
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def verdict(name: str, op: Any, args: Sequence[Any], results: Sequence[Any], choice: Any = (), **kwargs: Any) -> Any:
+    return judge(Case(name, "", "op", "core", str(op), choice=choice), Trial(tuple(args), kwargs), results)
+
+
+def off_by_one(x: Tensor) -> Tensor:
+    return x.flatten().roll(1).reshape(x.shape)
+
+
+def lost(x: Tensor) -> Tensor:
+    found = x.clone()
+    found.flatten()[-x.numel() // 7 or -1:] = 0
+    return found
+
+
+def halved(x: Tensor) -> Tensor:
+    return x.half().to(x.dtype)
+
+
+CALLS: Mapping[str, tuple[str, Any, tuple[Any, ...]]] = {
+    "exp": ("exp", aten.exp.default, (draw(40),)), "sub": ("sub", aten.sub.Tensor, (draw(40), draw(40, seed=1))),
+    "mm": ("mm", aten.mm.default, (draw(9, 64), draw(64, 9, seed=1))),
+    "sum": ("sum", aten.sum.dim_IntList, (draw(30, 130), [1])),
+    "softmax": ("softmax", aten._softmax.default, (draw(7, 65), -1, False)),
+    "layer_norm": ("layer_norm", aten.native_layer_norm.default, (draw(7, 65), [65], None, None, 1e-5)),
+    "gelu": ("gelu", aten.gelu.default, (draw(70),)), "convolution": ("convolution", aten.convolution.default, (
+        draw(1, 2, 9, 9), draw(3, 2, 3, 3, seed=1), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)),
+    "cumsum": ("cumsum", aten.cumsum.default, (draw(5, 40), 1)), "gather": ("gather", aten.gather.default, (
+        draw(5, 6), 1, torch.arange(5).expand(5, 5).contiguous())),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("change", [off_by_one, lost, halved, torch.zeros_like, torch.ones_like, torch.neg])
+def test_a_wrong_result_fails(name: str, change: Callable[[Tensor], Tensor]) -> None:
+    member, op, args = CALLS[name]
+    out = op(*args)
+    first, *rest = out if isinstance(out, tuple) else (out,)
+    assert verdict(member, op, args, [first, *rest]).status == "pass"
+    assert verdict(member, op, args, [change(first), *rest]).status == "fail"
+
+
+def test_operands_in_the_wrong_order_fail() -> None:
+    x, y = draw(6), draw(6, seed=1)
+    for name in ("sub", "div", "pow", "atan2"):
+        op = {"sub": aten.sub.Tensor, "div": aten.div.Tensor, "pow": aten.pow.Tensor_Tensor,
+              "atan2": aten.atan2.default}[name]
+        assert verdict(name, op, (x.abs(), y.abs()), [op(y.abs(), x.abs())]).status == "fail"
+
+
+def test_one_ulp_beyond_the_budget_fails() -> None:
+    x = draw(50).abs() + 1
+    for name, ulps in (("sqrt", 1), ("exp", 4)):
+        op = getattr(aten, name).default
+        right = op(x.double())
+        step = 2.0 ** (torch.frexp(right)[1] - 24).double()
+        assert verdict(name, op, (x,), [(right + (ulps - 0.5) * step).float()]).status == "pass"
+        assert verdict(name, op, (x,), [(right + (ulps + 1.5) * step).float()]).status == "fail"
+
+
+def test_an_accumulator_of_16_bits_fails() -> None:
+    x = draw(3, 2000).half()
+    total = torch.zeros(3, dtype=torch.float16)
+    for column in x.T:
+        total = total + column
+    assert verdict("sum", aten.sum.dim_IntList, (x, [1]), [total]).status == "fail"
+
+
+def test_truncated_sums_are_biased() -> None:
+    """Each partial sum cut towards zero stays within the worst case, and is found in the mean."""
+    x = draw(400, 60).abs()
+    total = torch.zeros(400)
+    for column in x.T:
+        best = total.double() + column.double()
+        near = best.float()
+        total = torch.where(near.double() > best, torch.nextafter(near, torch.tensor(0.0)), near)
+    args = (x, [1])
+    assert verdict("sum", aten.sum.dim_IntList, args, [total]).status == "pass"
+    found = verdict("sum", aten.sum.dim_IntList, args, [total], (("values", "random"),))
+    assert found.status == "fail" and "biased" in found.sentence
+
+
+@pytest.mark.parametrize(("got", "what"), [
+    (torch.tensor([0.0, float("nan")]), "nan for a number"), (torch.tensor([-0.0, 2.0]), "the sign of zero"),
+    (torch.tensor([0.0, float("inf")]), "infinity"), (torch.tensor([0.0, 2.0], dtype=torch.float64), "dtype"),
+    (torch.tensor([[0.0, 2.0]]), "sizes")])
+def test_classes_and_the_contract_count(got: Tensor, what: str) -> None:
+    args = (torch.tensor([0.0, 1.0]), 2.0)
+    assert verdict("mul", aten.mul.Scalar if hasattr(aten.mul, "Scalar") else aten.mul.Tensor, args,
+                   [torch.tensor([0.0, 2.0])]).status == "pass"
+    assert verdict("mul", aten.mul.Scalar, args, [got]).status == "fail", what
+
+
+def test_strides_count() -> None:
+    x = draw(3, 4).t()
+    right = aten.exp.default(x)
+    assert verdict("exp", aten.exp.default, (x,), [right]).status == "pass"
+    found = verdict("exp", aten.exp.default, (x,), [right.contiguous()])
+    assert found.oracle == "contract" and "strides" in found.sentence
+
+
+def test_what_eager_has_as_wrong_is_a_warning_and_others_fail() -> None:
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    op = aten.hardsigmoid_backward.default
+    args = (torch.ones(9, dtype=torch.float64), x)
+    assert verdict("hardsigmoid_backward", op, args, [op(*args)]).status == "quality warning"
+    assert verdict("hardsigmoid_backward", op, args, [torch.full_like(x, 1 / 6)]).status == "pass"
+    assert verdict("hardsigmoid_backward", op, args, [op(*args) * 1.001]).status == "fail"
+
+
+def test_conversions_out_of_range_are_open_and_others_are_not() -> None:
+    x = torch.tensor([1.5, 3e9, float("nan"), -2.5])
+    op = aten._to_copy.default
+    got = torch.tensor([1, 5, 6, -2], dtype=torch.int32)
+    assert verdict("convert", op, (x,), [got], dtype=torch.int32).status == "pass"
+    got[3] = -3
+    assert verdict("convert", op, (x,), [got], dtype=torch.int32).status == "fail"
+
+
+def test_wrong_factors_fail() -> None:
+    a = draw(4, 4)
+    q, r = torch.linalg.qr(a)
+    for bad in ([q * 1.001, r], [q, r * 1.001], [q.flip(1), r]):
+        layout = [b.mT.contiguous().mT for b in bad]
+        assert verdict("linalg_qr", aten.linalg_qr.default, (a,), layout).status == "fail"
+
+
+def test_wrong_order_statistics_fail() -> None:
+    x = draw(3, 9)
+    values, where = x.sort(1)
+    assert verdict("sort", aten.sort.default, (x, 1), [values, where.roll(1, 1)]).status == "fail"
+    assert verdict("topk", aten.topk.default, (x, 3), [values[:, :3].contiguous(), where[:, :3].contiguous()]
+                   ).status == "fail"
+    twice = where.clone()
+    twice[:, 1] = twice[:, 0]
+    assert verdict("sort", aten.sort.default, (x, 1), [x.gather(1, twice), twice]).status == "fail"

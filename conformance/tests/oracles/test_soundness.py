@@ -1,0 +1,116 @@
+"""No legal computation breaks a bound: other orders of sums, FMA, more precision, other formulas."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import legal
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from keel_conformance.cases.case import Case, Trial
+from keel_conformance.oracles.judge import judge
+from keel_conformance.oracles.tracked import ulp
+
+aten = torch.ops.aten
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
+FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def verdict(name: str, overload: str, args: Sequence[Any], results: Sequence[Any], notes: frozenset[str] = frozenset(),
+            **kwargs: Any) -> Any:
+    case = Case(name, "", "op", "core", overload)
+    return judge(case, Trial(tuple(args), kwargs, notes), results)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=40), st.sampled_from(sorted(legal.WAYS)))
+def test_every_order_of_a_sum_of_products_is_within_the_bound(pairs: list[tuple[float, float]], way: str) -> None:
+    x, y = (torch.tensor(v, dtype=torch.float32) for v in zip(*pairs, strict=True))
+    got = torch.tensor([[legal.WAYS[way](x, y)]])
+    found = verdict("mm", "aten.mm.default", (x[None], y[:, None]), [got])
+    assert found.status in ("pass", "vacuous"), found.sentence
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=60), st.sampled_from(sorted(legal.WAYS)))
+def test_small_integers_are_exact_in_every_order(numbers: list[int], way: str) -> None:
+    x = torch.tensor(numbers, dtype=torch.float32)
+    got = torch.tensor(legal.WAYS[way](x, torch.ones_like(x)))
+    found = verdict("sum", "aten.sum.dim_IntList", (x, [0]), [got], frozenset({"exact"}))
+    assert found.status == "pass" and found.oracle == "exact by construction", found.sentence
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(FINITE, min_size=1, max_size=8), st.sampled_from(["exp", "log1p", "sin", "tanh", "sqrt", "erf"]))
+def test_what_is_rounded_once_is_within_the_bound(numbers: list[float], name: str) -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.tensor(numbers, dtype=torch.float64).to(dtype)
+        op = getattr(aten, name).default
+        found = verdict(name, str(op), (x,), [op(x.double()).to(dtype)])
+        assert found.status in ("pass", "vacuous"), (x, found.sentence)
+
+
+def formulas(x: Tensor) -> dict[str, Tensor]:
+    """softmax, each way legal."""
+    top = x.amax(-1, keepdim=True)
+    e = (x - top).exp()
+    return {"plain": e / e.sum(-1, keepdim=True), "backwards": e / e.flip(-1).cumsum(-1)[..., -1:],
+            "wide": torch.softmax(x.double(), -1).to(x.dtype), "inverse": e * (1 / e.sum(-1, keepdim=True)),
+            "logarithm": (x - top - e.sum(-1, keepdim=True).log()).exp()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 70), st.sampled_from([1.0, 10.0, 80.0]), st.integers(0, 1000), st.sampled_from(
+    ["plain", "backwards", "wide", "inverse"]))
+def test_formulas_of_a_composite_are_within_the_bound(size: int, reach: float, seed: int, which: str) -> None:
+    x = torch.randn(3, size, generator=torch.Generator().manual_seed(seed)) * reach
+    found = verdict("softmax", "aten._softmax.default", (x, -1, False), [formulas(x)[which]])
+    assert found.status == "pass", found.sentence
+
+
+@settings(max_examples=200, deadline=None)
+@given(FINITE, st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
+def test_rounding_to_nearest_is_off_by_half_an_ulp(number: float, dtype: torch.dtype) -> None:
+    x = torch.tensor(number, dtype=torch.float64)
+    near = x.to(dtype).double()
+    if near.isfinite():
+        assert float((near - x).abs()) <= 0.5 * float(ulp(x, dtype))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.0, float("nan")]), min_size=1, max_size=12), st.integers(0, 100))
+def test_any_order_of_equals_is_a_sort_unless_it_must_be_stable(numbers: list[float], seed: int) -> None:
+    x = torch.tensor(numbers)
+    mixed = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    values, where = x[mixed].sort(dim=0, stable=True)
+    found = verdict("sort", "aten.sort.default", (x, 0, False), [x[mixed[where]], mixed[where]])
+    assert found.status == "pass", found.sentence
+    k = max(1, len(x) // 2)
+    top = x[mixed].sort(dim=0, descending=True, stable=True)[1][:k]
+    found = verdict("topk", "aten.topk.default", (x, k), [x[mixed[top]], mixed[top]])
+    assert found.status == "pass", found.sentence
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_any_signs_of_factors_are_right(sign: float) -> None:
+    a = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    q, r = torch.linalg.qr(a)
+    flip = torch.tensor([sign, -sign, 1.0])
+    found = verdict("linalg_qr", "aten.linalg_qr.default", (a,), [(q * flip).mT.contiguous().mT, (r * flip[:, None])
+                                                                  .mT.contiguous().mT])
+    assert found.status == "pass", found.sentence
+    w, v = torch.linalg.eigh(a.mT @ a)
+    found = verdict("eigh", "aten._linalg_eigh.default", (a.mT @ a,), [w, (v * flip).mT.contiguous().mT])
+    assert found.status == "pass", found.sentence
+
+
+def test_one_of_the_elements_written_to_a_place_stands_there() -> None:
+    x, index, src = torch.zeros(4), torch.tensor([1, 1, 3]), torch.tensor([5.0, 6.0, 7.0])
+    for kept, status in ((5.0, "pass"), (6.0, "pass"), (11.0, "fail")):
+        got = torch.tensor([0.0, kept, 0.0, 7.0])
+        assert verdict("scatter", "aten.scatter.src", (x, 0, index, src), [got]).status == status
+        assert verdict("index_put", "aten.index_put.default", (x, [index], src), [got]).status == status
