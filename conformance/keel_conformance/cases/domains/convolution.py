@@ -1,0 +1,228 @@
+"""Convolutions: strides, padding, dilation, groups, transposed ones, kernels larger than the input, all ranks."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+
+from keel import Op
+from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
+from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given, wrong
+
+KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
+SIZES: Mapping[str, tuple[int, ...]] = {
+    "7x9": (7, 9), "13": (13,), "5x4x6": (5, 4, 6), "33": (33,), "1x1": (1, 1), "8x8": (8, 8), "17x5": (17, 5),
+    "1": (1,), "129": (129,), "2x3x3": (2, 3, 3), "3x3": (3, 3), "4x33": (4, 33)}
+"""Of planes."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One geometry, the same in all dimensions but for ``size``, which is that of the last, the others having 1 less
+    where ``oblong``.
+    """
+
+    size: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    more: int = 0
+    oblong: bool = False
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "k3p1": Kernel(3, padding=1), "k1": Kernel(1), "k3": Kernel(3), "k3s2p1": Kernel(3, 2, 1), "k2s2": Kernel(2, 2),
+    "k3d2p2": Kernel(3, padding=2, dilation=2), "k5p2": Kernel(5, padding=2), "k4x3s2p1": Kernel(4, 2, 1, oblong=True),
+    "k7s3p3": Kernel(7, 3, 3), "k3p4": Kernel(3, padding=4), "k1s3": Kernel(1, 3), "k2d3s2p3": Kernel(2, 2, 3, 3),
+    "k3s3p1o2": Kernel(3, 3, 1, 1, 2), "k4s2p1o1": Kernel(4, 2, 1, 1, 1), "k2x1": Kernel(2, oblong=True)}
+CHANNELS: Mapping[str, tuple[int, int, int, int]] = {
+    "4to6": (2, 4, 6, 1), "1to1": (1, 1, 1, 1), "3to8": (3, 3, 8, 1), "groups2": (2, 4, 6, 2),
+    "depthwise": (1, 5, 5, 5), "depthwise2": (2, 3, 6, 3), "17to3": (1, 17, 3, 1), "16to32": (1, 16, 32, 1),
+    "no_batch": (0, 4, 6, 1), "33to2": (1, 33, 2, 1)}
+"""Batch, channels of the input and of the result, groups."""
+PLANES = ("7x9-k3p1", "13-k3p1", "5x4x6-k3p1", "33-k1", "8x8-k1", "1x1-k1", "7x9-k3", "129-k3", "5x4x6-k3", "3x3-k3",
+          "8x8-k3s2p1", "17x5-k3s2p1", "2x3x3-k3s2p1", "8x8-k2s2", "33-k2s2", "4x33-k3d2p2", "13-k3d2p2",
+          "5x4x6-k3d2p2", "17x5-k5p2", "1-k5p2", "7x9-k4x3s2p1", "4x33-k7s3p3", "33-k7s3p3", "3x3-k3p4",
+          "1x1-k3p4", "7x9-k1s3", "17x5-k2d3s2p3", "8x8-k3s3p1o2", "13-k3s3p1o2",
+          "2x3x3-k4s2p1o1", "7x9-k4s2p1o1", "1-k4s2p1o1", "8x8-k2x1",
+          "5x4x6-k2x1")
+"""Sizes and kernels that go together."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the sizes of a call follow from."""
+
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    outs: tuple[int, ...]
+    x: tuple[int, ...]
+    weight: tuple[int, ...]
+    out: tuple[int, ...]
+    settings: tuple[Any, ...]
+
+
+def geometry(levels: Levels) -> Geometry | None:
+    plane = levels["plane"].split("-")
+    size, k = SIZES[plane[0]], KERNELS[plane[1]]
+    transposed = levels.get("transposed") == "transposed"
+    batch, inputs, outputs, groups = CHANNELS[levels["channels"]]
+    rank = len(size)
+    kernel = tuple(max(1, k.size - (k.oblong and i < rank - 1)) for i in range(rank))
+    outs = tuple(_out(n, m, k, transposed) for n, m in zip(size, kernel, strict=True))
+    if min(outs) < 1 or (k.more and not transposed) or (k.size > 5 and (transposed or rank > 2)):
+        return None
+    if transposed and (any(k.padding > k.dilation * (m - 1) for m in kernel) or k.more >= max(k.stride, k.dilation)):
+        return None
+    weight = (inputs, outputs // groups, *kernel) if transposed else (outputs, inputs // groups, *kernel)
+    each = [[v] * rank for v in (k.stride, k.padding, k.dilation)]
+    settings = (*each, transposed, [k.more] * rank, groups)
+    return Geometry(size, kernel, outs, (batch, inputs, *size), weight, (batch, outputs, *outs), settings)
+
+
+def _out(n: int, kernel: int, k: Kernel, transposed: bool) -> int:
+    span = k.dilation * (kernel - 1)
+    if transposed:
+        return (n - 1) * k.stride - 2 * k.padding + span + k.more + 1
+    return (n + 2 * k.padding - span - 1) // k.stride + 1 if n + 2 * k.padding > span else 0
+
+
+def _terms(g: Geometry) -> int:
+    return g.weight[0] * g.weight[1] * prod(g.kernel)
+
+
+def _convolution(levels: Levels) -> Ask | None:
+    g = geometry(levels)
+    if g is None:
+        return None
+    n = _terms(g)
+    bias = Arg((g.out[1],)) if levels["bias"] == "bias" else None
+    return Ask("aten.convolution.default", (Arg(g.x, products=n), Arg(g.weight, products=n), bias, *g.settings))
+
+
+def _told_how(levels: Levels) -> Ask | None:
+    plain = _convolution(levels)
+    return None if plain is None else Ask("aten._convolution.default", (
+        *plain.args, False, levels["bias"] == "bias", True, levels["plane"] == "7x9-k3"))
+
+
+MASKS = {"all": [True, True, True], "input": [True, False, False], "weight": [False, True, False],
+         "no_weight": [True, False, True], "no_input": [False, True, True]}
+
+
+def _masked(dtype: str, mask: str) -> bool:
+    """Some kernels of eager PyTorch give the weight's gradient with the bias's, asked for or not; not in float64."""
+    return dtype == "f64" or mask in ("all", "input", "no_input")
+
+
+def _backward(levels: Levels) -> Ask | None:
+    g = geometry(levels)
+    if g is None or 0 in g.x:
+        return None
+    n = prod(g.out) + _terms(g)
+    mask = MASKS[levels["mask"]]
+    return Ask("aten.convolution_backward.default", (
+        Arg(g.out, products=n), Arg(g.x, products=n), Arg(g.weight, products=n), [g.out[1]], *g.settings, mask))
+
+
+def _backward_2d(levels: Levels) -> Ask | None:
+    g = geometry(levels)
+    if g is None or len(g.size) != 2 or 0 in g.x or g.settings[5] != 1 or g.settings[2] != [1, 1]:
+        return None
+    return Ask("aten._slow_conv2d_backward.output_mask", (
+        Arg(g.out, lies="none"), Arg(g.x, lies="none"), Arg(g.weight, lies="none"), list(g.kernel), *g.settings[:2],
+        MASKS[levels["mask"]]))
+
+
+def _tbc(levels: Levels) -> Ask | None:
+    time, batch, inputs, outputs = (int(v) for v in levels["size"].split("x"))
+    kernel, pad = int(levels["kernel"]), int(levels["pad"])
+    if time + 2 * pad < kernel:
+        return None
+    return Ask("aten.conv_tbc.default", (Arg((time, batch, inputs)), Arg((kernel, inputs, outputs), lies="none"),
+                                         Arg((outputs,), lies="none"), pad))
+
+
+_DIRECT: Mapping[str, Callable[[Geometry, Arg | None], tuple[Any, ...] | None]] = {
+    "aten.slow_conv_dilated2d.default": lambda g, b: (list(g.kernel), b, *g.settings[:3]),
+    "aten.slow_conv_dilated3d.default": lambda g, b: (list(g.kernel), b, *g.settings[:3]),
+    "aten._slow_conv2d_forward.default": lambda g, b: None if g.settings[2] != [1, 1] else (
+        list(g.kernel), b, *g.settings[:2]),
+    "aten.slow_conv3d_forward.default": lambda g, b: None if g.settings[2] != [1, 1, 1] else (
+        list(g.kernel), b, *g.settings[:2]),
+    "aten.slow_conv_transpose2d.default": lambda g, b: (list(g.kernel), b, *g.settings[:2], g.settings[4],
+                                                        g.settings[2]),
+    "aten.slow_conv_transpose3d.default": lambda g, b: (list(g.kernel), b, *g.settings[:2], g.settings[4],
+                                                        g.settings[2]),
+}
+
+
+def _direct(levels: Levels) -> Ask | None:
+    name = levels["overload"]
+    transposed = "transpose" in name
+    g = geometry({**levels, "transposed": "transposed" if transposed else "plain"})
+    if g is None or len(g.size) != (2 if "2d" in name else 3) or 0 in g.x or g.settings[5] != 1:
+        return None
+    settings = _DIRECT[name](g, Arg((g.out[1],), lies="none") if levels["bias"] == "bias" else None)
+    if settings is None:
+        return None
+    return Ask(name, (Arg(g.x, lies="none"), Arg(g.weight, lies="none"), *settings))
+
+
+# -- their domains ----------------------------------------------------------------------------------------------------
+
+_FACTORS = {"plane": PLANES, "channels": tuple(CHANNELS),
+            "transposed": ("plain", "transposed")}
+_LAY = ("contiguous", "channels_last", "transposed", "reversed", "offset", "gapped", "odd_ones")
+_TELLING = (
+    {"dtype": "f32", "plane": "17x5-k3s2p1", "channels": "groups2", "transposed": "plain", "values": "exact",
+     "layout": "channels_last"},
+    {"dtype": "f32", "plane": "7x9-k4s2p1o1", "channels": "4to6", "transposed": "transposed",
+     "values": "random"},
+    {"dtype": "f32", "plane": "13-k3d2p2", "channels": "depthwise", "values": "nonfinite"},
+    {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"})
+_CITES = {"C1": given(transposed="plain"), "C2": given(transposed="transposed"),
+          "C3": given(values=("random", "exact")), "C4": given(values="nonfinite"), "C5": given(dtype=("f16", "bf16"))}
+_DOWN: tuple[Any, ...] = (None, [1, 1], [0, 0], [1, 1], False, [0, 0])
+
+
+def _negatives() -> tuple[Negative, ...]:
+    name = "aten.convolution.default"
+    return (
+        wrong("ranks", "input has 3, 4 or 5 dimensions, and weight as many.",
+              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3)), *_DOWN, 1))),
+        wrong("dtypes", "input and weight have the same dtype.",
+              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3, 3), dtype=torch.float64), *_DOWN, 1))),
+        wrong("channels", "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
+              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 2, 3, 3)), *_DOWN, 1))))
+
+
+BUILD: Mapping[str, Callable[[Op], Domain]] = {
+    "convolution": lambda op: domain(op, {**_FACTORS, "bias": ("bias", "none")}, _convolution, kinds=KINDS,
+                                     dtypes=FLOATS, lay=_LAY, telling=_TELLING, cites=_CITES,
+                                     negatives=_negatives()),
+    "convolution_told_how": lambda op: domain(op, {
+        "plane": PLANES[:9], "channels": ("4to6", "depthwise"),
+        "bias": ("bias", "none")}, _told_how, kinds=KINDS[:1] + KINDS[3:4], lay=_LAY),
+    "convolution_backward": lambda op: domain(op, {**_FACTORS, "mask": tuple(MASKS)}, _backward,
+                                              kinds=("random", "cancel", "exact", "duplicates"), lay=_LAY,
+                                              telling=_TELLING, rules=(Rule(("dtype", "mask"), _masked),), cites={
+        "C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))}),
+    "convolution_2d_backward": lambda op: domain(op, {**_FACTORS, "transposed": ("plain",), "mask": ("all", "input")},
+                                                 _backward_2d, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),
+    "conv_tbc": lambda op: domain(op, {"size": ("5x2x3x4", "1x1x1x1", "9x3x7x5", "17x1x8x2"), "kernel": ("3", "1", "5"),
+                                       "pad": ("0", "1", "3")}, _tbc, dtypes=FLOATS[:2],
+                                kinds=("random", "exact", "cancel"), lay=("contiguous", "offset", "gapped")),
+    "direct_convolution": lambda op: domain(op, {
+        "overload": tuple(n for n in _DIRECT if n in {str(t) for t in op.targets}), "plane": PLANES,
+        "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
+        dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),
+}
+
+
+def build(op: Op) -> Domain | None:
+    made = BUILD.get(op.name)
+    return made(op) if made is not None else None
