@@ -38,6 +38,7 @@ SPEAKS_OF: tuple[tuple[str, str], ...] = (
     (r"promoted|common (one|dtype)|different dtypes", "mixed"),
 )
 """Words of a sentence, and the feature that a witness of it has."""
+UNTESTED = Path(__file__).with_name("untested.json")
 
 
 @cache
@@ -88,5 +89,5 @@ def cited(domain: Domain, levels: Levels) -> tuple[str, ...]:
 @cache
 def untested() -> Mapping[str, str]:
     """The clauses that no case witnesses, as ``add.C1``, with the reason."""
-    found: Mapping[str, str] = json.loads(Path(__file__).with_name("untested.json").read_text())
+    found: Mapping[str, str] = json.loads(UNTESTED.read_text())
     return found

@@ -18,6 +18,9 @@ from keel_conformance.cases.values import Draw
 SPECIAL = frozenset({"specials", "all", "every", "huge"})
 REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})
 
+APART = frozenset({"dtype", "values", "layout", "place", "taken"})
+"""Factors that neither sizes nor attributes follow from, as far as clauses speak of them."""
+
 
 def features(domain: Domain, levels: Levels) -> frozenset[str]:
     """Those of a choice."""
@@ -26,9 +29,16 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
     found = set(_of_dtype(dtype)) | {f"{f} {v}" for f, v in levels.items()}
     found |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
     found |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
-    shape = tuple((f, levels[f]) for f in domain.factors if f not in ("dtype", "values", "layout"))
-    kind = frozenset(_of_dtype(dtype))
-    return frozenset(found | _of_arguments(domain.op.name, kind, shape, _Drawn(domain, levels)))
+    found |= {"duplicate"} if levels.get("taken") in ("equal", "one", "many") else set()
+    shape = tuple((f, _class(f, levels[f])) for f in domain.factors if f not in APART)
+    return frozenset(found | _of_arguments(domain.op.name, shape, _Drawn(domain, levels)))
+
+
+def _class(factor: str, level: str) -> str:
+    """Of sizes, only whether they are none or nothing matters."""
+    if factor not in ("shape", "extent"):
+        return level
+    return level if level in ("0d", "all", "every") else "empty" if "0" in level.split("x") else "some"
 
 
 def _of_dtype(dtype: torch.dtype) -> set[str]:
@@ -56,9 +66,8 @@ class _Drawn:
 
 
 @lru_cache(200_000)
-def _of_arguments(name: str, kind: frozenset[str], levels: tuple[tuple[str, str], ...],
-                  drawn: _Drawn) -> frozenset[str]:
-    """What sizes and attributes have; layouts, values and all but the kind of the dtype do not matter here."""
+def _of_arguments(name: str, levels: tuple[tuple[str, str], ...], drawn: _Drawn) -> frozenset[str]:
+    """What sizes and attributes have; layouts, values and the dtype do not matter here."""
     trial = drawn.trial()
     if trial is None:
         return frozenset()
@@ -71,8 +80,6 @@ def _of_arguments(name: str, kind: frozenset[str], levels: tuple[tuple[str, str]
     found |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
     numbers = [v for v in _leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, int | float | complex)]
     found |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
-    for dtypes in {t.dtype for t in tensors}:
-        found |= _of_dtype(dtypes)
     return frozenset(found | {f"given {p}" for p in _given(target, trial)})
 
 

@@ -31,8 +31,9 @@ ALL, EVERY = "all", "every"
 MOST = 12
 WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
-NOT_HERE = ("random", "contraction")
-SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward", "foreach_mm")
+NOT_HERE = ("random", "contraction", "lists")
+"""Tags and families whose operands do not broadcast."""
+SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "acos": (-1.25, 1.25), "asin": (-1.25, 1.25), "atanh": (-1.25, 1.25), "erfinv": (-1.25, 1.25), "acosh": (0.5, 9.0),
@@ -49,7 +50,7 @@ DIVIDES = frozenset({"div", "remainder", "fmod", "floor_divide"})
 
 
 def build(op: Op) -> Domain | None:
-    if "pointwise" not in op.tags or op.tags.intersection(NOT_HERE) or op.name in SAME_SIZES:
+    if "pointwise" not in op.tags or op.family in NOT_HERE or op.tags.intersection(NOT_HERE) or op.name in SAME_SIZES:
         return None
     forms = forms_of(op.name)
     return _domain(op, forms) if forms and all(slots(f) for f in forms) else None
@@ -258,9 +259,17 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
-    """The tensors without what an operator is not defined for: of whole numbers a divisor of 0, the least number over
-    -1. ``divisor`` is the place of that tensor.
+    """The tensors without what an operator is not defined for, or takes for ever: of whole numbers a divisor of 0, the
+    least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree.
+    ``divisor`` is the place of the second operand.
     """
+    if "_polynomial_" in name:
+        degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
+        least = -3 if degree.is_signed() else 0
+        small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
+        return [small if i == divisor else x for i, x in enumerate(tensors)]
+    if name == "lcm":
+        return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
     if name not in DIVIDES or divisor >= len(tensors) or any(t.is_floating_point() or t.is_complex() for t in tensors):
         return tensors
     y = tensors[divisor]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from keel import MEMBERS
+from keel_conformance.cases.clauses import needs, untested
+from keel_conformance.cases.exempt import exempt
+from keel_conformance.cases.negatives import UNBROKEN, negatives_of
+from keel_conformance.cases.plan import plan
+from keel_conformance.cases.trace import matrix
+
+SOME = tuple(name for i, name in enumerate(MEMBERS) if i % 23 == 5)
+
+
+def test_every_clause_has_cases_or_a_reason_and_none_has_both() -> None:
+    rows = matrix(plan(profile="strict", ops=SOME), SOME)
+    assert len(rows) == sum(len(MEMBERS[n].clauses) for n in SOME) > 40
+    assert not [r for r in rows if not r.cases and not r.reason]
+    assert not [r for r in rows if r.cases and r.clause in untested()]
+
+
+def test_reasons_are_of_clauses_that_there_are() -> None:
+    for clause, reason in untested().items():
+        name, number = clause.rsplit(".", 1)
+        assert number in needs(name) and reason.endswith("."), clause
+
+
+@pytest.mark.parametrize(("clause", "features"), [
+    ("exp.C1", {"special"}), ("exp.C5", {"whole"}), ("add.C2", {"integer", "special"}), ("sum.C2", {"given keepdim"}),
+    ("sum.C8", {"half"}), ("sum.C3", {"empty"}), ("cat.C1", {"mixed"}), ("permute.C1", set())])
+def test_sentences_ask_for_what_they_speak_of(clause: str, features: set[str]) -> None:
+    name, number = clause.split(".")
+    assert needs(name)[number] == features, MEMBERS[name].clauses[int(number[1:]) - 1]
+
+
+def test_every_precondition_is_broken_alone_or_there_is_a_reason() -> None:
+    for name, op in MEMBERS.items():
+        broken = {n.breaks for n in negatives_of(op)} if exempt(op) is None else None
+        for r in op.requires:
+            assert broken is None or r.sentence in broken or r.sentence in UNBROKEN, (name, r.sentence)
