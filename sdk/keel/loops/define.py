@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from keel.errors import KeelError
+from keel.loops.dims import tidy
 from keel.loops.index import Axis, Index, Loaded, flatten, index, unflatten
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
 from keel.loops.monoids import MONOIDS
@@ -176,7 +177,7 @@ class Builder:
     def __init__(self, call: Call, shape: Iterable[Dim]):
         self.call = call
         self.shape = tuple(shape)
-        self._axes = tuple(Axis(f"d{i}", n) for i, n in enumerate(self.shape))
+        self._axes = tuple(Axis(f"d{i}", tidy(n)) for i, n in enumerate(self.shape))
         self._folded: tuple[Axis, ...] = ()
         self._steps: list[Step] = []
         self._known: dict[Any, Value] = {}
