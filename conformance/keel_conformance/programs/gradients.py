@@ -106,7 +106,7 @@ def backward_twice(lab: Lab) -> None:
         found, tangent = lab.run(go, a, b), lab.ints(4, 5)
         for time in range(2):
             grads = torch.autograd.grad(found, [a, b], tangent, retain_graph=time == 0)
-            lab.see(f"gradients, time {time}", grads, "contract.gradients.C8")
+            lab.see(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
 
 
 @gradients("C1")
@@ -115,8 +115,8 @@ def asked_of_one(lab: Lab) -> None:
     for _ in lab.each():
         a, b = (x.requires_grad_() for x in two(lab))
         product, double = lab.run(go, a, b)
-        lab.see("gradient of b", torch.autograd.grad(product.sum(), [b], retain_graph=True))
-        lab.see("gradient of both", torch.autograd.grad(double.sum(), [b, a]))
+        lab.see("gradient of b", torch.autograd.grad(product.sum(), [b], retain_graph=True), strides=False)
+        lab.see("gradient of both", torch.autograd.grad(double.sum(), [b, a]), strides=False)
 
 
 @gradients("C1")
@@ -143,7 +143,7 @@ def interleaved_passes(lab: Lab) -> None:
         w = lab.ints(6).requires_grad_()
         first, second = (lab.run(go, lab.ints(6), w) for _ in range(2))
         for name, found in (("second", second), ("first", first)):
-            lab.see(name, torch.autograd.grad(found, [w], lab.ints(6)))
+            lab.see(name, torch.autograd.grad(found, [w], lab.ints(6)), strides=False)
 
 
 @gradients("C1")
@@ -156,7 +156,7 @@ def saved_values_stay(lab: Lab) -> None:
         del x
         for _ in range(3):
             lab.run(go, lab.ints(7), w)
-        lab.see("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=lab.dtype)))
+        lab.see("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=lab.dtype)), strides=False)
 
 
 @gradients("C1", "C4")
@@ -167,4 +167,4 @@ def hooks_hear_gradients(lab: Lab) -> None:
         heard: list[Tensor] = []
         a.register_hook(heard.append)
         lab.backward([lab.run(go, a, b)], [a, b])
-        lab.see("heard", heard)
+        lab.see("heard", heard, strides=False)

@@ -88,13 +88,15 @@ class Lab:
         """The calls of the program: three at least."""
         return iter(range(self.calls))
 
-    def see(self, name: str, value: Any, clause: str = "") -> None:
-        """Tells a fact: nested tensors, numbers and words. Tensors are copied now."""
+    def see(self, name: str, value: Any, clause: str = "", *, strides: bool = True) -> None:
+        """Tells a fact: nested tensors, numbers and words. Tensors are copied now. Gradients have no ``strides`` to be
+        held to."""
         for path, leaf in leaves(value):
-            if isinstance(leaf, Tensor):
-                self._tensor(f"{name}{path}", leaf, clause or self.clause)
-            else:
+            if not isinstance(leaf, Tensor) or not strides:
+                leaf = held(leaf) if isinstance(leaf, Tensor) else leaf
                 self.facts.append((f"{name}{path}", clause or self.clause, leaf))
+            else:
+                self._tensor(f"{name}{path}", leaf, clause or self.clause)
 
     def check(self, name: str, holds: bool | Tensor, clause: str = "") -> None:
         """Tells a fact that is true in every right run, whatever the numbers."""
