@@ -162,7 +162,13 @@ class Crew:
         return found
 
     def close(self) -> None:
-        """Ends all processes, whatever they are at."""
+        """Ends all processes, whatever they are at; one that is at nothing ends itself, and tidies up."""
+        idle = [hand for hand in self._hands if hand.idle]
+        for hand in idle:
+            with suppress(OSError):
+                hand.pipe.send(None)
+        for hand in idle:
+            hand.process.ended(GRACE)
         for hand in list(self._hands):
             self._dismiss(hand)
         self._top.cleanup()
