@@ -330,7 +330,7 @@ def in_two_halves(gm: fx.GraphModule) -> Callable[..., Any]:
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if node is middle and not viewing(node):
-            args = fx.node.map_aggregate(tuple(args), lambda x: laid(x.clone(), x) if isinstance(x, Tensor) else x)
+            args = fx.node.map_aggregate(tuple(args), lambda x: x.clone() if isinstance(x, Tensor) and dense(x) else x)
         return plainly(node, args, kwargs)
     return lambda *inputs: run(gm, inputs, do)
 
@@ -366,6 +366,11 @@ def pointwise(node: fx.Node) -> bool:
 def impure(node: fx.Node) -> bool:
     tags = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags or "assert" in packet(node) or "bernoulli" in packet(node)
+
+
+def dense(x: Tensor) -> bool:
+    """Whether ``clone`` keeps the strides."""
+    return x.clone().stride() == x.stride()
 
 
 def viewing(node: fx.Node) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -14,17 +15,19 @@ import torch
 import typer
 from rich.console import Console
 
+from keel import MEMBERS
+
 from .. import report
 from ..cases.arguments import arguments
 from ..cases.case import Case
-from ..cases.plan import TIERS, plan
+from ..cases.plan import PROFILES, ROOMS, TIERS, plan
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
 from ..workers.run import Interruption, interruptible, progress_on
 from . import BENIGN, CONTROLS, MUTANTS, scores
 from .controls import MEANT
 from .execute import tensors
-from .mutant import Mutant
+from .mutant import Mutant, fits, packet_of
 from .trials import Task, Verdicts, tried
 
 EAGER = "eager"
@@ -101,11 +104,23 @@ class Sitting:
             self.plans[seed] = plan(profile=self.profile, tier=self.tier, seed=seed)
         return self.plans[seed]
 
+    def planned(self, seed: int, mutants: Sequence[Mutant]) -> tuple[Case, ...]:
+        """The part of the plan that mutants may reach: at the higher tiers it takes minutes to draw all up."""
+        if seed in self.plans or len(mutants) == len(MUTANTS):
+            return self.plan(seed)
+        members = [op.name for op in MEMBERS.values() if any(fits(packet_of(str(t)), m.calls) for m in mutants
+                                                             for t in op.targets)]
+        names = [c.op for c in of_rooms(self.tier, seed) if c.profile in PROFILES[self.profile]
+                 and any(fits(c.op, m.programs) for m in mutants)]
+        wanted = [*members, *dict.fromkeys(names)]
+        return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted) if wanted else ()
+
     def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
         fates: list[scores.Fate] = []
         for seed in seeds:
-            reached = {n: tuple(c for c in self.plan(seed) if MUTANTS[n].reaches(c)) for n in names}
-            eager = self.baseline(seed, (c for some in reached.values() for c in some))
+            cases = self.planned(seed, [MUTANTS[n] for n in names])
+            reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
+            eager = self.baseline(seed, cases, (c for some in reached.values() for c in some))
             sound = {n: tuple(c for c in some if scores.sound(eager, c)) for n, some in reached.items()}
             found = self.tried(f"mutants, seed {seed}", [
                 Task(f"mutants-{seed}/{n}", MUTANTS[n].subject, some, True) for n, some in sound.items()])
@@ -126,7 +141,7 @@ class Sitting:
 
     def controls(self) -> list[Bar]:
         cases = [c for c in self.plan(0) if c.kind == "op"]
-        eager = self.baseline(0, cases)
+        eager = self.baseline(0, self.plan(0), cases)
         first = first_of_each([c for c in cases if scores.sound(eager, c) and bears(c)], EACH[self.tier])
         found = self.tried("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
         again = []
@@ -148,7 +163,7 @@ class Sitting:
         found, eager_found, count, eager_count, last = list[scores.Alarm](), list[scores.Alarm](), 0, 0, 0
         for seed in seeds:
             reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
-            eager = self.baseline(seed, (c for some in reached.values() for c in some))
+            eager = self.baseline(seed, self.plan(seed), (c for some in reached.values() for c in some))
             all_ = self.tried(f"benign variants, seed {seed}", [
                 Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()])
             for n, some in reached.items():
@@ -176,11 +191,11 @@ class Sitting:
         cases = tuple(c for c in self.plan(seed) if variant.reaches(c))
         return spread(cases, SHARES[self.tier]) if variant.calls == ("*",) else cases
 
-    def baseline(self, seed: int, cases: Iterable[Case]) -> Verdicts:
-        """What eager PyTorch does on the cases: mutants are judged by those that it passes."""
+    def baseline(self, seed: int, order: Iterable[Case], cases: Iterable[Case]) -> Verdicts:
+        """What eager PyTorch does on the cases, in that order: mutants are judged by those that it passes."""
         wanted = set(cases)
         known = self.eager.get(seed, {})
-        missing = tuple(c for c in self.plan(seed) if c in wanted and c.id not in known)
+        missing = tuple(c for c in order if c in wanted and c.id not in known)
         if missing:
             name = f"eager-{seed}/{len(known)}"
             found = self.tried(f"eager PyTorch, seed {seed}", [Task(name, EAGER, missing)])
@@ -193,6 +208,12 @@ class Sitting:
             return tried(tasks, out=self.folder, jobs=self.jobs, resume=self.resume,
                          heard=lambda count: progress.advance(bar, count),
                          stopped=lambda: self.interruption.by is not None)
+
+
+def of_rooms(tier: str, seed: int) -> Iterable[Case]:
+    """The programs, graphs and kernels of a plan."""
+    for room in ROOMS:
+        yield from import_module(f"keel_conformance.{room}").cases(tier, seed)
 
 
 def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:

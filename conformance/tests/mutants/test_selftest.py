@@ -1,0 +1,73 @@
+"""The command: what it refuses, and what it concludes from verdicts."""
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from keel_conformance.cases.case import Case
+from keel_conformance.harness.cli import app
+from keel_conformance.mutants import MUTANTS, selftest
+from keel_conformance.mutants.selftest import EAGER, Sitting
+from keel_conformance.mutants.trials import Task, Verdicts
+from keel_conformance.results.verdict import Verdict
+from keel_conformance.workers.run import Interruption
+
+
+def test_it_refuses_to_resume_what_lies_nowhere() -> None:
+    result = CliRunner().invoke(app, ["selftest", "--resume"])
+    assert result.exit_code == 2 and "--out" in result.output
+
+
+def test_it_refuses_patterns_that_nothing_fits() -> None:
+    result = CliRunner().invoke(app, ["selftest", "--mutant", "no-such-*"])
+    assert result.exit_code == 1 and "no-such" in str(result.exception)
+
+
+CASES = tuple(Case(op, "pointwise", "op", "core", f"aten.{op}.Tensor", "f32", (("n", str(n)),))
+              for op in ("add", "sub") for n in range(4))
+
+
+@pytest.fixture
+def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sitting:
+    """Eager PyTorch passes all cases but one; a mutant fails those of its operator but one."""
+    def verdicts(task: Task) -> Verdicts:
+        wrong = {c.id for c in CASES[1:4]} if task.subject != EAGER else {CASES[7].id}
+        return {c.id: Verdict(c.id, "fail" if c.id in wrong else "pass") for c in task.cases}
+
+    def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
+        return {task.name: verdicts(task) for task in tasks}
+    monkeypatch.setattr(selftest, "tried", tried)
+    found = Sitting(Console(quiet=True), "smoke", "core", 1, tmp_path, False, Interruption())
+    found.plans[0] = CASES
+    return found
+
+
+def test_mutants_are_run_on_what_they_reach_and_eager_passes(sitting: Sitting) -> None:
+    bars = {b.name: b for b in sitting.bars(["mutants"], [0], ["add-without-alpha", "sub-swapped"])}
+    rows = {r["mutant"]: r for r in sitting.rows["mutants"]}
+    assert (rows["add-without-alpha"]["reached"], rows["add-without-alpha"]["kills"]) == (4, 3)
+    assert (rows["sub-swapped"]["reached"], rows["sub-swapped"]["kills"]) == (3, 0)
+    assert bars["mutants killed"].value == "50.0 %" and bars["mutants killed"].holds is False
+
+
+def test_eager_that_fails_is_a_false_alarm(sitting: Sitting) -> None:
+    bars = {b.name: b for b in sitting.bars(["benign"], [0], list(MUTANTS))}
+    assert bars["cases that eager PyTorch fails"].value == 1
+    assert {row["case"] for row in sitting.rows["false alarms"]} <= {c.id for c in CASES[1:4]}
+    assert bars[f"false alarms on {len(selftest.BENIGN)} benign variants"].holds is False
+
+
+def test_repeats_that_agree_hold(sitting: Sitting) -> None:
+    (bar,) = sitting.bars(["repeats"], [0], [])
+    assert bar.value == "10 of 10" and bar.holds
+
+
+def test_an_interrupted_sitting_falls_short(sitting: Sitting) -> None:
+    sitting.interruption.by = signal.SIGINT
+    (bar,) = sitting.bars(["mutants", "repeats"], [0], ["sub-swapped"])
+    assert bar.holds is False and "SIGINT" in bar.note
