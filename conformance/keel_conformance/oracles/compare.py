@@ -86,7 +86,7 @@ def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Tensor | None
     masked = 0.0
     if error is not None:
         wrong &= (got.double() - want.double()).abs() > error
-        masked = float((error > 0).double().mean())
+        masked = float(error.isinf().double().mean())
     if not wrong.any():
         return Finding("", {"masked": masked}, masked > MASKED)
     at = _first(wrong)

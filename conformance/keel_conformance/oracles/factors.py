@@ -107,7 +107,7 @@ def linalg_lu(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     """A = P L U of matrices apart."""
     p, lower, u = (_w(r) for r in results)
     a = _w(named["A"])
-    n, k = lower.shape[-2:]
+    k = lower.shape[-1]
     if bool((lower.triu(1) != 0).any()) or bool((u.tril(-1) != 0).any()):
         return "L is not lower or U not upper triangular."
     if k and bool((lower.diagonal(dim1=-2, dim2=-1) != 1).any()):
@@ -135,7 +135,7 @@ def linalg_qr(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
 def geqrf(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = Q R from reflectors, which the normal form of the oracle multiplies out one by one."""
     a, packed, tau = _w(named["self"]), _w(results[0]), _w(results[1])
-    m, n = a.shape[-2:]
+    m = a.shape[-2]
     q = torch.eye(m, dtype=a.dtype).expand(*a.shape[:-2], m, m)
     for i in range(tau.shape[-1]):
         v = packed[..., :, i].clone()
@@ -158,7 +158,8 @@ def eigh(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
         best = torch.linalg.eigvalsh(a)
         return residual("Eigenvalues", w[..., None], best[..., None], _norm(a) * max(a.shape[-1], 1), eps)
     v = _w(results[1])
-    return orthonormal("V", v, eps) or residual("A V = V diag(w)", a @ v, v * w[..., None, :].to(v.dtype), _norm(a), eps)
+    scaled = v * w[..., None, :].to(v.dtype)
+    return orthonormal("V", v, eps) or residual("A V = V diag(w)", a @ v, scaled, _norm(a), eps)
 
 
 def eig(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:

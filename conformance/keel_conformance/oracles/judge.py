@@ -121,7 +121,7 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
     try:
         found = flat(evaluate(op, mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)))
-    except (NoRule, NotImplementedError, RuntimeError, ValueError):
+    except (NoRule, NotImplementedError, RuntimeError, TypeError, ValueError):
         return Expected(member, eager, None, "times")
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")

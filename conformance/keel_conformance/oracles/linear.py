@@ -26,8 +26,8 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     |computed - exact| <= gamma(n + 1) * sum |x| |y| (Higham 2002, section 3.1, eq. 3.5 for the inner product and 4.4
     for any order of summation: n - 1 additions and one rounding per product) plus n subnormals for products that
     underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
-    arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator itself on magnitudes,
-    in float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known.
+    arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator on magnitudes, in
+    float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known.
 
     Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
     the p bits of the result.

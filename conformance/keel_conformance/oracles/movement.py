@@ -88,9 +88,8 @@ def ordered(asked: Asked) -> Sequence[Bound]:
     """The k-th of the elements in order, whichever k: it does not decrease if no element does, so that its extremes are
     those of the elements' lower and upper ends. Where two elements may change places nothing is known of indices.
     """
-    if asked.exact:
-        if not any(_valued(x) for x in leaves((asked.args, asked.kwargs))):
-            return [Bound(None, None) for _ in asked.outs]
+    if asked.exact and not any(_valued(x) for x in leaves((asked.args, asked.kwargs))):
+        return [Bound(None, None) for _ in asked.outs]
     values = asked.widely()
     ends = [asked.again(lambda x, s=sign: _moved(x, s)) for sign in (-1.0, 1.0)]
     found = []

@@ -94,7 +94,8 @@ def statistic(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
         return wrong
     if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= x.shape[dim]):
         return "An index lies outside."
-    return "" if bool(same(x.gather(dim, indices), values).all()) else "A value is not that of the element at its index."
+    right = bool(same(x.gather(dim, indices), values).all())
+    return "" if right else "A value is not that of the element at its index."
 
 
 def pooled(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .precise import precise
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
 from .tracked import (
     Tracked,
@@ -67,6 +68,9 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
         error = _added(error, _truncated(values, value, over))
     if not inexact(out.dtype):
         return [Bound(None, error)]
+    better = precise(member.name, values[0], value) if len(values) == 1 and error is None else None
+    if better is not None and out.dtype == torch.float64:
+        return [Bound(better, 0.5 * ulp(better, torch.float64) * (better != 0), budget(member, out.dtype))]
     value, error = _reference(member, value, error, out.dtype)
     return [Bound(value, error, budget(member, out.dtype))]
 
@@ -309,8 +313,8 @@ STEP = 2.0 ** -20
 
 def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], value: Tensor,
                  dtype: torch.dtype) -> Tensor | None:
-    """k u |x f'(x)| of each operand: a mixed forward and backward error of k ulps (Higham 2002, section 1.5), k being the
-    budget of the member.
+    """k u |x f'(x)| of each operand: a mixed forward and backward error of k ulps (Higham 2002, section 1.5), k being
+    the budget of the member.
 
     For complex results, and for functions that come from series. The slope is that of a chord over 2^-20 of the
     operand, in four directions for complex ones.  Where squares of a complex number leave the range of the dtype
@@ -320,10 +324,11 @@ def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], 
         return None
     ways = (1, -1, 1j, -1j) if dtype.is_complex else (1, -1)
     total = torch.zeros(value.shape, dtype=torch.float64)
-    for i, x in enumerate(values):
+    for i in range(len(values)):
         moved = [at(*(v * (1 + STEP * w) if j == i else v for j, v in enumerate(values))) for w in ways]
         chord = torch.stack([apart(m, value) for m in moved]).amax(0) / STEP
-        total = total + (budget(member, dtype) * unit(dtype) * chord).nan_to_num(0.0 if not dtype.is_complex else INF, INF)
+        part = budget(member, dtype) * unit(dtype) * chord
+        total = total + part.nan_to_num(INF if dtype.is_complex else 0.0, INF)
     if dtype.is_complex:
         facts = torch.finfo(dtype)
         reach = [torch.as_tensor(v).abs() for v in (*values, value)]
@@ -376,8 +381,9 @@ def where(asked: Asked) -> Sequence[Bound]:
 
 
 def convert(asked: Asked) -> Sequence[Bound]:
-    """To a narrower float: half an ulp more (round to nearest). To an integer: between what both ends of the error give.
-    To a bool: known if it is the same at both. A conversion may be left out where the next one goes back, so the value stays the wide one.
+    """To a narrower float: half an ulp more (round to nearest). To an integer: between what both ends of the error
+    give. To a bool: known if it is the same at both. A conversion may be left out where the next one goes back, so the
+    value stays the wide one.
     """
     x, out = next(a for a in asked.args if isinstance(a, Tensor)), asked.outs[0]
     error = error_of(x)

@@ -17,8 +17,8 @@ POINTS = 8
 
 
 def by_eager(asked: Asked) -> Sequence[Bound]:
-    """Each element may be as far off, in units of a mixed forward and backward error (ulp(f) + u |x f'(x)|, Higham 2002,
-    section 1.5), as ``TIMES`` the element at which eager PyTorch is worst; one unit at least.
+    """Each element may be as far off, in units of a mixed forward and backward error (ulp(f) + u |x f'(x)|, Higham
+    2002, section 1.5), as ``TIMES`` the element at which eager PyTorch is worst; one unit at least.
 
     What an operand's error brings is the farthest of ``POINTS`` places on each side, twice, for between two places a
     function that is smooth on that scale moves by no more than from one to the next.

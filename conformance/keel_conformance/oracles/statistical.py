@@ -3,7 +3,7 @@
 Each draw is taken to a number between 0 and 1 by its distribution function (the probability integral transform; of a
 discrete one with a jitter over the jump: Smith, Journal of Forecasting 4, 1985), and all together are held to the
 uniform distribution by the test of Kolmogorov and Smirnov. A draw's rank and its neighbour's must not be correlated.
-A test fails for p below ``LEVEL`` over the number of results judged, so that a right generator fails once in 10^9 cases.
+A test fails for p below ``LEVEL`` over the number of results judged: a right generator fails once in 10^9 cases.
 """
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
     (of, discrete), values = law, _np(x)
     with np.errstate(all="ignore"):
         low, high = np.broadcast_arrays(*of.support(), values)[:2] if values.ndim else of.support()
-        lost = np.isnan(of.cdf(values)) & np.isnan(values)
+        lost = np.isnan(of.cdf(np.where(np.isnan(values), 0.0, values)))   # parameters of no distribution
         outside = ~lost & ~((values >= low) & (values <= high))
         outside |= ~np.isfinite(values) & ~lost
         outside |= (values <= low) & ~lost if positive else False

@@ -1,0 +1,46 @@
+"""References for float64: functions evaluated with 40 digits by mpmath and rounded once, to the nearest float64."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mpmath
+import torch
+from torch import Tensor
+
+DIGITS = 40
+MOST = 512
+"""Of larger tensors the reference is eager PyTorch's float64, whose own budget then counts twice."""
+
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "expm1": mpmath.expm1, "log": mpmath.log,
+    "log2": lambda x: mpmath.log(x, 2), "log10": mpmath.log10, "log1p": mpmath.log1p, "sin": mpmath.sin,
+    "cos": mpmath.cos, "tan": mpmath.tan, "asin": mpmath.asin, "acos": mpmath.acos, "atan": mpmath.atan,
+    "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "asinh": mpmath.asinh, "acosh": mpmath.acosh,
+    "atanh": mpmath.atanh, "erf": mpmath.erf, "sqrt": mpmath.sqrt, "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "reciprocal": lambda x: 1 / x,
+}
+REACH = 1e6
+"""Beyond this a sine needs more digits than are kept, and an exponential has left the range."""
+
+
+def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
+    """``value``, the function of ``x`` in float64, with each finite element correctly rounded; None where mpmath has
+    not the function, or where there are too many elements.
+
+    Elements that are not finite, 0, or of operands beyond ``REACH`` stay: what clauses say of them is not rounded.
+    """
+    of = FUNCTIONS.get(name)
+    if of is None or value.dtype != torch.float64 or x.dtype != torch.float64 or value.numel() > MOST:
+        return None
+    found = [_rounded(of, a, b) for a, b in zip(x.flatten().tolist(), value.flatten().tolist(), strict=True)]
+    return torch.tensor(found, dtype=torch.float64).reshape(value.shape)
+
+
+def _rounded(of: Callable[[Any], Any], x: float, value: float) -> float:
+    if not math.isfinite(value) or value == 0.0 or not math.isfinite(x) or abs(x) > REACH:
+        return value
+    with mpmath.workdps(DIGITS):
+        best = of(mpmath.mpf(x))
+    return float(best) if isinstance(best, mpmath.mpf) else value
