@@ -1,0 +1,41 @@
+"""``keel conform certify`` and ``keel conform verify``."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..options import CORES
+from .manifest import CERTIFICATE, certify
+from .verify import LEAST, SHARE, verify
+
+Folder = Annotated[Path, typer.Argument(help="The --out folder of a run.")]
+
+
+def certify_command(
+    folder: Folder,
+    waived: Annotated[Path | None, typer.Option("--waivers", help="The waivers that the run was judged with.")] = None,
+) -> None:
+    """Seal a run: hashes of all that its verdicts depend on. Only one that conforms is certified."""
+    manifest = certify(folder, waived=waived)
+    about, waivers = manifest["run"], manifest["totals"]["waived"] + manifest["totals"]["xfail"]
+    limited = f", limited to {', '.join(about['ops'])}" if about["ops"] else ""
+    Console().print(f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: "
+                    f"{manifest['totals']['pass']} of {about['cases']} cases pass, {waivers} are waived.\n"
+                    f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False)
+
+
+def verify_command(
+    folder: Folder,
+    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the cases this share is run again.")] = SHARE,
+    least: Annotated[int, typer.Option(min=0, help="At least so many of them.")] = LEAST,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
+) -> None:
+    """Check a certificate, and run a random sample of its cases again. Exits with 1 if it does not hold."""
+    wrong = verify(folder, share=share, least=least, jobs=jobs)
+    for sentence in wrong:
+        Console().print(sentence, highlight=False, markup=False)
+    Console().print("The certificate does not hold." if wrong else "The certificate holds.", highlight=False)
+    raise typer.Exit(1 if wrong else 0)

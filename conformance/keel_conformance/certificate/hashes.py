@@ -1,0 +1,89 @@
+"""Hashes of what a verdict depends on: specification, suite, compiler, plugin, PyTorch, and files of a run."""
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib.metadata import distribution, entry_points, packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from keel import KeelError
+
+from ..harness.subject import GROUP
+
+LEFT_OUT = ("__pycache__", ".pyc", ".pyo")
+
+
+def of_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def of_file(path: Path) -> str:
+    return of_bytes(path.read_bytes())
+
+
+def of_data(value: Any) -> str:
+    """Of a value's canonical JSON."""
+    return of_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+
+
+def of_files(top: Path, files: Iterable[Path]) -> str:
+    """Of files with their names below ``top``: what is renamed, added or taken away counts as what is changed does."""
+    found = sorted((p.relative_to(top).as_posix(), of_file(p)) for p in files)
+    return of_data(found)
+
+
+def of_package(name: str) -> str:
+    """Of all files of an installed package, or of a module's one.  Raises KeelError[bad-option] if there is none."""
+    top, files = package_files(name)
+    return of_files(top, files)
+
+
+def package_files(name: str) -> tuple[Path, list[Path]]:
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+        raise KeelError("bad-option", f"There is no package {name!r} to take the hash of.")
+    if not spec.submodule_search_locations:
+        file = Path(str(spec.origin))
+        return file.parent, [file]
+    top = Path(next(iter(spec.submodule_search_locations)))
+    return top, [p for p in top.rglob("*") if p.is_file() and not any(x in p.as_posix() for x in LEFT_OUT)]
+
+
+def specification() -> dict[str, str]:
+    """The lock of the operator set, and the contract's clauses."""
+    from ..programs.contract import CLAUSES
+    folder, files = package_files("keel.spec")
+    locks = [p for p in files if p.name.startswith("opset-") and p.suffix == ".json"]
+    return {"lock": of_files(folder, locks), "contract": of_data(dict(CLAUSES))}
+
+
+def pytorch() -> dict[str, str]:
+    record = distribution("torch").read_text("RECORD") or ""
+    return {"version": torch.__version__, "commit": str(torch.version.git_version), "files": of_bytes(record.encode())}
+
+
+def plugin(subject: str) -> dict[str, str]:
+    """The package that carries the backend that ``subject`` names, its distribution and version, and its files' hash.
+
+    Of a backend of ``torch.compile`` that no package of its own registers, PyTorch's.
+    """
+    points = [p for group in (GROUP, "torch_dynamo_backends") for p in entry_points(group=group) if p.name == subject]
+    if ":" in subject:
+        module = subject.partition(":")[0].partition(".")[0]
+        names = packages_distributions().get(module, [])
+    elif points:
+        module = points[0].module.partition(".")[0]
+        names = [points[0].dist.name] if points[0].dist is not None else []
+    else:
+        return {"package": "torch", "distribution": "torch", "version": torch.__version__, "files": pytorch()["files"]}
+    name = names[0] if names else ""
+    return {"package": module, "distribution": name, "version": distribution(name).version if name else "",
+            "files": of_package(module)}

@@ -1,0 +1,113 @@
+"""The certificate of a run: what was run, what came of it, and hashes of all that it depends on, under one seal."""
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from keel import KeelError
+
+from ..cases.case import Case
+from ..harness import waivers
+from ..harness.journal import FILE, read
+from ..harness.run import digest
+from ..report import machine
+from ..results.verdict import STATUSES, Verdict, conforms, totals
+from . import hashes
+
+CERTIFICATE, WAIVERS = "certificate.json", "waivers.toml"
+FORMAT = 1
+OPTIONAL = ("report.json", "junit.xml", "report.html")
+"""Files of a run that a certificate covers where they are there."""
+ABOUT = ("profile", "tier", "seed", "ops", "shard", "cases", "digest")
+
+
+def planned_of(head: Mapping[str, Any]) -> tuple[Case, ...]:
+    """The cases that a run with this head has.  Raises KeelError[bad-option] if there are none."""
+    return _planned(str(head["profile"]), str(head["tier"]), int(head["seed"]), tuple(head["ops"]))
+
+
+@cache
+def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...]) -> tuple[Case, ...]:
+    from ..harness.cli import planned  # has this room's commands, and is there only once this module is
+    return planned(profile=profile, tier=tier, seed=seed, ops=ops)
+
+
+def accepted(folder: Path, subject: str, verdicts: Sequence[Verdict], day: date) -> list[Verdict]:
+    """The verdicts with the waivers that lie in the folder applied, as of that day."""
+    file = folder / WAIVERS
+    return waivers.applied(verdicts, waivers.read(file, subject) if file.exists() else (), day)
+
+
+def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = None) -> dict[str, Any]:
+    """Writes ``certificate.json`` into the folder of a run.
+
+    Raises KeelError[bad-option] where there is no whole run, where it was one of other cases, another suite or another
+    PyTorch than those at hand, or where the backend does not conform.
+    """
+    now = now or datetime.now(UTC)
+    if not (folder / FILE).exists():
+        raise KeelError("bad-option", f"There is no run in {folder}.", do=f"Its --out folder holds {FILE}.")
+    head, verdicts, _ = read(folder / FILE)
+    if head is None:
+        raise KeelError("bad-option", f"The log in {folder} has no head.", do="Run it again.")
+    cases = planned_of(head)
+    if waived is not None and waived.resolve() != (folder / WAIVERS).resolve():
+        shutil.copyfile(waived, folder / WAIVERS)
+    found = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
+    counts = totals(found)
+    if reasons := _hindrances(folder, head, cases, found, now.date()):
+        raise KeelError("bad-option", f"The run in {folder} cannot be certified.", reasons,
+                        do="keel conform says what is wrong; a certificate is of a whole run of which nothing is bad.")
+    manifest: dict[str, Any] = {
+        "format": FORMAT, "made": now.isoformat(timespec="seconds"), "subject": head["backend"],
+        "run": {k: head[k] for k in ABOUT}, "conforms": conforms(counts), "totals": dict(counts),
+        "specification": hashes.specification(), "suite": hashes.of_package("keel_conformance"),
+        "compiler": hashes.of_package("keel"), "plugin": hashes.plugin(str(head["backend"])),
+        "torch": hashes.pytorch(), "environment": machine(),
+        "waivers": hashes.of_file(folder / WAIVERS) if (folder / WAIVERS).exists() else None,
+        "verdicts": of_verdicts(found), "files": of_run(folder)}
+    manifest["seal"] = hashes.of_data(manifest)
+    (folder / CERTIFICATE).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def _hindrances(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict],
+                day: date) -> dict[str, str]:
+    """Why the run cannot be certified."""
+    counts, reasons = totals(found), dict[str, str]()
+    if head["digest"] != digest(cases):
+        reasons["cases"] = "They are not those that this version of the suite plans."
+    if head["shard"] != "1/1":
+        reasons["shard"] = f"It is shard {head['shard']}: keel conform merge makes one run of all."
+    if (lacking := len(cases) - len(found)):
+        reasons["not run"] = f"{lacking} of {len(cases)} cases have no verdict."
+    if head["torch"] != hashes.pytorch()["version"]:
+        reasons["torch"] = f"It ran with {head['torch']}, here is {hashes.pytorch()['version']}."
+    if not conforms(counts):
+        bad = ", ".join(f"{n} {s}" for s, n in counts.items() if n and s not in ("pass", "not claimed"))
+        reasons["verdicts"] = f"It does not conform: {bad or 'nothing was run'}."
+    file = folder / WAIVERS
+    held = waivers.read(file, str(head["backend"])) if file.exists() else ()
+    if wrong := waivers.problems(found, held, [c.id for c in cases], day, whole=not head["ops"]):
+        reasons["waivers"] = " ".join(wrong)
+    return reasons
+
+
+def of_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """Of case, status, oracle, sentence and clause of each, in the plan's order."""
+    return hashes.of_data([[v.case, v.status, v.oracle, v.sentence, v.clause] for v in verdicts])
+
+
+def of_run(folder: Path) -> dict[str, str]:
+    """Of the log and the reports."""
+    return {name: hashes.of_file(folder / name) for name in (FILE, *OPTIONAL) if (folder / name).exists()}
+
+
+def count_of(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """The totals that a manifest states, all fourteen."""
+    return {s: manifest["totals"][s] for s in STATUSES}

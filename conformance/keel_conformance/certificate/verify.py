@@ -1,0 +1,198 @@
+"""Whether a certificate holds: every hash taken anew, every count counted anew, and a sample of cases run anew.
+
+Who changes files and seals them again is found by the sample alone, with the probability that it has a changed case.
+"""
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from keel import KeelError
+
+from ..cases.case import Case
+from ..harness.job import Settings
+from ..harness.journal import FILE
+from ..harness.run import digest, run
+from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
+from . import hashes
+from .manifest import ABOUT, CERTIFICATE, FORMAT, WAIVERS, accepted, of_run, of_verdicts, planned_of
+
+SHARE, LEAST = 0.01, 20
+"""Of the cases that were run so many are run again, at least this number of them."""
+FIELDS = frozenset({"format", "made", "subject", "run", "conforms", "totals", "specification", "suite", "compiler",
+                    "plugin", "torch", "environment", "waivers", "verdicts", "files", "seal"})
+HERE: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "specification": ("The specification is another one.", lambda m: hashes.specification()),
+    "suite": ("The suite is another one.", lambda m: hashes.of_package("keel_conformance")),
+    "compiler": ("Keel is another one.", lambda m: hashes.of_package("keel")),
+    "plugin": ("The plugin is another one.", lambda m: hashes.plugin(m["subject"])),
+    "torch": ("PyTorch is another one.", lambda m: hashes.pytorch()),
+}
+"""What has to be the same where a certificate is verified: a sentence if it is not, and how it is found."""
+
+
+def verify(folder: Path, *, share: float = SHARE, least: int = LEAST, jobs: int = 1,
+           draw: random.Random | None = None) -> list[str]:
+    """What is wrong with the certificate in the folder, in sentences; nothing if it holds.
+
+    ``share`` of the cases, ``least`` of them at any rate, are run again; 0 and 0 run none.
+    """
+    try:
+        manifest = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return [f"There is no {CERTIFICATE}."]
+    except (ValueError, OSError) as e:
+        return [f"{CERTIFICATE} cannot be read: {e}"]
+    if wrong := [*_form(manifest)]:
+        return wrong
+    try:
+        wrong = [*_files(folder, manifest), *_here(manifest)]
+        cases, verdicts, found = _claims(folder, manifest)
+    except (KeelError, ValueError, KeyError, TypeError, OSError) as e:
+        return [*wrong, f"The run cannot be read: {e}"] if wrong else [f"The run cannot be read: {e}"]
+    wrong += found
+    if not wrong:                                             # what is changed already need not be run
+        wrong += _again(str(manifest["subject"]), cases, verdicts, share, least, jobs, draw or random.SystemRandom())
+    return wrong
+
+
+def _form(manifest: Any) -> Iterator[str]:
+    """The manifest by itself: its fields and its seal."""
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        yield f"It is no certificate of format {FORMAT}."
+        return
+    if odd := FIELDS ^ manifest.keys():
+        yield f"Fields are lacking or unknown: {', '.join(sorted(odd))}."
+        return
+    try:
+        seal = hashes.of_data({k: v for k, v in manifest.items() if k != "seal"})
+    except ValueError as e:
+        yield f"It has what JSON has not: {e}"
+        return
+    if seal != manifest["seal"]:
+        yield "The seal is not that of the manifest: it was changed after it was made."
+    if not (isinstance(manifest["run"], dict) and {*ABOUT} == manifest["run"].keys()):
+        yield "What the run is about is incomplete."
+    if not (isinstance(manifest["totals"], dict) and {*STATUSES} == manifest["totals"].keys()):
+        yield "The totals do not have the fourteen statuses."
+    try:
+        if datetime.fromisoformat(manifest["made"]) > datetime.now(UTC) + timedelta(minutes=5):
+            yield "It was made in the future."
+    except (TypeError, ValueError):
+        yield "It does not say when it was made."
+
+
+def _files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    have, said = of_run(folder), manifest["files"]
+    for name in sorted({*have, *said}):
+        if have.get(name) != said.get(name):
+            how = "added" if name not in said else "changed" if name in have else "removed"
+            yield f"{name} was {how}."
+    file = folder / WAIVERS
+    if (hashes.of_file(file) if file.exists() else None) != manifest["waivers"]:
+        yield "The waivers were changed."
+
+
+def _here(manifest: Mapping[str, Any]) -> Iterator[str]:
+    for field, (sentence, find) in HERE.items():
+        if find(manifest) != manifest[field]:
+            yield sentence
+    place = manifest["environment"]
+    if not isinstance(place, dict) or place.get("torch") != manifest["torch"]["version"]:
+        yield "The environment is one of another PyTorch than the certificate's."
+
+
+def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], Sequence[Verdict], list[str]]:
+    """The cases, their verdicts as the log has them, and what the manifest says otherwise."""
+    head, logged, wrong = _log(folder / FILE)
+    about = {k: head.get(k) for k in ABOUT}
+    other = [f"The log is of another {k}: {v}, not {manifest['run'][k]}." for k, v in about.items()
+             if v != manifest["run"][k]]
+    if other:                                                 # nothing is planned for a run that is another one
+        return (), (), [*wrong, *other]
+    if head.get("backend") != manifest["subject"]:
+        wrong.append(f"The log is of the backend {head.get('backend')}, not of {manifest['subject']}.")
+    if head.get("torch") != manifest["torch"]["version"]:
+        wrong.append(f"The log is of PyTorch {head.get('torch')}, not of {manifest['torch']['version']}.")
+    cases = planned_of(manifest["run"])
+    if digest(cases) != manifest["run"]["digest"] or len(cases) != manifest["run"]["cases"]:
+        wrong.append("The cases are not those that this suite plans.")
+    lacking = [c.id for c in cases if c.id not in logged]
+    unknown = logged.keys() - {c.id for c in cases}
+    wrong += [f"{len(lacking)} planned cases have no verdict, as {lacking[0]}."] if lacking else []
+    wrong += [f"{len(unknown)} verdicts are of no planned case, as {min(unknown)}."] if unknown else []
+    plain = [logged[c.id] for c in cases if c.id in logged]
+    day = datetime.fromisoformat(manifest["made"]).date()
+    verdicts = accepted(folder, str(manifest["subject"]), plain, day)
+    wrong += [f"{v.case} passes with an error of {v.figures['ratio']:.3g} times what is allowed." for v in verdicts
+              if v.status == "pass" and isinstance(v.figures.get("ratio"), float) and v.figures["ratio"] > 1][:3]
+    if of_verdicts(verdicts) != manifest["verdicts"]:
+        wrong.append("The verdicts are not those that were certified.")
+    counts = totals(verdicts)
+    if dict(counts) != manifest["totals"]:
+        wrong.append("The totals are not those of the verdicts.")
+    if manifest["conforms"] is not True or not conforms(counts):
+        wrong.append("The run does not conform.")
+    return cases, plain, [*wrong, *_report(folder, manifest)]
+
+
+def _log(path: Path) -> tuple[Mapping[str, Any], dict[str, Verdict], list[str]]:
+    """The head and the verdicts of a log, which is only read. A case may end again only as it did before."""
+    head: dict[str, Any] = {}
+    verdicts: dict[str, Verdict] = {}
+    begun: set[str] = set()
+    wrong: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        match json.loads(line):
+            case {"run": dict(found)}:
+                wrong += ["The log has two heads."] if head else []
+                head = found
+            case {"begin": list(some)}:
+                begun |= {*some}
+            case {"end": list(some)}:
+                for data in some:
+                    v = Verdict(**data)
+                    if v.status not in STATUSES:
+                        wrong.append(f"{v.case} has the status {v.status!r}, which there is not.")
+                    elif v.status != "not run" and v.case not in begun:
+                        wrong.append(f"{v.case} ended and never began.")
+                    elif v.case in verdicts and verdicts[v.case].status != v.status:
+                        wrong.append(f"{v.case} ended as {verdicts[v.case].status} and as {v.status}.")
+                    verdicts[v.case] = v
+            case _:
+                wrong.append("The log has a line that no run writes.")
+    return head, verdicts, wrong[:5]
+
+
+def _report(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What the report says otherwise, where there is one."""
+    file = folder / "report.json"
+    if not file.exists():
+        return
+    report = json.loads(file.read_text(encoding="utf-8"))
+    if {t["status"]: t["cases"] for t in report["totals"]} != manifest["totals"]:
+        yield "The report has other totals."
+    if report["subject"] != manifest["subject"] or report["run"].get("digest") != manifest["run"]["digest"]:
+        yield "The report is of another run."
+
+
+def _again(subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], share: float, least: int, jobs: int,
+           draw: random.Random) -> Iterator[str]:
+    """Runs some cases again, which nobody can know beforehand, and compares."""
+    before = {v.case: v for v in verdicts if v.status != "not run"}
+    pool = [c for c in cases if c.id in before]
+    some = draw.sample(pool, min(len(pool), max(least, round(share * len(pool)))))
+    if not some:
+        return
+    order = {c.id: k for k, c in enumerate(cases)}
+    some.sort(key=lambda c: order[c.id])
+    with TemporaryDirectory(prefix="keel-verify-") as out:
+        ran = run(some, subject, out=Path(out), jobs=jobs, settings=Settings(subject))
+    for v in ran.verdicts:
+        if v.status != before[v.case].status and not (v.status == "not run" and before[v.case].status in BAD):
+            yield f"{v.case} was {before[v.case].status}, and is {v.status} when it is run again. {v.sentence}".strip()
