@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ class Case:
 
     @cached_property
     def digest(self) -> str:
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps({f.name: getattr(self, f.name) for f in fields(self)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property

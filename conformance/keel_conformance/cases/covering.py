@@ -34,6 +34,30 @@ def covering(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule] = (),
     return [{f: factors[f][level] for f, level in zip(names, row, strict=True)} for row in rows]
 
 
+def further(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given: Sequence[Levels], *, seed: int,
+            least: int) -> list[dict[str, str]]:
+    """Drawn choices that the rules allow, none of them given, so that there are ``least`` in all; fewer, where there
+    are few to draw from.
+    """
+    names = list(factors)
+    seen = {tuple(levels[f] for f in names) for levels in given}
+    counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
+    found = []
+    for row in _drawn(counts, tables, seed, 3 * max(0, least - len(seen))):
+        levels = {f: factors[f][level] for f, level in zip(names, row, strict=True)}
+        if tuple(levels.values()) not in seen and len(seen) < least:
+            seen.add(tuple(levels.values()))
+            found.append(levels)
+    return found
+
+
+@lru_cache(4096)
+def _drawn(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, tries: int) -> tuple[tuple[int, ...], ...]:
+    search = _Search(counts, tables, random.Random(seed))
+    rows = (search.complete((), {}) for _ in range(tries))
+    return tuple(row for row in rows if row is not None)
+
+
 def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
     levels = [list(enumerate(factors[f])) for f in rule.factors]
     allowed = frozenset(tuple(i for i, _ in chosen) for chosen in product(*levels)
@@ -102,12 +126,13 @@ class _Search:
         for (f, a), (g, b) in combinations(enumerate(row), 2):
             missing.pop((f, a, g, b), None)
 
-    def complete(self, pair: Pair, missing: Mapping[Pair, None]) -> tuple[int, ...] | None:
-        f, a, g, b = pair
-        rest = [h for h in range(len(self.counts)) if h not in (f, g)]
+    def complete(self, pair: tuple[int, ...], missing: Mapping[Pair, None]) -> tuple[int, ...] | None:
+        """A choice with the pair (factor, level, factor, level), if there is one; with none, any choice."""
+        begun = dict(zip(pair[::2], pair[1::2], strict=True))
+        rest = [h for h in range(len(self.counts)) if h not in begun]
         self.chance.shuffle(rest)
         self.steps = 0
-        found = self._extend({f: a, g: b}, rest, missing)
+        found = self._extend(begun, rest, missing)
         return tuple(found[h] for h in range(len(self.counts))) if found else None
 
     def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[Pair, None]) -> dict[int, int] | None:
@@ -120,9 +145,9 @@ class _Search:
         mask = self.mask(factor, chosen)
         for level in range(self.counts[factor]):
             if mask >> level & 1 and (not self.tables[factor] or self.fits(factor, level, chosen)):
-                gain = sum(((f, a, factor, level) if f < factor else (factor, level, f, a)) in missing
-                           for f, a in chosen.items())
-                ranked.append((-gain, self.chance.random(), level))
+                gain = missing and sum(((f, a, factor, level) if f < factor else (factor, level, f, a)) in missing
+                                       for f, a in chosen.items())
+                ranked.append((-int(gain or 0), self.chance.random(), level))
         for _, _, level in sorted(ranked):
             found = self._extend({**chosen, factor: level}, rest[1:], missing)
             if found is not None:

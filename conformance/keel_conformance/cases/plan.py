@@ -9,7 +9,7 @@ from keel import MEMBERS
 from keel_conformance.cases.arguments import BREAKS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.clauses import cited
-from keel_conformance.cases.covering import covering
+from keel_conformance.cases.covering import covering, further
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
 
@@ -32,8 +32,8 @@ FEW = 4
 """Cases of a member at tier smoke, the most telling."""
 ARRAYS = {"standard": 1, "full": 4}
 """Covering arrays of a member, each of other choices."""
-LEAST, ROUNDS = 200, 12
-"""Where one has fewer choices than this, more arrays are drawn, up to so many."""
+LEAST = 200
+"""Where there are fewer choices of a member than this, more are drawn, if there are more."""
 ROOMS = ("programs", "graphs", "kernels")
 
 
@@ -89,11 +89,8 @@ def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     else:
         found = [*domain.telling, *domain.must]
         for k in range(ARRAYS[tier]):
-            found += covering(domain.factors, domain.rules, seed=seed * ROUNDS + k, given=() if k else found)
-        for k in range(ARRAYS[tier], ROUNDS):
-            if len(found := _distinct(found)) >= LEAST:
-                break
-            found = [*found, *covering(domain.factors, domain.rules, seed=seed * ROUNDS + k)[:LEAST - len(found)]]
+            found += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else found)
+        found += further(domain.factors, domain.rules, found, seed=seed, least=LEAST)
     return _distinct(found)
 
 

@@ -65,7 +65,9 @@ def reason_for(name: str, number: str) -> str:
     asked = needs(name)[number]
     found = [reason for feature, reason in REASONS if feature in asked]
     found += [f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(asked) if f.startswith("given ")]
-    return found[0] if len(found) == 1 else "No known call of it has all of this at once: " + ", ".join(sorted(asked)) + "."
+    if len(found) < 2:
+        return found[0] if found else "No case of it is drawn."
+    return f"No known call of it has all of this at once: {', '.join(sorted(asked))}."
 
 
 def write(rows: Iterable[Row]) -> None:
