@@ -64,13 +64,13 @@ def perform(job: Perform, tell: Tell) -> Performed:
         tell("loading the backend")
         under_test = subject(job.settings.subject)
         _limit(under_test.device, job.settings.memory)
-        torch.set_num_threads(job.settings.threads)
+        torch.set_num_threads(1)
         try:
             match job.cases[0].kind:
                 case "op":
                     tried = _calls(job, under_test, clock, tell)
                 case "negative":
-                    tried = [_broken(case, under_test, clock, tell) for case in job.cases]
+                    tried = [_broken(case, job.settings.threads, under_test, clock, tell) for case in job.cases]
                 case kind:
                     tried = _programs(job, under_test, kind, clock, tell)
             found = Performed(tried)
@@ -117,7 +117,7 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
     if calls:
         _place(calls, 0, under_test, clock)
         tell("compiling")
-        with clock.at("backend"), _backend_at("compiling"):
+        with clock.at("backend"), _backend_at("compiling", job.settings.threads):
             batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
                                        backends=under_test.backends, strict=True)
         for c, owners, refusals in zip(calls, batch.owners, batch.refusals, strict=True):
@@ -128,7 +128,7 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
                 _place(calls, draw, under_test, clock)
             tell(f"running call {k}")
             torch.manual_seed(calls[0].case.seed + draw)
-            with clock.at("backend"), _backend_at("running"):
+            with clock.at("backend"), _backend_at("running", job.settings.threads):
                 found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
             for c, results in zip(calls, found, strict=True):
                 c.results.append(results)
@@ -172,12 +172,16 @@ def _addresses(case: Case) -> bool:
 
 
 @contextmanager
-def _backend_at(phase: Phase) -> Iterator[None]:
+def _backend_at(phase: Phase, threads: int) -> Iterator[None]:
+    """Where the backend is at work, with its threads: what is done around it is too small for more than one."""
+    torch.set_num_threads(threads)
     try:
         yield
     except (Exception, SystemExit) as e:
         untraced = isinstance(e, KeelError) and e.code == "bad-graph"
         raise Ended(_raised("tracing it" if untraced else phase, e)) from e
+    finally:
+        torch.set_num_threads(1)
 
 
 def _raised(phase: Phase, e: BaseException) -> Raised:
@@ -234,7 +238,7 @@ def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
 
 # -- calls that break a precondition -----------------------------------------------------------------------------------
 
-def _broken(case: Case, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
+def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
     """An exception is right, wherever it comes from; ``raised`` has it, and without it the case is accepted."""
     c = _drawn(case, clock)
     if c.tried.raised is not None:
@@ -243,7 +247,7 @@ def _broken(case: Case, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
     tell(f"running {case.id}")
     begin = time.perf_counter()
     try:
-        with clock.at("backend"), _backend_at("running"):
+        with clock.at("backend"), _backend_at("running", threads):
             batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs)], backends=under_test.backends,
                                        strict=True)
             c.tried.claimed = under_test.name in batch.owners[0]
@@ -268,7 +272,7 @@ def _programs(job: Perform, under_test: Subject, kind: str, clock: Clock, tell: 
     tell("running")
     torch.compiler.reset()
     begin = time.perf_counter()
-    with clock.at("backend"), _backend_at("running"):
+    with clock.at("backend"), _backend_at("running", job.settings.threads):
         if target is not None and kind == "kernel":
             found = room.perform_all(job.cases, room.Builder(target), under_test.device)
         else:
