@@ -134,17 +134,18 @@ def _smaller(calls: Calls) -> Iterator[Calls]:
     """Each size that several dimensions may share cut to 1, to its halves, by one at an end; then single tensors."""
     sizes = sorted({n for t in calls.trials for x in _tensors(t) for n in x.shape if n > 1}, reverse=True)
     for n in sizes:
-        for start, length in _cuts(n):
-            yield _changed(calls, lambda x, n=n, s=start, k=length: _cut(x, n, s, k))  # type: ignore[misc]
+        for start, length in cuts(n):
+            yield _changed(calls, lambda x, n=n, s=start, k=length: cut_where(x, n, s, k))  # type: ignore[misc]
     for which in range(max((len(_tensors(t)) for t in calls.trials), default=0)):
         mine = {id(_tensors(t)[which]) for t in calls.trials if len(_tensors(t)) > which}
         for n in {n for t in calls.trials for x in _tensors(t) if id(x) in mine for n in x.shape if n > 1}:
-            for start, length in _cuts(n):
+            for start, length in cuts(n):
                 yield _changed(calls, lambda x, n=n, s=start, k=length, mine=mine:  # type: ignore[misc]
-                               _cut(x, n, s, k) if id(x) in mine else x)
+                               cut_where(x, n, s, k) if id(x) in mine else x)
 
 
-def _cuts(n: int) -> Iterator[tuple[int, int]]:
+def cuts(n: int) -> Iterator[tuple[int, int]]:
+    """Where a part of ``n`` begins and how long it is, the smallest first."""
     seen: set[tuple[int, int]] = set()
     half, most = n // 2, 3 * n // 4
     for start, length in ((0, 1), (n - 1, 1), (0, half), (n - half, half), (0, most), (n - most, most), (0, n - 1),
@@ -154,7 +155,8 @@ def _cuts(n: int) -> Iterator[tuple[int, int]]:
             yield start, length
 
 
-def _cut(x: Tensor, n: int, start: int, length: int) -> Tensor:
+def cut_where(x: Tensor, n: int, start: int, length: int) -> Tensor:
+    """``x`` with each dimension of size ``n`` narrowed."""
     for dim, size in enumerate(x.shape):
         if size == n:
             x = x.narrow(dim, start, length)

@@ -48,6 +48,7 @@ def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[
     found, whole = [], Deadline(seconds)
     with Bench() as bench, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        bench.value(len, ())                                  # its process starts outside of anybody's time
         for v in sorted(failed, key=lambda v: alike(v) in seen):
             case = by_id[v.case]
             first = alike(v) not in seen
@@ -85,7 +86,7 @@ def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadl
             return of_graph(folder, subject, case, v, bench, deadline, trying=trying)
         case "program":
             from .program import of_program
-            return of_program(folder, subject, case, v, bench, trying=trying)
+            return of_program(folder, subject, case, v, bench, deadline, trying=trying)
     return Written(case.id, lacking="A kernel's failure has no script: it is not reached through a program.")
 
 

@@ -1,0 +1,281 @@
+"""A contract program that fails, reduced to the part of it that the backend compiled and got wrong, as a script.
+
+What a backend is given of a program are functional graphs, and their arguments at each call. The first that gives
+something else than eager PyTorch is the failure; it is cut down over its nodes, those before which become arguments.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+import keel
+from keel import KeelError
+
+from ..cases.case import Case
+from ..harness.guard import same_bits
+from ..harness.subject import subject
+from ..oracles.graph import graph_bounds
+from ..oracles.rules import NoRule
+from ..programs import PROGRAMS
+from ..programs import perform as perform_program
+from ..programs.compiler import Compiler
+from ..programs.observed import same
+from ..results.verdict import Verdict
+from . import script
+from .attempt import Bench
+from .literal import tensor, text_of
+from .minimise import Deadline, steepest
+from .write import Written, name_of
+
+Line = tuple[str, str, tuple[str, ...]]
+"""A name, the expression that it stands for, and the names in that."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A graph as lines of Python. ``calls`` has the values of all names at each call, as eager PyTorch has them."""
+
+    subject: str
+    exact: bool
+    params: tuple[str, ...]
+    lines: tuple[Line, ...]
+    outputs: tuple[str, ...]
+    calls: tuple[dict[str, Any], ...]
+
+    @property
+    def text(self) -> list[str]:
+        return [f"def program({', '.join(self.params)}):", *(f"    {n} = {expr}" for n, expr, _ in self.lines),
+                f"    return ({', '.join(self.outputs)},)"]
+
+
+def recorded(given: tuple[str, Case]) -> Part | None:
+    """Runs a case's program on what the text names, and gives the first part that went wrong; None if none did."""
+    text, case = given
+    backend, wrong = subject(text).backend, list[Part]()
+
+    def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+        run, seen = backend.compile(gm), list[tuple[Any, ...]]()
+
+        def call(*inputs: Any) -> Any:
+            before = tuple(_copy(x) for x in inputs)
+            seen.append(before)
+            try:
+                found = run(*inputs)
+            except Exception:
+                wrong.append(_part(gm, text, case, seen[-1:]))
+                raise
+            want = gm.forward(*map(_copy, before))
+            if _differ(found, want, PROGRAMS[case.op].exact) or not all(map(same_bits, inputs, before)):
+                wrong.append(_part(gm, text, case, seen))
+            return found
+        return call
+    perform_program(case, Compiler(replace(backend, compile=compile)))
+    return wrong[0] if wrong else None
+
+
+def _copy(x: Any) -> Any:
+    return x.detach().clone() if isinstance(x, Tensor) else x
+
+
+def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
+    """Whether results are suspicious; what rounds is held to its bound later."""
+    def apart(x: Any, y: Any) -> bool:
+        if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+            return bool(x != y)
+        return x.dtype != y.dtype or x.shape != y.shape or not same(x, y)
+    return any(map(apart, found, want))
+
+
+def _part(gm: fx.GraphModule, text: str, case: Case, calls: Sequence[tuple[Any, ...]]) -> Part:
+    """The graph as lines.  Raises ValueError for one that has no such text."""
+    params, lines, outputs = list[str](), list[Line](), list[str]()
+    for node in gm.graph.nodes:
+        match node.op:
+            case "placeholder":
+                params.append(node.name)
+            case "call_function":
+                lines.append((node.name, _expression(node), tuple(n.name for n in node.all_input_nodes)))
+            case "output":
+                outputs = [x.name for x in node.args[0] if isinstance(x, fx.Node)]
+            case _:
+                raise ValueError(f"A graph with {node.op} has no text.")
+    values = [_values(gm, inputs) for inputs in calls[-3:]]
+    return Part(text, PROGRAMS[case.op].exact, tuple(params), tuple(lines), tuple(outputs), tuple(values))
+
+
+def _expression(node: fx.Node) -> str:
+    def text(x: Any) -> str:
+        match x:
+            case fx.Node():
+                return x.name
+            case list() | tuple():
+                inside = ", ".join(map(text, x))
+                return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' if len(x) == 1 else ''})"
+        return text_of(x)
+    if node.target is getitem:
+        return f"{text(node.args[0])}[{node.args[1]}]"
+    if not isinstance(node.target, type(torch.ops.aten.add.Tensor)):
+        raise ValueError(f"{node.target} has no text.")
+    words = [*map(text, node.args), *(f"{k}={text(v)}" for k, v in node.kwargs.items())]
+    return f"torch.ops.{node.target}({', '.join(words)})"
+
+
+def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The value of each node."""
+    found: dict[str, Any] = {}
+
+    class Keeper(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if isinstance(value, Tensor | int | float | bool):
+                found[n.name] = _copy(value)
+            return value
+    with torch.no_grad():
+        Keeper(gm).run(*map(_copy, inputs))
+    return found
+
+
+def made(part: Part) -> Callable[..., Any]:
+    """The part as a function."""
+    space: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
+    exec("\n".join(part.text), space)                         # Dynamo wants a function with a code of its own
+    return space["program"]  # type: ignore[no-any-return]
+
+
+def tried(part: Part) -> tuple[str, int]:
+    """How the part fails ('' if it does not), and which result is wrong."""
+    torch.compiler.reset()
+    program = made(part)
+    try:
+        want = [program(*(_copy(c[p]) for p in part.params)) for c in part.calls]
+    except Exception:
+        return "harness error", 0
+    found = []
+    try:
+        go = keel.compile(program, backends=subject(part.subject).backends, strict=True)
+        with torch.no_grad():
+            for call in part.calls:
+                inputs = [_copy(call[p]) for p in part.params]
+                found.append([_copy(x) for x in go(*inputs)])
+                if not all(same_bits(x, call[p]) for x, p in zip(inputs, part.params, strict=True)):
+                    return "writes", 0
+    except Exception as e:
+        return ("harness error" if isinstance(e, KeelError) and e.code == "bad-graph" else "raises"), 0
+    for call, have, best in zip(part.calls, found, want, strict=True):
+        for k, (x, y) in enumerate(zip(have, best, strict=True)):
+            if isinstance(y, Tensor) and (x.dtype, x.shape) != (y.dtype, y.shape):
+                return "type", k
+            if _differ([x], [y], part.exact) and not _allowed(part, program, call, k, x):
+                return "values", k
+    return "", 0
+
+
+def bound_of(part: Part, call: dict[str, Any], k: int) -> tuple[Tensor, Tensor] | None:
+    """The reference and the bound of a result that may be rounded; None for an exact one."""
+    if part.exact or not all(isinstance(call[p], Tensor) for p in part.params):
+        return None
+    try:
+        bounded = graph_bounds(fx.symbolic_trace(made(part)), [_copy(call[p]) for p in part.params])[k]
+    except (NoRule, RuntimeError):
+        return None
+    return None if bounded is None else (bounded.reference, torch.where(bounded.mask, torch.inf, bounded.bound))
+
+
+def _allowed(part: Part, program: Callable[..., Any], call: dict[str, Any], k: int, have: Any) -> bool:
+    found = bound_of(part, call, k)
+    if found is None or not isinstance(have, Tensor) or not have.is_floating_point():
+        return False
+    reference, bound = found
+    return bool((((have.double() - reference).abs() <= bound) | (have.isnan() & reference.isnan()) | (
+        have.double() == reference)).all())
+
+
+# -- smaller -----------------------------------------------------------------------------------------------------------
+
+def needed(part: Part) -> Part:
+    """The part without lines and parameters that no output needs."""
+    names = set(part.outputs)
+    for name, _, uses in reversed(part.lines):
+        if name in names:
+            names |= set(uses)
+    return replace(part, params=tuple(p for p in part.params if p in names),
+                   lines=tuple(line for line in part.lines if line[0] in names))
+
+
+def smaller(part: Part) -> Iterator[Part]:
+    """One call; one output, if need be a node before it; each line made a parameter."""
+    for k in range(len(part.calls) - 1, -1, -1):
+        if len(part.calls) > 1:
+            yield replace(part, calls=part.calls[k:k + 1])
+    for name in part.outputs if len(part.outputs) > 1 else ():
+        yield needed(replace(part, outputs=(name,)))
+    for name, _, _ in part.lines[:-1]:
+        if name not in part.outputs and all(isinstance(c.get(name), Tensor) for c in part.calls):
+            yield needed(replace(part, outputs=(name,)))
+    for k in range(len(part.lines) - 2, -1, -1):
+        name = part.lines[k][0]
+        if name not in part.outputs and all(isinstance(c.get(name), Tensor) for c in part.calls):
+            yield needed(replace(part, params=(*part.params, name), lines=part.lines[:k] + part.lines[k + 1:]))
+
+
+# -- the script --------------------------------------------------------------------------------------------------------
+
+def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
+    """The script of a part."""
+    backend = script.backend_of(part.subject)
+    last = part.calls[-1]
+    calls = [f"({', '.join(tensor(c[p]) if isinstance(c[p], Tensor) else repr(c[p]) for p in part.params)},)"
+             for c in part.calls]
+    body = [*part.text, "", *(f"args{k} = {text}" for k, text in enumerate(calls)),
+            f"run = keel.compile(program, backends={backend.backends}, strict=True)"]
+    if kind == "writes":
+        body += ["before = [x.clone() for x in args0]", "run(*args0)",
+                 'print("expected arguments as before", before, "found", args0)',
+                 "sys.exit(not all(torch.equal(a, b) for a, b in zip(args0, before)))"]
+        return script.assembled(script.title(verdict, part.subject), backend.imports, body)
+    body += [f"found = run(*args{k})" for k in range(len(calls))]
+    if kind in ("raises", "died"):
+        body += ['print("expected no exception, and found none")']
+        return script.assembled(script.title(verdict, part.subject), backend.imports, body)
+    want = made(part)(*(_copy(last[p]) for p in part.params))[which]
+    body += [f"found = found[{which}]"]
+    bounded = bound_of(part, last, which)
+    if bounded is not None and want.is_floating_point():
+        body += [f"expected = {tensor(bounded[0], strides=False)}", f"bound = {tensor(bounded[1], strides=False)}",
+                 'print("expected", expected, "found", found, "allowed error", bound)',
+                 "near = ((found.double() - expected).abs() <= bound) | (found.double() == expected)",
+                 "sys.exit(not bool((near | (found.isnan() & expected.isnan())).all()))"]
+    else:
+        body += [f"expected = {text_of(want)}", 'print("expected", expected, "found", found)',
+                 "sys.exit(found.dtype != expected.dtype or found.shape != expected.shape or not torch.equal("
+                 "found.nan_to_num(7), expected.nan_to_num(7)))"]
+    return script.assembled(script.title(verdict, part.subject), backend.imports, body)
+
+
+def of_program(folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
+               trying: bool = True) -> Written:
+    """The script of a failing contract program."""
+    if not trying:
+        return Written(case.id, lacking="There was no time left to see which part of the program is wrong.")
+    part = bench.value(recorded, (subject_text, case))
+    if part is None:
+        return Written(case.id, lacking="No part that the backend compiled gives anything else than eager PyTorch by "
+                       f"itself; keel conform --op {case.op} shows the failure.")
+
+    def kind_of(one: Part) -> tuple[str, int]:
+        return bench.value(tried, one) or ("died", 0)
+    part = needed(part)
+    kind, which = kind_of(part)
+    size = len(part.lines)
+    if kind not in ("", "harness error"):
+        part = steepest(part, smaller, lambda one: kind_of(one)[0] == kind, deadline)
+        kind, which = kind_of(part)
+    path = folder / name_of(case)
+    path.write_text(of(part, v, kind, which), encoding="utf-8")
+    return Written(case.id, name_of(case), bench.status(str(path)) == 1, len(part.lines) < size)

@@ -1,0 +1,36 @@
+"""All files of a run in its folder: the scripts of failures, JSON, JUnit, and the page."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..cases.case import Case
+from ..harness.journal import FILE, read
+from ..report import named
+from ..repro.write import FOLDER, paths
+from ..repro.write import write as write_scripts
+from . import files, page
+from .verdict import Verdict
+
+SECONDS = 600.0
+"""For making failures smaller and trying their scripts, in all."""
+
+
+def reports(folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict], problems: Sequence[str] = (), *,
+            spent: float = 0.0, seconds: float = SECONDS) -> list[str]:
+    """Writes them beside the log, and says in sentences what lies where. ``spent`` is what the run took."""
+    head, _, _ = read(folder / FILE)
+    if head is None:
+        raise ValueError(f"The log in {folder} has no head.")
+    found = write_scripts(folder, str(head["backend"]), cases, verdicts, seconds=seconds)
+    document = files.document(files.Run(head, cases, verdicts, problems, spent, paths(found)))
+    files.write(folder, document, verdicts)
+    where = page.write(folder, document)
+    said = [f"The report is {where}; {files.REPORT} and {files.JUNIT} lie beside it."]
+    if found:
+        with_script, shown = sum(bool(w.path) for w in found), sum(w.shown for w in found)
+        said.append(f"{with_script} of {len(found)} failures have a script in {folder / FOLDER}; {shown} of these were "
+                    "run alone and fail.")
+    if lacking := [w for w in found if not w.path]:
+        said.append(f"No script for {named((w.case for w in lacking), 3)}: {lacking[0].lacking}")
+    return said

@@ -1,0 +1,43 @@
+"""A failing contract program becomes a script of the part that the backend got wrong."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from keel_conformance.programs import cases
+from keel_conformance.repro.attempt import Bench
+from keel_conformance.repro.minimise import Deadline
+from keel_conformance.repro.program import of_program
+from keel_conformance.repro.script import LINES
+from keel_conformance.results.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with Bench() as found:
+        yield found
+
+
+@pytest.mark.parametrize(("backend", "program"), [
+    ("big", "gradients-of-product"), ("error", "mutation-in-place"), ("caches", "gradients-of-matmul"),
+    ("tail", "gradients-of-relu")])
+def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str, program: str, tmp_path: Path,
+                                                                  bench: Bench) -> None:
+    known = {c.op: c for c in cases("standard")}
+    case = known.get(program) or next(c for name, c in known.items() if name.startswith(program.partition("-")[0]))
+    (tmp_path / "repro").mkdir()
+    v = Verdict(case.id, "fail", "exact", "It differs.", case.clauses[0])
+    found = of_program(tmp_path, f"wrong:{backend}", case, v, bench, Deadline(10.0))
+    text = (tmp_path / found.path).read_text()
+    assert found.shown and text.count("\n") <= LINES and "keel_conformance" not in text
+    right = tmp_path / "right.py"
+    right.write_text(text.replace(f"import {backend} as", "import right as"))
+    assert bench.status(str(right)) == 0
+
+
+def test_what_no_part_shows_is_said(tmp_path: Path, bench: Bench) -> None:
+    case = next(c for c in cases("smoke") if c.op.startswith("gradients"))
+    found = of_program(tmp_path, "wrong:right", case, Verdict(case.id, "fail"), bench, Deadline(5.0))
+    assert not found.path and "No part that the backend compiled" in found.lacking
