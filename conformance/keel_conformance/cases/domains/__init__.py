@@ -7,13 +7,27 @@ from functools import cache
 
 from keel import MEMBERS, Op
 from keel_conformance.cases.domain import Domain
-from keel_conformance.cases.domains import axis, contraction, convolution, normalisation, places, pointwise, pooling
+from keel_conformance.cases.domains import (
+    attention,
+    axis,
+    contraction,
+    convolution,
+    fft,
+    linalg,
+    losses,
+    normalisation,
+    places,
+    pointwise,
+    pooling,
+    resampling,
+)
 from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.generic import generic
 from keel_conformance.cases.negatives import negatives_of
 
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
-    contraction.build, convolution.build, pooling.build, normalisation.build, pointwise.build, axis.build, places.build)
+    contraction.build, convolution.build, pooling.build, normalisation.build, attention.build, losses.build,
+    linalg.build, fft.build, resampling.build, pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

@@ -1,0 +1,78 @@
+"""Fourier transforms: sizes even, odd, prime and powers of two; norms; one side or both; several dimensions."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from keel import Op
+from keel_conformance.cases.domain import Domain, Levels
+from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
+
+SIZES = ("8", "1", "2", "3", "7", "9", "13", "16", "17", "30", "64", "97", "127", "128", "243", "1000", "1024")
+DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {
+    "alone": (lambda n: (n,), [0]), "last": (lambda n: (3, n), [1]), "first": (lambda n: (n, 2), [0]),
+    "both": (lambda n: (5, n), [0, 1]), "backwards": (lambda n: (n, 3), [1, 0]), "middle": (lambda n: (2, n, 3), [1]),
+    "three": (lambda n: (2, 3, n), [0, 1, 2])}
+"""Over dimensions that are no neighbours eager PyTorch's own kernels write outside of their memory in some layouts."""
+NORMS = {"none": 0, "root": 1, "whole": 2}
+FFT: Mapping[str, tuple[str, ...]] = {"size": SIZES, "dims": tuple(DIMS), "norm": tuple(NORMS)}
+LAY = ("contiguous", "transposed", "offset", "odd_ones")
+KINDS = ("random", "cancel", "exact", "duplicates", "tiny")
+
+
+def _place(levels: Levels) -> tuple[tuple[int, ...], list[int], int]:
+    shape, dims = DIMS[levels["dims"]]
+    return shape(int(levels["size"])), dims, NORMS[levels["norm"]]
+
+
+def _c2c(levels: Levels) -> Ask:
+    shape, dims, norm = _place(levels)
+    if levels["side"] == "nowhere":
+        return Ask("aten._fft_c2c.default", (Arg(shape), [], norm, True))
+    return Ask("aten._fft_c2c.default", (Arg(shape), dims, norm, levels["side"] == "forward"))
+
+
+def _r2c(levels: Levels) -> Ask:
+    shape, dims, norm = _place(levels)
+    return Ask("aten._fft_r2c.default", (Arg(shape), dims, norm, levels["side"] == "one"))
+
+
+def _c2r(levels: Levels) -> Ask:
+    shape, dims, norm = _place(levels)
+    n = shape[dims[-1]]
+    half = [*shape]
+    half[dims[-1]] = n // 2 + 1
+    return Ask("aten._fft_c2r.default", (Arg(tuple(half)), dims, norm, n))
+
+
+def _frequencies(name: str) -> Callable[[Levels], Ask]:
+    def ask(levels: Levels) -> Ask:
+        dtype = {"f32": torch.float32, "f64": torch.float64}[levels["named"]]
+        return Ask(f"aten.fft_{name}freq.default", (int(levels["size"]), float(levels["step"])), {"dtype": dtype})
+    return ask
+
+
+_COMPLEX, _REAL = (torch.complex64, torch.complex128), (torch.float32, torch.float64)
+_NAN = "The oracles know nothing of an element of a transform over what is not finite."
+_OPEN = "It follows from the others; no case transforms there and back."
+_GROWS = {"C4": given(size=("97", "127", "243", "1000", "1024"))}
+_ASKED = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
+BUILD: Mapping[str, Callable[[Op], Domain]] = {
+    "fft_c2c": lambda op: domain(op, {**FFT, "side": ("forward", "backward", "nowhere")}, _c2c, dtypes=_COMPLEX,
+                                 lay=LAY, kinds=KINDS, cites={
+        **_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
+        untested={"C3": _NAN, "C6": _OPEN}),
+    "fft_r2c": lambda op: domain(op, {**FFT, "side": ("one", "both")}, _r2c, dtypes=_REAL, lay=LAY,
+                                 kinds=KINDS, untested={"C3": _NAN}, cites={
+        **_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))}),
+    "fft_c2r": lambda op: domain(op, FFT, _c2r, dtypes=_COMPLEX, lay=LAY, kinds=KINDS, cites={
+        "C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]}),
+    "fft_fftfreq": lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)),
+    "fft_rfftfreq": lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)),
+}
+
+
+def build(op: Op) -> Domain | None:
+    made = BUILD.get(op.name)
+    return made(op) if made is not None else None
