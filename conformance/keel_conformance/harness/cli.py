@@ -17,8 +17,10 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..cases.plan import PROFILES, TIERS, plan
+from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
+from ..results.reports import SECONDS, reports
 from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
 from . import merge as shards
@@ -30,6 +32,8 @@ from .subject import subject
 
 app = typer.Typer(add_completion=False)
 app.command()(selftest)
+app.command("certify")(certify_command)
+app.command("verify")(verify_command)
 GIB = 2**30
 Waivers = Annotated[Path | None, typer.Option(help="Failures that are known and accepted for a while, as TOML.")]
 
@@ -52,6 +56,8 @@ def conform(
     time_limit: Annotated[float, typer.Option(help="Seconds that one case may take.")] = Settings.limit,
     memory: Annotated[float, typer.Option(help="GiB that a process may take beyond those that it starts with.")] = 6.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads that a process may run cases with.")] = Settings.threads,
+    minimise: Annotated[float, typer.Option(help="Seconds for making failures smaller and trying their scripts.")
+                        ] = SECONDS,
 ) -> None:
     """Judge a backend. Exits with 0 if it conforms, with 1 if it does not, with 2 if nothing was run."""
     if ctx.invoked_subcommand is not None:
@@ -76,6 +82,9 @@ def conform(
         verdicts, problems = _accepted(ran.verdicts, accepted, mine, whole=not op and part.of == 1)
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
+        if out is not None:
+            facts += reports(out, mine, verdicts, problems, spent=ran.seconds,
+                             seconds=0.0 if interruption.by is not None else minimise)
         summary.show(console, verdicts, len(mine), facts, problems)
     if interruption.by is not None:
         raise typer.Exit(128 + interruption.by)
@@ -105,7 +114,10 @@ def merge(
     problems += [f"Shard {s} is missing." for s in together.missing]
     if len(found) < len(cases) and not together.missing:
         problems.append(f"{len(cases) - len(found)} cases of the shards were not run to their end.")
-    summary.show(_console(), verdicts, len(cases), [f"{len(folders)} shards, judged: {head['backend']}."], problems)
+    facts = [f"{len(folders)} shards, judged: {head['backend']}."]
+    if out is not None:
+        facts += reports(out, cases, verdicts, problems)
+    summary.show(_console(), verdicts, len(cases), facts, problems)
     raise typer.Exit(status(verdicts, problems))
 
 
