@@ -63,7 +63,9 @@ def rewritten(kernel: Kernel, change: Change) -> Kernel:
 
 
 def loops(*calls: str, breaks: tuple[str, ...]) -> Callable[[Change], Mutant]:
-    """Makes a mutant of a change of statements."""
+    """Makes a mutant of a change of statements. The operators ``calls`` are such as are rendered with them; where the
+    interpreter's target has library calls for all that would be, kernels alone show it.
+    """
     def made(change: Change) -> Mutant:
         name = slug(change)
         interpreted = find("interp").target
@@ -151,13 +153,13 @@ def scan_without_its_own(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-@loops("aten.scatter_add", "aten.index_put", "aten.index_add", breaks=("scatter_add", "index_put", "index_add"))
+@loops(breaks=())
 def atomic_add_is_lost(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """An atomic addition is a write."""
     return (replace(stmt, mode="write"),) if isinstance(stmt, Store) and stmt.mode == "add" else (stmt,)
 
 
-@loops("aten.constant_pad_nd", "aten.cat", "aten.slice_scatter", breaks=("pad", "cat", "slice_scatter"))
+@loops(breaks=())
 def masked_loads_give_one(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """What is loaded where the mask is false is 1."""
     if not isinstance(stmt, Load) or stmt.mask is None or stmt.dtype.is_complex or stmt.dtype.itemsize < 4:
@@ -167,7 +169,7 @@ def masked_loads_give_one(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
             Apply(stmt.result, "where", (stmt.mask, read, one), stmt.dtype))
 
 
-@loops("aten.index_put", "aten.masked_scatter", "aten.slice_scatter", breaks=("index_put", "slice_scatter"))
+@loops(breaks=())
 def masked_stores_store(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """A store writes whether its mask is true or not."""
     return (replace(stmt, mask=None),) if isinstance(stmt, Store) else (stmt,)
@@ -235,7 +237,7 @@ def casts_round(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     return (Apply(whole, "round", stmt.args, source), replace(stmt, args=(whole,)))
 
 
-@loops("aten._to_copy", "prims.convert_element_type", "aten.add", "aten.exp", breaks=("convert", "add", "exp"))
+@loops("aten._to_copy", "prims.convert_element_type", breaks=("convert",))
 def casts_to_bf16_truncate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """A cast of float32 to bfloat16 cuts bits off."""
     if not isinstance(stmt, Apply) or stmt.op != "cast" or stmt.dtype != torch.bfloat16:
