@@ -1,0 +1,45 @@
+"""Scripts are the same program for a backend of torch.compile, with Keel and without."""
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.case import Case
+from keel_conformance.cases.plan import plan
+from keel_conformance.repro import script
+from keel_conformance.repro.attempt import Calls
+from keel_conformance.results.verdict import Verdict
+
+
+def case(op: str) -> Case:
+    return next(c for c in plan(tier="smoke", ops=[op]) if c.kind == "op" and c.dtype == "f32")
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize(("op", "said"), [
+    ("neg", "At (0,) it is 1, not 2."), ("var_mean", "Result 1: At (0,) it is 1, not 2."),
+    ("softmax", "Call 1: At (0,) it is 1, not 2.")])
+def test_aot_eager_passes(op: str, said: str, plain: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    c = case(op)
+    calls = Calls("aot_eager", c, (arguments(c, 0), arguments(c, 1)))
+    text = script.of_calls(calls, Verdict(c.id, "fail", "ulp", said), plain=plain)
+    assert ("keel" in text) is not plain and "torch.compile" in text if plain else "foreign" in text
+    (tmp_path / "one.py").write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(tmp_path / "one.py"), run_name="__main__")
+    assert caught.value.code in (0, False), text
+    assert "expected" in capsys.readouterr().out
+
+
+def test_a_script_of_more_than_forty_lines_is_refused() -> None:
+    with pytest.raises(ValueError, match="41 lines"):
+        script.assembled('"""A title."""', [], ["x = 1"] * 36)
+
+
+def test_names_of_numbers_are_imported_where_they_stand_alone() -> None:
+    text = script.assembled('"""A."""', [], ["x = [inf, -nan]", "y = x.isnan(), 'inf'"])
+    assert "from math import inf, nan" in text
+    assert "math" not in script.assembled('"""A."""', [], ["y = x.isinf(), 'nan'"])
