@@ -164,3 +164,14 @@ def test_a_module_compiled_in_place_keeps_its_parameters(backends: list[Backend]
     with torch.no_grad():
         model[0].weight.zero_()
     torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
+def test_dropout_under_a_checkpoint_is_drawn_again_alike(backends: list[str]) -> None:
+    def block(x: Tensor) -> Tensor:
+        return F.dropout(x * 2, 0.5).relu() * 3
+    go = keel.compile(lambda x: checkpoint(block, x, use_reentrant=False), backends=backends, strict=True)
+    x = torch.ones(50, 40, requires_grad=True)
+    y = go(x)
+    y.sum().backward()
+    assert torch.equal(x.grad != 0, y != 0) and 500 < int((y != 0).sum()) < 1500

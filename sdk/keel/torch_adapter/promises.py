@@ -54,6 +54,7 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
 })
 """By operator and number of the result."""
 
+_REDRAWN = (torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state)
 _ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
     aten._scaled_dot_product_efficient_attention.default: (2, 3),
 })
@@ -92,6 +93,7 @@ _TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *(op for fault in FAULTS for
 def correct(gm: fx.GraphModule) -> None:
     """Sets promised types to those that ATen gives, in place, and those that follow from them."""
     mode: Any = fake_mode_of(gm)
+    _of_redrawn(gm, mode)
     changed: set[fx.Node] = set()
     for node in gm.graph.nodes:
         follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) and not _late(node)
@@ -111,6 +113,19 @@ def correct(gm: fx.GraphModule) -> None:
         if _types(given) != _types(node.meta["val"]):
             node.meta["val"] = given
             changed.add(node)
+
+
+def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
+    """Gives types to draws that are repeated in the backward graph, which AOTAutograd's partitioner leaves without."""
+    for node in gm.graph.nodes:
+        if "val" in node.meta or node.target not in _REDRAWN:
+            continue
+        taken = list(fx.node.map_aggregate(node.args, _value))
+        state = next((u.meta["val"] for u in node.users if u.args[1:] == (0,)), None)
+        op, *args = taken if node.target is _REDRAWN[0] else taken[1:]
+        with mode:
+            drawn = op(*args, **fx.node.map_aggregate(node.kwargs, _value))
+        node.meta["val"] = (state, drawn) if node.target is _REDRAWN[0] else drawn
 
 
 def _late(node: fx.Node) -> bool:

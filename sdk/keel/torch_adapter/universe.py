@@ -18,7 +18,8 @@ from torch.utils import _pytree as pytree
 from keel.errors import KeelError
 from keel.torch_adapter.trace import aot_alone, assignments, trace
 
-__all__ = ["Example", "aot_alone", "assignments", "calls", "dtype_of", "examples", "names", "supports_autograd", "trace"]
+__all__ = ["Example", "aot_alone", "assignments", "calls", "dtype_of", "examples", "names", "supports_autograd",
+           "trace"]
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 """An operator is tried in the first of these that it takes."""
@@ -64,7 +65,8 @@ def supports_autograd(name: str) -> bool:
     return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
 
 
-def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
+def calls(wanted: frozenset[Callable[..., Any]]
+          ) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
     """Small calls of the ``wanted`` overloads that the OpInfos come down to, forward and backward. Takes minutes."""
     from keel.torch_adapter import harvest
     return harvest.calls(wanted)
