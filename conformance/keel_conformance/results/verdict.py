@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 Status = Literal["pass", "fail", "quality warning", "not claimed", "waived", "xfail", "xpass", "crash", "timeout",
                  "resource", "flaky", "vacuous", "harness error", "not run"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "vacuous",
-                                    "harness error"})
-"""With one of these a run does not conform."""
+BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "harness error"})
+"""With one of these a run does not conform. A vacuous case tells nothing of the backend, for or against."""
 
 
 @dataclass(frozen=True)
