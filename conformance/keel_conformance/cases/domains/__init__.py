@@ -19,6 +19,8 @@ from keel_conformance.cases.domains import (
     places,
     pointwise,
     pooling,
+    quantized,
+    random,
     resampling,
 )
 from keel_conformance.cases.exempt import exempt
@@ -27,7 +29,7 @@ from keel_conformance.cases.negatives import negatives_of
 
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
     contraction.build, convolution.build, pooling.build, normalisation.build, attention.build, losses.build,
-    linalg.build, fft.build, resampling.build, pointwise.build, axis.build, places.build)
+    linalg.build, fft.build, resampling.build, quantized.build, random.build, pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

@@ -65,12 +65,15 @@ class From:
 
 @dataclass(frozen=True)
 class Ask:
-    """A call of an overload; its arguments have an Arg or a From for each tensor, OWN for the dtype of the case."""
+    """A call of an overload; its arguments have an Arg or a From for each tensor, OWN for the dtype of the case.
+    ``exact`` says that values of that class have exact results.
+    """
 
     overload: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     exact: bool = False
+    notes: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> list[Arg | From]:
@@ -224,7 +227,7 @@ def arranged(ask: Ask, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
         return layouts.place(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
     args, kwargs = rebuilt((ask.args, ask.kwargs), put)
     exact = ask.exact and levels["values"] == "exact"
-    return Trial(args, kwargs, frozenset({"exact"} if exact else ()))
+    return Trial(args, kwargs, ask.notes | ({"exact"} if exact else set()))
 
 
 def _drawn(arg: Arg, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tensor:

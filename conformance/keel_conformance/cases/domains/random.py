@@ -1,0 +1,113 @@
+"""Random numbers: sizes, dtypes and parameters at the ends of what they may be. Values are none of a case: large ones
+are noted ``statistics``, so that a distribution can be held to what it should be.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+from keel import Op
+from keel_conformance.cases.domain import Domain, Levels
+from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain
+from keel_conformance.cases.values import Draw
+
+SHAPES: Mapping[str, tuple[int, ...]] = {
+    "17": (17,), "0d": (), "1": (1,), "0": (0,), "3x5": (3, 5), "2x3x4x5": (2, 3, 4, 5), "129x8": (129, 8),
+    "70001": (70001,), "1025": (1025,), "33x65": (33, 65), "8": (8,), "2x0x3": (2, 0, 3),
+    "65": (65,), "127": (127,), "5x1x9": (5, 1, 9), "257": (257,)}
+PAIRS: Mapping[str, tuple[float, float]] = {"usual": (0.0, 1.0), "apart": (-3.0, 5.0), "narrow": (0.25, 0.75),
+                                            "below": (-8.0, -1.0)}
+BOUNDS: Mapping[str, tuple[int, int]] = {"coin": (0, 2), "one": (5, 6), "signed": (-7, 8), "byte": (0, 127),
+                                         "below": (-100, -50)}
+SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.01, "most": 0.9}
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64)
+_Make = Callable[[Levels, tuple[int, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _share(levels: Levels) -> Arg:
+    """Probabilities, 0 and 1 among them."""
+    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+        n = prod(shape)
+        p = draw.uniform(n)
+        which = draw.integers(n, 0, 6)
+        return torch.where(which == 0, 0.0, torch.where(which == 1, 1.0, p)).to(dtype)
+    return Arg(SHAPES[levels["shape"]], draw=drawn, lies="any")
+
+
+def _sized(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ([*shape],), {"dtype": OWN}
+
+
+def _pair(levels: Levels) -> tuple[float, float]:
+    return PAIRS[levels["pair"]]
+
+
+def _spread(levels: Levels) -> tuple[float, float]:
+    low, high = PAIRS[levels["pair"]]
+    return low, high - low
+
+
+def _like(*more: Callable[[Levels], tuple[Any, ...]]) -> _Make:
+    return lambda levels, shape: ((Arg(shape), *(v for m in more for v in m(levels))), {})
+
+
+def _bounds(levels: Levels) -> tuple[int, int]:
+    return BOUNDS[levels["bounds"]]
+
+
+_P = {"p": tuple(SHARES)}
+_PAIRED, _BOUNDED = {"pair": tuple(PAIRS)}, {"bounds": tuple(BOUNDS)}
+_COUNTS = {"bounds": ("coin", "byte", "high")}
+HIGHS = {"coin": 2, "byte": 127, "high": 100}
+MADE: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]], _Make, tuple[torch.dtype, ...]]] = {
+    "uniform": ("rand.default", {}, _sized, FLOATS), "normal": ("randn.default", {}, _sized, FLOATS),
+    "randint": ("randint.low", _BOUNDED, lambda levels, shape: (
+        (*_bounds(levels), [*shape]), {"dtype": OWN}), _INTEGERS),
+    "randint_from_0": ("randint.default", _COUNTS, lambda levels, shape: (
+        (HIGHS[levels["bounds"]], [*shape]), {"dtype": OWN}), _INTEGERS),
+    "rand_like": ("rand_like.default", {}, _like(), FLOATS), "randn_like": ("randn_like.default", {}, _like(), FLOATS),
+    "randint_like": ("randint_like.default", _COUNTS, _like(lambda levels: (HIGHS[levels["bounds"]],)), _INTEGERS),
+    "randint_like_between": ("randint_like.low_dtype", _BOUNDED, _like(_bounds), _INTEGERS),
+    "uniform_between": ("uniform.default", _PAIRED, _like(_pair), FLOATS),
+    "normal_functional": ("normal_functional.default", _PAIRED, _like(_spread), FLOATS),
+    "normal_of_size": ("normal.float_float", _PAIRED, lambda levels, shape: (
+        (*_spread(levels), [*shape]), {"dtype": OWN}), FLOATS),
+    "log_normal": ("log_normal.default", {"pair": ("usual",)}, _like(_pair), FLOATS),
+    "exponential": ("exponential.default", _P, _like(lambda levels: (SHARES[levels["p"]] + 0.5,)), FLOATS),
+    "cauchy": ("cauchy.default", _PAIRED, _like(_spread), FLOATS),
+    "geometric": ("geometric.default", {"p": ("half", "few", "most")}, _like(lambda levels: (SHARES[levels["p"]],)),
+                  FLOATS),
+    "bernoulli": ("bernoulli.default", {}, lambda levels, shape: ((_share(levels),), {}), FLOATS),
+    "bernoulli_like": ("bernoulli.p", _P, _like(lambda levels: (SHARES[levels["p"]],)), FLOATS),
+    "native_dropout": ("native_dropout.default", {**_P, "train": ("train", "not")}, lambda levels, shape: (
+        (Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS),
+    "poisson": ("poisson.default", {}, lambda levels, shape: ((Arg(shape, 0.0, 20.0, kind="random"),), {}), FLOATS),
+    "gamma": ("_standard_gamma.default", {}, lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
+              FLOATS[:2]),
+}
+
+
+def _permutation(levels: Levels) -> Ask:
+    return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
+
+
+def build(op: Op) -> Domain | None:
+    if op.name == "randperm":
+        sizes = ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120")
+        return domain(op, {"n": sizes}, _permutation, dtypes=_INTEGERS, kinds=("own",))
+    if op.name not in MADE:
+        return None
+    overload, factors, make, dtypes = MADE[op.name]
+
+    def ask(levels: Levels) -> Ask:
+        shape = SHAPES[levels["shape"]]
+        args, kwargs = make(levels, shape)
+        notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
+        return Ask(f"aten.{overload}", args, kwargs, notes=notes)
+    tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
+    return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes,
+                  kinds=("random", "specials") if tensors and op.name not in ("bernoulli", "poisson", "gamma") else (
+                      "own",), cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
