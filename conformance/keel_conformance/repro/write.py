@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from ..cases.arguments import arguments
 from ..cases.case import Case
 from ..harness.job import DRAWS
+from ..harness.subject import GROUP
 from ..results.verdict import Status, Verdict
 from . import minimise, script
 from .attempt import Bench, Calls, reason
@@ -134,5 +136,5 @@ def _alike(verdict: Verdict, v: Verdict) -> bool:
 
 def _registered(subject: str) -> bool:
     """Whether it is a backend of ``torch.compile``, which a script reaches without Keel."""
-    return ":" not in subject and script.backend_of(subject).imports != () and (
-        subject in torch.compiler.list_backends(exclude_tags=()))
+    own = [p for p in entry_points(group=GROUP) if p.name == subject and p.module != "keel_foreign"]
+    return not own and subject in torch.compiler.list_backends(exclude_tags=())
