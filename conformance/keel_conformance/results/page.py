@@ -23,7 +23,7 @@ SCRIPT_BYTES = 20_000
 GLYPHS = {"pass": "✓", "quality warning": "≈", "waived": "w", "xfail": "w", "not claimed": "·", "not run": "○"}
 CLASSES = {"pass": "pass", "quality warning": "warn", "waived": "warn", "xfail": "warn", "not claimed": "none",
            "not run": "open"}
-ORDER = ("not run", "not claimed", "pass", "quality warning", "xfail", "waived")
+ORDER = ("not run", "not claimed", "vacuous", "pass", "quality warning", "xfail", "waived")
 """Of the statuses of one cell that are not bad, the later one shows."""
 
 
