@@ -30,7 +30,7 @@ from .execute import tensors
 from .mutant import Mutant, fits, packet_of
 from .trials import Task, Verdicts, tried
 
-EAGER = "eager"
+EAGER, LOOPS = "eager", "interp"
 REPEATS = 10
 SHARES = {"smoke": 12, "standard": 1, "full": 1}
 """Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case of so many."""
@@ -196,14 +196,18 @@ class Sitting:
         return spread(cases, SHARES[self.tier]) if variant.calls == ("*",) else cases
 
     def baseline(self, seed: int, order: Iterable[Case], cases: Iterable[Case]) -> Verdicts:
-        """What eager PyTorch does on the cases, in that order: mutants are judged by those that it passes."""
+        """What eager PyTorch does on the cases, in that order, and the interpreter on kernels, which eager has no way
+        to run: mutants are judged by those that pass.
+        """
         wanted = set(cases)
         known = self.eager.get(seed, {})
         missing = tuple(c for c in order if c in wanted and c.id not in known)
-        if missing:
-            name = f"eager-{seed}/{len(known)}"
-            found = self.tried(f"eager PyTorch, seed {seed}", [Task(name, EAGER, missing)])
-            self.eager[seed] = {**known, **found.get(name, {})}
+        tasks = [Task(f"{who}-{seed}/{len(known)}", who, some) for who, some in (
+            (EAGER, tuple(c for c in missing if c.kind != "kernel")),
+            (LOOPS, tuple(c for c in missing if c.kind == "kernel"))) if some]
+        if tasks:
+            found = self.tried(f"eager PyTorch, seed {seed}", tasks)
+            self.eager[seed] = {**known, **{case: v for some in found.values() for case, v in some.items()}}
         return self.eager.get(seed, {})
 
     def tried(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
