@@ -20,9 +20,10 @@ SHOWN = (4, 2, 1)
 """Cases of a group of like failures that the page shows in full; fewer if it grows too big."""
 SCRIPT_BYTES = 20_000
 """A script that is longer is on the page by its path alone."""
-GLYPHS = {"pass": "✓", "quality warning": "≈", "waived": "w", "xfail": "w", "not claimed": "·", "not run": "○"}
+GLYPHS = {"pass": "✓", "quality warning": "≈", "waived": "w", "xfail": "w", "not claimed": "·",
+          "not run": "○", "vacuous": "○"}
 CLASSES = {"pass": "pass", "quality warning": "warn", "waived": "warn", "xfail": "warn", "not claimed": "none",
-           "not run": "open"}
+           "not run": "open", "vacuous": "open"}
 ORDER = ("not run", "not claimed", "vacuous", "pass", "quality warning", "xfail", "waived")
 """Of the statuses of one cell that are not bad, the later one shows."""
 
