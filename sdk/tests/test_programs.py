@@ -175,3 +175,13 @@ def test_dropout_under_a_checkpoint_is_drawn_again_alike(backends: list[str]) ->
     y = go(x)
     y.sum().backward()
     assert torch.equal(x.grad != 0, y != 0) and 500 < int((y != 0).sum()) < 1500
+
+
+def test_a_size_that_only_a_stride_tells() -> None:
+    """The gradient of rfft fills half of what it has memory for, in rows of the whole length."""
+    go = keel.compile(torch.fft.rfft, backends=["interp", "eager"], strict=True, dynamic=True)
+    for shape in ((5, 6), (4, 9)):
+        x = torch.randn(shape, requires_grad=True)
+        mine, = torch.autograd.grad(go(x).abs().sum(), x)
+        theirs, = torch.autograd.grad(torch.fft.rfft(x).abs().sum(), x)
+        torch.testing.assert_close(mine, theirs)

@@ -78,6 +78,7 @@ def _record(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
     writer = _Writer()
     for value in values:
         writer.declare(value)
+    writer.declare_strides(values)
     with _Recorder(writer), _in_words():
         results = fn(*values)
     writer.graph.output(fx.node.map_aggregate(results, writer.read))
@@ -167,6 +168,14 @@ class _Writer:
         """A placeholder for an argument."""
         node = self.graph.placeholder(f"arg{len(self.alive)}")
         self._hold(node, value)
+
+    def declare_strides(self, values: Sequence[Any]) -> None:
+        """Where symbols can be read off that are strides of arguments, and by themselves no size of one."""
+        for value in values:
+            for i, stride in enumerate(value.stride() if isinstance(value, torch.Tensor) else ()):
+                if isinstance(stride, torch.SymInt) and (expr := expression(stride)).is_Symbol \
+                        and expr not in self.numbers:
+                    self._hold(self.graph.call_function(aten.sym_stride.int, (self.tensors[id(value)], i)), stride)
 
     def _sizes(self, node: fx.Node, value: torch.Tensor, symbols: bool = False) -> None:
         """Where sizes can be read off: for each dimension of a size not known so far; only ``symbols`` among them."""
