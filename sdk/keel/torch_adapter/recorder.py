@@ -170,11 +170,11 @@ class _Writer:
         self._hold(node, value)
 
     def declare_strides(self, values: Sequence[Any]) -> None:
-        """Where symbols can be read off that are strides of arguments, and by themselves no size of one."""
+        """Where strides of arguments can be read off that hold symbols which are by themselves no size of one."""
         for value in values:
             for i, stride in enumerate(value.stride() if isinstance(value, torch.Tensor) else ()):
-                if isinstance(stride, torch.SymInt) and (expr := expression(stride)).is_Symbol \
-                        and expr not in self.numbers:
+                if isinstance(stride, torch.SymInt) and (expr := expression(stride)) not in self.numbers \
+                        and not all(s in self.numbers for s in expr.free_symbols):
                     self._hold(self.graph.call_function(aten.sym_stride.int, (self.tensors[id(value)], i)), stride)
 
     def _sizes(self, node: fx.Node, value: torch.Tensor, symbols: bool = False) -> None:
