@@ -29,6 +29,7 @@ from keel_conformance.cases.values import Draw
 UNBROKEN: Mapping[str, str] = {
     "No generator is given: draws come from the device's own.":
         "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",
+    "p is between 0 and 1.": "Of geometric no call beyond it is drawn yet.",
     "bias is not given.": "Eager PyTorch has no other dtype to refuse a bias in.",
     "A key is two uint64, and a batch of keys has them in its last dimension.": "PyTorch has no such kernel on a CPU.",
     "num_splits is positive.": "PyTorch has no such kernel on a CPU.",

@@ -5,6 +5,7 @@ A clause is cited as ``contract.mutation.C1``. ``page`` is docs/conformance/cont
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import wrap
 
 CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mutation": ("Mutation of arguments", (
@@ -140,6 +141,8 @@ def page() -> str:
              "[the operator set](../spec/README.md).", ""]
     for chapter, (title, sentences) in CHAPTERS.items():
         lines += [f"## {title}", ""]
-        lines += [f"* **contract.{chapter}.C{k}** {sentence}" for k, sentence in enumerate(sentences, 1)]
+        for k, sentence in enumerate(sentences, 1):
+            lines += wrap(f"* **contract.{chapter}.C{k}** {sentence}", 120, subsequent_indent="  ",
+                          break_long_words=False, break_on_hyphens=False)
         lines += [""]
     return "\n".join(lines)

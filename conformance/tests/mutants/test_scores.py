@@ -46,7 +46,7 @@ def test_a_mutant_counts_as_killed_if_every_seed_kills_it() -> None:
 
 def test_alarms_are_failures_that_eager_does_not_have() -> None:
     eager = verdicts(ADD, "pass", "fail", "pass", "pass", "pass")
-    mine = verdicts(ADD, "pass", "fail", "fail", "vacuous", "pass")
+    mine = verdicts(ADD, "pass", "fail", "fail", "crash", "pass")
     assert [a.verdict.case for a in scores.alarms("v", 0, ADD, mine, eager)] == [ADD[2].id, ADD[3].id]
     assert not scores.benign_bars(scores.alarms("v", 0, ADD, mine, eager), 5, 1, 1)[0].holds
     assert len(scores.alarms("eager", 0, ADD, eager, None)) == 1
