@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
@@ -86,7 +87,12 @@ def _end_with_reader(descriptor: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """The same, of a process that hangs in native code and lets no thread run: its server ends with who started it."""
+    """The same, of a process that hangs in native code and lets no thread run: it ends with its server, which ends when
+    nobody holds its pipe. A process is given that pipe for processes of its own; it makes none this way.
+    """
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    os.close(server._forkserver_alive_fd)
+    server._forkserver_alive_fd = None
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 

@@ -73,7 +73,7 @@ def test_an_interrupted_run_keeps_what_it_has_seen(end: signal.Signals, tmp_path
     assert bars(file) == {"one": "ONE", "two": "TWO", "three": "THREE"}
 
 
-@pytest.mark.parametrize("deed", ["hang"])
+@pytest.mark.parametrize("deed", ["hang", "freeze"])
 def test_a_run_that_is_killed_leaves_its_lines_and_no_process(deed: str, tmp_path: Path) -> None:
     file = tmp_path / "bars.json"
     process = command(file, f"one|{deed} {tmp_path / 'pid'}")
