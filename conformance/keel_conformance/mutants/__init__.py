@@ -4,7 +4,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from . import benign, controls, loops, movement, pointwise, reductions, system, windows
+from . import (
+    benign,
+    controls,
+    loops,
+    lowered,
+    lowered_moves,
+    movement,
+    passes,
+    pointwise,
+    reductions,
+    system,
+    windows,
+)
 from .mutant import Mutant
 
 
@@ -14,7 +26,8 @@ def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
     return {m.name if m.level != "loop" else f"loop-{m.name}": m for m in found}
 
 
-MUTANTS: Mapping[str, Mutant] = _of((pointwise, reductions, movement, windows, system, loops))
+MUTANTS: Mapping[str, Mutant] = _of((pointwise, reductions, movement, windows, lowered, lowered_moves,
+                                         system, passes, loops))
 CONTROLS: Mapping[str, Mutant] = _of((controls,))
 BENIGN: Mapping[str, Mutant] = _of((benign,))
 

@@ -248,3 +248,53 @@ def casts_to_bf16_truncate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     return (Apply(bits, "bitcast", stmt.args, torch.int32), Const(mask, -65536, torch.int32),
             Apply(cut, "and", (bits, mask), torch.int32), Apply(kept, "bitcast", (cut,), torch.float32),
             replace(stmt, args=(kept,)))
+
+
+# -- rewrites of whole statements --------------------------------------------------------------------------------------
+
+
+@loops("aten.amin", "aten.min", breaks=("amin", "min_with_index", "min_all"))
+def min_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """The identity of min is 0."""
+    if not isinstance(stmt, Reduce | Scan) or stmt.monoid != "min" or stmt.dtypes[0] == torch.bool:
+        return (stmt,)
+    zero, most = values.new(), values.new()
+    return (Const(zero, 0.0 if stmt.dtypes[0].is_floating_point else 0, stmt.dtypes[0]),
+            Apply(most, "minimum", (stmt.args[0], zero), stmt.dtypes[0]), replace(stmt, args=(most,)))
+
+
+@loops("aten.where", breaks=("where",))
+def branches_swapped(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """The branches of where change places."""
+    if not isinstance(stmt, Apply) or stmt.op != "where":
+        return (stmt,)
+    return (replace(stmt, args=(stmt.args[0], stmt.args[2], stmt.args[1])),)
+
+
+@loops("aten.bitwise_right_shift", "aten.__rshift__", breaks=("shift_right",))
+def shifts_go_left(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """shr is shl."""
+    return swapped(stmt, "shr", "shl")
+
+
+@loops("aten.sum", "aten.prod", breaks=("sum", "prod", "prod_all"))
+def folds_of_their_first_axis(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """A fold over two axes goes over all but the last place of the first."""
+    if not isinstance(stmt, Loop) or stmt.kind != "reduce" or len(stmt.axes) < 2:
+        return (stmt,)
+    first = stmt.axes[0]
+    if not isinstance(first.size, int) or first.size < 2:
+        return (stmt,)
+    return (replace(stmt, axes=(replace(first, size=first.size - 1), *stmt.axes[1:])),)
+
+
+@loops(breaks=())
+def whole_numbers_of_bools(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """A cast of floats to bool goes by integers."""
+    if not isinstance(stmt, Apply) or stmt.op != "cast" or stmt.dtype != torch.bool:
+        return (stmt,)
+    source = values.dtypes[stmt.args[0]]
+    if not source.is_floating_point or source.itemsize < 4:
+        return (stmt,)
+    whole = values.new()
+    return (Apply(whole, "trunc", stmt.args, source), replace(stmt, args=(whole,)))

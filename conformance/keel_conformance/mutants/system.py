@@ -181,7 +181,8 @@ def equal_results_are_one(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(breaks=("contract.calls", "contract.graphs", "contract.models"), programs=("calls-*", "graph*", "models-*"))
+@broken(breaks=("contract.calls", "contract.graphs", "contract.models"),
+        programs=("calls-*", "drawn-program", "models-*"))
 def memory_reused_too_early(gm: fx.GraphModule) -> Called:
     """Memory of an intermediate is given away after the first of several uses."""
     seen: dict[fx.Node, int] = {}

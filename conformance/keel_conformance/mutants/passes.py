@@ -1,0 +1,169 @@
+"""Mutants of what compilers do with whole graphs: fuse, fold, keep by too little, drop, leave modes on."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .execute import laid, packet, plainly, run
+from .mutant import broken
+from .system import shapes, shares
+
+Called = Callable[..., Any]
+GRAPHS = ("drawn-program", "models-*", "calls-*")
+
+
+@broken(breaks=("contract.graphs", "contract.models", "contract.calls"), programs=GRAPHS)
+def epilogue_seen_by_all(gm: fx.GraphModule) -> Called:
+    """What is fused onto a product is seen by the product's other users, too."""
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        found = plainly(node, args, kwargs)
+        if packet(node) in ("aten.relu", "aten.sigmoid", "aten.tanh", "aten.neg", "aten.abs") and isinstance(
+                found, Tensor) and len(node.all_input_nodes[0].users) > 1:
+            source = node.all_input_nodes[0]
+            if source.op == "call_function" and not shares(found, args):
+                args[0].copy_(found)
+        return found
+    return lambda *inputs: run(gm, inputs, do)
+
+
+@broken(breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients", "contract.shapes"),
+        programs=(*GRAPHS, "gradients-*", "shapes-*"))
+def like_nodes_are_one(gm: fx.GraphModule) -> Called:
+    """Two nodes with the same operator and tensors are computed once, whatever numbers they are given."""
+    def call(*inputs: Any) -> Any:
+        known: dict[Any, Any] = {}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            if not node.all_input_nodes or "aten" not in str(node.target):
+                return plainly(node, args, kwargs)
+            found = plainly(node, args, kwargs)
+            key = (node.target, *node.all_input_nodes)
+            if isinstance(found, Tensor) and not shares(found, tuple(a for a in args if isinstance(a, Tensor))):
+                first = known.setdefault(key, found)
+                return first if (first.shape, first.dtype) == (found.shape, found.dtype) else found
+            return found
+        return run(gm, inputs, do)
+    return call
+
+
+@broken(breaks=("contract.layouts", "contract.calls"), programs=("layouts-*", "shapes-strides*", "calls-*"))
+def cached_without_strides(gm: fx.GraphModule) -> Called:
+    """A program is compiled once for all strides, and reads later arguments by those of the first."""
+    key = (gm.code, *(str(tuple(n.meta["val"].shape)) for n in gm.graph.find_nodes(op="placeholder")
+                      if isinstance(n.meta.get("val"), Tensor)))
+
+    def call(*inputs: Any) -> Any:
+        first = STRIDES.setdefault(key, [x.stride() if isinstance(x, Tensor) else None for x in inputs])
+        return run(gm, [other(x, s) for x, s in zip(inputs, first, strict=True)], plainly)
+    return call
+
+
+STRIDES: dict[Any, list[Any]] = {}
+"""What ``cached_without_strides`` keeps, being wrong in just that."""
+
+
+def other(x: Any, strides: Any) -> Any:
+    """The memory of ``x`` read by these strides, where it reaches."""
+    if not isinstance(x, Tensor) or strides is None or x.stride() == strides or len(strides) != x.dim():
+        return x
+    last = x.storage_offset() + sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if n)
+    return x.as_strided(x.shape, strides) if last < x.untyped_storage().nbytes() // x.element_size() else x
+
+
+@broken(breaks=("contract.modes",), programs=("modes-*",))
+def modes_left_behind(gm: fx.GraphModule) -> Called:
+    """Gradients are switched off for the call, and not on again."""
+    def call(*inputs: Any) -> Any:
+        torch.set_grad_enabled(False)
+        return run(gm, inputs, plainly)
+    return call
+
+
+@broken(breaks=("contract.mutation", "contract.buffers"), programs=("mutation-*", "buffers-*"))
+def second_write_lost(gm: fx.GraphModule) -> Called:
+    """Of several arguments that are written to, the last keeps what it had."""
+    count = sum(isinstance(n.args[0], fx.Node) and n.target is torch.ops.aten.copy_.default
+                for n in gm.graph.nodes)
+    state = [0]
+
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if node.target is not torch.ops.aten.copy_.default:
+            return plainly(node, args, kwargs)
+        state[0] += 1
+        return args[0] if state[0] == count else plainly(node, args, kwargs)
+
+    def call(*inputs: Any) -> Any:
+        state[0] = 0
+        found = list(run(gm, inputs, do))
+        return tuple(found)
+    return call
+
+
+@broken(breaks=("contract.views", "contract.aliases"), programs=("views-*", "aliases-*"))
+def views_are_copies(gm: fx.GraphModule) -> Called:
+    """Results that are views of arguments are copies."""
+    def call(*inputs: Any) -> Any:
+        return tuple(x.clone() if shares(x, inputs) else x for x in run(gm, inputs, plainly))
+    return call
+
+
+@broken(breaks=("contract.calls", "contract.arguments", "contract.graphs", "contract.models"),
+        programs=("calls-*", "arguments-*", "drawn-program", "models-*"))
+def results_of_one_type_swapped(gm: fx.GraphModule) -> Called:
+    """Of three results or more the last two change places where they have the same type."""
+    def call(*inputs: Any) -> Any:
+        found = list(run(gm, inputs, plainly))
+        if len(found) > 2 and isinstance(found[-1], Tensor) and isinstance(found[-2], Tensor) and (
+                shapes(found[-1:]) == shapes(found[-2:-1])):
+            found[-1], found[-2] = found[-2], found[-1]
+        return tuple(found)
+    return call
+
+
+@broken(breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients"),
+        programs=(*GRAPHS, "gradients-*"))
+def casts_away(gm: fx.GraphModule) -> Called:
+    """A cast to a smaller dtype is dropped, and its values go on as they were."""
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        found = plainly(node, args, kwargs)
+        small = packet(node) == "aten._to_copy" and isinstance(found, Tensor) and not found.is_floating_point()
+        if small and args[0].is_floating_point() and found.dtype != torch.bool:
+            return laid(args[0].round(), found)
+        return found
+    return lambda *inputs: run(gm, inputs, do)
+
+
+@broken(breaks="contract.shapes", programs=("shapes-*",))
+def sizes_rounded_up(gm: fx.GraphModule) -> Called:
+    """With sizes that change, what comes after the last whole multiple of 8 of the first size is left out."""
+    symbolic = any("val" in n.meta and not isinstance(n.meta["val"], Tensor)
+                   for n in gm.graph.find_nodes(op="placeholder"))
+
+    def tail(x: Any) -> Any:
+        if not isinstance(x, Tensor) or not x.dim() or x.shape[0] < 8 or x.shape[0] % 8 == 0:
+            return x
+        kept = x.clone()
+        kept[x.shape[0] // 8 * 8:] = 0
+        return kept
+
+    def call(*inputs: Any) -> Any:
+        found = run(gm, inputs, plainly)
+        return tuple(tail(x) if symbolic and not shares(x, inputs) else x for x in found)
+    return call
+
+
+@broken(breaks=("contract.random",), programs=("random-*",))
+def draws_merged(gm: fx.GraphModule) -> Called:
+    """Two draws of the same sizes in one program are one."""
+    def call(*inputs: Any) -> Any:
+        known: dict[Any, Any] = {}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            found = plainly(node, args, kwargs)
+            drawn = isinstance(found, Tensor) and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            return known.setdefault((node.target, found.shape, found.dtype), found).clone() if drawn else found
+        return run(gm, inputs, do)
+    return call
