@@ -7,7 +7,7 @@ array is the same each time.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 
@@ -42,20 +42,28 @@ def further(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given
     names = list(factors)
     seen = {tuple(levels[f] for f in names) for levels in given}
     counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
-    found = []
-    for row in _drawn(counts, tables, seed, 3 * max(0, least - len(seen))):
-        levels = {f: factors[f][level] for f, level in zip(names, row, strict=True)}
-        if tuple(levels.values()) not in seen and len(seen) < least:
+    draw, tries = _drawing(counts, tables, seed), 3 * max(0, least - len(seen))
+    found = list[dict[str, str]]()
+    for row in map(draw, range(tries)):
+        if len(seen) >= least:
+            break
+        levels = {f: factors[f][level] for f, level in zip(names, row, strict=True)} if row is not None else {}
+        if levels and tuple(levels.values()) not in seen:
             seen.add(tuple(levels.values()))
             found.append(levels)
     return found
 
 
 @lru_cache(4096)
-def _drawn(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, tries: int) -> tuple[tuple[int, ...], ...]:
-    search = _Search(counts, tables, random.Random(seed))
-    rows = (search.complete((), {}) for _ in range(tries))
-    return tuple(row for row in rows if row is not None)
+def _drawing(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int) -> Callable[[int], tuple[int, ...] | None]:
+    """By number, drawn choices; operators whose factors are alike share them."""
+    search, rows, none = _Search(counts, tables, random.Random(seed)), list[tuple[int, ...] | None](), _Missing()
+
+    def row(k: int) -> tuple[int, ...] | None:
+        while len(rows) <= k:
+            rows.append(search.complete((), none))
+        return rows[k]
+    return row
 
 
 def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
@@ -73,21 +81,43 @@ def _rows(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, given: 
     if len(counts) == 1:
         left = [(level,) for level in range(counts[0]) if (level,) not in given and search.fits(0, level, {})]
         return tuple(left[:most])
-    missing = dict.fromkeys((f, a, g, b) for f, g in combinations(range(len(counts)), 2)
-                            for a, b in product(range(counts[f]), range(counts[g]))
-                            if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b}))
+    missing = _Missing((f, a, g, b) for f, g in combinations(range(len(counts)), 2)
+                       for a, b in product(range(counts[f]), range(counts[g]))
+                       if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b}))
     for row in given:
-        search.strike(missing, row)
+        missing.strike(row)
     found = list[tuple[int, ...]]()
-    while missing and (most is None or len(found) < most):
-        pair = next(iter(missing))
+    while missing.pairs and (most is None or len(found) < most):
+        pair = next(iter(missing.pairs))
         row = search.complete(pair, missing)
         if row is None:
-            del missing[pair]
+            missing.drop(pair)
             continue
         found.append(row)
-        search.strike(missing, row)
+        missing.strike(row)
     return tuple(found)
+
+
+class _Missing:
+    """Pairs of levels that no choice has yet, in order; also as bits: of a factor's level, which of another's."""
+
+    def __init__(self, pairs: Iterable[Pair] = ()):
+        self.pairs = dict.fromkeys(pairs)
+        self.bits = dict[tuple[int, int, int], int]()
+        for f, a, g, b in self.pairs:
+            self.bits[f, a, g] = self.bits.get((f, a, g), 0) | 1 << b
+            self.bits[g, b, f] = self.bits.get((g, b, f), 0) | 1 << a
+
+    def drop(self, pair: Pair) -> None:
+        f, a, g, b = pair
+        del self.pairs[pair]
+        self.bits[f, a, g] &= ~(1 << b)
+        self.bits[g, b, f] &= ~(1 << a)
+
+    def strike(self, row: tuple[int, ...]) -> None:
+        for (f, a), (g, b) in combinations(enumerate(row), 2):
+            if (f, a, g, b) in self.pairs:
+                self.drop((f, a, g, b))
 
 
 class _Search:
@@ -107,8 +137,10 @@ class _Search:
 
     def fits(self, factor: int, level: int, chosen: Mapping[int, int]) -> bool:
         """Whether every rule that is decided by a further level allows it."""
-        if not self.mask(factor, chosen) >> level & 1:
-            return False
+        return bool(self.mask(factor, chosen) >> level & 1) and self.holds(factor, level, chosen)
+
+    def holds(self, factor: int, level: int, chosen: Mapping[int, int]) -> bool:
+        """Whether those of other than two factors do."""
         for places, allowed in self.tables[factor]:
             row = tuple(level if f == factor else chosen.get(f, -1) for f in places)
             if -1 not in row and row not in allowed:
@@ -122,33 +154,30 @@ class _Search:
             found &= self.with_one.get((f, a, factor), -1)
         return found
 
-    def strike(self, missing: dict[Pair, None], row: tuple[int, ...]) -> None:
-        for (f, a), (g, b) in combinations(enumerate(row), 2):
-            missing.pop((f, a, g, b), None)
-
-    def complete(self, pair: tuple[int, ...], missing: Mapping[Pair, None]) -> tuple[int, ...] | None:
+    def complete(self, pair: tuple[int, ...], missing: _Missing) -> tuple[int, ...] | None:
         """A choice with the pair (factor, level, factor, level), if there is one; with none, any choice."""
         begun = dict(zip(pair[::2], pair[1::2], strict=True))
         rest = [h for h in range(len(self.counts)) if h not in begun]
         self.chance.shuffle(rest)
         self.steps = 0
-        found = self._extend(begun, rest, missing)
+        found = self._extend(begun, rest, missing.bits)
         return tuple(found[h] for h in range(len(self.counts))) if found else None
 
-    def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[Pair, None]) -> dict[int, int] | None:
+    def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[tuple[int, int, int], int],
+                ) -> dict[int, int] | None:
         if not rest:
             return chosen
         self.steps += 1
         if self.steps > PATIENCE:
             return None
-        factor, ranked = rest[0], []
+        factor, ranked, chance = rest[0], [], self.chance.random
         mask = self.mask(factor, chosen)
+        gains = [bits for f, a in chosen.items() if (bits := missing.get((f, a, factor), 0))] if missing else ()
         for level in range(self.counts[factor]):
-            if mask >> level & 1 and (not self.tables[factor] or self.fits(factor, level, chosen)):
-                gain = missing and sum(((f, a, factor, level) if f < factor else (factor, level, f, a)) in missing
-                                       for f, a in chosen.items())
-                ranked.append((-int(gain or 0), self.chance.random(), level))
-        for _, _, level in sorted(ranked):
+            if mask >> level & 1 and (not self.tables[factor] or self.holds(factor, level, chosen)):
+                ranked.append((-sum(bits >> level & 1 for bits in gains) if gains else 0, chance(), level))
+        ranked.sort()
+        for _, _, level in ranked:
             found = self._extend({**chosen, factor: level}, rest[1:], missing)
             if found is not None:
                 return found

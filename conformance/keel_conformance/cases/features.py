@@ -62,7 +62,7 @@ class _Drawn:
         return isinstance(other, _Drawn)
 
     def trial(self) -> Trial | None:
-        return self.domain.make(self.levels, DTYPES[self.levels["dtype"]], Draw("features"))
+        return self.domain.make(self.levels, DTYPES[self.levels["dtype"]], Draw("features", bare=True))
 
 
 @lru_cache(200_000)

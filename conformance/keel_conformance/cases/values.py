@@ -34,11 +34,13 @@ def kinds_of(dtype: torch.dtype) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Draw:
     """The chance of one call of a case: ``text`` says which case, ``call`` which call. What must be equal in all calls
-    (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``.
+    (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``. A ``bare`` one has values that
+    cost nothing and say nothing: for who asks for types and attributes alone.
     """
 
     text: str
     call: int = 0
+    bare: bool = False
 
     @cached_property
     def fixed(self) -> random.Random:
@@ -51,14 +53,18 @@ class Draw:
 
     def uniform(self, n: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
         """``n`` float64 numbers from ``low`` to ``high``."""
+        if self.bare:
+            return torch.full((n,), low, dtype=torch.float64)
         return torch.rand(n, generator=self.fresh, dtype=torch.float64) * (high - low) + low
 
     def integers(self, n: int, low: int, high: int) -> torch.Tensor:
         """``n`` int64 numbers from ``low`` to below ``high``."""
+        if self.bare:
+            return torch.full((n,), low)
         return torch.randint(low, high, (n,), generator=self.fresh)
 
     def shuffled(self, x: torch.Tensor) -> torch.Tensor:
-        return x[torch.randperm(len(x), generator=self.fresh)]
+        return x if self.bare else x[torch.randperm(len(x), generator=self.fresh)]
 
 
 def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0,
@@ -66,6 +72,8 @@ def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0
     """``n`` values of one class.  ``low`` and ``high`` bound those of the class ``random``; of ``exact`` any ``terms``
     have a sum that is representable however it is formed.
     """
+    if draw.bare:
+        return torch.ones(n, dtype=dtype)
     if dtype == torch.bool:
         return _bools(draw, kind, n)
     if dtype.is_complex:

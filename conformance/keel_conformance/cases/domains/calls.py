@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, product
 from math import isqrt, prod
 from typing import Any
@@ -75,7 +75,7 @@ class Ask:
     exact: bool = False
     notes: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def tensors(self) -> list[Arg | From]:
         return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, Arg | From)]
 

@@ -197,7 +197,7 @@ def operands(levels: Levels, dtypes: list[torch.dtype], draw: Draw, low: float =
              high: float = 4.0) -> list[torch.Tensor]:
     """Row-major tensors, one of each dtype, of the sizes and values that the levels say."""
     if levels["shape"] == EVERY:
-        return [draw.shuffled(every(dtypes[0]))]
+        return [draw.shuffled(every(dtypes[0])) if not draw.bare else torch.ones(2 ** 8, dtype=dtypes[0])]
     if levels["shape"] == ALL:
         return combinations(dtypes, draw)
     shape, found = sizes.shape_of(levels["shape"]), list[torch.Tensor]()
@@ -218,6 +218,8 @@ def every(dtype: torch.dtype) -> torch.Tensor:
 
 def combinations(dtypes: list[torch.dtype], draw: Draw) -> list[torch.Tensor]:
     """All combinations of special values, a few of each where there are three operands or more, in a drawn order."""
+    if draw.bare:
+        return [torch.ones(1, dtype=d) for d in dtypes]
     values = [specials(d) for d in dtypes]
     if len(dtypes) > 2:
         few = max(2, int(4096 ** (1 / len(dtypes))))
