@@ -1,5 +1,5 @@
-"""The types of results of operators for which PyTorch has no meta kernel, so that they can be recorded with symbolic
-sizes. Nothing is registered: only the recorder asks.
+"""The types of results of operators for which PyTorch has no meta kernel, or one that fails for calls that eager runs,
+so that they can be recorded with symbolic sizes. Nothing is registered: only the recorder asks.
 """
 from __future__ import annotations
 
@@ -26,8 +26,42 @@ def _gamma(alpha: torch.Tensor, generator: Any = None) -> torch.Tensor:
     return torch.empty_like(alpha, memory_format=torch.contiguous_format)
 
 
+def _shuffled(x: torch.Tensor, groups: int) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _slices(x: torch.Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    return aten.unique_consecutive.default(x, return_inverse, return_counts, dim)
+
+
+def _normalised(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, mean: torch.Tensor,
+                var: torch.Tensor, momentum: float, eps: float) -> tuple[torch.Tensor, ...]:
+    """The fourth result is what cuDNN keeps."""
+    found = aten._native_batch_norm_legit_functional.default(x, weight, bias, mean, var, True, momentum, eps)
+    return (*found[:3], x.new_empty([0], dtype=torch.uint8), *found[3:])
+
+
+def _normalised_only(*args: Any) -> tuple[torch.Tensor, ...]:
+    return _normalised(*args)[:4]
+
+
+def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:
+    def lists(xs: Any, ys: Any, zs: Any, scalars: torch.Tensor) -> list[torch.Tensor]:
+        return [op(x, y, z) for x, y, z in zip(xs, ys, zs, strict=True)]
+    return lists
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
     aten.geqrf.default: _geqrf, aten.binomial.default: _binomial, aten._standard_gamma.default: _gamma,
 }
+_INSTEAD: Mapping[Any, Callable[..., Any]] = {
+    aten.native_channel_shuffle.default: _shuffled,           # a view, which only a contiguous operand has
+    aten.unique_dim_consecutive.default: _slices,             # none, and its kernel is said to be composite
+    aten._batch_norm_with_update_functional.default: _normalised,  # takes no call without a weight or a bias
+    aten._batch_norm_no_update.default: _normalised_only,
+    aten._foreach_addcmul.Tensor: _by_tensors(aten.addcmul.default),   # wants the scalars' values
+    aten._foreach_addcdiv.Tensor: _by_tensors(aten.addcdiv.default),
+}
 METAS: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({
-    op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)})
+    op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)} | _INSTEAD)
+"""By operator: what to ask instead of its own."""

@@ -5,19 +5,19 @@ in one place.  Each fault is data: the operators, where it was seen, a sentence,
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from keel.torch_adapter.fault import Fault, Given, Size, Strides, row_major
+from keel.torch_adapter.kernels import KERNELS
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
 CUFFT_DIMS = 3                                                 # as many as cuFFT transforms in one go
-Size = Any
-"""A size or stride: a number, a symbolic number of PyTorch's or an expression. The same arithmetic serves all."""
 Order = Callable[[Size], int]
 """The number that stands for a stride where dimensions are ordered by it."""
 
@@ -85,37 +85,11 @@ class Transformed:
         return tuple(found[d] for d in range(len(shape)))
 
 
-def row_major(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """The strides of elements that lie one after the other, the last dimension innermost."""
-    strides: list[Size] = []
-    step: Size = 1
-    for n in reversed(shape):
-        strides.append(step)
-        step = step * n
-    return tuple(reversed(strides))
-
-
 def _in_one_go(dims: Sequence[int]) -> bool:
     return len(dims) <= CUFFT_DIMS and list(dims[:2]) != [0, 1]
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
-
-Given = Mapping[str, Any]
-"""Arguments by parameter name."""
-Strides = Callable[[Given, torch.Tensor], Sequence[Size] | None]
-"""What eager gives, by the arguments and what was promised; None where the promise is kept."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What fake kernels promise and eager does not give: ``seen`` are the versions of PyTorch that it was seen in."""
-
-    ops: tuple[Callable[..., Any], ...]
-    seen: tuple[str, ...]
-    sentence: str
-    strides: Strides
-
 
 def _transform(strides: Callable[[Transformed, Given, torch.Tensor], Sequence[Size]]) -> Strides:
     def of(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
@@ -171,6 +145,7 @@ FAULTS: tuple[Fault, ...] = (
           _elementwise),
     Fault((torch.ops.prims.device_put.default,), ("2.11", "2.13"), "The operand's gaps are promised on the other "
           "device; eager leaves them out.", _moved),
+    *KERNELS,
 )
 """What is known to be promised wrongly."""
 
@@ -185,9 +160,17 @@ def fault_of(op: Callable[..., Any]) -> Fault | None:
 def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
     """``said``, the fake result of a call, with the strides that eager gives.  Runs under the fake mode of ``said``."""
     fault = _FAULTS.get(op)
-    if fault is None or not isinstance(said, torch.Tensor):
+    if fault is None:
         return said
     named = dict(zip((a.name for a in op._schema.arguments), args, strict=False)) | dict(kwargs)
+    if isinstance(said, tuple | list):
+        return type(said)([_restrided(fault, named, v) if k in fault.results else v for k, v in enumerate(said)])
+    return _restrided(fault, named, said)
+
+
+def _restrided(fault: Fault, named: Given, said: Any) -> Any:
+    if not isinstance(said, torch.Tensor):
+        return said
     strides = fault.strides(named, said)
     if strides is None or _same(said, strides):
         return said

@@ -51,6 +51,7 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
     aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH, 4: _like(3), 5: _like(4)},
     aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
+    aten._weight_norm_interface.default: {1: lambda args: torch.float32},
 })
 """By operator and number of the result."""
 
@@ -81,9 +82,19 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
     return _as(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
 
 
+def _of_one(position: int, said: Any, args: Sequence[Any]) -> Any:
+    """The losses of a batch are one each; that of a single example is a scalar, whatever is said."""
+    loss, *rest = said if isinstance(said, tuple | list) else [said]
+    if args[0].dim() > 1 or len(args) <= position or args[position] != 0:
+        return said
+    return (loss.new_empty([]), *rest) if rest else loss.new_empty([])
+
+
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
     aten._unique2.default: partial(_distinct, None), aten.unique_consecutive.default: partial(_distinct, 3),
-    aten.unique_dim.default: partial(_distinct, 1), aten.bincount.default: _counted,
+    aten.unique_dim.default: partial(_distinct, 1), aten.unique_dim_consecutive.default: partial(_distinct, 1),
+    aten.bincount.default: _counted, aten.multi_margin_loss.default: partial(_of_one, 5),
+    aten.multilabel_margin_loss_forward.default: partial(_of_one, 2),
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 

@@ -1,0 +1,154 @@
+"""Strides that PyTorch's kernels give where its fake kernels, most of them decompositions, promise others.
+
+Source: aten/src/ATen/native; each rule does what the kernel does before it computes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from keel.torch_adapter.fault import Fault, Given, Size, Strides, ordered, row_major
+from keel.torch_adapter.symbols import expression, hint_of
+
+aten = torch.ops.aten
+_BOTH = ("2.11", "2.13")
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+def _rows(args: Given, said: torch.Tensor) -> Sequence[Size]:
+    return row_major(said.shape)
+
+
+def _on_cpu(rule: Strides) -> Strides:
+    """Of the kernels for CPUs; those of other devices keep the promise or are not known not to."""
+    return lambda args, said: rule(args, said) if said.device.type == "cpu" else None
+
+
+def _format_of(name: str) -> Strides:
+    """Channels-last where the argument is, else row-major."""
+    def strides(args: Given, said: torch.Tensor) -> Sequence[Size]:
+        rank = said.dim()
+        last = channels_last(args[name])
+        return ordered(said.shape, [0, *range(2, rank), 1]) if last and args[name].dim() == rank else (
+            row_major(said.shape))
+    return strides
+
+
+def channels_last(x: torch.Tensor) -> bool:
+    """What ATen's ``suggest_memory_format`` says: is_channels_last_strides_2d and _3d of c10/core/MemoryFormat.h."""
+    rank = x.dim()
+    if rank not in (4, 5):
+        return False
+    sizes, strides = ([hint_of(v) or 0 for v in of] for of in (x.shape, x.stride()))
+    least = 0
+    if strides[1] == 0:
+        return False
+    for d in (1, *range(rank - 1, 1, -1), 0):
+        if sizes[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(sizes[d], 1)
+    return True
+
+
+def _like(name: str) -> Strides:
+    """Those of an empty tensor like the argument, which keeps the order of its dimensions."""
+    def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+        return torch.empty_like(args[name]).stride() if args[name].dim() == said.dim() else None
+    return strides
+
+
+def _of(*names: str) -> Strides:
+    """Those of an operator by elements on these arguments, in this order."""
+    def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+        first, second = (args[n] for n in names)
+        both = isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)
+        return aten.eq.Tensor(first, second).stride() if both else None
+    return strides
+
+
+def _apart(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    x = args["self"]
+    repeated = any(expression(s) == 0 and expression(n) != 1 for n, s in zip(x.shape, x.stride(), strict=True))
+    return torch.empty_like(x).stride() if repeated else None
+
+
+def _of_no_dims(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return row_major(said.shape) if args.get("dim") == [] else None
+
+
+def _angle(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return row_major(said.shape) if args["self"].is_complex() else None
+
+
+def _slices(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """Distinct slices are found along the first dimension, and moved to theirs."""
+    dim = args.get("dim")
+    if dim is None or not said.dim():
+        return None
+    dim = dim % said.dim()
+    return ordered(said.shape, [dim, *(d for d in range(said.dim()) if d != dim)])
+
+
+def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """Along each dimension in turn two parts are concatenated, which keeps channels-last where neither is empty; if no
+    dimension is said, the flat tensor's parts are.
+    """
+    x, dims = args["self"], args.get("dims") or []
+    sizes = [hint_of(n) or 0 for n in x.shape]
+    if 0 in sizes:
+        return None
+    whole = any(shift % sizes[d] == 0 for shift, d in zip(args["shifts"], dims, strict=False))
+    return _format_of("self")(args, said) if dims and not whole else row_major(x.shape)
+
+
+def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return (_of("grad_output", "noise") if args["training"] else _of("self", "grad_output"))(args, said)
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any], results: tuple[int, ...] = (0,)) -> Fault:
+    return Fault(ops, _BOTH, sentence, strides, results)
+
+
+_FORMAT = ("Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else "
+           "row-major.")
+_ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
+_FIRST = ("Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
+          "eager looks at first.")
+KERNELS: tuple[Fault, ...] = (
+    _fault(_ROWS, _rows, aten.native_layer_norm_backward.default, aten._log_softmax_backward_data.default,
+           aten.pow.Scalar, aten._upsample_nearest_exact1d.default, aten.upsample_nearest1d.default),
+    _fault(_ROWS, _rows, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
+           aten.huber_loss_backward.default),
+    _fault(_ROWS, _on_cpu(_rows), aten.log_sigmoid_forward.default, results=(0, 1)),
+    _fault("The operand's order of dimensions is promised; eager's result for complex numbers is row-major.", _angle,
+           aten.angle.default),
+    _fault("Where no dimension is listed the operand's order is promised; eager's result is row-major.", _of_no_dims,
+           aten.any.dims, aten.all.dims),
+    _fault(_FORMAT, _on_cpu(_format_of("input")), aten._native_batch_norm_legit_functional.default,
+           aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default,
+           aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default,
+           aten.native_batch_norm_backward.default, aten.batch_norm_backward.default),
+    _fault(_FORMAT, _on_cpu(_format_of("self")), aten.reflection_pad2d_backward.default,
+           aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
+           aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, aten.max_unpool2d.default,
+           aten.native_channel_shuffle.default),
+    _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),
+           aten.binary_cross_entropy_backward.default, aten.binary_cross_entropy.default),
+    _fault(_FIRST, _of("self", "other"), aten.xlogy.Tensor, aten.special_xlog1py.default, aten.floor_divide.default),
+    _fault(_FIRST, _of("grad_output", "self"), aten.softplus_backward.default),
+    _fault(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
+    _fault("The strides of an operand whose elements share memory are promised; eager gives each its own.", _apart,
+           aten.as_strided_scatter.default),
+    _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
+           aten._functional_assert_async.msg),
+    _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,
+           aten.unique_dim.default, aten.unique_consecutive.default, aten.unique_dim_consecutive.default),
+    _fault("Row-major is promised; eager keeps channels-last.", _on_cpu(_rolled), aten.roll.default),
+    _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
+           aten._weight_norm_interface.default),
+)
