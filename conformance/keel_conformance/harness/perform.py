@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import keel
-from keel import KeelError
+from keel import MEMBERS, KeelError
 
 from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
@@ -154,9 +154,16 @@ def _drawn(case: Case, clock: Clock) -> _Called:
         return _Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
 
 
+@cache
 def overload(name: str) -> Callable[..., Any]:
-    """The operator that graphs call by this name, ``aten.add.Tensor``."""
-    found: Callable[..., Any] = reduce(getattr, name.split("."), torch.ops)
+    """The operator that graphs call by this name, ``aten.add.Tensor``. What registers its namespace may not have been
+    imported yet; Keel knows what does.
+    """
+    try:
+        found: Callable[..., Any] = reduce(getattr, name.split("."), torch.ops)
+    except AttributeError:
+        found = next(t for member in MEMBERS.values() if name in member.overloads for t in member.targets
+                     if str(t) == name)
     return found
 
 

@@ -3,9 +3,10 @@ from keel.torch_adapter.calls import Asked, captured_calls
 from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_graphs, tidied, unwrapped
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
+from keel.torch_adapter.fault import Fault
 from keel.torch_adapter.foreign import given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
-from keel.torch_adapter.layouts import FAULTS, Fault, Transformed, fault_of, laid_out
+from keel.torch_adapter.layouts import FAULTS, Transformed, fault_of, laid_out
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
     Parameter,

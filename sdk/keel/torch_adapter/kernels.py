@@ -4,7 +4,8 @@ Source: aten/src/ATen/native; each rule does what the kernel does before it comp
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -119,6 +120,7 @@ _FORMAT = ("Another order of dimensions is promised; eager gives channels-last f
 _ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
 _FIRST = ("Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
           "eager looks at first.")
+_LANCZOS = [getattr(aten, name) for name in ("_upsample_lanczos2d_aa_backward",) if hasattr(aten, name)]
 KERNELS: tuple[Fault, ...] = (
     _fault(_ROWS, _rows, aten.native_layer_norm_backward.default, aten._log_softmax_backward_data.default,
            aten.pow.Scalar, aten._upsample_nearest_exact1d.default, aten.upsample_nearest1d.default),
@@ -151,4 +153,18 @@ KERNELS: tuple[Fault, ...] = (
     _fault("Row-major is promised; eager keeps channels-last.", _on_cpu(_rolled), aten.roll.default),
     _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
            aten._weight_norm_interface.default),
+    *(Fault((op.default,), _BOTH[1:], _ROWS, _rows) for op in _LANCZOS),
 )
+
+
+# -- results that are none --------------------------------------------------------------------------------------------
+
+def _input_of(args: Given) -> tuple[int, ...]:
+    return () if args["output_mask"][0] else (0,)
+
+
+ABSENT: Mapping[Callable[..., Any], Callable[[Given], tuple[int, ...]]] = MappingProxyType({
+    aten.native_batch_norm_backward.default: _input_of, aten.batch_norm_backward.default: _input_of,
+    aten._native_multi_head_attention.default: lambda args: () if args.get("need_weights", True) else (1,),
+})
+"""By operator: the results that eager leaves out, and fake kernels promise."""

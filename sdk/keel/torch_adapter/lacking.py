@@ -41,8 +41,17 @@ def _normalised(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor
     return (*found[:3], x.new_empty([0], dtype=torch.uint8), *found[3:])
 
 
-def _normalised_only(*args: Any) -> tuple[torch.Tensor, ...]:
-    return _normalised(*args)[:4]
+def _inferred(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
+    return (*aten._native_batch_norm_legit_no_training.default(x, *rest), x.new_empty([0], dtype=torch.uint8))
+
+
+def _loss(x: torch.Tensor, target: torch.Tensor, p: Any = 1, margin: Any = 1, weight: torch.Tensor | None = None,
+          reduction: int = 1) -> torch.Tensor:
+    return x.new_empty(x.shape[:1] if reduction == 0 and x.dim() > 1 else [])
+
+
+def _marked_loss(x: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return _loss(x, target, reduction=reduction), torch.empty_like(target, dtype=x.dtype)
 
 
 def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,12 +65,15 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
 }
 _INSTEAD: Mapping[Any, Callable[..., Any]] = {
     aten.native_channel_shuffle.default: _shuffled,           # a view, which only a contiguous operand has
+    aten.multi_margin_loss.default: _loss,                    # taken apart, with other sizes for a single example
+    aten.multilabel_margin_loss_forward.default: _marked_loss,     # the same, and other numbers
     aten.unique_dim_consecutive.default: _slices,             # none, and its kernel is said to be composite
     aten._batch_norm_with_update_functional.default: _normalised,  # takes no call without a weight or a bias
-    aten._batch_norm_no_update.default: _normalised_only,
+    aten._batch_norm_no_update.default: _inferred,
     aten._foreach_addcmul.Tensor: _by_tensors(aten.addcmul.default),   # wants the scalars' values
     aten._foreach_addcdiv.Tensor: _by_tensors(aten.addcdiv.default),
 }
 METAS: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({
-    op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)} | _INSTEAD)
+    **{op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)},
+    **_INSTEAD})
 """By operator: what to ask instead of its own."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from keel.torch_adapter.fault import Fault, Given, Size, Strides, row_major
-from keel.torch_adapter.kernels import KERNELS
+from keel.torch_adapter.kernels import ABSENT, KERNELS
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
@@ -159,17 +159,19 @@ def fault_of(op: Callable[..., Any]) -> Fault | None:
 
 def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
     """``said``, the fake result of a call, with the strides that eager gives.  Runs under the fake mode of ``said``."""
-    fault = _FAULTS.get(op)
-    if fault is None:
+    fault, absent = _FAULTS.get(op), ABSENT.get(op)
+    if fault is None and absent is None:
         return said
     named = dict(zip((a.name for a in op._schema.arguments), args, strict=False)) | dict(kwargs)
-    if isinstance(said, tuple | list):
-        return type(said)([_restrided(fault, named, v) if k in fault.results else v for k, v in enumerate(said)])
-    return _restrided(fault, named, said)
+    if not isinstance(said, tuple | list):
+        return _restrided(fault, named, said)
+    none = absent(named) if absent is not None else ()
+    return type(said)([None if k in none else _restrided(fault, named, v) if fault is None or k in fault.results else v
+                       for k, v in enumerate(said)])
 
 
-def _restrided(fault: Fault, named: Given, said: Any) -> Any:
-    if not isinstance(said, torch.Tensor):
+def _restrided(fault: Fault | None, named: Given, said: Any) -> Any:
+    if fault is None or not isinstance(said, torch.Tensor):
         return said
     strides = fault.strides(named, said)
     if strides is None or _same(said, strides):

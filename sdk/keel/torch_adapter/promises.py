@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from keel.torch_adapter.kernels import ABSENT
 from keel.torch_adapter.layouts import FAULTS, laid_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
@@ -82,23 +83,14 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
     return _as(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
 
 
-def _of_one(position: int, said: Any, args: Sequence[Any]) -> Any:
-    """The losses of a batch are one each; that of a single example is a scalar, whatever is said."""
-    loss, *rest = said if isinstance(said, tuple | list) else [said]
-    if args[0].dim() > 1 or len(args) <= position or args[position] != 0:
-        return said
-    return (loss.new_empty([]), *rest) if rest else loss.new_empty([])
-
-
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
     aten._unique2.default: partial(_distinct, None), aten.unique_consecutive.default: partial(_distinct, 3),
     aten.unique_dim.default: partial(_distinct, 1), aten.unique_dim_consecutive.default: partial(_distinct, 1),
-    aten.bincount.default: _counted, aten.multi_margin_loss.default: partial(_of_one, 5),
-    aten.multilabel_margin_loss_forward.default: partial(_of_one, 2),
+    aten.bincount.default: _counted,
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
-_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *(op for fault in FAULTS for op in fault.ops)])
+_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *ABSENT, *(op for fault in FAULTS for op in fault.ops)])
 
 
 def correct(gm: fx.GraphModule) -> None:

@@ -138,7 +138,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise _Mutates(f"It writes to its arguments by {func}.")
             with self:
                 return pure(*args, **kwargs)
-        if func._can_decompose():
+        if func not in METAS and func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
         out = laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs))

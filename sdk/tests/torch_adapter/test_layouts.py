@@ -102,6 +102,8 @@ CALLS |= {
     aten.roll.default: [(x, *how) for x in IMAGES for how in (
         ([1], [2]), ([1, 2], [2, 3]), ([4], [1]), ([3], []), ([0, 1], [1, 2]), ([-1], [-1]))],
     aten._weight_norm_interface.default: [(x, torch.rand(3, 1)) for x in ROWS],
+    **({aten._upsample_lanczos2d_aa_backward.default: [(x, [3, 5], [2, 4, 6, 4], False) for x in IMAGES]}
+       if hasattr(aten, "_upsample_lanczos2d_aa_backward") else {}),
 }
 
 
@@ -218,3 +220,37 @@ def test_programs(name: str) -> None:
     assert steps(got) == steps(want)
     cotangent = torch.randn_like(want)
     torch.testing.assert_close(torch.autograd.grad(got, y, cotangent), torch.autograd.grad(want, x, cotangent))
+
+
+# -- other promises ---------------------------------------------------------------------------------------------------
+
+X4 = torch.rand(2, 4, 3, 5)
+OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "statistics without weights": (aten._batch_norm_with_update_functional.default, (X4, None, None, ZERO, ONE, *STEP)),
+    "statistics with a weight alone": (aten._batch_norm_with_update_functional.default, (
+        X4, W4, None, ZERO, ONE, *STEP)),
+    "inference without weights": (aten._batch_norm_no_update.default, (X4, None, None, ZERO, ONE, *STEP)),
+    "no gradient of the input": (aten.native_batch_norm_backward.default, (
+        X4, X4, W4, ZERO, ONE, ZERO, ONE, True, 1e-5, [False, True, True])),
+    "no weights of attention": (aten._native_multi_head_attention.default, (
+        *[torch.rand(2, 3, 4)] * 3, 4, 2, torch.rand(12, 4), torch.rand(12), torch.rand(4, 4), W4, None, False)),
+    "the loss of one example": (aten.multi_margin_loss.default, (W4, torch.tensor(1), 1, 1, None, 0)),
+    "the loss of one example with its marks": (aten.multilabel_margin_loss_forward.default, (
+        W4, torch.tensor([1, -1, 0, 0]), 0)),
+    "norms of halves": (aten._weight_norm_interface.default, (torch.rand(3, 5).half(), torch.rand(3, 1).half())),
+    "shuffled, transposed": (aten.native_channel_shuffle.default, (X4.mT.contiguous().mT, 2)),
+    "scaled by a tensor": (aten._foreach_addcmul.Tensor, ([W4, X], [W4, X], [W4, X], torch.tensor([1.0, 2.0]))),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_promises(name: str) -> None:
+    """How many results there are, their sizes and dtypes; calls that their own fake kernels refuse."""
+    op, args = OTHERS[name]
+    captured, _ = captured_calls([(op, args, {})])
+    said = [getattr(n, "meta", {"val": n})["val"] for n in next(iter(
+        captured.gm.graph.find_nodes(op="output"))).args[0]]
+    given = op(*args)
+    given = given if isinstance(given, tuple | list) else [given]
+    assert [v if v is None else (v.shape, v.dtype, steps(v)) for v in said] == [
+        v if v is None else (v.shape, v.dtype, steps(v)) for v in given]
