@@ -34,6 +34,14 @@ def test_cdist_backward(p: float) -> None:
     holds(aten._cdist_backward.default, torch.randn(2, 5, 4), a, b, p, dist)
 
 
+@pytest.mark.parametrize("shapes", [((1, 4, 5), (3, 2, 5)), ((3, 4, 5), (1, 2, 5)), ((1, 4, 5), (0, 2, 5)),
+                                    ((1, 4, 5), (3, 0, 5)), ((1, 4, 0), (3, 2, 0))], ids=str)
+def test_cdist_backward_of_broadcast_batches(shapes) -> None:
+    a, b = (torch.randn(s) for s in shapes)
+    dist = aten._cdist_forward(a, b, 2.0, None)
+    holds(aten._cdist_backward.default, torch.randn_like(dist), a, b, 2.0, dist)
+
+
 @pytest.mark.parametrize("p", NORMS)
 def test_pdist_and_backward(p: float) -> None:
     x = torch.randn(6, 3)

@@ -81,6 +81,14 @@ def test_embedding_bag_and_gradients(dtype, mode, padding_idx, offsets, last, we
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding_idx", [-1, 2])
+def test_embedding_bag_without_gradients(mode, padding_idx, last) -> None:
+    offsets = torch.tensor([0, 2, len(INDICES)] if last else [0, 2])
+    holds(aten._embedding_bag_forward_only.default, W.double(), INDICES, offsets, False, mode, False, None, last, padding_idx)
+
+
 def test_embedding_bag_on_symbolic_sizes() -> None:
     for mode in (0, 1, 2):
         holds(aten._embedding_bag.default, W.double(), INDICES, torch.tensor([0, 2, 2, 5]), False, mode)

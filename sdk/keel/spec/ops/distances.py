@@ -76,7 +76,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any) -> Tensor:
 
 @family("_cdist_backward.default", tags=TAGS, clauses=(*_SLOPE, "It is the gradient of cdist with respect to x1."))
 def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
-    """The gradient of cdist with respect to its first argument."""
+    """The gradient of cdist with respect to its first argument, whose batch dimensions are those of both broadcast; but
+    where either is empty, its own.
+    """
+    if any(isinstance(s, int) and s == 0 for s in (*x1.shape, *x2.shape)):
+        return aten.full_like.default(x1, 0.0)
     slope = _slope(_apart(x1, x2), aten.unsqueeze.default(accurate(cdist), -1),
                    aten.unsqueeze.default(accurate(grad), -1), p)
     return aten.sum.dim_IntList(slope, [-2]).to(x1.dtype)

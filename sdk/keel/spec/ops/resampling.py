@@ -161,13 +161,16 @@ def _linear(line: _Line, like: Tensor) -> Taps:
 
 
 def cubic(t: Tensor, a: float = -0.75) -> list[Tensor]:
-    """The weights of the four elements around a place, ``t`` beyond the second: Keys' cubic convolution (1981)."""
-    def near(x: Tensor) -> Tensor:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
+    """The weights of the four elements around a place, ``t`` beyond the second: Keys' cubic convolution (1981), in
+    factors, of which none loses digits: as sums of powers they cancel where weights are small.
+    """
+    u = 1 - t
+    return [a * t * u * u, _keys_near(t, u, a), _keys_near(u, t, a), a * u * t * t]
 
-    def far(x: Tensor) -> Tensor:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+def _keys_near(x: Tensor, rest: Tensor, a: float) -> Tensor:
+    """(a + 2) x^3 - (a + 3) x^2 + 1 for ``rest`` = 1 - x."""
+    return rest * (1 + x - (a + 2) * x * x)
 
 
 def _cubic(line: _Line, like: Tensor) -> Taps:
@@ -210,8 +213,8 @@ def _triangle(x: Tensor) -> Tensor:
 
 def _keys(x: Tensor, a: float = -0.5) -> Tensor:
     x = aten.abs.default(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    near = _keys_near(x, 1 - x, a)
+    far = a * (x - 1) * (x - 2) * (x - 2)
     far = aten.where.self(aten.lt.Scalar(x, 2), far, _zero(x))
     return aten.where.self(aten.lt.Scalar(x, 1), near, far)
 

@@ -162,7 +162,7 @@ _BAGS = ("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag
          "element came from.")
 
 
-@family("_embedding_bag.default", "_embedding_bag_forward_only.default", tags=TAGS, clauses=_BAGS)
+@family("_embedding_bag.default", tags=TAGS, clauses=_BAGS)
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int = -1) -> Saved:
@@ -208,6 +208,21 @@ def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows
     filled = _column(aten.gt.Scalar(sizes, 0))
     out = aten.where.self(filled, out, aten.full_like.default(out, 0.0))
     return out.to(weight.dtype), saved, sizes, aten.where.self(filled, row, aten.full_like.default(row, 0))
+
+
+@family("_embedding_bag_forward_only.default", tags=TAGS, clauses=(
+    *_BAGS, "Of the sum with include_last_offset, the counts and rows are as many as the offsets."))
+def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+                               mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+                               include_last_offset: bool = False, padding_idx: int = -1) -> Saved:
+    """Rows of a table reduced bag by bag, where no gradient is wanted."""
+    found: Any = embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                               include_last_offset, padding_idx)
+    if found is NotImplemented or not include_last_offset or mode != SUM:
+        return found
+    out, bag, *_ = found
+    zeros = aten.full.default(list(offsets.shape), 0, dtype=offsets.dtype, device=weight.device)
+    return out, bag, zeros, aten.clone.default(zeros)
 
 
 @family("_embedding_bag_backward.default", tags=TAGS, clauses=(
