@@ -5,7 +5,7 @@ Where parameters are float32 and the input is a 16-bit float, ATen keeps statist
 16-bit.  A program compiled to that promise rounds what its gradients are made of.  Memory-efficient attention keeps the
 state of its random numbers on the host; the fake kernel says on the device.  Places and counts of distinct elements
 are int64, sums of weights float; those of PyTorch 2.11 are said to be of the elements' dtype, and where dimension -1
-is asked for, results to have more dimensions than the operand.
+is asked for, results to have more dimensions than the operand; and of _unique it counts the distinct ones of zeros.
 """
 from __future__ import annotations
 
@@ -76,6 +76,15 @@ def _distinct(position: int | None, said: Any, args: Sequence[Any]) -> Any:
     return values, _as(places, torch.int64), _as(counts, torch.int64)
 
 
+def _of_zeros(said: Any, args: Sequence[Any]) -> Any:
+    """The distinct elements, as many as only the run tells, and the place of each element among them."""
+    values, places = said
+    x: Any = args[0]
+    if isinstance(values.shape[0], int) and x.dim():
+        values = x.new_empty([x.fake_mode.shape_env.create_unbacked_symint()])
+    return values, places
+
+
 def _counted(said: Any, args: Sequence[Any]) -> Any:
     """How often each integer occurs, or the sum of its weights."""
     if len(args) < 2 or args[1] is None:
@@ -84,9 +93,9 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
 
 
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
-    aten._unique2.default: partial(_distinct, None), aten.unique_consecutive.default: partial(_distinct, 3),
-    aten.unique_dim.default: partial(_distinct, 1), aten.unique_dim_consecutive.default: partial(_distinct, 1),
-    aten.bincount.default: _counted,
+    aten._unique.default: _of_zeros, aten._unique2.default: partial(_distinct, None),
+    aten.unique_consecutive.default: partial(_distinct, 3), aten.unique_dim.default: partial(_distinct, 1),
+    aten.unique_dim_consecutive.default: partial(_distinct, 1), aten.bincount.default: _counted,
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 

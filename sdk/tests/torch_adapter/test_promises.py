@@ -106,6 +106,21 @@ def test_places_and_counts_of_distinct_elements_are_integers_and_dimensions_stay
         assert dim_of(counts.shape[0]) == dim_of(values.shape[dim or 0])
 
 
+def test_how_many_distinct_elements_there_are_is_no_number() -> None:
+    """PyTorch 2.11 promises as many as zeros would give."""
+    seen: list[Captured] = []
+
+    def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
+        seen.append(graph)
+        return lambda inputs: Truthful(graph.gm).run(*inputs)
+    x = torch.tensor([1, 0, 1])
+    with torch.no_grad():
+        values, places = trace(lambda x: torch.ops.aten._unique.default(x, True, True), [x], compiler)(x)
+    promised = [r.meta["val"] for r in seen[0].gm.graph.output_node().args[0]]  # type: ignore[union-attr]
+    assert values.shape == (2,) and not isinstance(promised[0].shape[0], int)
+    assert promised[1].shape == places.shape
+
+
 def test_sums_of_weights_are_floats() -> None:
     seen: list[Captured] = []
 
