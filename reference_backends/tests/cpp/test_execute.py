@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from keel import Kernel, Launcher, Source, evaluate, interpret, parse, verify
+from keel_conformance.kernels.drawn import Drawn, draw
 from keel_cpp import target
 
-from .drawn import data, draw
 from .kernels import REFERENCES, TEXTS, kernel, sizes_of
 
 INF, NAN = float("inf"), float("nan")
@@ -171,6 +171,14 @@ def test_guarded_loads_of_neighbours_keep_their_order(name: str) -> None:
 # -- drawn kernels ------------------------------------------------------------------------------------------------
 
 DRAWN = {seed: drawn for seed in range(72) if (drawn := draw(seed)).ok}
+
+
+def data(drawn: Drawn, seed: int) -> list[Tensor]:
+    """A buffer for each of the kernel's: small integers, indices below 2."""
+    generator = torch.Generator().manual_seed(seed)
+    ranges = {b.name: (0, 2) if b.dtype == torch.int64 and b.role == "in" else (-3, 4) for b in drawn.kernel.buffers}
+    return [torch.randint(*ranges[b.name], (drawn.sizes[b.name],), generator=generator).to(b.dtype)
+            for b in drawn.kernel.buffers]
 
 
 @pytest.fixture(scope="module")
