@@ -120,10 +120,24 @@ def test_layouts_are_fake_tensors_on_cuda_too(name: str) -> None:
 
 @pytest.mark.parametrize("op", [aten.fft_fftfreq.default, aten.fft_rfftfreq.default], ids=str)
 def test_frequencies(op: Any) -> None:
-    for n in (1, 2, 7, 8):
-        for d in (1.0, 0.25, 3.0):
-            for keywords in ({}, {"dtype": torch.float64}):
+    for n in (0, 1, 2, 7, 8, 1000):
+        for d in (1.0, 0.25, 3.0, 0.0, -0.0):
+            for keywords in ({}, {"dtype": torch.float64}, {"dtype": torch.bfloat16}):
                 want, got = op(n, d, **keywords), decomposition_of(op)(n, d, **keywords)
                 assert (got.dtype, got.shape) == (want.dtype, want.shape)
-                torch.testing.assert_close(got, want, rtol=1e-7, atol=0)
+                near = 1e-7 if got.dtype != torch.bfloat16 else 2**-7      # eager rounds the factor, too
+                torch.testing.assert_close(got, want, rtol=near, atol=0, equal_nan=True)
     assert str(op) not in pieces(op, 8, 0.5, symbolic=False)
+
+
+@pytest.mark.parametrize("n", [-1, -2, -3, -4])
+def test_frequencies_of_fewer_elements_than_none(n: int) -> None:
+    """A size is rounded towards 0, as integers of C++ are."""
+    for op in (aten.fft_fftfreq.default, aten.fft_rfftfreq.default):
+        try:
+            want = op(n, 0.5)
+        except RuntimeError:
+            with pytest.raises(RuntimeError):
+                decomposition_of(op)(n, 0.5)
+        else:
+            torch.testing.assert_close(decomposition_of(op)(n, 0.5), want, rtol=0, atol=0)

@@ -1,6 +1,7 @@
 """Discrete Fourier transforms: three primitives, by what is real; everything else of ``torch.fft`` is made of them."""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,8 +131,10 @@ family.primitive(
 def fft_fftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                 pin_memory: Any = None) -> torch.Tensor:
     """The frequencies of a transform of n elements that are d apart, in cycles."""
-    steps = aten.arange.default(n, dtype=dtype or torch.get_default_dtype(), device=device)
-    return aten.where.self(aten.ge.Scalar(steps, (n + 1) // 2), steps - n, steps) * (1.0 / (n * d))
+    # Each half by itself: in 16 bits, places beyond 256 are not exact, and would not tell the halves apart.
+    dtype = dtype or torch.get_default_dtype()
+    halves = [aten.arange.start(*ends, dtype=dtype, device=device) for ends in ((0, (n + 1) // 2), (-(n // 2), 0))]
+    return aten.cat.default(halves) * _bin(n, d)
 
 
 @family("fft_rfftfreq", clauses=(
@@ -141,5 +144,11 @@ def fft_fftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, lay
 def fft_rfftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                  pin_memory: Any = None) -> torch.Tensor:
     """The frequencies of a one-sided transform of n real elements that are d apart, in cycles."""
-    steps = aten.arange.default(n // 2 + 1, dtype=dtype or torch.get_default_dtype(), device=device)
-    return steps * (1.0 / (n * d))
+    half = n // 2 if n >= 0 else -(-n // 2)
+    return aten.arange.default(half + 1, dtype=dtype or torch.get_default_dtype(), device=device) * _bin(n, d)
+
+
+def _bin(n: Any, d: float) -> Any:
+    """How far apart frequencies are; infinitely for no elements, or elements at one place, as numbers of C++ have it."""
+    length = n * d
+    return math.copysign(math.inf, length) if length == 0 else 1.0 / length
