@@ -219,7 +219,7 @@ def gelu_backward(b: Builder, grad: Value, x: Value, approximate: str = "none") 
         square = x * x                                         # the function is x * sigmoid(twice)
         twice = x * (1.0 + CUBIC * square) * (2 * SQRT_2_OVER_PI)
         return gated_slope(b, grad, twice, x * (1.0 + 3 * CUBIC * square) * (2 * SQRT_2_OVER_PI))
-    cdf = 0.5 * (1.0 + b.apply("erf", x * SQRT_HALF))
+    cdf = 0.5 * b.apply("erfc", x * -SQRT_HALF)               # 1 + erf would cancel far below 0
     pdf = b.apply("exp", x * x * -0.5) * (0.5 * SQRT_2_OVER_PI)
     return grad * (cdf + x * pdf)
 

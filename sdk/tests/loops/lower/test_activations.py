@@ -104,7 +104,8 @@ def test_gelu(approximate: str) -> None:
 
 @pytest.mark.parametrize(("op", "parameters"), [
     (aten.silu_backward.default, {}), (aten.mish_backward.default, {}),
-    (aten.gelu_backward.default, {"approximate": "tanh"})], ids=["silu", "mish", "gelu"])
+    (aten.gelu_backward.default, {"approximate": "tanh"}), (aten.gelu_backward.default, {})],
+    ids=["silu", "mish", "tanh", "gelu"])
 def test_gradients_keep_their_digits(op: Any, parameters: dict[str, Any]) -> None:
     """Also where they are nearly 0, in ulps of the gradient and of what a rounding of x makes of it; as those that the
     operator set writes them out as.
