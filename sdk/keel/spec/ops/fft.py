@@ -149,6 +149,6 @@ def fft_rfftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, la
 
 
 def _bin(n: Any, d: float) -> Any:
-    """How far apart frequencies are; infinitely for no elements, or elements at one place, as numbers of C++ have it."""
+    """How far apart frequencies are: infinitely for no elements or for elements at one place, as in C++."""
     length = n * d
     return math.copysign(math.inf, length) if length == 0 else 1.0 / length
