@@ -61,7 +61,7 @@ def test_the_parts_are_as_near_as_the_kernels(shape: tuple[int, ...], dtype: tor
     count = torch.tensor([x.numel() // 3 - 2, 2], dtype=torch.int32, device="cuda")
     for op, *args in ((aten.batch_norm_stats.default, x, 1e-5),
                       (aten.batch_norm_elemt.default, x, weight, bias, mean, invstd, 1e-5),
-                      (aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True, weighted, weighted),
+                      (aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True, *[weighted] * 2),
                       (aten.batch_norm_backward_elemt.default, grad, x, mean, invstd, weight, *sums, count)):
         exact = part(op, *(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
         for got, want, true in zip(*map(listed, (part(op, *args), op(*args), exact)), strict=True):
