@@ -48,7 +48,7 @@ def launcher(text: str) -> Launcher:
 
 target = LoopTarget(
     name="interp", device="cpu", dtypes=DTYPES, scalars=OPS, reductions=FOLDS, render=show, build=build,
-    externs=aten_externs("cpu", DTYPES), suffix="loops",
+    checks=True, externs=aten_externs("cpu", DTYPES), suffix="loops",
     limits=Limits(max_buffers=1 << 16, max_rank=1 << 16, atomics=frozenset({"add", "min", "max", "mul"})),
 )
 backend = loop_backend(target)

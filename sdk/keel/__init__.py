@@ -5,11 +5,11 @@ from types import ModuleType
 from keel.batch import Asked, Batch, compile_calls
 from keel.compile import compile, compiled_graphs
 from keel.discover import Discovery, discover, find, resolve, survey
-from keel.errors import KeelError, KeelWarning
+from keel.errors import BadIndex, KeelError, KeelWarning
 from keel.explain import Explanation, explain
 from keel.export import compile_exported
 from keel.externs import aten_externs
-from keel.loop_backend import loop_backend
+from keel.loop_backend import fitted, loop_backend
 from keel.loops.dims import evaluate, non_negative
 from keel.loops.expand import Program, combination, expand
 from keel.loops.index import (
@@ -30,6 +30,7 @@ from keel.loops.interpret import interpret
 from keel.loops.ir import (
     Apply,
     Buffer,
+    Check,
     Const,
     Kernel,
     Load,
@@ -78,9 +79,11 @@ __all__ = [
     "Asked",
     "Axis",
     "Backend",
+    "BadIndex",
     "Batch",
     "Buffer",
     "Call",
+    "Check",
     "Const",
     "Dim",
     "Discovery",
@@ -132,6 +135,7 @@ __all__ = [
     "expand",
     "explain",
     "find",
+    "fitted",
     "index",
     "interpret",
     "load_graph",

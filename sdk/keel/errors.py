@@ -23,6 +23,7 @@ CODES = (
     "bad-text",            # text that does not parse
     "bad-option",          # an option that does not exist, or has the wrong type
     "bad-input",           # arguments that an exported or saved program was not made for
+    "bad-index",           # an index, itself data, that lies outside of the dimension that it counts in
     "opset-version",       # a graph of an opset, or of a PyTorch, that has other operators
     "no-lowering",         # an operator has no loop form and no extern
     "build-failed",        # the target's toolchain rejected a source
@@ -51,6 +52,10 @@ class KeelError(Exception):
         if self.do:
             lines.append(self.do)
         return "\n".join(lines)
+
+
+class BadIndex(KeelError, IndexError):
+    """KeelError[bad-index], and an IndexError too, which is what eager PyTorch raises in most operators."""
 
 
 class KeelWarning(UserWarning):

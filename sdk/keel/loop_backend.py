@@ -12,7 +12,8 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
-from keel.loops.define import Definition
+from keel.loops.checks import NEEDS, written_out
+from keel.loops.define import Definition, Place
 from keel.loops.expand import expand, missing, missing_fold
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.lower import lower
@@ -69,6 +70,10 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
             case Apply():
                 if why := missing(step.op, target.scalars, dtypes[step.args[-1]], target.dtypes):
                     return Refusal(f"{target.name} cannot compute {step.op}, which {call.name} needs: {why}")
+            case Place() if not target.checks:
+                for op, dtype in NEEDS:
+                    if why := missing(op, target.scalars, dtype, target.dtypes):
+                        return Refusal(f"{target.name} cannot check indices, which {call.name} needs: {why}")
             case Reduce() | Scan() if step.monoid not in target.reductions:
                 if why := missing_fold(step.monoid, step.dtypes, target.scalars, target.dtypes):
                     return Refusal(f"{target.name} cannot fold with {step.monoid}, which {call.name} needs: {why}")
@@ -89,7 +94,7 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs."""
     plan = schedule_part(target, gm, gm.meta.get(FUEL))
-    kernels = {k: verified(expand(k, target.scalars, target.reductions, target.dtypes)) for k in plan.kernels()}
+    kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, target.render(k)) for k in kernels.values()]
     folder: Path | None = gm.meta.get(dump.META)
     for source in sources:
@@ -102,6 +107,12 @@ def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[
         raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
     built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
     return program(plan, built)
+
+
+def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
+    """``kernel`` in what the target has.  Raises KeelError[no-lowering] that names an op which cannot be made."""
+    known = kernel if target.checks else written_out(kernel)
+    return expand(known, target.scalars, target.reductions, target.dtypes)
 
 
 def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:

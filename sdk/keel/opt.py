@@ -1,21 +1,20 @@
 """Taking a kernel up again from its text: in a target's scalar ops, as its source, or run beside the interpreter."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from keel.errors import KeelError
+from keel.loop_backend import fitted
 from keel.loops.dims import evaluate
-from keel.loops.expand import expand
-from keel.loops.index import Div, Index, Loaded, Mod
+from keel.loops.index import bounds_of
 from keel.loops.interpret import interpret
-from keel.loops.ir import Kernel, Load, Position, Store, walk
+from keel.loops.ir import Check, Kernel, Load, Position, Store, walk
 from keel.loops.text import parse
 from keel.loops.verify import verify
 from keel.plugin import Backend, LoopTarget, Source
-from keel.types import Dim
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ def read_kernel(text: str) -> Kernel:
 
 def for_target(kernel: Kernel, backend: Backend) -> Kernel:
     """``kernel`` in the scalar ops and folds that the backend's loop target has.  Raises KeelError."""
-    target = target_of(backend)
-    return expand(kernel, target.scalars, target.reductions, target.dtypes)
+    return fitted(kernel, target_of(backend))
 
 
 def source(kernel: Kernel, backend: Backend) -> str:
@@ -78,14 +76,15 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
 
 
 def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.Tensor]:
-    """A tensor per buffer: outputs zero, all others drawn at random."""
+    """A tensor per buffer: outputs and what checks record in zero, all others drawn at random."""
     chance = torch.Generator().manual_seed(seed)
     top = min((evaluate(b, sizes) for s in walk(kernel.body) if isinstance(s, Load | Store | Position)
-               for b in _bounds(s.index)), default=8)
+               for b in bounds_of(s.index)), default=8)
+    checked = {s.buffer for s in walk(kernel.body) if isinstance(s, Check)}
     made: list[torch.Tensor] = []
     for buffer in kernel.buffers:
         shape, dtype = (evaluate(buffer.size, sizes),), buffer.dtype
-        if buffer.role == "out":
+        if buffer.role == "out" or buffer.name in checked:
             made.append(torch.zeros(shape, dtype=dtype))
         elif dtype.is_floating_point:
             made.append(torch.randn(shape, generator=chance).to(dtype))
@@ -93,18 +92,6 @@ def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.T
             made.append(torch.randint(0, max(1, min(top, 2 if dtype == torch.bool else 8)), shape,
                                       generator=chance).to(dtype))
     return made
-
-
-def _bounds(at: Index) -> Sequence[Dim]:
-    """The bounds of the loaded integers in an index."""
-    found: list[Dim] = []
-    for atom, _ in at.terms:
-        match atom:
-            case Loaded():
-                found.append(atom.bound)
-            case Div() | Mod():
-                found.extend(_bounds(atom.of))
-    return found
 
 
 def _difference(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -137,7 +137,7 @@ class LoopTarget:
     an op that is not in it is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per
     monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from its steps.
     The tables are what the target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels
-    of a graph at once and returns one launcher each.
+    of a graph at once and returns one launcher each.  Unless ``checks``, Keel writes out each Check that a kernel has.
     """
 
     name: str
@@ -147,6 +147,7 @@ class LoopTarget:
     reductions: Mapping[str, tuple[str, str]]
     render: Callable[[Kernel], str]
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
+    checks: bool = False                                      # whether ``render`` takes Check statements
     externs: Mapping[str, Extern] = field(default_factory=dict)   # by overload name
     limits: Limits = Limits()
     suffix: str = "txt"                                       # of files that hold its sources

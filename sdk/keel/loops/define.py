@@ -17,8 +17,8 @@ from typing import Any, Literal
 import torch
 
 from keel.errors import KeelError
-from keel.loops.dims import tidy
-from keel.loops.index import Axis, Index, Loaded, flatten, index, unflatten
+from keel.loops.dims import positive, tidy
+from keel.loops.index import Axis, Index, Loaded, bounds_of, flatten, index, unflatten
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalars import SCALARS
@@ -60,7 +60,22 @@ class Update:
     mask: int | None = None
 
 
-Step = Const | Position | Read | Apply | Reduce | Scan
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The int64 ``value`` as a coordinate below ``bound``, checked when it runs; with ``wrap``, counted from the end
+    where it is negative."""
+
+    result: int
+    value: int
+    bound: Dim
+    wrap: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.int64
+
+
+Step = Const | Position | Read | Place | Apply | Reduce | Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +249,7 @@ class Builder:
         where = tuple(index(i) for i in at)
         if len(where) != operand.type.rank:
             raise KeelError("bad-graph", f"{self.call.name} reads {operand.type} at {len(where)} coordinates.")
+        mask = self._in_any(where, mask)
         number = None if mask is None else mask.number
         dtype = operand.type.dtype
         return self._step(("read", operand.number, where, number), dtype,
@@ -278,11 +294,25 @@ class Builder:
         return self.cast(value, torch.float32) if value.dtype in SMALL_FLOATS else value
 
     def as_index(self, value: Value, bound: Dim, *, wrap: bool = False) -> Index:
-        """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end."""
-        value = self.cast(value, torch.int64)
-        if wrap:
-            value = self.where(value < 0, value + self.number(bound, torch.int64), value)
-        return index(Loaded(value.number, bound))
+        """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end.
+
+        Whether it is one is checked when it runs: one that is none raises KeelError[bad-index].
+        """
+        value, bound = self.cast(value, torch.int64), tidy(bound)
+        place = self._step(("place", value.number, bound, wrap), torch.int64,
+                           lambda n: Place(n, value.number, bound, wrap))
+        return index(Loaded(place.number, bound))
+
+    def sure_index(self, value: Value, bound: Dim) -> Index:
+        """An integer as a coordinate that is below ``bound``, and not negative, by how it was computed."""
+        return index(Loaded(self.cast(value, torch.int64).number, bound))
+
+    def _in_any(self, where: Sequence[Index], mask: Value | None) -> Value | None:
+        """``mask``, and that a dimension in which a loaded index counts has elements, where that is not known."""
+        for bound in dict.fromkeys(b for i in where for b in bounds_of(i) if not positive(b)):
+            some = self.number(bound, torch.int64) > 0
+            mask = some if mask is None else mask & some
+        return mask
 
     # -- folds, scans, scatters ---------------------------------------------------------------------
 
@@ -306,7 +336,9 @@ class Builder:
         if mode != "write" and value.dtype.is_complex:
             raise NoLoopForm(f"{self.call.name} computes with complex numbers, which loops only move.")
         self._kind, self._base = "scatter", base.number
-        self._update = Update(tuple(index(i) for i in at), value.number, mode, None if mask is None else mask.number)
+        places = tuple(index(i) for i in at)
+        mask = self._in_any(places, mask)
+        self._update = Update(places, value.number, mode, None if mask is None else mask.number)
 
     def _folding(self, form: type[Reduce] | type[Scan], monoid: str, values: Sequence[Value]) -> tuple[Value, ...]:
         if len(values) != MONOIDS[monoid].arity:

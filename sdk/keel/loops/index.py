@@ -32,7 +32,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The integer value numbered ``value`` of the kernel, used as an index; the caller promises 0 <= value < bound."""
+    """The integer value numbered ``value`` of the kernel, used as an index; 0 <= value < bound by how it was made, or
+    by a Check."""
 
     value: int
     bound: Dim
@@ -362,6 +363,20 @@ def loaded_of(i: Index) -> set[int]:
                 found.add(atom.value)
             case Div() | Mod():
                 found |= loaded_of(atom.of)
+            case Axis():
+                pass
+    return found
+
+
+def bounds_of(i: Index) -> list[Dim]:
+    """The bounds of the values that ``i`` reads as indices."""
+    found: list[Dim] = []
+    for atom, _ in i.terms:
+        match atom:
+            case Loaded():
+                found.append(atom.bound)
+            case Div() | Mod():
+                found += bounds_of(atom.of)
             case Axis():
                 pass
     return found

@@ -18,7 +18,7 @@ from keel.errors import KeelError
 from keel.loops.dims import evaluate
 from keel.loops.folds import fold, identity, scan
 from keel.loops.index import Axis, Div, Index, Loaded, Mod
-from keel.loops.ir import Apply, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, StoreMode
+from keel.loops.ir import Apply, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, StoreMode
 from keel.loops.meaning import WIDE_UNSIGNED, compute
 from keel.types import Dim
 
@@ -34,7 +34,7 @@ def interpret(kernel: Kernel, buffers: Sequence[Tensor], symbols: Mapping[str, i
 
     ``buffers`` are CPU tensors, one per buffer of the kernel, whose elements are counted from ``data_ptr()`` whatever
     their strides; ``symbols`` gives each symbol's value.  ``precise`` computes every float in float64, rounding only
-    where it is stored.  Raises KeelError[bad-graph] for an index outside of its buffer.
+    where it is stored.  Raises KeelError[bad-graph] for an index outside of its buffer; what a Check finds it records.
     """
     memory: dict[str, Tensor] = {}
     for buffer, tensor in zip(kernel.buffers, buffers, strict=True):
@@ -89,7 +89,7 @@ class _Run:
                     self.values |= zip(stmt.results, running, strict=True)
                 case Store():
                     self.store(stmt)
-                case Const() | Position() | Load() | Apply():
+                case Const() | Position() | Load() | Check() | Apply():
                     self.values[stmt.result] = self.computed(stmt)
         return folded
 
@@ -134,7 +134,7 @@ class _Run:
 
     # -- values --------------------------------------------------------------------------------------
 
-    def computed(self, stmt: Const | Position | Load | Apply) -> Tensor:
+    def computed(self, stmt: Const | Position | Load | Check | Apply) -> Tensor:
         match stmt:
             case Const():
                 self.dtypes[stmt.result] = stmt.dtype
@@ -143,6 +143,8 @@ class _Run:
                 return self.at(stmt.index)
             case Load():
                 return self.load(stmt)
+            case Check():
+                return self.check(stmt)
             case Apply():
                 return self.apply(stmt)
 
@@ -217,6 +219,16 @@ class _Run:
             worst = low if low < 0 else high
             raise KeelError("bad-graph", f"Kernel {self.kernel.name} addresses element {worst} of {stmt.buffer}, "
                             f"which has {len(memory)}: {stmt.buffer}[{stmt.index}].")
+
+    def check(self, stmt: Check) -> Tensor:
+        value, bound = self.value(stmt.value), self.size(stmt.bound)
+        place = torch.where(value < 0, value + bound, value) if stmt.wrap else value
+        outside = (place < 0) | (place >= bound)
+        wrong = outside if stmt.mask is None else outside & self.value(stmt.mask)
+        if wrong.any():
+            first = int(value.expand(wrong.shape)[wrong][0])
+            self.memory[stmt.buffer][stmt.site] = first if first < 0 else first + 1
+        return torch.where(outside, 0, place)
 
     # -- memory --------------------------------------------------------------------------------------
 

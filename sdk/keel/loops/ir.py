@@ -74,6 +74,28 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """An int64 ``value`` as a place among ``bound`` elements: itself, or with ``wrap`` itself + bound where negative.
+
+    A value without a place is trouble: ``buffer[site]``, an int64 that was 0, becomes value + 1, or just value where
+    that is negative (of several, any one), and the result is some place.  Where ``mask`` is false nothing is recorded.
+    There is a place only if ``bound`` is positive: what reads at one of none is masked.
+    """
+
+    result: int
+    value: int
+    bound: Dim
+    buffer: str
+    site: int
+    wrap: bool = False
+    mask: int | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.int64
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """A scalar op (a name of ``loops.scalars.SCALARS``) on earlier values."""
 
@@ -127,7 +149,7 @@ class Loop:
     body: tuple[Stmt, ...]
 
 
-Stmt = Const | Position | Load | Apply | Reduce | Scan | Store | Loop
+Stmt = Const | Position | Load | Check | Apply | Reduce | Scan | Store | Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +174,8 @@ class Kernel:
                     dims |= {a.size for a in stmt.axes}
                 case Position() | Load() | Store():
                     dims |= dims_of(stmt.index)
+                case Check():
+                    dims.add(stmt.bound)
         return dims
 
     def __str__(self) -> str:
@@ -170,7 +194,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 def results_of(stmt: Stmt) -> tuple[int, ...]:
     match stmt:
-        case Const() | Position() | Load() | Apply():
+        case Const() | Position() | Load() | Check() | Apply():
             return (stmt.result,)
         case Reduce() | Scan():
             return stmt.results

@@ -20,6 +20,7 @@ from keel.loops.index import Axis, Index, Loaded, floordiv, index, mod
 from keel.loops.ir import (
     Apply,
     Buffer,
+    Check,
     Const,
     Kernel,
     Load,
@@ -65,6 +66,10 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
             held = buffers[stmt.buffer].dtype if stmt.buffer in buffers else None
             text = f"%{stmt.result} = load {stmt.buffer}[{stmt.index}]{_mask(stmt.mask)}"
             return text if held == stmt.dtype else text + _type(stmt.dtype)
+        case Check():
+            wrap = " wrap" if stmt.wrap else ""
+            return (f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {show_dim(stmt.bound)}{wrap}"
+                    f"{_mask(stmt.mask)}")
         case Apply():
             text = f"%{stmt.result} = {stmt.op}{_values(stmt.args)}"
             return text if follows(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
@@ -86,7 +91,7 @@ def follows(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -
 def note(stmt: Stmt, dtypes: Dtypes) -> None:
     """Adds the dtypes of the values that ``stmt`` assigns."""
     match stmt:
-        case Const() | Position() | Load() | Apply():
+        case Const() | Position() | Load() | Check() | Apply():
             dtypes[stmt.result] = stmt.dtype
         case Reduce() | Scan():
             dtypes |= zip(stmt.results, stmt.dtypes, strict=False)
@@ -179,6 +184,7 @@ _STORE = re.compile(rf"store (?:({'|'.join(get_args(StoreMode))}) )?(\w+)\[(.+)\
 _ASSIGN = re.compile(r"%(\d+(?:, %\d+)*) = (\w+)(.*)")
 _CONST = re.compile(r" (\S+) : (\w+)")
 _LOAD = re.compile(r" (\w+)\[(.+)\](?: if %(\d+))?(?: : (\w+))?")
+_CHECK = re.compile(r" (\w+)\[(\d+)\]: %(\d+) < (.+?)( wrap)?(?: if %(\d+))?")
 _FOLD = re.compile(r" (\w+)((?: %\d+)+)(?: : (\w+(?:, \w+)*))?")
 _APPLY = re.compile(r"((?: %\d+)+)(?: : (\w+))?")
 _TOKEN = re.compile(r"\s*(%\d+|\d+|[A-Za-z_]\w*|//|\*\*|[-+*/%()<,])")
@@ -266,8 +272,12 @@ class _Reader:
             held = self.buffers.get(load[1]) or line.wants(f"a buffer of the kernel, not {load[1]!r}")
             dtype = _dtype(line, load[4]) if load[4] else held.dtype
             return Load(result, load[1], self.index(line, load[2]), dtype, _number(load[3]))
+        if word == "check":
+            found = _CHECK.fullmatch(rest) or line.wants("%n = check buffer[site]: %value < bound")
+            return Check(result, int(found[3]), self.size(line, found[4]), found[1], int(found[2]), bool(found[5]),
+                         _number(found[6]))
         if word not in SCALARS:
-            line.wants(f"const, position, load, reduce, scan or a scalar op, not {word!r}")
+            line.wants(f"const, position, load, check, reduce, scan or a scalar op, not {word!r}")
         apply = _APPLY.fullmatch(rest) or line.wants(f"%n = {word} %a ...")
         args = _numbers(apply[1])
         given = _dtype(line, apply[2]) if apply[2] else follows(word, args, self.dtypes)

@@ -18,6 +18,7 @@ from keel.loops.index import Axis, Index, axes_of, bounds, loaded_of
 from keel.loops.ir import (
     Apply,
     Buffer,
+    Check,
     Const,
     Kernel,
     Load,
@@ -81,7 +82,7 @@ def _buffers(kernel: Kernel) -> None:
             raise _broken(kernel, f"{b.name} cannot hold {b.dtype}.")
         if isinstance(b.size, int) and b.size < 0:
             raise _broken(kernel, f"{b.name} has the size {b.size}.")
-    written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
+    written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store | Check)}
     if idle := [b.name for b in kernel.buffers if b.role != "in" and b.name not in written]:
         raise _broken(kernel, f"nothing is stored to {', '.join(idle)}.")
 
@@ -167,6 +168,8 @@ class _State:
             case Store():
                 self.access(stmt, axes, "in")
                 self.store(stmt)
+            case Check():
+                self.check(stmt)
             case Apply():
                 self.apply(stmt)
             case Reduce() | Scan():
@@ -232,6 +235,17 @@ class _State:
         narrow = held.is_floating_point and held.itemsize == 1
         if stmt.mode != "write" and (held in BOOL | COMPLEX or narrow):
             self.fail(f"there is no {stmt.mode} of {DTYPE_NAMES[held]}.")
+
+    def check(self, stmt: Check) -> None:
+        if self.value(stmt.value) != torch.int64:
+            self.fail(f"%{stmt.value} is no i64.")
+        if stmt.mask is not None and self.value(stmt.mask) != torch.bool:
+            self.fail(f"the mask %{stmt.mask} is not bool.")
+        buffer = self.buffers.get(stmt.buffer)
+        if buffer is None or buffer.role != "inout" or buffer.dtype != torch.int64:
+            self.fail(f"{stmt.buffer} is no inout buffer of i64.")
+        if isinstance(buffer.size, int) and stmt.site >= buffer.size:
+            self.fail(f"{stmt.buffer} has {buffer.size} sites.")
 
     def apply(self, stmt: Apply) -> None:
         row = SCALARS.get(stmt.op)

@@ -19,6 +19,7 @@ import torch
 from keel.errors import KeelError
 from keel.loops.ir import Kernel
 from keel.plugin import Launcher
+from keel.runtime.trouble import outside, recorded, settling
 from keel.schedule.memory import Lifetime, pack
 from keel.schedule.plan import Launch, Schedule
 from keel.schedule.tensors import External, Slot
@@ -64,8 +65,10 @@ class _Program:
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
+        self.sites = [site for sites in self.tensors.checks.values() for site in sites]
         self.kept: list[int] = self._in_arena()
         self.bound: set[int] = set(self.given)               # tensors that the text has a variable for
+        self.bound |= self.tensors.checks.keys()
 
     # -- what lives where ------------------------------------------------------------------------------
 
@@ -77,7 +80,8 @@ class _Program:
         for step in self.schedule.steps:
             for t in self._made_into(step):
                 made[t] = None
-        return [t for t in made if t not in shown and early.issuperset(self._type(t).symbols)]
+        other = shown | self.tensors.checks.keys()
+        return [t for t in made if t not in other and early.issuperset(self._type(t).symbols)]
 
     def _memory(self, tensor: int) -> Iterator[int]:
         """The base tensor that ``tensor`` lies in, then those that a library's view of them lies in."""
@@ -106,8 +110,8 @@ class _Program:
     def _type(self, tensor: int) -> TensorType:
         return self.tensors.tensors[tensor].type
 
-    def arena(self, values: tuple[int, ...]) -> list[torch.Tensor]:
-        """Fresh memory for one call: the kept tensors, then the views into them."""
+    def arena(self, values: tuple[int, ...]) -> list[Any]:
+        """Fresh memory for one call: the kept tensors, the views into them, then what checks record in."""
         sizes = dict(zip(self.early, values, strict=True))
         offsets, total = pack(self._lifetimes(sizes))
         made: dict[int, torch.Tensor] = {}
@@ -123,7 +127,42 @@ class _Program:
             type = self._type(t)
             made[t] = made[base].as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes),
                                             made[base].storage_offset() + evaluate(offset, sizes))
+        if self.at_once:
+            memory, look = recorded(len(self.sites))
+            return [*made.values(), *self._spread(memory).values(), look]
         return list(made.values())
+
+    # -- checks ----------------------------------------------------------------------------------------
+
+    @property
+    def at_once(self) -> bool:
+        """Whether what checks find is looked at after each kernel: it is there then."""
+        return any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
+
+    def _spread(self, memory: torch.Tensor) -> dict[int, torch.Tensor]:
+        """The tensors that checks record in, as parts of ``memory``."""
+        counts = [len(sites) for sites in self.tensors.checks.values()]
+        return dict(zip(self.tensors.checks, torch.split(memory, counts), strict=True))
+
+    def _looked(self, step: Launch) -> list[str]:
+        """Lines that raise what the checks of a kernel found."""
+        found, start = list[str](), 0
+        for t, sites in self.tensors.checks.items():
+            if t in step.tensors:
+                found += [f"look[{start + k}]" for k in range(len(sites))]
+            start += len(sites)
+        if not found or not self.at_once:
+            return []
+        return [f"    if {' or '.join(found)}:", f"        raise {self._name('outside', outside)}("
+                f"{self._name('sites', self.sites)}, look, locals())"]
+
+    def _settled(self) -> bool:
+        """Whether a call begins and ends with a look at what checks found."""
+        if not self.sites or self.at_once:
+            return False
+        memory, self.names["settle"] = settling(self.sites, self._type(next(iter(self.tensors.checks))).device)
+        self.names |= {f"t{t}": part for t, part in self._spread(memory).items()}
+        return True
 
     # -- the text --------------------------------------------------------------------------------------
 
@@ -133,11 +172,13 @@ class _Program:
         body += [line for o in self.tensors.outputs if isinstance(o, int) for line in self._bind(o)]
         results = [f"t{o}" if isinstance(o, int) else "None" if o is None else _text(o.expr)
                    for o in self.tensors.outputs]
-        held = [*self.kept, *self.views]
+        held = [f"t{t}" for t in (*self.kept, *self.views)]
+        held += [*(f"t{t}" for t in self.tensors.checks), "look"] if self.at_once else []
+        begin, end = (["    settle(False)"], ["    settle(True)"]) if self._settled() else ([], [])
         inputs = [f"t{i}" if isinstance(i, int) else f"n{k}" for k, i in enumerate(self.tensors.inputs)]
-        text = [f"def run({_listed(inputs)}):", *self._solve(inputs),
-                *([f"    arena = take({self._key()})", f"    {_listed(f't{t}' for t in held)}= arena"] if held else []),
-                *body, f"    result = ({_listed(results)})",
+        text = [f"def run({_listed(inputs)}):", *begin, *self._solve(inputs),
+                *([f"    arena = take({self._key()})", f"    {_listed(held)}= arena"] if held else []),
+                *body, *end, f"    result = ({_listed(results)})",
                 *([f"    give({self._key()}, arena)"] if held else []), "    return result", ""]
         arenas = _Arenas(self.arena)
         self.names |= {"take": arenas.take, "give": arenas.give}
@@ -213,7 +254,7 @@ class _Program:
             lines = [line for t in step.writes for line in self._allocate(t)]
             name = self._name(step.kernel.name, self.launchers[step.kernel])
             args = [*(f"t{t}" for t in step.tensors), *step.kernel.symbols]
-            return [*lines, f"    {name}({', '.join(args)})"]
+            return [*lines, f"    {name}({', '.join(args)})", *self._looked(step)]
         lines = [line for t in step.operands for line in self._bind(t)]
         args = [*map(self._arg, step.args), *(f"{k}={self._arg(v)}" for k, v in step.kwargs.items())]
         if _fills(step):
@@ -270,17 +311,17 @@ class _Program:
 class _Arenas:
     """Arenas by sizes, each lent to one call at a time; the sizes used least recently are let go."""
 
-    def __init__(self, make: Callable[[tuple[int, ...]], list[torch.Tensor]]):
+    def __init__(self, make: Callable[[tuple[int, ...]], list[Any]]):
         self.make = make
-        self.free: OrderedDict[tuple[int, ...], list[list[torch.Tensor]]] = OrderedDict()
+        self.free: OrderedDict[tuple[int, ...], list[list[Any]]] = OrderedDict()
 
-    def take(self, key: tuple[int, ...]) -> list[torch.Tensor]:
+    def take(self, key: tuple[int, ...]) -> list[Any]:
         try:
             return self.free[key].pop()
         except (KeyError, IndexError):
             return self.make(key)
 
-    def give(self, key: tuple[int, ...], arena: list[torch.Tensor]) -> None:
+    def give(self, key: tuple[int, ...], arena: list[Any]) -> None:
         if key not in self.free:
             if len(self.free) >= BINDINGS:
                 self.free.popitem(last=False)

@@ -15,11 +15,14 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.loops.define import SMALL_FLOATS, Read
+from keel.loops.define import SMALL_FLOATS, Place, Read
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
-from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
-from keel.schedule.tensors import Defined, Tensors
+from keel.loops.ir import Apply, Buffer, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
+from keel.schedule.tensors import Defined, Site, Tensors
 from keel.types import Dim
+
+TROUBLE = "trouble"
+"""The buffer in which checks record."""
 
 Space = frozenset[Axis]
 Coords = tuple[Index, ...]
@@ -95,6 +98,7 @@ class Emitter:
         self.buffers: dict[tuple[int, str], Buffer] = {}
         self.members: dict[int, Placed] = {}
         self.results: dict[int, tuple[Placed, int]] = {}     # tensor -> its member, and which result it is
+        self.sites: list[Site] = []                          # of the checks, in the order of their numbers
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -209,6 +213,8 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(frame, a) for a in step.args)
                 return self.step((step.op, args, step.dtype), (), args, lambda n: Apply(n, step.op, args, step.dtype))
+            case Place():
+                return self._checked(frame, step)
             case Read():
                 coords = tuple(self.moved(frame, i) for i in step.at)
                 mask = self._mask(frame, step)
@@ -218,6 +224,16 @@ class Emitter:
                 if frame.folded is None:
                     raise KeelError("bad-graph", f"The fold {frame.node.name} is not computed here.")
                 return frame.folded[step.results.index(number)]
+
+    def _checked(self, frame: _Frame, step: Place) -> int:
+        """The place of an index, checked where the element that needs it is."""
+        value, mask = self.value(frame, step.value), frame.mask
+
+        def made(n: int) -> Stmt:
+            self.sites.append(Site(frame.node.operator, frame.node.line, step.bound, step.wrap))
+            return Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask)
+        args = (value,) if mask is None else (value, mask)
+        return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
 
     def _mask(self, frame: _Frame, step: Read) -> int | None:
         if step.mask is None:
@@ -264,6 +280,13 @@ class Emitter:
         self.blocks[-1].stmts.append(Store(self.buffer(tensor, "out"), at, value))
 
     def kernel(self) -> Kernel:
+        """What is emitted, with a buffer for what its checks find."""
+        if self.sites:
+            device = self.tensors.tensors[next(iter(self.buffers))[0]].type.device
+            trouble = {(self.tensors.trouble(tuple(self.sites), device), "in"):
+                       Buffer(TROUBLE, torch.int64, len(self.sites), "inout")}
+            read = {key: b for key, b in self.buffers.items() if b.role == "in"}
+            self.buffers = {**read, **trouble, **{key: b for key, b in self.buffers.items() if b.role != "in"}}
         return Kernel("kernel", tuple(self.buffers.values()), tuple(self.blocks[0].stmts))
 
     def open(self, axes: Iterable[Axis]) -> None:

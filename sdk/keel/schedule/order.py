@@ -12,7 +12,21 @@ from dataclasses import replace
 from itertools import count
 
 from keel.loops.index import Atom, Axis, Div, Index, Loaded, Mod, index, make, quotient, substitute
-from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, results_of, walk
+from keel.loops.ir import (
+    Apply,
+    Buffer,
+    Check,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    results_of,
+    walk,
+)
 from keel.types import Dim
 
 Hint = Callable[[Dim], int]
@@ -180,7 +194,8 @@ def named(kernel: Kernel) -> Kernel:
         for r in results_of(stmt):
             values[r] = len(values)
     counts = {"in": count(), "out": count(), "inout": count()}
-    names = {b.name: f"{b.role}{next(counts[b.role])}" for b in kernel.buffers}
+    checked = {s.buffer for s in walk(kernel.body) if isinstance(s, Check)}
+    names = {b.name: b.name if b.name in checked else f"{b.role}{next(counts[b.role])}" for b in kernel.buffers}
     body = _renamed(kernel.body, 0, {}, values, names)
     buffers = tuple(Buffer(names[b.name], b.dtype, b.size, b.role) for b in kernel.buffers)
     digest = hashlib.sha256(repr((buffers, body)).encode()).hexdigest()[:10]
@@ -209,6 +224,9 @@ def _renamed(body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], val
         match s:
             case Load():
                 return Load(values[s.result], names[s.buffer], at(s.index), s.dtype, maybe(s.mask))
+            case Check():
+                return replace(s, result=values[s.result], value=values[s.value], buffer=names[s.buffer],
+                               mask=maybe(s.mask))
             case Store():
                 return Store(names[s.buffer], at(s.index), values[s.value], s.mode, maybe(s.mask))
             case Position():

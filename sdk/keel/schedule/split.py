@@ -13,7 +13,21 @@ from itertools import count
 import torch
 
 from keel.loops.index import Axis, Index, flatten, index, loaded_of, quotient, substitute
-from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Stmt, Store, results_of, walk
+from keel.loops.ir import (
+    Apply,
+    Buffer,
+    Check,
+    Const,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Stmt,
+    Store,
+    results_of,
+    walk,
+)
 from keel.loops.monoids import MONOIDS
 from keel.plugin import Limits
 from keel.types import Dim, contiguous_strides, product
@@ -133,7 +147,7 @@ class _Split:
 
     def _kernel(self, body: tuple[Stmt, ...], more: Sequence[Buffer]) -> Kernel:
         body = live(body)
-        used = {s.buffer for s in walk(body) if isinstance(s, Load | Store)}
+        used = {s.buffer for s in walk(body) if isinstance(s, Load | Store | Check)}
         return Kernel("half", (*(b for b in self.kernel.buffers if b.name in used), *more), body)
 
     # -- cutting the axis ------------------------------------------------------------------------------
@@ -150,7 +164,7 @@ class _Split:
                            Apply(inside, "lt", (here, end), torch.bool)]
         for stmt in body:
             match stmt:
-                case Load() | Store():
+                case Load() | Check() | Store():
                     out.append(replace(stmt, mask=self._both(out, stmt.mask, inside)))
                 case Reduce():
                     out.append(replace(stmt, args=self._padded(out, stmt, inside)))
@@ -201,7 +215,7 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 continue
             if not isinstance(stmt, Const | Position):
                 used.update(getattr(stmt, "args", ()), [v for v in (getattr(stmt, "mask", None),) if v is not None])
-            if isinstance(stmt, Store):
+            if isinstance(stmt, Store | Check):
                 used.add(stmt.value)
             if isinstance(stmt, Load | Store | Position):
                 used.update(loaded_of(stmt.index))

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import call_of, type_of
+from keel.graph.calls import call_of, type_of, where
 from keel.loops.define import Definition, Read
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
@@ -33,12 +33,27 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``."""
+    """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``.
+
+    ``operator`` is the overload's name, ``line`` the user's that made it.
+    """
 
     name: str
     definition: Definition
     operands: tuple[int, ...]
     results: tuple[int, ...]
+    operator: str = ""
+    line: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A check of a kernel: whose index it is, and below what it has to be; with ``wrap``, at least -bound."""
+
+    operator: str
+    line: str | None
+    bound: Dim
+    wrap: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,13 @@ class Tensors:
     nodes: list[Node] = field(default_factory=list)          # in topological order
     inputs: list[int | SymType] = field(default_factory=list)
     outputs: list[int | SymType | None] = field(default_factory=list)
+    checks: dict[int, tuple[Site, ...]] = field(default_factory=dict)     # of the tensors that checks record in
+
+    def trouble(self, sites: tuple[Site, ...], device: torch.device) -> int:
+        """A new tensor for what the checks at ``sites`` find."""
+        self.tensors.append(Tensor("trouble", TensorType.dense(torch.int64, (len(sites),), device)))
+        self.checks[len(self.tensors) - 1] = sites
+        return len(self.tensors) - 1
 
     def base(self, number: int) -> tuple[int, Dim]:
         """The tensor whose storage ``number`` lies in, and its offset there, in elements."""
@@ -150,7 +172,7 @@ class _Reader:
         operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
         alias = self._alias(node, definition, operands)
         results = tuple(self._fresh(node.name, t, alias) for t in call.out if t is not None)
-        self.out.nodes.append(Defined(node.name, definition, operands, results))
+        self.out.nodes.append(Defined(node.name, definition, operands, results, call.name, where(node)))
         return results if several else results[0]
 
     def _slots(self, arg: Any) -> Any:

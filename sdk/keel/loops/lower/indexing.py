@@ -1,6 +1,6 @@
 """Elements chosen by integers that are themselves data.
 
-Eager raises an error for an index out of range; a kernel cannot, so the caller promises that there is none.
+Eager raises an error for an index out of range; a kernel checks each, and its caller raises after it has run.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any)
 
 def take(b: Builder, x: Operand, index: Operand) -> Value:
     if x.type.numel == 0:
-        return _nothing(b)
+        return _nothing(b) if index.type.numel == 0 else refuse(b, "takes elements of a tensor that has none.")
     place = b.as_index(index[b.at], x.type.numel, wrap=True)
     return x[unflatten(place, x.type.shape)]
 

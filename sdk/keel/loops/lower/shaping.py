@@ -238,7 +238,7 @@ def edge_pad(place: Callable[[Builder, Value, Value], Value]) -> Rule:
             if low == 0 and high == 0:
                 continue
             size = x.type.shape[dim]
-            at[dim] = b.as_index(place(b, b.position(at[dim] - low), b.number(size, torch.int64)), size)
+            at[dim] = b.sure_index(place(b, b.position(at[dim] - low), b.number(size, torch.int64)), size)
         return x[at]
     return rule
 

@@ -237,7 +237,7 @@ def _nearest(b: Builder, i: Index, size: Dim, outs: Dim, scale: float | None, ce
     place = b.cast(b.position(i), torch.float32)
     place = b.apply("floor", (place + 0.5 if centred else place) * ratio)
     last = b.number(as_dim(size - 1), torch.int64)
-    return b.as_index(b.apply("minimum", b.cast(place, torch.int64), last), size)
+    return b.sure_index(b.apply("minimum", b.cast(place, torch.int64), last), size)
 
 
 def _factor(size: Dim, outs: Dim, scale: float | None) -> int | None:

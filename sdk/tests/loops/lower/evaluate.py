@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel.loops.define import Definition, Read, Step, Update
+from keel.loops.define import Definition, Place, Read, Step, Update
 from keel.loops.dims import evaluate as size_of
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, loaded_of
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
@@ -129,6 +129,8 @@ class _Run:
                     self.values[step.result] = self.at(step.index)
                 case Read():
                     self.values[step.result] = self.read(step)
+                case Place():
+                    self.values[step.result] = self.place(step)
                 case Apply():
                     self.values[step.result] = self.apply(step)
                 case Reduce():
@@ -163,6 +165,12 @@ class _Run:
                 return self.at(atom.of) // size_of(atom.by, self.symbols)
             case Mod():
                 return self.at(atom.of) % size_of(atom.by, self.symbols)
+
+    def place(self, step: Place) -> Tensor:
+        value, bound = self.values[step.value], size_of(step.bound, self.symbols)
+        value = torch.where(value < 0, value + bound, value) if step.wrap else value
+        assert ((value >= 0) & (value < bound)).all() or not bound, f"{step} has no place"
+        return value
 
     def read(self, step: Read) -> Tensor:
         source = self.tensors[step.operand]
@@ -232,6 +240,8 @@ def used_by(step: Step) -> set[int]:
             return loaded_of(step.index)
         case Read():
             return {n for i in step.at for n in loaded_of(i)} | ({step.mask} if step.mask is not None else set())
+        case Place():
+            return {step.value}
         case Apply() | Reduce() | Scan():
             return set(step.args)
     return set()
