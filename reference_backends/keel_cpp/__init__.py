@@ -10,7 +10,7 @@ LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)
 
 target = LoopTarget(
     name="cpp", device="cpu", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe,
+    checks=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe,
 )
 backend = loop_backend(target)
 

@@ -131,7 +131,8 @@ class _Block:
             text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
         simd = vectorises(varying, self.shape.axis, text.facts)
-        with text.lanes(f"for (int l = 0; l < {self.shape.count}; ++l)", simd=simd):
+        head = f"for (int l = 0; l < {self.shape.count}; ++l)"
+        with text.watched(varying, simd), text.lanes(head, simd=simd):
             if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):
                 text.line(f"const i64 {text.name(self.shape.axis.name)} = {self.shape.low} + l;")
             for n in sorted({v for s in inner for v in used_by(s)} & self.arrays.keys()):

@@ -10,6 +10,7 @@ import torch
 from keel import (
     Apply,
     Axis,
+    Check,
     Const,
     Dim,
     Index,
@@ -32,7 +33,7 @@ from keel import (
 from keel_cpp.sizes import is_positive
 from keel_cpp.tables import COSTS
 
-Straight = Const | Position | Load | Apply | Reduce | Scan | Store
+Straight = Const | Position | Load | Check | Apply | Reduce | Scan | Store
 SMALL = 16
 """Iterations up to which a loop is unrolled, and below which an axis is too short to be cut into lanes."""
 
@@ -90,6 +91,8 @@ def used_by(stmt: Stmt) -> tuple[int, ...]:
             return tuple(sorted(loaded_of(stmt.index)))
         case Load():
             return (*sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
+        case Check():
+            return (stmt.value, *(() if stmt.mask is None else (stmt.mask,)))
         case Apply() | Reduce() | Scan():
             return stmt.args
         case Store():
@@ -102,7 +105,7 @@ def dtypes_of(stmt: Stmt) -> tuple[torch.dtype, ...]:
     match stmt:
         case Reduce() | Scan():
             return stmt.dtypes
-        case Const() | Position() | Load() | Apply():
+        case Const() | Position() | Load() | Check() | Apply():
             return (stmt.dtype,)
         case _:
             return ()
@@ -110,6 +113,10 @@ def dtypes_of(stmt: Stmt) -> tuple[torch.dtype, ...]:
 
 def folds_of(loop: Loop) -> list[Reduce | Scan]:
     return [s for s in loop.body if isinstance(s, Reduce | Scan)]
+
+
+def checks_in(body: Sequence[Stmt]) -> list[Check]:
+    return [s for s in walk(tuple(body)) if isinstance(s, Check)]
 
 
 def has_loops(body: Sequence[Stmt]) -> bool:
@@ -167,6 +174,8 @@ def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool 
     GCC 12 drops the permutation of guarded loads that it groups to fill stores of several elements side by side, as in
     ``out[2 * i] = m ? in[2 * i + 1] : 0; out[2 * i + 1] = m ? in[2 * i] : 0``.
     """
+    if not all(is_positive(c.bound) for c in checks_in(body)):
+        return False                                           # an index of nothing has no worst place
     inner = [s for s in walk(tuple(body)) if isinstance(s, Load | Store)]
     guarded = guarded or any(s.mask is not None for s in inner)
     grouped = any(isinstance(s, Store) and stride(s, axis, facts) > 1 for s in inner)
@@ -250,7 +259,7 @@ def work(body: Sequence[Stmt]) -> Dim:
                 total += iterations(stmt.axes) * work(stmt.body)
             case Apply():
                 total += COSTS.get(stmt.op, 1)
-            case Load() | Store():
+            case Load() | Check() | Store():
                 total += 1
             case Reduce() | Scan():
                 total += 1 if len(stmt.args) == 1 else 12

@@ -138,6 +138,26 @@ INLINE i64 size_div(i64 x, i64 by) { return x / by - (x % by != 0 && (x % by < 0
 INLINE i64 size_mod(i64 x, i64 by) { return x - by * size_div(x, by); }
 INLINE i64 size_pow(i64 x, i64 n) { i64 y = 1; for (; n > 0; --n) y *= x; return y; }
 
+// ---- checks: an index x without a place among n elements is recorded, as x + 1, or as x where that is negative --------
+
+INLINE i64 wrapped(i64 x, i64 n) { return x < 0 ? add(x, n) : x; }  // counted from the end
+INLINE void record(i64* trouble, i64 x) { __atomic_store_n(trouble, x < 0 ? x : add(x, i64(1)), __ATOMIC_RELAXED); }
+INLINE i64 place(i64 x, i64 at, i64 n, bool on, i64* trouble) {  // `at` is x or wrapped(x, n)
+  if (__builtin_expect(u64(at) < u64(n), 1)) return at;
+  if (on) record(trouble, x);
+  return 0;
+}
+// In lanes the worst index is kept, and the others go to some place: no branch.  n is positive.
+INLINE u64 worse(u64 x, u64 y) { return x > y ? x : y; }
+INLINE i64 inside(i64 at, i64 n) { return i64(u64(at) < u64(n) ? u64(at) : u64(n) - 1); }
+INLINE void settle(u64 worst, i64 n, bool wraps, i64* trouble) {
+  if (worst >= u64(n)) record(trouble, wraps && i64(worst) < 0 ? sub(i64(worst), n) : i64(worst));
+}
+template <int N> SHARED void settle(u64 (&worst)[N], i64 n, bool wraps, i64* trouble) {
+  for (int l = 1; l < N; ++l) worst[0] = worse(worst[0], worst[l]);
+  settle(worst[0], n, wraps, trouble);
+}
+
 // ---- lanes --------------------------------------------------------------------------------------------------------
 
 template <class T, int N> INLINE void fill(T (&a)[N], T x) {

@@ -129,7 +129,8 @@ def _points(text: Text, loop: Loop, threads: bool) -> None:
 def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) -> None:
     name, (low, high) = text.name(lane.name), ends
     simd = vectorises(body, lane, text.facts)
-    with text.lanes(f"for (i64 {name} = {low}; {name} < {high}; ++{name})", simd=simd):
+    head = f"for (i64 {name} = {low}; {name} < {high}; ++{name})"
+    with text.watched(body, simd), text.lanes(head, simd=simd):
         text.statements(body)
 
 
@@ -282,13 +283,14 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
     at = f"{name}_at"
     if isinstance(lane.size, int) and lane.size % 32 == 0:
         blocks = text.block(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
-        with blocks, text.lanes("for (int l = 0; l < L; ++l)", simd=vectorises(body, lane, text.facts)):
+        simd = vectorises(body, lane, text.facts)
+        with text.watched(body, simd, "L"), blocks, text.lanes("for (int l = 0; l < L; ++l)", simd=simd):
             text.line(f"const i64 {name} = {at} + l;")
             text.statements(body, at="[l]", part=True)
         return
     step, simd = f"{name}_step", vectorises(body, lane, text.facts, guarded=True)
     head = "SIMD for (int l = 0; l < L; ++l)" if simd else "for (int l = 0; l < L; ++l)"
-    with text.block(""):
+    with text.block(""), text.watched(body, simd, "L"):
         with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};", simd=simd):
             text.statements(body, at="[l]", part=True, on="on")
         text.line(f"i64 {at} = {low};")

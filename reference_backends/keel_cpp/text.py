@@ -9,11 +9,27 @@ from importlib.resources import files
 
 import torch
 
-from keel import Apply, Axis, Buffer, Const, Index, Kernel, Load, Loaded, Loop, Position, Reduce, Scan, Stmt, Store
-from keel_cpp.facts import Facts, folds_of
+from keel import (
+    Apply,
+    Axis,
+    Buffer,
+    Check,
+    Const,
+    Index,
+    Kernel,
+    Load,
+    Loaded,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+)
+from keel_cpp.facts import Facts, checks_in, folds_of
 from keel_cpp.folds import Fold
 from keel_cpp.rows import kept_rows
-from keel_cpp.sizes import NARROW, index_text
+from keel_cpp.sizes import NARROW, index_text, size_text
 from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
 KEYWORDS = frozenset((
@@ -26,7 +42,7 @@ KEYWORDS = frozenset((
     "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
     "while", "xor",
 ))
-OURS = re.compile(r"(v|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+OURS = re.compile(r"(v|worst|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
                   r".*_(block|low|high|at|end|span|step|point|n)")
 
 
@@ -58,6 +74,7 @@ class Text:
         self.arrays: set[int] = set()                          # values kept in an array of the row,
         self.axes: dict[int, Axis] = {}                        # by which axis, and which values are read back instead
         self.read: dict[int, int] = {}                         # of computed
+        self.worst: dict[int, str] = {}                        # of checks in lanes, what keeps the worst index
         self.lines: list[str] = []
         self.depth = 0
         self.in_lanes = False
@@ -116,12 +133,31 @@ class Text:
     @contextmanager
     def lanes(self, head: str, tail: str = "}", *, simd: bool = True) -> Iterator[None]:
         """A block whose statements the vectoriser turns into vectors, unless it must not."""
-        with self.block(f"SIMD {head}" if simd and tail == "}" else head, tail):
+        worst = [w for w in self.worst.values() if w.isidentifier()]
+        pragma = f'_Pragma("omp simd reduction(max: {", ".join(worst)})")' if worst else "SIMD"
+        with self.block(f"{pragma} {head}" if simd and tail == "}" else head, tail):
             if not simd:
                 self.line("ALONE;")
             self.in_lanes = True
             yield
             self.in_lanes = False
+
+    @contextmanager
+    def watched(self, body: Sequence[Stmt], simd: bool, lanes: str = "") -> Iterator[None]:
+        """Around lanes: the checks of their ``body`` keep the worst index, one for each of ``lanes`` if given."""
+        checks = checks_in(body) if simd else []
+        if not checks:
+            yield
+            return
+        with self.block(""):
+            for c in checks:
+                self.line(f"u64 worst{c.result}{f'[{lanes}]' if lanes else ''} = {'{}' if lanes else '0'};")
+            self.worst = {c.result: f"worst{c.result}{'[l]' if lanes else ''}" for c in checks}
+            yield
+            self.worst = {}
+            for c in checks:
+                size, wraps = size_text(c.bound, self.name), str(c.wrap).lower()
+                self.line(f"settle(worst{c.result}, {size}, {wraps}, {self.name(c.buffer)} + {c.site});")
 
     @contextmanager
     def team(self, tasks: str, cost: str) -> Iterator[None]:
@@ -171,6 +207,8 @@ class Text:
                 self.define(stmt.result, self.index(stmt.index))
             case Load():
                 self.define(stmt.result, self._load(stmt, on))
+            case Check():
+                self._check(stmt, on)
             case Apply():
                 source = self.facts.dtypes[stmt.args[-1]]
                 args = tuple(self.value(a) for a in stmt.args)
@@ -212,6 +250,18 @@ class Text:
             text = f"{' & '.join(flags)} ? {text} : {STORED[stmt.dtype]}(0)"
             text = f"({text})" if stmt.dtype == torch.bool else text
         return loaded(text, stmt.dtype)
+
+    def _check(self, stmt: Check, on: str) -> None:
+        value, size = self.value(stmt.value), size_text(stmt.bound, self.name)
+        at = f"wrapped({value}, {size})" if stmt.wrap else value
+        flags = " & ".join([*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])])
+        if stmt.result not in self.worst:
+            trouble = f"{self.name(stmt.buffer)} + {stmt.site}"
+            return self.define(stmt.result, f"place({value}, {at}, {size}, {flags or 'true'}, {trouble})")
+        self.line(f"const i64 v{stmt.result}_at = {at};")
+        index, worst = f"u64(v{stmt.result}_at)", self.worst[stmt.result]
+        self.line(f"{worst} = worse({worst}, {f'{flags} ? {index} : u64(0)' if flags else index});")
+        self.define(stmt.result, f"inside(v{stmt.result}_at, {size})")
 
     def _guarded(self, value: str, dtype: torch.dtype, start: str, on: str) -> str:
         """What is folded: the value, or ``start`` where ``on`` is a flag and false."""
