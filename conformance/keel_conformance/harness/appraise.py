@@ -13,8 +13,8 @@ import torch
 from keel import MEMBERS
 
 from ..cases.arguments import arguments
-from ..cases.case import Case
-from ..oracles.judge import judge
+from ..cases.case import Case, Trial
+from ..oracles.judge import judge, together
 from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
 from ..workers.pool import Tell
@@ -53,11 +53,12 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clo
                        clauses.of_fault(tried.faults[0]))
     tell(f"judging {case.id}")
     found: list[Verdict] = []
+    trials: list[Trial] = []
     for call in range(max(DRAWS) + 1):
         with clock.at("drawing"):
-            trial = arguments(case, call)
+            trials.append(arguments(case, call))
         with clock.at("judging"):
-            found.append(judge(case, trial, results[call], calls=max(DRAWS) + 1))
+            found.append(judge(case, trials[call], results[call], calls=max(DRAWS) + 1))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -65,6 +66,10 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clo
             said = "It has the results of call 0. " if kept else ""
             return replace(found[-1], sentence=f"Call {call}: {said}{found[-1].sentence}",
                            clause=kept or found[-1].clause)
+    with clock.at("judging"):
+        sentence = together(case, trials, results)
+    if sentence:
+        return Verdict(case.id, "fail", "statistical", sentence)
     if tried.unlike and _repeats(case):
         which = ", ".join(map(str, tried.unlike))
         sentence = f"Result {which} has other bits when the same call is made again."

@@ -217,7 +217,7 @@ def _watch(calls: Sequence[_Called]) -> None:
               for g in p.guards]
     owners += [(r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n)) for c in calls
                for k, results in enumerate(c.results) for n, r in enumerate(results)
-               if isinstance(r, Tensor) and r.layout == torch.strided and r.numel()]
+               if isinstance(r, Tensor) and r.layout == torch.strided and r.numel() and r.data_ptr()]
     for one, other in overlaps(owners):
         (c, k, n), (d, j, m) = one, other
         if isinstance(n, str):

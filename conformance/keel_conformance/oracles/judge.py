@@ -72,6 +72,15 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
     return verdict
 
 
+def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any]]) -> str:
+    """What is wrong with two calls of a case in which each by itself is right; nothing, of members that do not draw."""
+    member, op = MEMBERS[case.op], target_of(case.op, case.overload)
+    if "random" not in member.tags:
+        return ""
+    named = [bind(Call(op, tuple(t.args), dict(t.kwargs), ())) for t in trials]
+    return statistical.independent(member.name, named, results)
+
+
 def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
     worst: dict[str, Any] = {}
     vacuous, excused = False, ""

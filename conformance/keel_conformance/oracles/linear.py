@@ -35,10 +35,15 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     if uncertain(asked.args, asked.kwargs):
         return [unknown(o) for o in asked.outs]
     asked = floated(asked)
-    values, mags, counts = asked.widely(), asked.again(magnitudes), terms(asked)
-    grown = mags if asked.exact else asked.again(upper)
+    values, mags, counts = asked.widely(), _sizes(asked.again(magnitudes)), terms(asked)
+    grown = mags if asked.exact else _sizes(asked.again(upper))
     whole = asked.exact and terms is _counted and _integral(asked)
     return [_sum(asked, *row, whole) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
+
+
+def _sizes(found: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sums of magnitudes are negative where an average is taken by a negative divisor."""
+    return tuple(x.abs() if isinstance(x, Tensor) else x for x in found)
 
 
 def _integral(asked: Asked) -> bool:

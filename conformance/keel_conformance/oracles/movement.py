@@ -22,12 +22,41 @@ def moved(asked: Asked) -> Sequence[Bound]:
                 for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs)))
                           else asked.outs)]
     floats = [x for x in leaves((asked.args, asked.kwargs)) if isinstance(x, Tensor) and inexact(x.dtype)]
+    if floats and asked.member is not None and asked.member.name in _PICKED and uncertain(asked.args, asked.kwargs):
+        return _picked(asked)
     if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(_tensors(asked)) > 1):
         return [unknown(o) for o in asked.outs]
     if not floats:                                             # integers or bools, moved alone
         error = _again(asked, lambda x: errors(x) if isinstance(x, Tensor) else x)
         return [Bound(None, e) for e in error]
     return [Bound(v, e) for v, e in zip(asked.widely(), _again(asked, tracked_errors), strict=True)]
+
+
+_PICKED = frozenset({"gather", "index"})
+
+
+def _picked(asked: Asked) -> Sequence[Bound]:
+    """Elements by indices of which some are not known: those lead to one more element, of which nothing is known."""
+    named = asked.named
+    x, indices = named["self"], named["indices"] if "indices" in named else [named["index"]]
+    if any(i is not None and not _whole(plain_of(i)) for i in indices):
+        return [unknown(o) for o in asked.outs]
+    dims = range(len(indices)) if "indices" in named else [named["dim"] % max(x.dim(), 1)]
+    if not x.dim() or any(i is not None and i.shape == () and len(indices) == 1 and "dim" in named for i in indices):
+        return [unknown(o) for o in asked.outs]
+    size = list(x.shape)
+    moved = errors(x)
+    for d, index in zip(dims, indices, strict=True):
+        if index is not None:
+            moved = torch.nn.functional.pad(moved, [0, 0] * (x.dim() - 1 - d) + [0, 1], value=INF)
+    away = [None if i is None else torch.where(errors(i) > 0, size[d], plain_of(i) % max(size[d], 1))
+            for d, i in zip(dims, indices, strict=True)]
+    error = asked.op(moved, away) if "indices" in named else asked.op(moved, named["dim"], away[0])
+    return [Bound(asked.widely()[0], error)]
+
+
+def _whole(x: Tensor) -> bool:
+    return not inexact(x.dtype) and x.dtype not in (torch.bool, torch.uint8)
 
 
 def _valued(x: Any) -> bool:
@@ -50,6 +79,8 @@ def _again(asked: Asked, change: Any) -> tuple[Any, ...]:
 def strided(asked: Asked) -> Sequence[Bound]:
     """as_strided reads memory: values and errors are laid out as the operand is first."""
     x = asked.args[0]
+    if not x.numel():
+        return [Bound(None, None)]
     offset = asked.named.get("storage_offset")
     if offset not in (None, 0) or not _dense(plain_of(x)):
         return [unknown(o) for o in asked.outs] if not asked.exact else [Bound(None, None)]

@@ -67,7 +67,8 @@ def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | N
     if not isinstance(out, Tensor):
         return out
     if not inexact(out.dtype) or bound.value is None:
-        return tracked(out, evaluate, None, bound.error)
+        known = bound.error is None or not bool((bound.error != 0).any())
+        return tracked(out, evaluate, None, None if known else bound.error)
     dtype = out.dtype if coarse is None or BITS[coarse] >= BITS[out.dtype] else coarse
     error = rounded(bound.value, bound.error, dtype, bound.ulps) if bound.ulps else bound.error
     return tracked(out, evaluate, bound.value, error)

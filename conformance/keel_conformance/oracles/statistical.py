@@ -16,6 +16,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from .tracked import ulp
+
 LEVEL = 1e-9
 Named = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -111,44 +113,75 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
     (of, discrete), values = law, _np(x)
     with np.errstate(all="ignore"):
         low, high = np.broadcast_arrays(*of.support(), values)[:2] if values.ndim else of.support()
+        if _coarse(x.dtype):                                   # whose bounds are rounded, as draws are
+            low, high = (torch.as_tensor(np.asarray(b).copy()).to(x.dtype).double().numpy() for b in (low, high))
         lost = np.isnan(of.cdf(np.where(np.isnan(values), 0.0, values)))   # parameters of no distribution
         outside = ~lost & ~((values >= low) & (values <= high))
         outside |= ~np.isfinite(values) & ~lost
         outside |= (values <= low) & ~lost if positive else False
-        # A bound rounded to a 16-bit dtype may be above the bound itself.
-        top = torch.as_tensor(np.asarray(high)).to(x.dtype).double().numpy() if half_open else None
-        outside = outside & ~(values <= top) if top is not None and x.dtype.itemsize == 2 else outside
-        outside |= (values >= high) & np.isfinite(high) if half_open else False
+        outside |= (values >= high) & np.isfinite(high) if half_open and not _coarse(x.dtype) else False
         if discrete:
             outside |= (values != np.floor(values)) & ~lost
     if np.any(outside):
         at = tuple(int(i) for i in np.argwhere(outside)[0])
         return f"Draw {list(at)} is {values[at]!r}, which the distribution does not give."
-    uniform = _transformed(values, of, discrete)[~lost.reshape(-1)]
-    return _uniformly(uniform, level, _resolution(x.dtype)) or _dependent(uniform, level)
+    kept = ~lost.reshape(-1)
+    if _coarse(x.dtype):
+        low_, high_ = _between(x, of)
+        return _around(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
+    uniform = _transformed(values, of, discrete)[kept]
+    return _uniformly(uniform, level) or _dependent(uniform, level)
 
 
-def _resolution(dtype: torch.dtype) -> float:
-    return float(torch.finfo(dtype).eps) if dtype.is_floating_point and dtype.itemsize == 2 else 0.0
+def _coarse(dtype: torch.dtype) -> bool:
+    """Whether draws are rounded so much that it counts."""
+    return dtype.is_floating_point and dtype.itemsize <= 2
 
 
-def _transformed(values: Any, of: Any, discrete: bool) -> Array:
+def _between(x: Tensor, of: Any) -> tuple[Array, Array]:
+    """The distribution function at both ends of what is rounded to each draw: one ulp below it and above."""
+    values = _np(x)
+    step = ulp(x.double(), x.dtype).numpy()
+    with np.errstate(all="ignore"):
+        found = (np.asarray(of.cdf(values + side * step), dtype=float).reshape(-1) for side in (-1.0, 1.0))
+    low, high = found
+    return low, high
+
+
+def _around(low: Array, high: Array, level: float, resolution: float) -> str:
+    """Kolmogorov's and Smirnov's test of draws that lie somewhere between two numbers each: the least distance that
+    they may have, for the k-th of the draws in order lies between the k-th lower end and the k-th upper one.
+    Draws of uniform numbers are multiples of ``resolution`` besides.
+    """
+    n = len(low)
+    if n < 2:
+        return ""
+    ranks = np.arange(1, n + 1) / n
+    distance = max(float(np.max(ranks - np.sort(high))), float(np.max(np.sort(low) - ranks + 1 / n))) - resolution
+    p = float(stats.kstwo.sf(distance, n)) if distance > 0 else 1.0
+    if p < level:
+        return (f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is at least "
+                f"{distance:.3g}, p = {p:.2g}.")
+    return _dependent((low + high) / 2, level)
+
+
+def _transformed(values: Any, of: Any, discrete: bool, seed: int = 0) -> Array:
     with np.errstate(all="ignore"):
         upper = np.asarray(of.cdf(values), dtype=float)
         if not discrete:
             return upper.reshape(-1)
         jump = np.asarray(of.pmf(values), dtype=float)
-    jitter = np.random.default_rng(0).random(upper.shape)
+    jitter = np.random.default_rng(seed).random(upper.shape)
     return (upper - jitter * jump).reshape(-1)  # type: ignore[no-any-return]
 
 
-def _uniformly(u: Array, level: float, resolution: float = 0.0) -> str:
-    """Kolmogorov's and Smirnov's test, the statistic less what rounding to 16 bits may add."""
+def _uniformly(u: Array, level: float) -> str:
+    """Kolmogorov's and Smirnov's test."""
     n = len(u)
     if n < 2:
         return ""
-    distance = max(stats.kstest(u, "uniform").statistic - resolution, 0.0)
-    p = float(stats.kstwo.sf(distance, n)) if distance > 0 else 1.0
+    distance = float(stats.kstest(u, "uniform").statistic)
+    p = float(stats.kstwo.sf(distance, n))
     return "" if p >= level else (f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is "
                                   f"{distance:.3g}, p = {p:.2g}.")
 
@@ -158,24 +191,39 @@ def _dependent(u: Array, level: float) -> str:
     n = len(u) - 1
     if n < 100 or np.std(u) == 0:
         return ""
-    z = abs(float(np.mean((u[1:] - 0.5) * (u[:-1] - 0.5))) * 12) * math.sqrt(n)
-    p = 2 * float(stats.norm.sf(z))
+    p = _uncorrelated(u[1:], u[:-1])
     return "" if p >= level else f"Neighbouring draws depend on each other: p = {p:.2g}."
 
 
-def independent(first: Tensor, second: Tensor) -> str:
-    """Whether two calls with the same arguments may be independent: they differ, and are not correlated."""
-    if first.numel() < 8 or first.dtype == torch.bool:
-        return ""
-    if torch.equal(first, second) and not bool((first == first.flatten()[0]).all()):
-        return "Two calls drew the same numbers."
-    if first.numel() < 100 or first.is_complex():
-        return ""
-    a, b = (stats.rankdata(_np(x).reshape(-1)) for x in (first, second))
-    if np.std(a) == 0 or np.std(b) == 0:
-        return ""
+def _uncorrelated(a: Array, b: Array) -> float:
+    """How probable it is that independent numbers are correlated as much."""
+    if len(a) < 100 or np.std(a) == 0 or np.std(b) == 0:
+        return 1.0
     z = abs(float(np.corrcoef(a, b)[0, 1])) * math.sqrt(len(a))
-    return "" if 2 * float(stats.norm.sf(z)) >= LEVEL else "The draws of two calls depend on each other."
+    return 2 * float(stats.norm.sf(z))
+
+
+def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[Any]]) -> str:
+    """Whether what two calls drew may be independent: each draw is taken to its place in its distribution, and these
+    places are neither the same nor correlated.  Of members that have a law, permutations and masks.
+    """
+    if name in LAWS:
+        if any(not r[0].numel() or r[0].is_complex() for r in results) or len({r[0].numel() for r in results}) > 1:
+            return ""
+        places = []
+        for k, (n, r) in enumerate(zip(named, results, strict=True)):
+            of, discrete = LAWS[name](n)
+            places.append(_transformed(_np(r[0]), of, discrete, seed=k))
+        kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
+        first, second = (p[kept] for p in places)
+        if not discrete and len(first) >= 8 and np.std(first) and not _coarse(results[0][0].dtype) and np.array_equal(
+                first, second):
+            return "Two calls drew the same numbers."
+    elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
+        first, second = (_np(r[-1]).reshape(-1) for r in results)
+    else:
+        return ""
+    return "" if _uncorrelated(first, second) >= LEVEL else "The draws of two calls depend on each other."
 
 
 def _permutation(x: Tensor, level: float) -> str:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from keel_conformance.cases.case import Case, Trial
-from keel_conformance.oracles.judge import judge
-from keel_conformance.oracles.tracked import ulp
+from keel_conformance.oracles.judge import judge, target_of
+from keel_conformance.oracles.rules import flat
+from keel_conformance.oracles.running import analysed
+from keel_conformance.oracles.tracked import error_of, tracked, ulp
 
 aten = torch.ops.aten
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
@@ -114,3 +116,31 @@ def test_one_of_the_elements_written_to_a_place_stands_there() -> None:
         got = torch.tensor([0.0, kept, 0.0, 7.0])
         assert verdict("scatter", "aten.scatter.src", (x, 0, index, src), [got]).status == status
         assert verdict("index_put", "aten.index_put.default", (x, [index], src), [got]).status == status
+
+
+def by_eager(name: str, overload: str, *args: Any) -> str:
+    """The status of what eager PyTorch itself gives."""
+    return str(verdict(name, overload, args, flat(target_of(name, overload)(*args))).status)
+
+
+def test_an_average_by_a_negative_divisor() -> None:
+    x = torch.rand(1, 2, 6, 6, generator=torch.Generator().manual_seed(0)) - 0.5
+    args = (x, [3, 3], [1, 1], [0, 0], False, True, -4)
+    assert by_eager("avg_pool2d", "aten.avg_pool2d.default", *args) == "pass"
+
+
+def test_pivots_of_complex_matrices() -> None:
+    """LAPACK takes the largest |re| + |im|, by which 0.8 + 0.8i goes before 1.5."""
+    a = torch.tensor([[1.5, 1], [0.8 + 0.8j, 2]], dtype=torch.complex64)
+    assert by_eager("lu_factor", "aten.linalg_lu_factor_ex.default", a) == "pass"
+
+
+def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    near = tracked(torch.tensor([0.5, 0.999999]), analysed, torch.tensor([0.5, 1.0], dtype=torch.float64),
+                   torch.tensor([0.0, 1e-6], dtype=torch.float64))
+    index = analysed(aten._to_copy.default, [near], {"dtype": torch.int64})
+    picked = analysed(aten.index.Tensor, [tracked(x, analysed), [None, index]], {})
+    gathered = analysed(aten.gather.default, [tracked(x, analysed), 1, index.expand(2, 2)], {})
+    for found in (picked, gathered):
+        assert error_of(found).tolist() == [[0.0, float("inf")]] * 2

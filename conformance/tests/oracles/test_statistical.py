@@ -56,6 +56,24 @@ def test_wrong_draws_fail(name: str, change: Any) -> None:
 def test_calls_are_independent() -> None:
     random = torch.Generator().manual_seed(0)
     x, y = (torch.rand(500, generator=random) for _ in range(2))
-    assert not independent(x, y)
-    assert "same numbers" in independent(x, x)
-    assert "depend" in independent(x, x * 0.9 + y * 0.1)
+    named = [{}, {}]
+    assert not independent("uniform", named, [[x], [y]])
+    assert "same numbers" in independent("uniform", named, [[x], [x]])
+    assert "depend" in independent("uniform", named, [[x], [x * 0.9 + y * 0.1]])
+    chances = [{"self": torch.linspace(0.01, 0.99, 500)}, {"self": torch.linspace(0.02, 0.98, 500)}]
+    first, second = ((u < n["self"]).float() for u, n in zip((x, y), chances, strict=True))
+    assert not independent("bernoulli", chances, [[first], [second]])
+    assert "depend" in independent("bernoulli", chances, [[first], [(x < chances[1]["self"]).float()]])
+
+
+def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
+    """Draws that the dtype rounds to a handful of numbers, and past their bounds, are no wrong draws."""
+    torch.manual_seed(0)
+    x = torch.empty(4000, dtype=torch.bfloat16)
+    for member, op, args in (("uniform_between", aten.uniform.default, (x, 100.0, 101.5)),
+                             ("normal_functional", aten.normal_functional.default, (x, 50.0, 0.5)),
+                             ("geometric", aten.geometric.default, (x, 0.002))):
+        given = op(*args)
+        case = Case(member, "", "op", "core", str(op))
+        assert judge(case, Trial(args), [given]).status == "pass", member
+        assert judge(case, Trial(args), [given * 1.25]).status == "fail", member
