@@ -28,6 +28,7 @@ WARY = frozenset({"histc", "histogram_of_count", "histogramdd_edges", "histogram
 """Members that eager PyTorch refuses such values."""
 
 ROW_MAJOR = frozenset({
+    "as_strided_scatter", "weight_norm",
     "group_norm", "nll_loss2d_backward", "pdist", "pdist_backward", "grouped_mm", "bitcast", "as_strided",
     "as_strided_copy", "view_as_complex", "view_as_complex_copy", "embedding_bag", "embedding_bag_backward",
     "embedding_bag_weights_backward",
@@ -36,7 +37,7 @@ ROW_MAJOR = frozenset({
     "fractional_max_pool3d_backward", "ldl_solve", "view_copy_as", "aten.view.default", "aten._unsafe_view.default",
     "aten.view_copy.default", "aten._reshape_alias.default", "aten._reshape_alias_copy.default",
 })
-"""Members, and overloads, that eager PyTorch refuses in some layouts, or whose meaning is one of memory."""
+"""Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
 
 
 def generic(op: Op) -> Domain | None:

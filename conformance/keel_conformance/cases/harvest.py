@@ -38,6 +38,8 @@ MOST = 24
 """Calls of a member, of one kind each."""
 TRIED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32,
          torch.uint8, torch.bool)
+FOLLOWING = frozenset({"softmax_backward", "log_softmax_backward"})
+"""Members whose dtype argument is that of the operands."""
 KEPT = ("linalg",)
 """Profiles whose arguments are matrices with a property (definite, orthogonal, triangular), so that values stay."""
 
@@ -64,8 +66,15 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
         except TypeError:                                     # a generator, say
             continue
-        found.setdefault(op.name, {}).setdefault(kind, made)
+        found.setdefault(op.name, {}).setdefault(kind, _following(made) if op.name in FOLLOWING else made)
     return _told(found)
+
+
+def _following(made: Skeleton) -> Skeleton:
+    """The dtype that OpInfos are tried in stands for that of the case."""
+    args, kwargs = rebuilt((made.args, made.kwargs), lambda _, v: OWN if v == torch.float32 and isinstance(
+        v, torch.dtype) else v)
+    return Skeleton(made.overload, args, kwargs, made.dtypes)
 
 
 def by_hand() -> dict[str, list[dict[str, Any]]]:
@@ -98,10 +107,11 @@ def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skel
             args, kwargs = redrawn(made, dtype)
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
-                target(*args, **kwargs)
+                out = target(*args, **kwargs)
         except Exception:                                     # whatever eager refuses is no case
             continue
-        good.append(dtype)
+        if not (isinstance(out, torch.Tensor) and out.dtype == torch.complex32):  # which the opset leaves out
+            good.append(dtype)
     return Skeleton(made.overload, made.args, made.kwargs, tuple(good))
 
 
