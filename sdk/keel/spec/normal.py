@@ -63,10 +63,15 @@ def normal_form(call: Call) -> Decomposition | None:
         sizes = broadcast_shapes([tuple(values[name].shape) for name in operands])
         for name in converted:
             values[name] = aten._to_copy.default(values[name], dtype=dtype)
-        for name in expanded:
-            values[name] = aten.expand.default(values[name], sizes)
+        for name in operands if expanded else ():             # sizes that are 1 by a guard are written as 1
+            if values[name].dim() and _written(values[name].shape) != _written(sizes):
+                values[name] = aten.expand.default(values[name], sizes)
         return _call(target, values)
     return normal
+
+
+def _written(sizes: Sequence[Any]) -> list[Any]:
+    return [torch_adapter.dim_of(n) for n in sizes]
 
 
 def _target(op: Op, args: Mapping[str, Any]) -> Overload:

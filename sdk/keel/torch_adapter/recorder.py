@@ -249,13 +249,15 @@ def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) 
         return int(wanted)
     if wanted.is_Float:
         return float(wanted)
-    if wanted.is_Symbol and (found := _solved(wanted, known, graph)) is not None:
+    partial = not wanted.free_symbols <= known.keys()
+    if partial and (found := _solved(wanted, known, graph) or _grown(wanted, known, graph)) is not None:
         known[wanted] = found
         return found
     target = _FUNCTIONS.get(type(wanted).__name__)
     if target is None:
         raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
-    first, *rest = [_arithmetic(a, known, graph) for a in wanted.args]
+    terms = _covered(wanted, known) if partial else wanted.args
+    first, *rest = [_arithmetic(a, known, graph) for a in terms]
     result = first if rest else _apply(graph, target, first)
     for other in rest:
         result = _apply(graph, target, result, other)
@@ -264,18 +266,50 @@ def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) 
     return result
 
 
-def _solved(symbol: sympy.Symbol, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
-    """The symbol from a size that is a multiple of it, and more, in terms of symbols that are known."""
+def _solved(wanted: sympy.Expr, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
+    """What is wanted (a symbol, or a function of symbols: ``s // 2``) from a size that is a multiple of it, and more,
+    in terms of symbols that are known.
+    """
+    it = sympy.Dummy(integer=True)
     for size, node in list(known.items()):
-        if symbol not in size.free_symbols or size.is_integer is not True:
+        if size.is_integer is not True or not wanted.free_symbols <= size.free_symbols:
             continue
-        times = sympy.expand(size).coeff(symbol)
-        rest = sympy.expand(size - times * symbol)
+        line = sympy.expand(size.xreplace({wanted: it}))
+        times = line.coeff(it)
+        rest = sympy.expand(line - times * it)
         if not times.is_positive or not times.is_integer or not {*times.free_symbols, *rest.free_symbols} <= {*known}:
             continue
         found = node if rest == 0 else _apply(graph, operator.sub, node, _arithmetic(rest, known, graph))
         return found if times == 1 else _apply(graph, operator.floordiv, found, _arithmetic(times, known, graph))
     return None
+
+
+def _grown(wanted: sympy.Expr, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
+    """A multiple of a known size, and more, both in terms of symbols that are known."""
+    if not isinstance(wanted, sympy.Add | sympy.Mul):
+        return None
+    whole = sympy.expand(wanted)
+    for size, node in list(known.items()):
+        if {*size.free_symbols} <= known.keys() or size.is_integer is not True:
+            continue
+        first = next(t for t in sympy.Add.make_args(sympy.expand(size)) if not t.free_symbols <= known.keys())
+        ratios = (t / first for t in sympy.Add.make_args(whole) if not t.free_symbols <= known.keys())
+        for times in ratios:
+            rest = sympy.expand(wanted - times * size)
+            if times.is_integer and {*times.free_symbols, *rest.free_symbols} <= known.keys():
+                found = node if times == 1 else _apply(graph, operator.mul, node, _arithmetic(times, known, graph))
+                return found if rest == 0 else _apply(graph, operator.add, found, _arithmetic(rest, known, graph))
+    return None
+
+
+def _covered(wanted: sympy.Expr, known: Mapping[sympy.Expr, fx.Node]) -> tuple[sympy.Expr, ...]:
+    """The arguments of a function; of a minimum or maximum, known ones of some of them in their place."""
+    terms: tuple[sympy.Expr, ...] = wanted.args
+    if type(wanted).__name__ in ("Max", "Min"):
+        for size in known:
+            if type(size) is type(wanted) and (those := {*size.args}) <= {*terms} and not those <= known.keys():
+                terms = (size, *(t for t in terms if t not in those))
+    return terms
 
 
 def _apply(graph: fx.Graph, target: Callable[..., Any], *args: fx.Node | int | float) -> fx.Node:

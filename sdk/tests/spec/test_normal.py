@@ -56,7 +56,7 @@ def test_what_is_normal_stays() -> None:
 CASES = (
     "two sizes", "two dtypes", "two floats", "a tensor without dimensions", "numbers", "where",
     "quotients of integers", "dimensions from the end", "cat", "unsqueeze", "any", "all dimensions",
-    "sort and scatter",
+    "sort and scatter", "a size that happens to be 1",
 )
 
 
@@ -75,6 +75,8 @@ CASES = (
     (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
     (lambda x, y: x.sum() + y.squeeze(-1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 1))),
     (lambda x, y: x.sort(-1)[0] + y.scatter(-1, torch.zeros(2, 3, dtype=torch.int64), 1.0),
+     (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3))),
+    (lambda x, y: (x[:, :x.shape[1] // 2] - y[:, :1]) * (y[:, :1] + x[:, :x.shape[1] // 2]),
      (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3))),
 ], ids=CASES)
 def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, ...], dynamic: bool) -> None:
