@@ -1,0 +1,37 @@
+"""docs/findings.md and the scripts beside it say the same, and each script stands alone."""
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "findings.md").read_text()
+SCRIPTS = sorted(p for p in (DOCS / "findings").glob("*.py") if p.name != "run.py")
+ALLOWED = {"torch", "openvino", "sys", "math"}
+BACKENDS = {"eager", "aot_eager", "inductor", "openvino"}
+
+
+def test_each_script_has_a_row_of_the_table_and_a_section() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(findings/(\w+)\.py\) \|", TEXT, re.MULTILINE)
+    assert [shown for shown, _ in rows] == [linked for _, linked in rows]
+    assert sorted(shown for shown, _ in rows) == [p.stem for p in SCRIPTS]
+    assert sorted(re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)) == [p.stem for p in SCRIPTS]
+    assert len(rows) >= 10
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
+def test_a_script_is_short_imports_little_and_compiles_for_the_backend_it_is_named_after(script: Path) -> None:
+    text = script.read_text()
+    assert len(text.splitlines()) <= 40
+    tree = ast.parse(text)
+    found = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in found} <= ALLOWED
+    assert ast.get_docstring(tree)
+    assert "sys.exit(" in text
+    asked = set(re.findall(r'backend="(\w+)"', text)) or {"eager"}
+    assert asked <= BACKENDS
+    assert any(script.stem.startswith(name) for name in asked)
