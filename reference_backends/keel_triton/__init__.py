@@ -10,7 +10,7 @@ LIMITS = Limits(atomics=frozenset({"add"}), vector=4, parallel=1024)
 
 target = LoopTarget(
     name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe,
+    checks=True, externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe,
 )
 backend = loop_backend(target)
 

@@ -15,6 +15,7 @@ import torch
 from keel import (
     Apply,
     Axis,
+    Check,
     Const,
     Dim,
     Div,
@@ -220,6 +221,8 @@ class _Printer:
                 dims = frozenset[str]().union(*(a.dims for a in args))
                 self.origins[s.result] = frozenset().union(*(self.origins.get(a, NONE) for a in s.args))
                 self.bind(s.result, apply(s.op, tuple(a.text for a in args), source, s.dtype), dims, s.dtype)
+            case Check():
+                self.check(s, level)
             case Store():
                 self.store(s, level)
             case Loop():
@@ -243,6 +246,23 @@ class _Printer:
         else:
             text = f"tl.load({pointer}, {' & '.join((*masks, self.values[s.mask].text))}, other=0)"
         self.bind(s.result, text, dims, s.dtype)
+
+    def check(self, s: Check, level: Level) -> None:
+        """The index where it is inside, else 0; lanes whose is not write it to the trouble buffer, any one stays."""
+        given, size = self.values[s.value], size_text(s.bound, self.launch.sizes)
+        dims, at = given.dims, given
+        if s.wrap:
+            text = f"tl.where({given.text} < 0, {given.text} + {tight(size)}, {given.text})"
+            at = self.define(f"v{s.result}_at", text, dims, torch.int64)
+        out = self.define(f"v{s.result}_out", f"({at.text} < 0) | ({at.text} >= {tight(size)})", dims, torch.bool)
+        varies = dims | (NONE if s.mask is None else self.values[s.mask].dims)
+        wrong = [out.text, *(level.masks[d] for d in "xr" if d in varies and d in level.masks)]
+        wrong += [] if s.mask is None else [self.values[s.mask].text]
+        zeros = f" + tl.zeros({self.shape(varies, level.width)}, tl.int32)" if varies else ""
+        code = f"tl.where({given.text} < 0, {given.text}, {given.text} + 1)"
+        pointer = f"{self.launch.names[s.buffer]} + {tight(f'{s.site}{zeros}')}"
+        self.emit(f"tl.store({pointer}, {code}, {' & '.join(wrong)})")
+        self.bind(s.result, f"tl.where({out.text}, 0, {at.text})", dims, torch.int64)
 
     def store(self, s: Store, level: Level) -> None:
         pointer, index, _ = self.address(s.buffer, s.index, level.dims, level.width)
@@ -362,6 +382,8 @@ class _Printer:
             match s:
                 case Const() | Apply():
                     pass
+                case Check():
+                    same = same and runs
                 case Position() | Load():
                     same = same and axes_of(s.index).isdisjoint(loop.axes)
                     same = same and (isinstance(s, Position) or (runs and s.buffer not in stored))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from keel import (
     Apply,
     Axis,
+    Check,
     Const,
     Index,
     Kernel,
@@ -57,6 +58,8 @@ def reads(body: Iterable[Stmt]) -> Iterator[int]:
             case Load():
                 yield from loaded_of(s.index)
                 yield from () if s.mask is None else (s.mask,)
+            case Check():
+                yield from (s.value,) if s.mask is None else (s.value, s.mask)
             case Apply() | Reduce() | Scan():
                 yield from s.args
             case Store():
@@ -73,7 +76,7 @@ def indices(body: Iterable[Stmt]) -> Iterator[Index]:
 
 def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
     """Which statements may be computed again anywhere: they give the same each time."""
-    return [isinstance(s, Const | Position | Apply) or (isinstance(s, Load) and s.buffer not in stored) for s in body]
+    return [isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored) for s in body]
 
 
 def _groups(body: Body, copied: list[bool]) -> list[list[int]]:

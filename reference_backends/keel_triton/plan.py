@@ -16,6 +16,7 @@ import sympy
 from keel import (
     Axis,
     Buffer,
+    Check,
     Dim,
     Div,
     Index,
@@ -126,7 +127,7 @@ def plan(kernel: Kernel) -> tuple[Launch, ...]:
 
 
 def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["int32", "int64", "INDEX"]) -> Launch:
-    touched = {s.buffer for p in parts for s in walk(p.body) if isinstance(s, Load | Store)}
+    touched = {s.buffer for p in parts for s in walk(p.body) if isinstance(s, Load | Check | Store)}
     dims = sorted({d for p in parts for d in _dims(p)}, key=str)
     derived = {a for d in dims for a in _opaque(d)}
     symbols = {str(s) for d in dims for a in _transparent(d) for s in a.free_symbols}
@@ -231,6 +232,8 @@ def _dims(part: Part) -> Iterator[sympy.Expr]:
                 sizes += [a.size for a in s.axes]
             case Position() | Load() | Store():
                 sizes += dims_of(s.index)
+            case Check():
+                sizes.append(s.bound)
     yield from (d for d in sizes if not isinstance(d, int))
 
 

@@ -47,3 +47,23 @@ def test_a_graph_through_the_whole_line(dynamic: bool) -> None:
     found = keel.compile(block, backends=[loop_backend(here)], dynamic=dynamic)(*given)
     for a, b in zip(found, block(*given), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_index_out_of_range_is_named(dynamic: bool) -> None:
+    here = replace(target, device="cpu", externs={}, probe=lambda: None)
+
+    def block(x: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.gather(1, i) * 2, x.gather(1, i).sum(1), F.embedding(j, x) + 1, x[j].sum(0), x.scatter_add(1, i, x)
+
+    x, i, j = torch.randn(5, 33), torch.randint(0, 33, (5, 33)), torch.tensor([4, 0, 3])
+    compiled = keel.compile(block, backends=[loop_backend(here)], dynamic=dynamic)
+    for a, b in zip(compiled(x, i, j), block(x, i, j), strict=True):
+        torch.testing.assert_close(a, b)
+    for wrong in (33, -1, 2**40):
+        bad = i.clone()
+        bad[3, 7] = wrong
+        with pytest.raises(keel.BadIndex, match=f"is given the index {wrong} of a dimension of size 33"):
+            compiled(x, bad, j)
+    with pytest.raises(keel.BadIndex, match="is given the index 5 of a dimension of size 5"):
+        compiled(x, i, j + 1)

@@ -22,7 +22,7 @@ from keel.plugin import Launcher
 from keel.runtime.trouble import outside, recorded, settling
 from keel.schedule.memory import Lifetime, pack
 from keel.schedule.plan import Launch, Schedule
-from keel.schedule.tensors import External, Slot
+from keel.schedule.tensors import External, Site, Slot
 from keel.types import Dim, SymType, TensorType, as_dim, symbols_of
 
 BINDINGS = 32
@@ -65,7 +65,8 @@ class _Program:
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
-        self.sites = [site for sites in self.tensors.checks.values() for site in sites]
+        self.sites: list[Site] = []                          # by where their checks record
+        self.places = {t: self._recorded(sites) for t, sites in self.tensors.checks.items()}
         self.kept: list[int] = self._in_arena()
         self.bound: set[int] = set(self.given)               # tensors that the text has a variable for
         self.bound |= self.tensors.checks.keys()
@@ -139,18 +140,20 @@ class _Program:
         """Whether what checks find is looked at after each kernel: it is there then."""
         return any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
 
+    def _recorded(self, sites: Sequence[Site]) -> slice:
+        """The places of a tensor that checks record in; each begins at a multiple of 16 bytes, as kernels like it."""
+        start = len(self.sites)
+        self.sites += [*sites, *sites[-1:]] if len(sites) % 2 else sites
+        return slice(start, start + len(sites))
+
     def _spread(self, memory: torch.Tensor) -> dict[int, torch.Tensor]:
         """The tensors that checks record in, as parts of ``memory``."""
-        counts = [len(sites) for sites in self.tensors.checks.values()]
-        return dict(zip(self.tensors.checks, torch.split(memory, counts), strict=True))
+        return {t: memory[place] for t, place in self.places.items()}
 
     def _looked(self, step: Launch) -> list[str]:
         """Lines that raise what the checks of a kernel found."""
-        found, start = list[str](), 0
-        for t, sites in self.tensors.checks.items():
-            if t in step.tensors:
-                found += [f"look[{start + k}]" for k in range(len(sites))]
-            start += len(sites)
+        places = [self.places[t] for t in step.tensors if t in self.places]
+        found = [f"look[{k}]" for place in places for k in range(place.start, place.stop)]
         if not found or not self.at_once:
             return []
         return [f"    if {' or '.join(found)}:", f"        raise {self._name('outside', outside)}("
