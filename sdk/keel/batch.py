@@ -14,9 +14,10 @@ from torch import fx
 
 from keel.compile import Compiled, compile_graph, read_settings
 from keel.errors import KeelError
+from keel.graph.calls import type_of
 from keel.plugin import Backend
 from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat
-from keel.types import TensorType
+from keel.types import Type
 
 __all__ = ["Asked", "Batch", "compile_calls"]
 
@@ -30,7 +31,7 @@ class Batch:
     owners: tuple[frozenset[str], ...]
     refusals: tuple[tuple[str, ...], ...]
     counts: tuple[int, ...]
-    inputs: tuple[TensorType, ...]
+    inputs: tuple[Type, ...]
     call: Callable[[list[Any]], Sequence[Any]]
 
     def run(self, arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
@@ -38,7 +39,7 @@ class Batch:
         than those that the batch was compiled for.
         """
         tensors = _tensors(arguments)
-        if (given := tuple(map(_type, tensors))) != self.inputs:
+        if (given := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
                             {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})
         with torch.no_grad():
@@ -63,16 +64,12 @@ def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] |
     heard: list[Compiled] = []
     run = compile_graph(captured, settings, heard.append)
     owners, refusals = _placed(heard[0], counts)
-    inputs = tuple(map(_type, _tensors([(args, kwargs) for _, args, kwargs in calls])))
+    inputs = tuple(map(type_of, _tensors([(args, kwargs) for _, args, kwargs in calls])))
     return Batch(owners, refusals, counts, inputs, run)
 
 
 def _tensors(arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[torch.Tensor]:
     return [v for args, kwargs in arguments for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
-
-
-def _type(x: torch.Tensor) -> TensorType:
-    return TensorType(x.dtype, tuple(x.shape), x.stride(), x.device)
 
 
 def _placed(made: Compiled, counts: Sequence[int]) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:

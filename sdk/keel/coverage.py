@@ -22,7 +22,7 @@ from keel.plugin import Backend, refusal
 from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form
 from keel.spec.normal import overload_of
 from keel.torch_adapter import Boxed, Captured, observed
-from keel.types import DTYPE_NAMES, Call, TensorType
+from keel.types import DTYPE_NAMES, Call
 
 __all__ = ["BEYOND", "Cell", "Done", "Way", "cells", "compiling", "dtype_name", "is_beyond", "way"]
 
@@ -120,15 +120,8 @@ def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[
 
 def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:
     """The call of an overload on real tensors, given its real result."""
-    return Call(op, tuple(map(_typed, args)), {k: _typed(v) for k, v in kwargs.items()}, graph.types_of(result))
-
-
-def _typed(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return TensorType(value.dtype, tuple(value.shape), value.stride(), value.device)
-    if isinstance(value, list | tuple):
-        return [_typed(v) for v in value]
-    return value
+    keywords = {k: graph.typed(v) for k, v in kwargs.items()}
+    return Call(op, tuple(map(graph.typed, args)), keywords, graph.types_of(result))
 
 
 # -- programs ------------------------------------------------------------------------------------------

@@ -73,18 +73,21 @@ def call_of(node: fx.Node) -> Call | None:
     if not is_call(node):
         return None
     assert callable(node.target)
-    call = Call(node.target, tuple(map(_argument, node.args)), {k: _argument(v) for k, v in node.kwargs.items()},
+    call = Call(node.target, tuple(map(typed, node.args)), {k: typed(v) for k, v in node.kwargs.items()},
                 types_of(node.meta["val"]))
     node.meta[_CACHE] = (node.args, node.meta["val"], call)
     return call
 
 
-def _argument(value: Any) -> Any:
+def typed(value: Any) -> Any:
+    """An argument as a call holds it: types for nodes and tensors, in lists too; anything else as it is."""
     if isinstance(value, fx.Node):
         # What has no value is a graph, the argument of an operator of higher order.
         return type_of(value.meta["val"]) if value.meta.get("val") is not None else f"%{value.target}"
+    if isinstance(value, torch.Tensor):
+        return type_of(value)
     if isinstance(value, list | tuple):
-        return type(value)(map(_argument, value)) if type(value) in (list, tuple) else tuple(map(_argument, value))
+        return type(value)(map(typed, value)) if type(value) in (list, tuple) else tuple(map(typed, value))
     return value
 
 

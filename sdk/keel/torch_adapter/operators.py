@@ -25,10 +25,12 @@ _REGISTERED_BY = {
 asks: one of them imports all of Dynamo.
 """
 
+_KINDS = (OpOverload, HigherOrderOperator)                    # a union of them would be built anew at each question
+
 
 def is_operator(target: object) -> bool:
     """Whether ``target`` is an operator of ``torch.ops``: an overload, or one of higher order (``cond`` ...)."""
-    return isinstance(target, OpOverload | HigherOrderOperator)
+    return isinstance(target, _KINDS)
 
 
 def is_overload(target: object) -> bool:

@@ -19,6 +19,7 @@ from torch import fx
 
 from keel.torch_adapter.kernels import ABSENT
 from keel.torch_adapter.layouts import FAULTS, laid_out
+from keel.torch_adapter.operators import makes_sizes
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
 
@@ -108,7 +109,8 @@ def correct(gm: fx.GraphModule) -> None:
     _of_redrawn(gm, mode)
     changed: set[fx.Node] = set()
     for node in gm.graph.nodes:
-        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) and not _late(node)
+        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) \
+            and not makes_sizes(node.target)                  # which would get new symbols
         if not follows and node.target not in _TARGETS:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
@@ -138,12 +140,6 @@ def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
         with mode:
             drawn = op(*args, **fx.node.map_aggregate(node.kwargs, _value))
         node.meta["val"] = (state, drawn) if node.target is _REDRAWN[0] else drawn
-
-
-def _late(node: fx.Node) -> bool:
-    """Whether results have sizes, or are numbers, that only the run tells: they would get new symbols."""
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
 
 
 def _again(node: fx.Node, args: Any, kwargs: Any, mode: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from keel.errors import KeelError
-from keel.graph.calls import bases, call_of, is_call, type_of, where
+from keel.graph.calls import bases, call_of, is_call, type_of, typed, where
 from keel.types import SymType, TensorType
 
 from ..line import trace
@@ -77,3 +77,11 @@ def test_the_users_line_is_found() -> None:
     made.meta["stack_trace"] = ('File "/a/lib.py", line 1, in f\n  g()\n'
                                 'File "/a/model.py", line 7, in g\n    y = x @ w\n')
     assert where(made) == "/a/model.py:7   y = x @ w"
+
+
+def test_arguments_are_typed_wherever_they_come_from() -> None:
+    x = torch.ones(2, 3)
+    assert typed(([x, None], 1.5, "sum", torch.Size([2]))) == ([type_of(x), None], 1.5, "sum", (2,))
+    gm = trace(lambda x: torch.cat([x, x], 1), x)
+    cat = node(gm, aten.cat.default)
+    assert typed(cat.args) == typed(((x, x), 1))
