@@ -5,6 +5,7 @@ Python but written down from their expressions, and nothing but operators is rec
 """
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -238,7 +239,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
     "Max": torch.sym_max, "Min": torch.sym_min, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
     "ToFloat": torch.sym_float, "TruncToInt": torch.sym_int, "PowByNatural": operator.pow, "FloatPow": operator.pow,
-    "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul,
+    "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul, "CeilToInt": math.ceil, "FloorToInt": math.floor,
 }
 
 

@@ -1,6 +1,7 @@
 """Recording a decomposition on fake tensors, compared with running it."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,12 +61,14 @@ def test_what_is_recorded_computes_what_the_operator_does(op: Any, args: tuple[A
 def test_sizes_are_written_down_from_their_expressions() -> None:
     def fn(x: Tensor) -> Any:
         n = x.shape[0]
-        return x.new_zeros(n * 3, (n + 5) // 2), x.reshape(-1, 2) * (n / 2) if n % 2 == 0 else x
+        return (x.new_zeros(n * 3, (n + 5) // 2), x.reshape(-1, 2) * (n / 2) if n % 2 == 0 else x,
+                x.new_zeros(math.ceil(n / 4), math.floor(n / 4)))
 
-    gm = recorded(fn, R(4, 6), dynamic=True)
-    for n in (6, 10):
+    gm = recorded(fn, R(6, 6), dynamic=True)
+    for n in (8, 10):
         got = gm(R(n, 6))
         assert got[0].shape == (n * 3, (n + 5) // 2) and got[1].shape == (n * 3, 2)
+        assert got[2].shape == (-(-n // 4), n // 4)
 
 
 def test_writes_become_pure() -> None:
