@@ -76,7 +76,8 @@ def indices(body: Iterable[Stmt]) -> Iterator[Index]:
 
 def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
     """Which statements may be computed again anywhere: they give the same each time."""
-    return [isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored) for s in body]
+    return [isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored)
+            for s in body]
 
 
 def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
