@@ -13,7 +13,7 @@ from keel.loops.define import Builder, Operand, Rule, Value
 from keel.loops.index import Index, flatten
 from keel.types import contiguous_strides, product
 
-from .arguments import canonical, canonical_all, out_dtype, store
+from .arguments import canonical, canonical_all, out_dtype, refuse, store
 
 aten = torch.ops.aten
 
@@ -30,6 +30,12 @@ def over(b: Builder, x: Operand, dims: Sequence[int], keepdim: bool) -> list[Ind
 def folded(b: Builder, monoid: str, value: Value, dims: Sequence[int]) -> Value:
     """The fold; ``value`` itself where there is nothing to fold over."""
     return b.reduce(monoid, value) if dims else value
+
+
+def some(b: Builder, x: Operand, dims: Sequence[int]) -> None:
+    """Refuses to look for an extreme among no elements, of which eager makes an error."""
+    if any(x.type.shape[d] == 0 for d in dims):
+        refuse(b, "looks for an extreme among no elements.")
 
 
 def converted(b: Builder, x: Operand, at: Sequence[Index]) -> Value:
@@ -56,6 +62,7 @@ def extreme(monoid: str) -> Rule:
     """max or min over dimensions; of bools, any or all."""
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
         dims = canonical_all(dim, x.type.rank)
+        some(b, x, dims)
         value = b.math(x[over(b, x, dims, keepdim)])
         name = {"max": "any", "min": "all"}[monoid] if value.dtype == torch.bool else monoid
         return store(b, folded(b, name, value, dims))
@@ -80,6 +87,7 @@ def position_of_extreme(monoid: str) -> Rule:
         dims = canonical_all(dim, x.type.rank)
         if not dims:
             return b.const(0, torch.int64)
+        some(b, x, dims)
         at = over(b, x, dims, keepdim)
         place = flatten([at[d] for d in dims], contiguous_strides(tuple(x.type.shape[d] for d in dims)))
         return b.reduce_all(monoid, _ordered(b, x[at]), b.position(place))[1]
@@ -92,6 +100,7 @@ def extreme_with_position(monoid: str) -> Rule:
         if not x.type.rank:
             return x[()], b.const(0, torch.int64)
         dims = (canonical(dim, x.type.rank),)
+        some(b, x, dims)
         at = over(b, x, dims, keepdim)
         best, place = b.reduce_all(monoid, _ordered(b, x[at]), b.position(at[dims[0]]))
         return store(b, best), place

@@ -172,7 +172,7 @@ def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, s
     mask = (b.position(window) >= 0) & (b.position(window) < b.number(grad.type.shape[dim], torch.int64)) \
         & (b.position(within) < size)
     element = b.math(grad.where(mask, [*b.at[:dim], window, *b.at[dim + 1:], within]))
-    return store(b, b.reduce("sum", element))
+    return store(b, b.reduce("any" if element.dtype == torch.bool else "sum", element))
 
 
 # -- order -------------------------------------------------------------------------------------------
