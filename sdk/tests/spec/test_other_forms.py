@@ -33,6 +33,7 @@ CASES: dict[str, Any] = {
     "convolution backward": lambda: holds(aten._slow_conv2d_backward.output_mask, x(2, 4, 4, 4), x(2, 3, 6, 6),
                                           x(4, 3, 3, 3), [3, 3], [1, 1], [0, 0], [True, True, True]),
     "combination": lambda: holds(aten._compute_linear_combination.default, x(3, 2, 5), x(4, 3)),
+    "combination of bools": lambda: holds(aten._compute_linear_combination.default, x(3, 2, 5) > 1, x(4, 3) > 0),
     "conj": lambda: holds(aten._conj_copy.default, x(3, dtype=torch.complex64)),
     "neg": lambda: holds(aten._neg_view_copy.default, x(3)),
     "as real": lambda: holds(aten.view_as_real_copy.default, x(3, dtype=torch.complex64)),

@@ -91,7 +91,11 @@ def linear_combination(x: Tensor, coefficients: Tensor) -> Tensor:
     """Sums of the tensors along the first dimension, by rows of coefficients."""
     count, *shape = x.shape
     flat = aten.reshape.default(x, [count, x.numel() // count])
-    return aten.view.default(aten.mm.default(coefficients, flat), [coefficients.shape[0], *shape])
+    if x.dtype == torch.bool:                                   # matrices of bools have no product
+        total = aten.mm.default(coefficients.to(torch.int32), flat.to(torch.int32)).to(torch.bool)
+    else:
+        total = aten.mm.default(coefficients, flat)
+    return aten.view.default(total, [coefficients.shape[0], *shape])
 
 
 @family("_masked_scale", clauses=("The result is x * mask * scale, rounded once.",), tags=frozenset({"pointwise"}))
