@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from keel import MEMBERS
+from keel import MEMBERS, Op
 
 from ..bench.errors import TIMES
 from ..report import Bar, by_need, named, percent
@@ -26,9 +26,12 @@ def of_members() -> Iterator[Bar]:
               named(op.name for op in opaque))
     yield Bar("opaque operators without a reason", len(silent), "0", not silent, named(silent))
     primitives = [op for op in ops if op.kind == "primitive"]
+    without = [op for op in primitives if op.out is None]
+    graphs = [op.name for op in without if is_of_higher_order(op)]
     for what, lacking in (("clauses", [op.name for op in primitives if not op.clauses]),
-                          ("a type rule", [op.name for op in primitives if op.out is None])):
+                          ("a type rule", [op.name for op in without if not is_of_higher_order(op)])):
         yield Bar(f"primitives without {what}", len(lacking), "0", not lacking, named(lacking))
+    yield Bar("primitives of higher order, typed by what they are given", len(graphs), "", None, named(graphs))
     count, members = Counter[str](), Counter[str]()
     for op in primitives:
         count[op.family] += len(op.clauses)
@@ -36,6 +39,11 @@ def of_members() -> Iterator[Bar]:
     for family in sorted(count):
         yield Bar(f"clauses: {family}", count[family], "", None, f"of {members[family]} primitives")
     yield Bar("clauses", count.total(), "", None, f"of {len(primitives)} primitives")
+
+
+def is_of_higher_order(op: Op) -> bool:
+    """Whether an operator has no schema, and so no rule: its clauses say the types, by the graphs that it takes."""
+    return all(name.startswith("higher_order.") for name in op.overloads)
 
 
 def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:

@@ -79,7 +79,8 @@ def test_every_primitive_is_counted() -> None:
     found = {bar.name: bar for bar in promised.of_members()}
     families = [bar.value for name, bar in found.items() if name.startswith("clauses: ")]
     assert sum(families) == found["clauses"].value > 0  # type: ignore[arg-type,operator]
-    assert found["primitives without clauses"].holds
+    assert found["primitives without clauses"].holds and found["primitives without a type rule"].holds
+    assert "cond" in found["primitives of higher order, typed by what they are given"].note
 
 
 def test_time_is_held_to_aotautograds() -> None:
