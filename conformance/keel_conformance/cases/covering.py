@@ -66,6 +66,23 @@ def _drawing(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int) -> C
     return row
 
 
+def best(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], order: Sequence[str],
+         worth: Callable[[str, str, Levels], float]) -> dict[str, str] | None:
+    """A choice that the rules allow: factor by factor in that order the level that is worth most beside those chosen
+    before it.
+    """
+    names = list(factors)
+    search = _Search(tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules),
+                     random.Random(0))
+
+    def rank(factor: int, chosen: Mapping[int, int]) -> list[int]:
+        before = {names[f]: factors[names[f]][level] for f, level in chosen.items()}
+        worths = [-worth(names[factor], level, before) for level in factors[names[factor]]]
+        return sorted(range(len(worths)), key=worths.__getitem__)
+    found = search.best({}, [names.index(f) for f in order], rank)
+    return {f: factors[f][found[k]] for k, f in enumerate(names)} if found else None
+
+
 def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
     levels = [list(enumerate(factors[f])) for f in rule.factors]
     allowed = frozenset(tuple(i for i, _ in chosen) for chosen in product(*levels)
@@ -162,6 +179,21 @@ class _Search:
         self.steps = 0
         found = self._extend(begun, rest, missing.bits)
         return tuple(found[h] for h in range(len(self.counts))) if found else None
+
+    def best(self, chosen: dict[int, int], rest: list[int], rank: Callable[[int, Mapping[int, int]], list[int]],
+             ) -> dict[int, int] | None:
+        """A choice of the first levels in rank that go together."""
+        if not rest:
+            return chosen
+        self.steps += 1
+        if self.steps > PATIENCE:
+            return None
+        for level in rank(rest[0], chosen):
+            if self.fits(rest[0], level, chosen):
+                found = self.best({**chosen, rest[0]: level}, rest[1:], rank)
+                if found is not None:
+                    return found
+        return None
 
     def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[tuple[int, int, int], int],
                 ) -> dict[int, int] | None:

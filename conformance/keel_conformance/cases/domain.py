@@ -56,7 +56,7 @@ class Domain:
     ``cites`` names the clauses (``C1``) that a choice witnesses; ``untested`` those that none does, with the reason.
     ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried.
     ``overload`` is the full name of what a choice calls, the member's first where it is empty. ``few`` says why an
-    operator has fewer than 60 cases.
+    operator has fewer than 60 cases. ``facets`` says of levels that name a call what tells it from others.
     """
 
     op: Op
@@ -70,6 +70,7 @@ class Domain:
     untested: Mapping[str, str] = field(default_factory=dict)
     negatives: tuple[Negative, ...] = ()
     few: str = ""
+    facets: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def allows(self, levels: Levels) -> bool:
         """Whether the rules hold for levels, of some factors or of all."""

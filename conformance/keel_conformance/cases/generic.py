@@ -6,18 +6,22 @@ otherwise.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 
 from keel import DTYPE_NAMES, Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
+from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.harvest import FILES, KEPT, stored
 from keel_conformance.cases.skeleton import Part, Skeleton, redrawn
 from keel_conformance.cases.values import Draw, kinds_of
 
 MOST = 24
-"""Calls of a member: further samples are left out, evenly."""
+"""Calls of a member: of further samples those stay that differ most."""
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
 TAME = ("random", "duplicates", "exact", "specials")
@@ -42,7 +46,8 @@ ROW_MAJOR = frozenset({
 
 def generic(op: Op) -> Domain | None:
     """None for a member that no call is known of."""
-    calls = known(op)
+    found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known(op))
+    calls = tuple(s for s in found if s.dtypes)
     if not calls:
         return None
     free = bool(op.tags.intersection(FREE))
@@ -59,23 +64,33 @@ def generic(op: Op) -> Domain | None:
                Rule(("sample", "values"), lambda sample, values: free or values in TAME[:2] or _whole(
                    calls[int(sample[1:])])),
                Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout))),
-        overload=lambda levels: calls[int(levels["sample"][1:])].overload)
+        overload=lambda levels: calls[int(levels["sample"][1:])].overload,
+        facets={f"s{i}": facets(call) for i, call in enumerate(calls)})
 
 
 # -- which calls ------------------------------------------------------------------------------------------------------
 
-def known(op: Op) -> tuple[Skeleton, ...]:
+def known(op: Op, files: Sequence[str] = FILES) -> tuple[Skeleton, ...]:
     """Different calls of the member, each with the dtypes in which eager PyTorch runs it: from its samples, then those
-    of other overloads.
+    of other overloads, and those with other arguments.
     """
     here = {str(t) for t in op.targets}
-    own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in FILES)
+    own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in files)
     more = [s for calls in others for s in calls]
     return (*_spread(own, max(MOST - len(more), MOST // 2)), *_spread(more, MOST))
 
 
+def _judged(op: Op, dtype: torch.dtype) -> bool:
+    """Whether an oracle speaks of results in a dtype: no distribution of complex numbers is held to anything, and
+    matrices are factorised in floats.
+    """
+    if "random" in op.tags:
+        return not dtype.is_complex
+    return op.profile not in KEPT or dtype.is_floating_point or dtype.is_complex
+
+
 def _spread(calls: list[Skeleton], most: int) -> list[Skeleton]:
-    return calls if len(calls) <= most else [calls[i * len(calls) // most] for i in range(most)]
+    return ranked(calls, [facets(call) for call in calls])[:most]
 
 
 def _dtypes(calls: tuple[Skeleton, ...]) -> list[torch.dtype]:

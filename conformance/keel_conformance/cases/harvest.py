@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from keel import MEMBERS, Op, overload_of, universe
+from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.skeleton import (
     OWN,
     Part,
@@ -31,11 +32,11 @@ from keel_conformance.cases.skeleton import (
 from keel_conformance.cases.skeleton import Path as Where
 from keel_conformance.cases.written import written
 
-FILES = ("samples.json", "harvested.json", "written.json")
+FILES = ("samples.json", "harvested.json", "written.json", "varied.json")
 LARGE = 20_000
 """Elements of a sample that is too large to be drawn in each dtype and layout."""
 MOST = 24
-"""Calls of a member, of one kind each."""
+"""Calls of a member, of one kind each: those that differ most."""
 TRIED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32,
          torch.uint8, torch.bool)
 FOLLOWING = frozenset({"softmax_backward", "log_softmax_backward"})
@@ -135,7 +136,8 @@ def _floating(path: Where, x: torch.Tensor) -> bool:
 
 
 def _spread(calls: list[Skeleton]) -> list[Skeleton]:
-    return calls if len(calls) <= MOST else [calls[i * len(calls) // MOST] for i in range(MOST)]
+    chosen = ranked(calls, [facets(call) for call in calls])[:MOST]
+    return [call for call in calls if call in chosen]
 
 
 # -- of the declarations ----------------------------------------------------------------------------------------------
@@ -192,11 +194,14 @@ def _bare(leaf: Any) -> Any:
     return (leaf.shape, "own" if leaf.own else leaf.dtype) if isinstance(leaf, Part) else leaf
 
 
+def write(file: str, found: Mapping[str, list[dict[str, Any]]]) -> None:
+    lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
+             for name, calls in found.items()]
+    Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 if __name__ == "__main__":
     which = sys.argv[1]
     found = {"samples": declared, "opinfos": harvest, "written": by_hand}[which]()
-    lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
-             for name, calls in found.items()]
-    file = dict(zip(("samples", "opinfos", "written"), FILES, strict=True))[which]
-    Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write(dict(zip(("samples", "opinfos", "written"), FILES, strict=False))[which], found)
     print(f"{len(found)} members, {sum(map(len, found.values()))} calls")

@@ -29,7 +29,6 @@ from keel_conformance.cases.values import Draw
 UNBROKEN: Mapping[str, str] = {
     "No generator is given: draws come from the device's own.":
         "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",
-    "p is between 0 and 1.": "Of geometric no call beyond it is drawn yet.",
     "bias is not given.": "Eager PyTorch has no other dtype to refuse a bias in.",
     "A key is two uint64, and a batch of keys has them in its last dimension.": "PyTorch has no such kernel on a CPU.",
     "num_splits is positive.": "PyTorch has no such kernel on a CPU.",
@@ -80,9 +79,9 @@ def searched(op: Op) -> list[dict[str, Any]]:
         if first.is_floating_point and torch.int64 in call.dtypes:
             tries += [(made, torch.int64) for made in _changed(call)]
         for made, dtype in tries:
-            broken = _broken(op, made, dtype)
-            if len(broken) == 1 and wanted[broken[0]] < MOST and _apart(partial(_refused, op, made, dtype)):
-                which = broken[0]
+            places = broken(op, made, dtype)
+            if len(places) == 1 and wanted[places[0]] < MOST and _apart(partial(_refused, op, made, dtype)):
+                which = places[0]
                 wanted[which] += 1
                 name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
                 found.append({"name": name, "breaks": which, "call": to_json(replace(made, dtypes=(dtype,)))})
@@ -99,7 +98,7 @@ def _apart(holds: Callable[[], bool]) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
+def broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
     """The preconditions that arguments break, by number; those that cannot be asked are broken too."""
     target = next(t for t in op.targets if str(t) == made.overload)
 
@@ -110,7 +109,7 @@ def _broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
     for i, precondition in enumerate(op.requires):
         try:
             holds = precondition.holds(bind(Call(target, args, kwargs, ())))
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError):
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             holds = False
         found += [] if holds else [i]
     return found

@@ -12,6 +12,7 @@ from keel_conformance.cases.clauses import cited
 from keel_conformance.cases.covering import covering, further
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.smoke import few
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
 """Profiles of the specification that a backend may lack as a whole."""
@@ -28,8 +29,6 @@ gradients. ``training``: those, and programs with. ``dynamic``: core, and sizes 
 and what only a backend that computes as eager PyTorch does can hold (the sign of a zero of min and max, NaN's bits).
 """
 TIERS = ("smoke", "standard", "full")
-FEW = 4
-"""Cases of a member at tier smoke, the most telling."""
 ARRAYS = {"standard": 1, "full": 4}
 """Covering arrays of a member, each of other choices."""
 LEAST = 200
@@ -84,8 +83,7 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     """What is chosen of a domain, the most telling first, nothing twice."""
     if tier == "smoke":
-        found = list(domain.telling[:FEW])
-        found += covering(domain.factors, domain.rules, seed=seed, given=found, most=FEW - len(found))
+        found = few(domain, seed)
     else:
         found = [*domain.telling, *domain.must]
         for k in range(ARRAYS[tier]):

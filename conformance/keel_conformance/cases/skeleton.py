@@ -21,9 +21,6 @@ Path = tuple[int | str, ...]
 OWN = "the dtype that it is drawn in"
 """Stands where an argument names that dtype."""
 
-OWN = "the dtype that it is drawn in"
-"""Stands where an argument names that dtype."""
-
 
 @dataclass(frozen=True)
 class Part:

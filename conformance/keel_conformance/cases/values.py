@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 
 INF, NAN = float("inf"), float("nan")
-FLOAT_KINDS = ("random", "specials", "wide", "ties", "cancel", "duplicates", "exact", "tiny", "huge")
+FLOAT_KINDS = ("random", "specials", "wide", "ties", "cancel", "duplicates", "exact", "tiny", "huge", "shifted")
 INT_KINDS = ("random", "specials", "wide", "duplicates", "exact")
 BOOL_KINDS = ("random", "true", "false")
 COMPLEX_KINDS = ("random", "specials", "wide", "cancel", "duplicates", "exact")
@@ -161,6 +161,8 @@ def _floats(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high:
             found = draw.uniform(4, low, high)[draw.integers(n, 0, 4)]
         case "tiny":
             found = signs * facts.smallest_normal * draw.uniform(n, 0.0, 2.0)
+        case "shifted":                                        # far from 0, near each other
+            found = draw.uniform(n, -2.0, 2.0) + (100.0 if dtype.itemsize <= 2 else 1000.0)
         case "huge":
             found = signs * facts.max * draw.uniform(n, 0.25, 1.0)
         case _:

@@ -93,6 +93,29 @@ def _windows() -> Iterator[Written]:
         yield "range.default", (0, 16), {"dtype": dtype}
 
 
+def _views() -> Iterator[Written]:
+    """Squares, of which a wrong turn has the same sizes; counted from the end, in steps, from an offset."""
+    cube, square = number(4, 4, 4), number(7, 7)
+    for dims in ([1, 2, 0], [2, 0, 1], [-1, 0, 1], [0, 2, 1]):
+        yield "permute.default", (cube, dims), {}
+    for x in (square, number(9, 8), number(3, 20)):
+        n = x.shape[1]
+        yield "slice.Tensor", (x, 1, -5, -1, 2), {}
+        yield "slice.Tensor", (x, -1, 1, 99, 3), {}
+        yield "slice.Tensor", (x, 0, -2, 99, 1), {}
+        yield "select.int", (x, -1, -2), {}
+        yield "select.int", (x, 0, -1), {}
+        yield "view.default", (x, [-1]), {}
+        yield "view.default", (x, [x.numel() // n, 1, n]), {}
+        yield "as_strided.default", (x, [2, 3], [n, 2], 3), {}
+        yield "as_strided.default", (x, [3, 2], [1, n], n + 1), {}
+    yield "view.default", (number(6, 8), [8, 6]), {}
+    yield "view.default", (number(4, 9), [2, 2, 9]), {}
+    yield "transpose.int", (cube, -1, 0), {}
+    for start, end, step in ((2 ** 24 + 1, 2 ** 24 + 12, 1), (-2 ** 40, -2 ** 40 + 30, 7), (2 ** 31, 2 ** 31 - 9, -2)):
+        yield "arange.start_step", (start, end, step), {"dtype": torch.int64}
+
+
 def _places() -> Iterator[Written]:
     for x in (number(2, 3), number(17, 9), number(5, 8, 3), number(33, 2)):
         yield "copy.default", (x, x.flip(0)), {}
@@ -205,8 +228,8 @@ def written() -> Mapping[str, list[Written]]:
     """The calls, by the full name of the overload."""
     made: list[Callable[[], Iterator[Written]]] = [
         *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
-        lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _places, _forms, _jagged,
-        _norms, _numbers]
+        lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _views, _places, _forms,
+        _jagged, _norms, _numbers]
     found: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():

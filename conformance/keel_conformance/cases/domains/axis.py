@@ -34,7 +34,8 @@ Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], di
 @dataclass(frozen=True)
 class Along:
     """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
-    over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed.
+    over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
+    ``telling`` names a dtype, a form and values that tell most.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -45,6 +46,7 @@ class Along:
     dtypes: tuple[torch.dtype, ...] = ()
     least: int = 0
     many: int = 1
+    telling: tuple[str, str, str] = ("", "", "")
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
@@ -60,10 +62,15 @@ def _dims(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
     return f"aten.{overload}", lambda x, dim, dtype: ((x, [dim], *more), keywords)
 
 
+def _last(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
+    """A list of one, counted from the end."""
+    return f"aten.{overload}", lambda x, dim, dtype: ((x, [dim - max(x.dim(), 1)], *more), keywords)
+
+
 def _two(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
-    """Two dimensions where there are."""
+    """Two dimensions where there are, of many two that are no neighbours."""
     def dims(x: torch.Tensor, dim: int) -> list[int]:
-        return [dim] if x.dim() < 2 else [dim, -1] if dim != x.dim() - 1 else [dim, 0]
+        return [dim] if x.dim() < 2 else [dim, -1] if dim != x.dim() - 1 and x.dim() < 4 else [dim, 0]
     return f"aten.{overload}", lambda x, dim, dtype: ((x, dims(x, dim), *more), keywords)
 
 
@@ -97,17 +104,18 @@ _NONE = frozenset({"none", "all"})
 
 def _several(overload: str, plain: str | None = None, **more: Any) -> Along:
     """A reduction of listed dimensions, ``plain`` over all."""
-    forms = {"one": _dims(overload), "keep": _dims(overload, True), "two": _two(overload),
+    forms = {"one": _dims(overload), "keep": _last(overload, True), "two": _two(overload),
              "two_keep": _two(overload, True), **({"all": _none(plain)} if plain else {})}
-    return Along({**forms, **more.pop("forms", {})}, _NONE, **more)
+    return Along({**dict([*forms.items()][:2]), **more.pop("forms", {}), **forms}, _NONE, **more)
 
 
 def _named(name: str, **more: Any) -> Along:
     """One whose keepdim and correction are given by name."""
     o = f"{name}.correction"
-    return Along({"one": _dims(o), "keep": _dims(o, keepdim=True), "two": _two(o, correction=0),
+    return Along({"one": _dims(o), "keep": _last(o, keepdim=True), "two": _two(o, correction=0),
                   "all": _none(o), "corrected": _dims(o, correction=0, keepdim=True),
-                  "large": _dims(o, correction=3.0)}, _NONE, terms=True, dtypes=(*_FLOATS, torch.complex64), **more)
+                  "large": _dims(o, correction=3.0)}, _NONE, terms=True, dtypes=(*_FLOATS, torch.complex64),
+                 telling=("f32", "two", "shifted"), **more)
 
 
 def _indexed(overload: str, **more: Any) -> Along:
@@ -130,10 +138,11 @@ ALONG: Mapping[str, Along] = {
     "amax": _several("amax.default", "amax.default", empty=False),
     "amin": _several("amin.default", "amin.default", empty=False),
     "any": Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
-                  "two": _two("any.dims"), "list": _dims("any.dims", True), "unlisted": _none("any.dims", [])}, _NONE),
+                  "two": _two("any.dims"), "list": _dims("any.dims", True), "unlisted": _none("any.dims", [])}, _NONE,
+                 telling=("b8", "two", "random")),
     "all": Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
                   "two": _two("all.dims"), "list": _dims("all.dims", True), "unlisted": _none("all.dims", [])}, _NONE,
-                 dtypes=_ALL),
+                 dtypes=_ALL, telling=("b8", "two", "random")),
     **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
                     "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False)
        for name in ("argmax", "argmin")},
@@ -148,7 +157,8 @@ ALONG: Mapping[str, Along] = {
     "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
                             "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL),
     "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
-    "cumsum": _scan("cumsum.default", terms=True, forms={"cast": _cast("cumsum.default")}),
+    "cumsum": _scan("cumsum.default", terms=True, telling=("bf16", "end", "random"),
+                    forms={"cast": _cast("cumsum.default")}),
     "cumprod": _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}),
     "cummax": _scan("cummax.default"), "cummin": _scan("cummin.default"),
     "logcumsumexp": _scan("logcumsumexp.default"),
@@ -202,7 +212,7 @@ def _domain(op: Op, along: Along) -> Domain:
     )
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, along, levels, dtype, draw), rules,
                     overload=lambda levels: along.forms[levels["form"]][0])
-    return replace(domain, telling=_telling(domain))
+    return replace(domain, telling=_telling(domain, along))
 
 
 def _sized(along: Along, extent: str, form: str) -> bool:
@@ -217,7 +227,7 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
 def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
     shape, dim = shape_of(levels["extent"], levels["place"])
     over = prod(shape) if levels["form"] in ("all", "two", "two_keep", "unlisted") else shape[dim] if shape else 1
-    x = _filled(along, levels["values"], dtype, shape, over, draw)
+    x = _filled(along, levels["values"], dtype, shape, dim, over, draw)
     x = layouts.place(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
     if op.name in _HALF_TO_FLOAT:
@@ -226,11 +236,45 @@ def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) 
     return Trial(args, kwargs, frozenset({"exact"} if exact else ()))
 
 
-def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...], over: int, draw: Draw) -> torch.Tensor:
+def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...], dim: int, over: int,
+            draw: Draw) -> torch.Tensor:
     n = prod(shape)
     if kind == "exact" and along.products and (dtype.is_floating_point or dtype.is_complex):
         return _powers(dtype, n, over, draw).reshape(shape)
-    return fill(draw, kind, dtype, n, terms=over).reshape(shape)
+    x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
+    if not n or draw.bare or ((kind, dtype) != ("random", torch.bool) and (kind != "specials" or dtype.is_complex)):
+        return x
+    rows = x.movedim(dim, -1) if shape else x.reshape(1)
+    rows = _true_rows(rows, draw) if dtype == torch.bool else _rows(rows, draw) if dtype.is_floating_point else rows
+    return (rows.movedim(-1, dim) if shape else rows.reshape(())).contiguous()
+
+
+def _turns(rows: torch.Tensor, draw: Draw, kinds: int) -> torch.Tensor:
+    """Which of so many kinds each row is of; others at each call."""
+    count = rows.numel() // rows.shape[-1]
+    return ((torch.arange(count) + (count == 1) + 3 * draw.call) % kinds).reshape(*rows.shape[:-1], 1)
+
+
+def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """Special values, not all in each of the rows that are reduced, where one would hide the others: all of them; no
+    NaN; small ones; small ones and NaN, without zeros; nothing but one infinity.
+    """
+    which = _turns(x, draw, 5)
+    plain = draw.uniform(x.numel(), -4.0, 4.0).to(x.dtype).reshape(x.shape)
+    small = (which == 2) | (which == 3)
+    x = torch.where(((which == 1) | (which == 2)) & x.isnan(), plain, x)
+    x = torch.where(small & (x.abs() > 1000), plain, x)
+    x = torch.where((which == 3) & (x == 0), plain, x)
+    x = torch.where((which == 3) & (torch.arange(x.shape[-1]) == int(draw.integers(1, 0, x.shape[-1]))), torch.nan, x)
+    return torch.where(which == 4, torch.inf if draw.call % 2 == 0 else -torch.inf, x)
+
+
+def _true_rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """Rows in which all are true, none, one, all but one, some."""
+    which, n = _turns(x, draw, 5), x.shape[-1]
+    one = torch.arange(n) == int(draw.integers(1, 0, n))
+    x = torch.where(which == 0, True, torch.where(which == 1, False, x))
+    return torch.where(which == 2, one, torch.where(which == 3, ~one, x))
 
 
 def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
@@ -240,16 +284,13 @@ def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
     return torch.where(twos, 2 * signs, signs).to(dtype)
 
 
-def _telling(domain: Domain) -> tuple[Levels, ...]:
-    """Ties and special values in the last dimension; a tail of exact terms in the first, transposed; an integer."""
+def _telling(domain: Domain, along: Along) -> tuple[Levels, ...]:
+    """Special values in the last dimension; exact terms in the first, transposed; what the member says."""
     names, forms = domain.factors["dtype"], domain.factors["form"]
     first = "f32" if "f32" in names else names[0]
-    other = next((n for n in ("bf16", "i32", "i64") if n in names), first)
-    whole = next((n for n in ("i32", "i64", "b8") if n in names), other)
-    at = [forms[i % len(forms)] for i in range(4)]
-    wishes = ((first, at[0], "129", "last", "contiguous", "specials"),
-              (first, at[1], "1025", "first", "transposed", "exact"),
-              (other, at[2], "33", "middle", "gapped", "duplicates"),
-              (whole, at[3], "257", "rank4", "offset", "random"))
-    found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
+    dtype, form, values = along.telling
+    wishes = ((first, forms[0], "129", "last", "contiguous", "specials"),
+              (first, forms[1 % len(forms)], "1025", "first", "transposed", "exact"),
+              (dtype, form, "257", "middle", "gapped", values))
+    found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes if all(wish)]
     return tuple(levels for levels in found if domain.allows(levels))

@@ -83,7 +83,8 @@ class Ask:
 def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None], *,
            dtypes: Iterable[torch.dtype] = (), kinds: Sequence[str] = TAME, lay: Sequence[str] = layouts.LAYOUTS,
            rules: tuple[Rule, ...] = (), telling: Sequence[Levels] = (), cites: Mapping[str, Condition] | None = None,
-           untested: Mapping[str, str] | None = None, negatives: tuple[Negative, ...] = (), few: str = "") -> Domain:
+           untested: Mapping[str, str] | None = None, negatives: tuple[Negative, ...] = (), few: str = "",
+           facets: Mapping[str, frozenset[str]] | None = None) -> Domain:
     """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that is none.
 
     ``telling`` are wishes, completed by the first levels that go with them. ``cites`` has when a clause is witnessed;
@@ -101,10 +102,10 @@ def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels
             Rule(("dtype", "values"), _has),
             Rule(("layout", "which"), lambda layout, which: layout != "contiguous" or which == "all"),
             *found.rules(), *rules),
-        overload=found.overload, untested=untested or {}, negatives=negatives, few=few,
+        overload=found.overload, untested=untested or {}, negatives=negatives, few=few, facets=facets or {},
         cites=lambda levels: [c for c, holds in conditions.items() if holds(levels)])
-    wishes = [w for w in (_completed(made, wish) for wish in (*telling, *_usual(made))) if w is not None]
-    return replace(made, telling=tuple({tuple(w.items()): w for w in wishes}.values())[:6])
+    wishes = [w for w in (_completed(made, wish) for wish in telling) if w is not None]
+    return replace(made, telling=tuple({tuple(w.items()): w for w in wishes}.values()))
 
 
 def _has(dtype: str, values: str) -> bool:
@@ -249,10 +250,11 @@ def _drawn(arg: Arg, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tenso
 def _nonfinite(arg: Arg, dtype: torch.dtype, draw: Draw) -> torch.Tensor:
     n = prod(arg.shape)
     x = fill(draw, "random", dtype, n, low=arg.low, high=arg.high)
-    few = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan")]).to(dtype)
+    few = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan")] if draw.call % 2 == 0 else
+                       [0.0, -0.0, 0.0, float("inf")]).to(dtype)
     few = few[(few.real if dtype.is_complex else few).float().nan_to_num(arg.high, arg.high, arg.low) >= arg.low]
     chosen = few[draw.integers(n, 0, len(few))] if len(few) else x
-    return torch.where(draw.integers(n, 0, 12) == 0, chosen, x)
+    return torch.where(draw.integers(n, 0, 12 if draw.call % 2 == 0 else 4) == 0, chosen, x)
 
 
 def whole(draw: Draw, dtype: torch.dtype, n: int, products: int) -> torch.Tensor:
@@ -290,20 +292,6 @@ def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str
         if made.allows(tried) and (found := _extended(made, wish, rest[1:], tried, left)) is not None:
             return found
     return None
-
-
-def _usual(made: Domain) -> Iterable[Levels]:
-    """Special values; one layout and another, in other dtypes, each with other levels of the member's own factors."""
-    names = made.factors["dtype"]
-    float32 = "f32" if "f32" in names else names[0]
-    half = next((n for n in ("bf16", "f16", "i32", "i64") if n in names), float32)
-    own = [f for f in made.factors if f not in ("dtype", "layout", "which", "values")]
-    special = "specials" if "specials" in made.factors["values"] else NONFINITE
-    for k, (dtype, layout, values) in enumerate((
-            (float32, "contiguous", special), (float32, "transposed", "exact"), (half, "gapped", "random"),
-            (names[-1], "offset", "random"))):
-        levels = {f: made.factors[f][(k * len(made.factors[f]) // 4 + k) % len(made.factors[f])] for f in own}
-        yield {"dtype": dtype, **levels, "values": values, "layout": layout}
 
 
 _WORDS: tuple[tuple[str, Condition], ...] = (

@@ -209,8 +209,9 @@ def _shapes(overload: str, batch: bool = False) -> tuple[Negative, ...]:
 
 
 def _telling(*more: Levels) -> tuple[Levels, ...]:
-    return ({"dtype": "f32", "k": "129", "size": "17x9", "values": "exact", "layout": "transposed", "which": "rest"},
-            {"dtype": "bf16", "k": "1000", "size": "3x5", "values": "random"},
+    return ({"dtype": "f32", "k": "129", "size": "17x9", "values": "random", "layout": "transposed", "which": "rest",
+             "scale": "minus"},
+            {"dtype": "bf16", "k": "1000", "size": "3x5", "values": "random", "scale": "half"},
             {"dtype": "f32", "k": "9", "size": "3x5", "values": "nonfinite", "scale": "nan_ignored"}, *more)
 
 

@@ -22,7 +22,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 @dataclass(frozen=True)
 class Kernel:
     """One geometry, the same in all dimensions but for ``size``, which is that of the last, the others having 1 less
-    where ``oblong``.
+    where ``oblong``; where ``uneven`` the others have a stride that is 1 more, and 1 less padding, or more dilation.
     """
 
     size: int
@@ -31,13 +31,21 @@ class Kernel:
     dilation: int = 1
     more: int = 0
     oblong: bool = False
+    uneven: bool = False
+
+    def at(self, rest: bool) -> tuple[int, int, int]:
+        """Stride, padding and dilation of the last dimension, or of the ``rest``."""
+        if not (rest and self.uneven):
+            return self.stride, self.padding, self.dilation
+        return self.stride + 1, max(self.padding - 1, 0), self.dilation + (self.padding == 0)
 
 
 KERNELS: Mapping[str, Kernel] = {
     "k3p1": Kernel(3, padding=1), "k1": Kernel(1), "k3": Kernel(3), "k3s2p1": Kernel(3, 2, 1), "k2s2": Kernel(2, 2),
     "k3d2p2": Kernel(3, padding=2, dilation=2), "k5p2": Kernel(5, padding=2), "k4x3s2p1": Kernel(4, 2, 1, oblong=True),
     "k7s3p3": Kernel(7, 3, 3), "k3p4": Kernel(3, padding=4), "k1s3": Kernel(1, 3), "k2d3s2p3": Kernel(2, 2, 3, 3),
-    "k3s3p1o2": Kernel(3, 3, 1, 1, 2), "k4s2p1o1": Kernel(4, 2, 1, 1, 1), "k2x1": Kernel(2, oblong=True)}
+    "k3s3p1o2": Kernel(3, 3, 1, 1, 2), "k4s2p1o1": Kernel(4, 2, 1, 1, 1), "k2x1": Kernel(2, oblong=True),
+    "k3s1p2u": Kernel(3, 1, 2, uneven=True), "k2x1s2u": Kernel(3, 2, oblong=True, uneven=True)}
 CHANNELS: Mapping[str, tuple[int, int, int, int]] = {
     "4to6": (2, 4, 6, 1), "1to1": (1, 1, 1, 1), "3to8": (3, 3, 8, 1), "groups2": (2, 4, 6, 2),
     "depthwise": (1, 5, 5, 5), "depthwise2": (2, 3, 6, 3), "17to3": (1, 17, 3, 1), "16to32": (1, 16, 32, 1),
@@ -48,7 +56,7 @@ PLANES = ("7x9-k3p1", "13-k3p1", "5x4x6-k3p1", "33-k1", "8x8-k1", "1x1-k1", "7x9
           "5x4x6-k3d2p2", "17x5-k5p2", "1-k5p2", "7x9-k4x3s2p1", "4x33-k7s3p3", "33-k7s3p3", "3x3-k3p4",
           "1x1-k3p4", "7x9-k1s3", "17x5-k2d3s2p3", "8x8-k3s3p1o2", "13-k3s3p1o2",
           "2x3x3-k4s2p1o1", "7x9-k4s2p1o1", "1-k4s2p1o1", "8x8-k2x1",
-          "5x4x6-k2x1")
+          "5x4x6-k2x1", "7x9-k3s1p2u", "17x5-k3s1p2u", "8x8-k2x1s2u", "5x4x6-k3s1p2u")
 """Sizes and kernels that go together."""
 
 
@@ -72,22 +80,25 @@ def geometry(levels: Levels) -> Geometry | None:
     batch, inputs, outputs, groups = CHANNELS[levels["channels"]]
     rank = len(size)
     kernel = tuple(max(1, k.size - (k.oblong and i < rank - 1)) for i in range(rank))
-    outs = tuple(_out(n, m, k, transposed) for n, m in zip(size, kernel, strict=True))
+    rest = [i < rank - 1 for i in range(rank)]
+    outs = tuple(_out(n, m, k, transposed, r) for n, m, r in zip(size, kernel, rest, strict=True))
     if min(outs) < 1 or (k.more and not transposed) or (k.size > 5 and (transposed or rank > 2)):
         return None
-    if transposed and (any(k.padding > k.dilation * (m - 1) for m in kernel) or k.more >= max(k.stride, k.dilation)):
+    strides, paddings, dilations = ([k.at(r)[i] for r in rest] for i in range(3))
+    if transposed and (any(p > d * (m - 1) for p, d, m in zip(paddings, dilations, kernel, strict=True))
+                       or k.more >= max(k.stride, k.dilation)):
         return None
     weight = (inputs, outputs // groups, *kernel) if transposed else (outputs, inputs // groups, *kernel)
-    each = [[v] * rank for v in (k.stride, k.padding, k.dilation)]
-    settings = (*each, transposed, [k.more] * rank, groups)
+    settings = (strides, paddings, dilations, transposed, [k.more] * rank, groups)
     return Geometry(size, kernel, outs, (batch, inputs, *size), weight, (batch, outputs, *outs), settings)
 
 
-def _out(n: int, kernel: int, k: Kernel, transposed: bool) -> int:
-    span = k.dilation * (kernel - 1)
+def _out(n: int, kernel: int, k: Kernel, transposed: bool, rest: bool) -> int:
+    stride, padding, dilation = k.at(rest)
+    span = dilation * (kernel - 1)
     if transposed:
-        return (n - 1) * k.stride - 2 * k.padding + span + k.more + 1
-    return (n + 2 * k.padding - span - 1) // k.stride + 1 if n + 2 * k.padding > span else 0
+        return (n - 1) * stride - 2 * padding + span + k.more + 1
+    return (n + 2 * padding - span - 1) // stride + 1 if n + 2 * padding > span else 0
 
 
 def _terms(g: Geometry) -> int:
@@ -172,17 +183,29 @@ def _direct(levels: Levels) -> Ask | None:
     return Ask(name, (Arg(g.x, lies="none"), Arg(g.weight, lies="none"), *settings))
 
 
+def _facets() -> Mapping[str, frozenset[str]]:
+    """What kernels have that others have not."""
+    found = {}
+    for plane in PLANES:
+        k = KERNELS[plane.partition("-")[2]]
+        has = {"stride": k.stride > 1, "padding": k.padding > 0, "dilation": k.dilation > 1, "more": k.more > 0,
+               "oblong": k.oblong, "uneven": k.uneven, f"rank {plane.partition('-')[0].count('x')}": True}
+        found[plane] = frozenset(what for what, holds in has.items() if holds)
+    return found
+
+
 # -- their domains ----------------------------------------------------------------------------------------------------
 
 _FACTORS = {"plane": PLANES, "channels": tuple(CHANNELS),
             "transposed": ("plain", "transposed")}
 _LAY = ("contiguous", "channels_last", "transposed", "reversed", "offset", "gapped", "odd_ones")
 _TELLING = (
+    {"dtype": "f32", "plane": "13-k3d2p2", "channels": "depthwise", "values": "random"},
+    {"dtype": "f32", "plane": "17x5-k3s1p2u", "channels": "4to6", "transposed": "plain", "values": "random"},
     {"dtype": "f32", "plane": "17x5-k3s2p1", "channels": "groups2", "transposed": "plain", "values": "exact",
      "layout": "channels_last"},
     {"dtype": "f32", "plane": "7x9-k4s2p1o1", "channels": "4to6", "transposed": "transposed",
      "values": "random"},
-    {"dtype": "f32", "plane": "13-k3d2p2", "channels": "depthwise", "values": "nonfinite"},
     {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"})
 _CITES = {"C1": given(transposed="plain"), "C2": given(transposed="transposed"),
           "C3": given(values=("random", "exact")), "C4": given(values="nonfinite"), "C5": given(dtype=("f16", "bf16"))}
@@ -203,13 +226,14 @@ def _negatives() -> tuple[Negative, ...]:
 BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "convolution": lambda op: domain(op, {**_FACTORS, "bias": ("bias", "none")}, _convolution, kinds=KINDS,
                                      dtypes=FLOATS, lay=_LAY, telling=_TELLING, cites=_CITES,
-                                     negatives=_negatives()),
+                                     negatives=_negatives(), facets=_facets()),
     "convolution_told_how": lambda op: domain(op, {
         "plane": PLANES[:9], "channels": ("4to6", "depthwise"),
         "bias": ("bias", "none")}, _told_how, kinds=KINDS[:1] + KINDS[3:4], lay=_LAY),
     "convolution_backward": lambda op: domain(op, {**_FACTORS, "mask": tuple(MASKS)}, _backward,
                                               kinds=("random", "cancel", "exact", "duplicates"), lay=_LAY,
-                                              telling=_TELLING, rules=(Rule(("dtype", "mask"), _masked),), cites={
+                                              telling=_TELLING, facets=_facets(),
+                                              rules=(Rule(("dtype", "mask"), _masked),), cites={
         "C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))}),
     "convolution_2d_backward": lambda op: domain(op, {**_FACTORS, "transposed": ("plain",), "mask": ("all", "input")},
                                                  _backward_2d, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),

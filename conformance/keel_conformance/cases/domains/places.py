@@ -20,7 +20,7 @@ from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0), "33": ((33,), 0), "1025": ((1025,), 0), "3x33": ((3, 33), 1), "65x5": ((65, 5), 0),
     "17x129": ((17, 129), 1), "2x9x7": ((2, 9, 7), 1), "4x1x8": ((4, 1, 8), 1), "2x3x16x5": ((2, 3, 16, 5), 2),
-    "300x257": ((300, 257), 0), "1x1": ((1, 1), 0),
+    "300x257": ((300, 257), 0), "1x1": ((1, 1), 0), "17x17": ((17, 17), 1), "9x3x9": ((9, 3, 9), 0),
 }
 """Sizes of the operand, and the dimension that is indexed."""
 TAKEN = ("different", "equal", "one", "few", "none", "many")
@@ -74,6 +74,15 @@ class Placed:
     whole: bool = False
 
 
+def _fewer(g: Given, index: torch.Tensor) -> torch.Tensor:
+    """An index with fewer elements in the other dimensions, where they have more than one."""
+    return index[tuple(slice(None) if d == g.dim else slice(0, max(1, n - 1)) for d, n in enumerate(index.shape))]
+
+
+def _narrow(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (g.x, g.dim - g.x.dim(), _fewer(g, g.full())), {}
+
+
 def _gather(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.dim, g.full()), {}
 
@@ -82,6 +91,14 @@ def _scatter(*more: Any, **keywords: Any) -> Call:
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
         return (g.x, g.dim, index, g.like(tuple(index.shape)), *more), keywords
+    return call
+
+
+def _wider() -> Call:
+    """Of values beyond the index none is taken; the dimension is counted from the end."""
+    def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        index = g.full()
+        return (g.x, g.dim - g.x.dim(), _fewer(g, index), g.like(tuple(index.shape))), {}
     return call
 
 
@@ -117,6 +134,25 @@ def _both(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [index if d == g.dim else rest[d] for d in range(g.x.dim())]), {}
 
 
+def _apart(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The first and the last dimension indexed, those between whole."""
+    if g.x.dim() < 3:
+        return (g.x, [*[None] * g.dim, g.index()]), {}
+    index = g.index()
+    last = (torch.arange(len(index)) * 2 + 1) % g.x.shape[-1]
+    first = index % g.x.shape[0]
+    return (g.x, [first, *[None] * (g.x.dim() - 2), last - g.x.shape[-1]]), {}
+
+
+def _pairs(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Two indices that are broadcast to a matrix."""
+    if g.x.dim() < 2:
+        return (g.x, [g.index().reshape(-1, 1)]), {}
+    index, other = g.index(), 1 if g.dim == 0 else g.dim - 1
+    beside = torch.arange(min(3, g.x.shape[other])).reshape(-1, 1)
+    return (g.x, [index if d == g.dim else beside if d == other else None for d in range(g.x.dim())]), {}
+
+
 def _put(negative: bool, *more: Any) -> Call:
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index(negative)
@@ -134,6 +170,12 @@ def _embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (table, g.index() % max(table.shape[0], 1)), {}
 
 
+def _padded_embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """With a row that gets no gradient, and is read like any other."""
+    (table, index), _ = _embedding(g)
+    return (table, index, int(min(1, table.shape[0] - 1))), {}
+
+
 def _take(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.index(True)), {}
 
@@ -143,15 +185,31 @@ def _filled(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _flipped(*dims: int) -> Call:
-    return lambda g: ((g.x, [d for d in dims if d < g.x.dim()]), {})
+    return lambda g: ((g.x, [d for d in dims if -g.x.dim() <= d < g.x.dim()]), {})
 
 
 def _rolled(shift: int) -> Call:
     return lambda g: ((g.x, [shift], [g.dim]), {})
 
 
-def _joined(count: int) -> Call:
-    return lambda g: (([g.x, *[g.like(g.sized(g.x.shape[g.dim] + i)) for i in range(count)]], g.dim), {})
+def _rolled_flat(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (g.x, [2]), {}
+
+
+def _rolled_twice(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (g.x, [1, -2][:g.x.dim()], [-1, 0][:g.x.dim()]), {}
+
+
+def _joined(count: int, end: bool = False) -> Call:
+    """With others that are longer; the dimension is counted from the ``end``."""
+    return lambda g: (([g.x, *[g.like(g.sized(g.x.shape[g.dim] + i)) for i in range(count)]],
+                       g.dim - g.x.dim() * end), {})
+
+
+def _joined_mixed(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """With one of a wider dtype, and one of no elements that has no dimension but one."""
+    wide = torch.complex128 if g.x.dtype.is_complex else torch.float64
+    return ([g.x, g.like(tuple(g.x.shape)).to(wide), torch.empty(0, dtype=g.x.dtype)], g.dim), {}
 
 
 def _stacked(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -162,17 +220,21 @@ def _padded(low: int, high: int, value: float | None = None) -> Call:
     return lambda g: ((g.x, [low, high, *([1, 0] if g.x.dim() > 1 else [])], *([] if value is None else [value])), {})
 
 
-_ADD = Placed({"one": ("aten.scatter_add.default", _scatter())}, sums=True)
-_REDUCES = ("sum", "prod", "mean", "amax", "amin")
+_ADD = Placed({"one": ("aten.scatter_add.default", _scatter()), "wider": ("aten.scatter_add.default", _wider())},
+              sums=True)
+_REDUCES = (("sum", True), ("mean", False), ("amax", True), ("prod", False), ("amin", False), ("sum", False),
+            ("mean", True), ("amax", False), ("prod", True), ("amin", True))
 PLACED: Mapping[str, Placed] = {
-    "gather": Placed({"one": ("aten.gather.default", _gather)}),
-    "scatter": Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value)},
+    "gather": Placed({"one": ("aten.gather.default", _gather), "narrow": ("aten.gather.default", _narrow)}),
+    "scatter": Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
+                       "wider": ("aten.scatter.src", _wider())},
                       unique=True),
     "scatter_add": _ADD,
     "scatter_reduce": Placed(
         {f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
-         for r in _REDUCES for own in (True, False)}, dtypes=_REALS, sums=True),
+         for r, own in _REDUCES}, dtypes=_REALS, sums=True),
     "index": Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
+                     "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
                      "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
                      "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}),
     "index_put": Placed({"one": ("aten.index_put.default", _put(False)),
@@ -185,14 +247,18 @@ PLACED: Mapping[str, Placed] = {
                          "alpha": ("aten.index_add.default", _slices(alpha=2))}, dtypes=_REALS, sums=True),
     "index_copy": Placed({"one": ("aten.index_copy.default", _slices())}, unique=True),
     "index_fill": Placed({"one": ("aten.index_fill.int_Scalar", _filled)}),
-    "embedding": Placed({"one": ("aten.embedding.default", _embedding)}, dtypes=_FLOATS),
+    "embedding": Placed({"one": ("aten.embedding.default", _embedding),
+                         "padded": ("aten.embedding.default", _padded_embedding)}, dtypes=_FLOATS),
     "take": Placed({"one": ("aten.take.default", _take)}),
-    "flip": Placed({"first": ("aten.flip.default", _flipped(0)), "last": ("aten.flip.default", _flipped(1)),
-                    "both": ("aten.flip.default", _flipped(0, 1, 2)), "none": ("aten.flip.default", _flipped())},
+    "flip": Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
+                    "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
                    whole=True),
-    "roll": Placed({str(n): ("aten.roll.default", _rolled(n)) for n in (1, -1, 3, 0, 5000)}, whole=True),
-    "cat": Placed({"two": ("aten.cat.default", _joined(1)), "one": ("aten.cat.default", _joined(0)),
-                   "four": ("aten.cat.default", _joined(3))}, whole=True),
+    "roll": Placed({"1": ("aten.roll.default", _rolled(1)), "flat": ("aten.roll.default", _rolled_flat),
+                    "twice": ("aten.roll.default", _rolled_twice),
+                    **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)}},
+                   whole=True),
+    "cat": Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),
+                   "mixed": ("aten.cat.default", _joined_mixed), "one": ("aten.cat.default", _joined(0))}, whole=True),
     "stack": Placed({"two": ("aten.stack.default", _stacked)}, whole=True),
     "pad": Placed({"both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
                    "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
@@ -217,7 +283,7 @@ def _domain(op: Op, placed: Placed) -> Domain:
                "layout": layouts.LAYOUTS, "taken": taken, "values": kinds}
     rules = (
         Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
-        Rule(("shape", "layout"), lambda shape, layout: layouts.fits(layout, SHAPES[shape][0])),
+        Rule(("shape", "layout"), lambda shape, layout: _lies(placed, layout, *SHAPES[shape])),
         Rule(("form", "taken"), lambda form, taken: not placed.unique or form == "add"
              or taken in ("different", "few", "none")),
         Rule(("form", "shape"), lambda form, shape: form != "cut" or min(SHAPES[shape][0]) > 1),
@@ -225,6 +291,12 @@ def _domain(op: Op, placed: Placed) -> Domain:
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(placed, levels, dtype, draw), rules,
                     overload=lambda levels: placed.forms[levels["form"]][0])
     return replace(domain, telling=_telling(domain))
+
+
+def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool:
+    """Whether the operand can lie so; where all places of the dimension have one value, nothing tells them apart."""
+    same = {"expanded": 0, "expanded_last": len(shape) - 1}.get(layout, -1) == dim
+    return layouts.fits(layout, shape) and not (same and len(shape) > 1)
 
 
 def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
@@ -261,12 +333,12 @@ def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:
 def _telling(domain: Domain) -> tuple[Levels, ...]:
     names, forms, kinds = domain.factors["dtype"], domain.factors["form"], domain.factors["taken"]
     first = "f32" if "f32" in names else names[0]
-    other = next((n for n in ("i64", "bf16") if n in names), first)
-    third = next((n for n in ("b8", "u8", "f16") if n in names), first)
     equal = "equal" if "equal" in kinds else kinds[0]
-    wishes = ((first, forms[0], "17x129", "transposed", equal, "random"),
-              (first, forms[-1], "2x9x7", "contiguous", kinds[0], "specials"),
-              (other, forms[len(forms) // 2], "1025", "gapped", "few" if "few" in kinds else kinds[0], "exact"),
-              (third, forms[0], "65x5", "offset", kinds[0], "random"))
+    third = forms[2 % len(forms)]
+    wishes = ((first, forms[0], "17x17", "transposed", equal, "random"),
+              (first, forms[1 % len(forms)], "2x9x7", "contiguous",
+               equal if all(domain.allows({"form": forms[1 % len(forms)], "taken": k}) for k in kinds) else kinds[0],
+               "specials"),
+              (first, third, "9x3x9", "contiguous", equal, "random"))
     found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
     return tuple(levels for levels in found if domain.allows(levels))

@@ -17,6 +17,7 @@ from keel import MEMBERS, Op
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
+from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.generic import known
 from keel_conformance.cases.harvest import tried
 from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
@@ -28,7 +29,7 @@ no dimension, or crossed with it.
 """
 ALL, EVERY = "all", "every"
 """Sizes that follow from values: all combinations of special values; all values that a dtype has."""
-MOST = 12
+MOST = 16
 WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
 NOT_HERE = ("random", "contraction", "lists")
@@ -65,8 +66,8 @@ def forms_of(name: str) -> tuple[Skeleton, ...]:
         key = repr((call.overload, args, kwargs))
         dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
         found[key] = Skeleton(call.overload, args, kwargs, dtypes)
-    forms, most = list(found.values()), WHOLE.get(name, MOST)
-    return tuple(forms if len(forms) <= most else [forms[i * len(forms) // most] for i in range(most)])
+    forms = list(found.values())
+    return tuple(ranked(forms, [facets(f) for f in forms])[:WHOLE.get(name, MOST)])
 
 
 def _bare(part: Part) -> Part:
@@ -112,7 +113,8 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
              for form in number if whole[form] and DTYPES[d] in takes[form]]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
                     must=tuple(every if op.name in WHOLE else every[:8]),
-                    overload=lambda levels: forms[int(levels["form"][1:])].overload)
+                    overload=lambda levels: forms[int(levels["form"][1:])].overload,
+                    facets={f"f{i}": facets(f) for i, f in enumerate(forms)})
     return replace(domain, telling=_telling(domain))
 
 
@@ -131,23 +133,22 @@ def _partners(shape: str, partner: str) -> bool:
 
 
 def _telling(domain: Domain) -> tuple[Levels, ...]:
-    """Special values; a transposed operand beside a row; gaps and a tail in another dtype; more than 16 bits count."""
+    """Special values in float32 and in a whole dtype, of 16 bits where there is none; a transposed operand beside a
+    row.
+    """
     names = domain.factors["dtype"]
     floats = [n for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
-    other = next((n for n in ("bf16", "i64", "i32", "c64") if n in names and n != floats[0]), floats[0])
-    third = next((n for n in ("i32", "i64", "u8", "b8", "f16") if n in names and n != other), floats[0])
-    wishes = ({"dtype": floats[0], "shape": ALL, "values": ALL, "layout": "contiguous"},
-              {"dtype": floats[0], "shape": "17x65", "layout": "transposed", "partner": "row", "values": "random"},
-              {"dtype": other, "shape": "1025", "layout": "gapped", "partner": "dense"},
-              {"dtype": third, "shape": "2x3x4x5", "layout": "expanded_last", "partner": "column"})
+    other = next((n for n in ("i64", "i32", "u8", "bf16", "b8", "c64") if n in names and n != floats[0]), floats[0])
+    forms = domain.factors["form"]
+    wishes = (({"dtype": floats[0], "shape": ALL, "values": ALL, "layout": "contiguous"}, forms),
+              ({"dtype": other, "shape": ALL, "values": ALL, "layout": "offset"}, forms),
+              ({"dtype": floats[0], "shape": "17x65", "layout": "transposed", "partner": "column", "values": "random"},
+               (*forms[1:], forms[0])))
     found = []
-    for wish in wishes:
-        for form in domain.factors["form"]:
-            levels = _completed(domain, {**wish, "form": form})
-            if levels is not None:
-                found.append(levels)
-                break
-    return tuple(found)
+    for wish, tries in wishes:
+        completed = (_completed(domain, {**wish, "form": form}) for form in tries)
+        found += [next((levels for levels in completed if levels is not None), None)]
+    return tuple(levels for levels in found if levels is not None)
 
 
 def _completed(domain: Domain, wish: Levels) -> Levels | None:
@@ -167,9 +168,13 @@ def _broadcasts(name: str, form: int) -> bool:
     """Whether operands of other sizes serve; eager PyTorch tells."""
     op, made = MEMBERS[name], forms_of(name)[form]
     count = len(slots(made))
-    shapes = iter([(2, 3), *[(3,)] * (count - 1)])
-    args, kwargs = rebuilt((made.args, made.kwargs),
-                           lambda _, v: replace(v, shape=next(shapes), values=None) if isinstance(v, Part) else v)
+    shapes, scalars = iter([(2, 3), *[(3,)] * (count - 1)]), SCALARS.get(name, ())
+
+    def sized(path: Path, leaf: Any) -> Any:
+        if not isinstance(leaf, Part):
+            return leaf
+        return replace(leaf, shape=() if path in scalars else next(shapes), values=None)
+    args, kwargs = rebuilt((made.args, made.kwargs), sized)
     return bool(tried(op, Skeleton(made.overload, args, kwargs), made.dtypes[:1]).dtypes)
 
 

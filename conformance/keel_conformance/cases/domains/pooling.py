@@ -25,18 +25,29 @@ PLANES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Window:
-    """The same in all dimensions; ``oblong`` ones are 1 less in all but the last."""
+    """The same in all dimensions; ``oblong`` ones are 1 less in all but the last, ``uneven`` ones have a stride that is
+    1 more there, and no padding.
+    """
 
     size: int
     stride: int = 0
     padding: int = 0
     dilation: int = 1
     oblong: bool = False
+    uneven: bool = False
+
+    def along(self, rank: int) -> tuple[list[int], list[int], list[int]]:
+        """Kernel, stride (of the kernel's size where it is 0) and padding of each dimension."""
+        rest = [i < rank - 1 for i in range(rank)]
+        kernel = [max(1, self.size - (self.oblong and r)) for r in rest]
+        stride = [(self.stride or k) + (self.uneven and r) for k, r in zip(kernel, rest, strict=True)]
+        return kernel, stride, [0 if self.uneven and r else self.padding for r in rest]
 
 
 WINDOWS: Mapping[str, Window] = {
     "k3s2p1": Window(3, 2, 1), "k2": Window(2), "k3s1p1": Window(3, 1, 1), "k1": Window(1), "k3s2": Window(3, 2),
-    "k4s3p2": Window(4, 3, 2), "k3x2s2p1": Window(3, 2, 1, oblong=True), "k2s3": Window(2, 3),
+    "k4s3p2": Window(4, 3, 2), "k3x2s2p1": Window(3, 2, 1, oblong=True),
+    "k3x2s1p1u": Window(3, 1, 1, oblong=True, uneven=True), "k2s3": Window(2, 3),
     "k5s1p2": Window(5, 1, 2),
     "k3s2p1d2": Window(3, 2, 1, 2), "k2s1d3": Window(2, 1, 0, 3)}
 
@@ -44,11 +55,10 @@ WINDOWS: Mapping[str, Window] = {
 def _settings(levels: Levels, rank: int) -> tuple[list[int], list[int], list[int], list[int], bool] | None:
     """Kernel, stride, padding, dilation, ceil_mode; None where no window fits."""
     w, plane = WINDOWS[levels["window"]], PLANES[rank][levels["plane"]][-rank:]
-    kernel = [max(1, w.size - (w.oblong and i < rank - 1)) for i in range(rank)]
-    if any(2 * w.padding > k or n + 2 * w.padding <= w.dilation * (k - 1) for n, k in zip(plane, kernel, strict=True)):
+    kernel, stride, padding = w.along(rank)
+    if any(2 * p > k or n + 2 * p <= w.dilation * (k - 1) for n, k, p in zip(plane, kernel, padding, strict=True)):
         return None
-    return kernel, [w.stride] * rank if w.stride else [], [w.padding] * rank, [w.dilation] * rank, (
-        levels["ceil"] == "ceil")
+    return kernel, stride if w.stride else [], padding, [w.dilation] * rank, levels["ceil"] == "ceil"
 
 
 def _max(rank: int) -> Callable[[Levels], Ask | None]:
@@ -169,12 +179,12 @@ def _columns(back: bool) -> Callable[[Levels], Ask | None]:
         shape, w = PLANES[2][levels["plane"]], WINDOWS[levels["window"]]
         if 0 in shape:
             return None
-        kernel, stride = [max(1, w.size - w.oblong), w.size], [w.stride or w.size] * 2
-        counts = [(n + 2 * w.padding - w.dilation * (k - 1) - 1) // s + 1
-                  for n, k, s in zip(shape[-2:], kernel, stride, strict=True)]
+        kernel, stride, padding = w.along(2)
+        counts = [(n + 2 * p - w.dilation * (k - 1) - 1) // s + 1
+                  for n, k, s, p in zip(shape[-2:], kernel, stride, padding, strict=True)]
         if min(counts) < 1:
             return None
-        settings = (kernel, [w.dilation] * 2, [w.padding] * 2, stride)
+        settings = (kernel, [w.dilation] * 2, padding, stride)
         if not back:
             return Ask("aten.im2col.default", (Arg(shape), *settings))
         return Ask("aten.col2im.default", (Arg((*shape[:-3], shape[-3] * prod(kernel), prod(counts)), products=64),
@@ -203,7 +213,9 @@ def _too_much(name: str, rank: int, *more: Any) -> tuple[Negative, ...]:
 
 def _telling(rank: int) -> Sequence[Levels]:
     first = next(iter(PLANES[rank]))
-    return ({"dtype": "f32", "plane": first, "window": "k3s2p1", "ceil": "ceil", "values": "specials",
+    return ({"dtype": "f32", "plane": first, "window": "k3x2s1p1u", "ceil": "ceil", "values": "random",
+             "divisor": "without"},
+            {"dtype": "f32", "plane": first, "window": "k3s2p1", "ceil": "ceil", "values": "specials",
              "divisor": "without"},
             {"dtype": "f32", "plane": first, "window": "k4s3p2", "ceil": "ceil", "values": "duplicates",
              "layout": "channels_last"},

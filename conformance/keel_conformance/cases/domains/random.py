@@ -11,7 +11,7 @@ import torch
 
 from keel import Op
 from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain
+from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain, wrong
 from keel_conformance.cases.values import Draw
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -90,6 +90,11 @@ MADE: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]], _Make, tuple[torch.
 }
 
 
+_NEGATIVES = {"geometric": tuple(
+    wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
+    for p in (1.5, 0.0, -0.25))}
+
+
 def _permutation(levels: Levels) -> Ask:
     return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
 
@@ -110,4 +115,5 @@ def build(op: Op) -> Domain | None:
     tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
     return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes,
                   kinds=("random", "specials") if tensors and op.name not in ("bernoulli", "poisson", "gamma") else (
-                      "own",), cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
+                      "own",), negatives=_NEGATIVES.get(op.name, ()), cites={
+                      f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
