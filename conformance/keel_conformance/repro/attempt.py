@@ -122,8 +122,8 @@ def exit_status(path: str) -> int:
 def reason(v: Verdict) -> tuple[str, ...]:
     """Why it failed; what is smaller has to fail by the same. Sizes and numbers do not count."""
     if v.status == "fail" and v.oracle in ("contract", "raises", "repeat"):
-        words = re.sub(r"[\d.,\[\]()+-]+|argument \S+|Result|The result", "", v.sentence.split(": It raised")[0])
-        return v.status, v.oracle, " ".join(words.split()[:5])
+        words = re.sub(r"%\w+|[\d.,\[\]()+-]+|argument \S+|Result|The result", "", v.sentence.split(": It raised")[0])
+        return v.status, v.oracle, " ".join(words.split()[:30 if v.oracle == "raises" else 5])
     kinds = {"exact by construction": "dot"}
     return v.status, kinds.get(v.oracle, v.oracle) if v.status == "fail" else ""
 
