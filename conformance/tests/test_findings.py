@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "findings.md").read_text()
 SCRIPTS = sorted(p for p in (DOCS / "findings").glob("*.py") if p.name != "run.py")
-ALLOWED = {"torch", "openvino", "sys", "math"}
+ALLOWED = {"torch", "openvino", "sys", "os", "math"}
 BACKENDS = {"eager", "aot_eager", "inductor", "openvino"}
 
 
@@ -31,7 +31,7 @@ def test_a_script_is_short_imports_little_and_compiles_for_the_backend_it_is_nam
     found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in found} <= ALLOWED
     assert ast.get_docstring(tree)
-    assert "sys.exit(" in text
+    assert re.search(r"(sys\.|os\._)exit\(", text)
     asked = set(re.findall(r'backend="(\w+)"', text)) or {"eager"}
     assert asked <= BACKENDS
     assert any(script.stem.startswith(name) for name in asked)

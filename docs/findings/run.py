@@ -17,9 +17,10 @@ for path in wanted:
     except subprocess.TimeoutExpired:
         print(f"{'no end':10} {path.stem}: 600 seconds were not enough.", flush=True)
         continue
-    said = (done.stderr.strip().splitlines() or [f"It exited with {done.returncode}."])[-1]
-    broken = done.returncode not in (0, 1) or any(x.startswith("Traceback") for x in done.stderr.splitlines())
-    held += done.returncode == 1 and not broken
-    status = "broken" if broken else ("gone", "holds")[done.returncode]
-    print(f"{status:10} {path.stem}" + (f": {said}" if broken else ""), flush=True)
+    raised = any(line.startswith("Traceback") for line in done.stderr.splitlines())
+    if done.returncode > 1 or (raised and done.returncode == 1):
+        print(f"{'broken':10} {path.stem}: {(done.stderr.strip().splitlines() or ['it says nothing'])[-1]}", flush=True)
+        continue
+    held += done.returncode != 0                               # below 0: the deviation took the process down
+    print(f"{'holds' if done.returncode else 'gone':10} {path.stem}", flush=True)
 print(f"{held} of {len(wanted)} hold.")
