@@ -141,7 +141,7 @@ INLINE i64 size_pow(i64 x, i64 n) { i64 y = 1; for (; n > 0; --n) y *= x; return
 // ---- checks: an index x without a place among n elements is recorded, as x + 1, or as x where that is negative --------
 
 INLINE i64 wrapped(i64 x, i64 n) { return x < 0 ? add(x, n) : x; }  // counted from the end
-INLINE void record(i64* trouble, i64 x) { __atomic_store_n(trouble, x < 0 ? x : add(x, i64(1)), __ATOMIC_RELAXED); }
+static __attribute__((noinline, cold)) void record(i64* trouble, i64 x) { __atomic_store_n(trouble, x < 0 ? x : add(x, i64(1)), __ATOMIC_RELAXED); }
 INLINE i64 place(i64 x, i64 at, i64 n, bool on, i64* trouble) {  // `at` is x or wrapped(x, n)
   if (__builtin_expect(u64(at) < u64(n), 1)) return at;
   if (on) record(trouble, x);
