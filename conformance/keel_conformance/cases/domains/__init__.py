@@ -35,9 +35,9 @@ BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
 
 @cache
 def domain_of(name: str) -> Domain | None:
-    """The domain of a member; None for one that is exempt, or that no call is known of."""
+    """The domain of a member; None for one that is exempt, that this PyTorch lacks, or that no call is known of."""
     op = MEMBERS[name]
-    if exempt(op) is not None:
+    if exempt(op) is not None or not op.targets:
         return None
     domain = next((d for build in BUILDERS if (d := build(op)) is not None), None) or generic(op)
     if domain is None:
