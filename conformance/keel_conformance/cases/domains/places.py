@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from keel import Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
+from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
 from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
@@ -290,7 +291,23 @@ def _domain(op: Op, placed: Placed) -> Domain:
     )
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(placed, levels, dtype, draw), rules,
                     overload=lambda levels: placed.forms[levels["form"]][0])
-    return replace(domain, telling=_telling(domain))
+    return replace(domain, telling=_telling(domain), negatives=_outside(op, placed))
+
+
+def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
+    """An index below the first place or past the last, where a clause says that it is an error."""
+    clause = next((c for c in op.clauses if c.startswith("An index outside is an error")), None)
+    if clause is None:
+        return ()
+
+    def make(draw: Draw, *, past: bool) -> Trial:
+        levels = {"form": "one", "shape": "17x129", "layout": "contiguous", "taken": "different", "values": "random"}
+        trial = _make(placed, levels, torch.float32, draw)
+        size, index = trial.args[0].shape[SHAPES["17x129"][1]], trial.args[1][-1]
+        index[int(draw.integers(1, 0, len(index)))] = size if past else -size - 1
+        return trial
+    return tuple(Negative(f"an index {'past' if past else 'below'}", clause, partial(make, past=past),
+                          placed.forms["one"][0], "f32") for past in (True, False))
 
 
 def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool:
