@@ -252,10 +252,13 @@ def log_sigmoid_rule(b: Builder, x: Operand) -> Any:
 
 
 def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand) -> Value:
-    """The gradient from x alone: it does not need what the forward kept."""
+    """The gradient from e^-|x|, where the forward kept it, as eager takes it; else from x alone."""
     dtype = out_dtype(b)
     value = lift(b, x, dtype)
-    return store(b, lift(b, grad, dtype) * sigmoid(b, -value))
+    if buffer.type.shape != x.type.shape:
+        return store(b, lift(b, grad, dtype) * sigmoid(b, -value))
+    kept = lift(b, buffer, dtype)
+    return store(b, lift(b, grad, dtype) * (b.where(value < 0, 1.0, kept) / (kept + 1)))
 
 
 RULES: Mapping[Any, Rule] = {
