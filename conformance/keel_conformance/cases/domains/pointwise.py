@@ -270,6 +270,9 @@ def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.T
     least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree.
     ``divisor`` is the place of the second operand.
     """
+    if name == "log_sigmoid_backward":                           # its last operand is what the forward made of x
+        grad, x, *_ = tensors
+        return [grad, x, torch.ops.aten.log_sigmoid_forward.default(x)[1]]
     if "_polynomial_" in name:
         degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
         least = -3 if degree.is_signed() else 0
