@@ -71,29 +71,16 @@ NESTS: Mapping[str, tuple[str, str]] = {
 
 
 def _folds() -> Iterator[Form]:
-    for monoid, form in MONOIDS.items():
+    for monoid in MONOIDS:
         dtypes = FLOATS if monoid == "welford" else ("b8",) if monoid in ("any", "all") else (
             "i32", "i64", "u8", "b8") if monoid == "xor" else NUMBERS
-        fill = {"a": Fill(low=1, high=2)} if monoid == "prod" else {}
         for nest, (loops, at) in NESTS.items():
             letters = "NMK" if "K" in loops + at else "NM"
-            held = "*".join(letters)
-            before, args, outs = _state(monoid, "      ", "j")
-            names = [f"o{n}" for n in range(form.arity)]
-            results = ", ".join(f"{o}: {d}[N]" for o, d in zip(names, outs, strict=True))
-            text = (f"kernel fold(a: T[{held}]) -> ({results}):\n"
-                    f"  {loops}\n      %0 = load a[{at}]\n{before}"
-                    f"      {', '.join(f'%{90 + n}' for n in range(form.arity))} = reduce {monoid} {args}\n"
-                    + "\n".join(f"    store {o}[i] %{90 + n}" for n, o in enumerate(names)))
-            yield Form(f"fold-{monoid}-{nest}", text, letters, ("C1", "C3", "C6"), dtypes, fill)
-        before, args, outs = _state(monoid, "    ", "j")
-        names = [f"o{n}" for n in range(form.arity)]
-        results = ", ".join(f"{o}: {d}[1]" for o, d in zip(names, outs, strict=True))
-        text = (f"kernel fold(a: T[M]) -> ({results}):\n"
-                f"  reduce j < M:\n    %0 = load a[j]\n{before}"
-                f"    {', '.join(f'%{90 + n}' for n in range(form.arity))} = reduce {monoid} {args}\n"
-                + "\n".join(f"  store {o}[0] %{90 + n}" for n, o in enumerate(names)))
-        yield Form(f"fold-{monoid}-whole", text, "M", ("C1", "C3", "C6"), dtypes, fill)
+            text = _text("fold", "reduce", monoid, loops, at, "*".join(letters), "N", "i")
+            yield Form(f"fold-{monoid}-{nest}", text, letters, ("C1", "C3", "C6"), dtypes, _fill(monoid))
+        text = _text("fold", "reduce", monoid, "reduce j < M:", "j", "M", "1", "0")
+        yield Form(f"fold-{monoid}-whole", text, "M", ("C1", "C3", "C6"), dtypes,
+                   _fill(monoid))
 
 
 def _state(monoid: str, indent: str, axis: str) -> tuple[str, str, tuple[str, ...]]:
@@ -110,15 +97,26 @@ def _scans() -> Iterator[Form]:
     for monoid in ("sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin"):
         dtypes = ("b8",) if monoid in ("any", "all") else ("i32", "u8") if monoid == "xor" else NUMBERS
         for nest, at in (("rows", "M*i + j"), ("columns", "N*j + i")):
-            before, args, outs = _state(monoid, "      ", "j")
-            names = [f"o{n}" for n in range(len(outs))]
-            results = ", ".join(f"{o}: {d}[N*M]" for o, d in zip(names, outs, strict=True))
-            text = (f"kernel scanned(a: T[N*M]) -> ({results}):\n"
-                    f"  parallel i < N:\n    scan j < M:\n      %0 = load a[{at}]\n{before}"
-                    f"      {', '.join(f'%{90 + n}' for n in range(len(outs)))} = scan {monoid} {args}\n"
-                    + "\n".join(f"      store {o}[{at}] %{90 + n}" for n, o in enumerate(names)))
-            yield Form(f"scan-{monoid}-{nest}", text, "NM", ("C7", "C1", "C6"), dtypes,
-                       {"a": Fill(low=1, high=2)} if monoid == "prod" else {})
+            text = _text("scanned", "scan", monoid, "parallel i < N:\n    scan j < M:", at, "N*M", "N*M", at)
+            yield Form(f"scan-{monoid}-{nest}", text, "NM", ("C7", "C1", "C6"), dtypes, _fill(monoid))
+
+
+def _text(name: str, what: str, monoid: str, loops: str, at: str, held: str, size: str, place: str) -> str:
+    """A kernel that reduces or scans ``held`` elements, read ``at`` an index in ``loops``, to outputs of ``size``
+    elements, stored at a ``place``: of a fold after its loop, of a scan within.
+    """
+    inner, after = ("      ", "    ") if "\n" in loops else ("    ", "  ")
+    before, args, outs = _state(monoid, inner, "j")
+    state = [f"%{90 + n}" for n in range(len(outs))]
+    results = ", ".join(f"o{n}: {dtype}[{size}]" for n, dtype in enumerate(outs))
+    lines = [f"kernel {name}(a: T[{held}]) -> ({results}):", f"  {loops}", f"{inner}%0 = load a[{at}]",
+             *before.splitlines(), f"{inner}{', '.join(state)} = {what} {monoid} {args}",
+             *(f"{inner if what == 'scan' else after}store o{n}[{place}] {value}" for n, value in enumerate(state))]
+    return "\n".join(lines)
+
+
+def _fill(monoid: str) -> Mapping[str, Fill]:
+    return {"a": Fill(low=1, high=2)} if monoid == "prod" else {}
 
 
 ALL = (*NUMBERS, "bf16", "f16", "u16", "u32", "u64", "b8", "c64", "c128")
