@@ -39,10 +39,14 @@ def _converted(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
 
 
 def _divided(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
-    """An integer divided by 0 is an error or any value; the least integer over -1 is that integer or an error."""
-    if inexact(eager[0].dtype):
-        return [None]
+    """An integer divided by 0 is an error or any value; the least integer over -1 is that integer or an error.
+
+    A remainder of finite floats is a number, but PyTorch's vectors give NaN where the quotient is far beyond an integer
+    (and its scalar code the number): eager PyTorch does not say there what is right.
+    """
     x, y = (torch.as_tensor(named[n]) for n in ("self", "other"))
+    if inexact(eager[0].dtype):
+        return [eager[0].isnan() & x.isfinite() & y.isfinite() & (y != 0)]
     least = torch.iinfo(eager[0].dtype).min if eager[0].dtype != torch.bool else 0
     return [((y == 0) | ((y == -1) & (x == least) & (least < 0))).broadcast_to(eager[0].shape)]
 
