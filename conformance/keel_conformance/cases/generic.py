@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 
@@ -47,7 +48,7 @@ ROW_MAJOR = frozenset({
 def generic(op: Op) -> Domain | None:
     """None for a member that no call is known of."""
     found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known(op))
-    calls = tuple(s for s in found if s.dtypes)
+    calls = tuple(sorted((s for s in found if s.dtypes), key=_slight))
     if not calls:
         return None
     free = bool(op.tags.intersection(FREE))
@@ -78,6 +79,11 @@ def known(op: Op, files: Sequence[str] = FILES) -> tuple[Skeleton, ...]:
     own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in files)
     more = [s for calls in others for s in calls]
     return (*_spread(own, max(MOST - len(more), MOST // 2)), *_spread(more, MOST))
+
+
+def _slight(call: Skeleton) -> bool:
+    """Whether a call has so few elements that much may be wrong with it and not be seen: such come last."""
+    return max((prod(p.shape) for _, p in call.parts), default=9) < 4
 
 
 def _judged(op: Op, dtype: torch.dtype) -> bool:

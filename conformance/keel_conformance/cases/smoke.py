@@ -44,12 +44,13 @@ ALIKE = (("bf16", "f16"), ("u8", "i8", "i16"), ("c64", "c128"), ("specials", "no
 SIZES = frozenset({"shape", "extent", "size", "plane", "place", "k", "n", "batch", "partner", "which", "rows", "outs",
                    "taken"})
 """Factors that say how large tensors are, and how they stand to each other: no attributes."""
+NAMED = frozenset({"shape", "extent", "place", "partner", "which", "taken"})
 TELLING: Mapping[str, float] = {
     "70001": 1.5, "33000": 1.5, "300x257": 1.5, "17x65": 1.4, "2x3x4x5": 1.4, "129x9": 1.3, "2x17x8": 1.3,
     "1025": 1.3, "257": 1.6, "16": 1.1, "129": 1.1, "0": 1.25, "0d": 0.9, "row": 1.2, "column": 1.3, "outer": 1.1,
     "middle": 1.3, "first": 1.2, "rank4": 1.3, "alone": 0.7, "rest": 1.2, "equal": 1.5,
     "different": 1.4, "many": 1.3, "one": 0.7, "none": 0.6, "17x17": 1.5}
-"""Sizes that are worth more, or less, than others."""
+"""Levels of those that are worth more, or less, than others."""
 
 
 def few(domain: Domain, seed: int) -> list[Levels]:
@@ -88,7 +89,9 @@ def few(domain: Domain, seed: int) -> list[Levels]:
 def weight(factor: str, level: str) -> float:
     if factor in KNOWN:
         return KNOWN[factor].get(level, OTHER)
-    return TELLING.get(level, _size(level)) if factor in SIZES else ATTRIBUTE
+    if factor not in SIZES:
+        return ATTRIBUTE
+    return TELLING.get(level, _size(level)) if factor in NAMED else _size(level)
 
 
 def _dull(domain: Domain, level: str) -> float:

@@ -59,3 +59,29 @@ def test_every_value_of_a_16_bit_dtype_is_tried(name: str, dtype: str) -> None:
     assert len(cases) > (12 if name == "convert" else 0)
     x = arguments(cases[0], 1).args[0]
     assert len(x.view(torch.int16).unique()) == 65_536
+
+
+@pytest.mark.parametrize("name", ["convert", "masked_fill", "geometric"])
+def test_every_case_has_arguments(name: str) -> None:
+    for case in plan(ops=(name,), profile="inference"):
+        assert arguments(case, 0).args
+
+
+def test_a_cast_is_tried_from_each_dtype_to_each_other_several_times() -> None:
+    cases = [c for c in plan(ops=("convert",)) if c.kind == "op" and c.dtype == "f32"]
+    targets = [arguments(c, 0).kwargs.get("dtype") for c in cases]
+    assert all(targets.count(d) >= 3 for d in (torch.bfloat16, torch.float16, torch.int32, torch.bool))
+
+
+def test_a_mask_is_broadcast() -> None:
+    cases = [c for c in plan(ops=("masked_fill",)) if c.levels.get("partner") in ("row", "column")]
+    assert any(arguments(c, 0).args[0].shape != arguments(c, 0).args[1].shape for c in cases)
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    broken = [c for c in plan(ops=("geometric",), profile="inference") if c.kind == "negative"]
+    assert broken
+    for case in broken:
+        trial = arguments(case, 0)
+        with pytest.raises(RuntimeError, match="p to be in"):
+            torch.ops.aten.geometric.default(*trial.args, **trial.kwargs)

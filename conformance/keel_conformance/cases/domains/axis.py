@@ -227,7 +227,7 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
 def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
     shape, dim = shape_of(levels["extent"], levels["place"])
     over = prod(shape) if levels["form"] in ("all", "two", "two_keep", "unlisted") else shape[dim] if shape else 1
-    x = _filled(along, levels["values"], dtype, shape, dim, over, draw)
+    x = _filled(along, levels["values"], dtype, shape, dim, over, draw).reshape(shape)
     x = layouts.place(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
     if op.name in _HALF_TO_FLOAT:
@@ -244,9 +244,11 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
     x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
     if not n or draw.bare or ((kind, dtype) != ("random", torch.bool) and (kind != "specials" or dtype.is_complex)):
         return x
-    rows = x.movedim(dim, -1) if shape else x.reshape(1)
+    if over == n:                                              # of all elements there is one result
+        x, shape, dim = x.reshape(-1), (n,), 0
+    rows = x.movedim(dim, -1)
     rows = _true_rows(rows, draw) if dtype == torch.bool else _rows(rows, draw) if dtype.is_floating_point else rows
-    return (rows.movedim(-1, dim) if shape else rows.reshape(())).contiguous()
+    return rows.movedim(-1, dim).contiguous()
 
 
 def _turns(rows: torch.Tensor, draw: Draw, kinds: int) -> torch.Tensor:
@@ -292,5 +294,6 @@ def _telling(domain: Domain, along: Along) -> tuple[Levels, ...]:
     wishes = ((first, forms[0], "129", "last", "contiguous", "specials"),
               (first, forms[1 % len(forms)], "1025", "first", "transposed", "exact"),
               (dtype, form, "257", "middle", "gapped", values))
+    wishes = (wishes[2], *wishes[:2]) if dtype == "b8" else wishes    # of floats hardly any is false
     found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes if all(wish)]
     return tuple(levels for levels in found if domain.allows(levels))

@@ -32,6 +32,8 @@ ALL, EVERY = "all", "every"
 MOST = 16
 WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
+PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
+"""The sizes and values of those that are tried with each dtype and form of such a member."""
 NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
 SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
@@ -110,7 +112,11 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                "values": values}
     every = [{"dtype": d, "form": form, "shape": EVERY, "layout": "contiguous", "partner": "alike", "values": EVERY}
              for d in factors["dtype"] if DTYPES[d].itemsize <= 2 and d != "b8"
-             for form in number if whole[form] and DTYPES[d] in takes[form]]
+             for form in number if whole[form] and not planes[form] and DTYPES[d] in takes[form]]
+    if op.name in WHOLE:                                       # of each dtype to each other one: what it is about
+        every += [{"dtype": d, "form": form, "shape": shape, "layout": "contiguous", "partner": "alike",
+                   "values": kind} for d in factors["dtype"] for form in number for shape, kind in PAIRED
+                  if DTYPES[d] in takes[form] and not planes[form] and kind in (ALL, *kinds_of(DTYPES[d]))]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
                     must=tuple(every if op.name in WHOLE else every[:8]),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload,

@@ -115,5 +115,6 @@ def build(op: Op) -> Domain | None:
     tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
     return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes,
                   kinds=("random", "specials") if tensors and op.name not in ("bernoulli", "poisson", "gamma") else (
-                      "own",), negatives=_NEGATIVES.get(op.name, ()), cites={
+                      "own",), negatives=_NEGATIVES.get(op.name, ()), telling=(
+                      {"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}), cites={
                       f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
