@@ -7,6 +7,7 @@ from keel.torch_adapter.fault import Fault
 from keel.torch_adapter.foreign import given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.layouts import FAULTS, Transformed, fault_of, laid_out
+from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
     Parameter,
@@ -24,7 +25,7 @@ from keel.torch_adapter.operators import (
     signature,
     writes,
 )
-from keel.torch_adapter.recorder import NotRecorded, fake_mode_of, number, record
+from keel.torch_adapter.recorder import fake_mode_of, record
 from keel.torch_adapter.streams import cuda_stream
 from keel.torch_adapter.symbols import (
     Symbolic,

@@ -5,7 +5,6 @@ Python but written down from their expressions, and nothing but operators is rec
 """
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,13 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.lacking import METAS
 from keel.torch_adapter.layouts import laid_out
+from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression
 
 aten = torch.ops.aten
-
-
-class NotRecorded(Exception):
-    """Why a function has no functional graph on these arguments: a sentence."""
 
 
 def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], mode: FakeTensorMode) -> fx.Graph:
@@ -219,104 +215,6 @@ class _Writer:
         for i, part in enumerate(out):
             if isinstance(part, torch.Tensor | Symbolic):
                 self._hold(self.graph.call_function(operator.getitem, (node, i)), part)
-
-
-def number(value: Symbolic, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node:
-    """A node of ``graph`` that computes ``value`` from numbers already ``known``, to which all that it adds are added.
-
-    Raises NotRecorded for a function that cannot be written as Python arithmetic.
-    """
-    wanted = expression(value)
-    if (node := known.get(wanted)) is not None:
-        return node
-    built = _arithmetic(wanted, known, graph)
-    if not isinstance(built, fx.Node):
-        raise NotRecorded(f"The size {wanted} is not symbolic.")
-    return built
-
-
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
-    "Max": torch.sym_max, "Min": torch.sym_min, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
-    "ToFloat": torch.sym_float, "TruncToInt": torch.sym_int, "PowByNatural": operator.pow, "FloatPow": operator.pow,
-    "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul, "CeilToInt": math.ceil, "FloorToInt": math.floor,
-}
-
-
-def _arithmetic(wanted: Any, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | int | float:
-    if (node := known.get(wanted)) is not None:
-        return node
-    if wanted.is_Integer:
-        return int(wanted)
-    if wanted.is_Float:
-        return float(wanted)
-    partial = not wanted.free_symbols <= known.keys()
-    if partial and (found := _solved(wanted, known, graph) or _grown(wanted, known, graph)) is not None:
-        known[wanted] = found
-        return found
-    target = _FUNCTIONS.get(type(wanted).__name__)
-    if target is None:
-        raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
-    terms = _covered(wanted, known) if partial else wanted.args
-    first, *rest = [_arithmetic(a, known, graph) for a in terms]
-    result = first if rest else _apply(graph, target, first)
-    for other in rest:
-        result = _apply(graph, target, result, other)
-    assert isinstance(result, fx.Node)
-    known[wanted] = result
-    return result
-
-
-def _solved(wanted: sympy.Expr, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
-    """What is wanted (a symbol, or a function of symbols: ``s // 2``) from a size that is a multiple of it, and more,
-    in terms of symbols that are known.
-    """
-    it = sympy.Dummy(integer=True)
-    for size, node in list(known.items()):
-        if size.is_integer is not True or not wanted.free_symbols <= size.free_symbols:
-            continue
-        line = sympy.expand(size.xreplace({wanted: it}))
-        times = line.coeff(it)
-        rest = sympy.expand(line - times * it)
-        if not times.is_positive or not times.is_integer or not {*times.free_symbols, *rest.free_symbols} <= {*known}:
-            continue
-        found = node if rest == 0 else _apply(graph, operator.sub, node, _arithmetic(rest, known, graph))
-        return found if times == 1 else _apply(graph, operator.floordiv, found, _arithmetic(times, known, graph))
-    return None
-
-
-def _grown(wanted: sympy.Expr, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node | None:
-    """A multiple of a known size, and more, both in terms of symbols that are known."""
-    if not isinstance(wanted, sympy.Add | sympy.Mul):
-        return None
-    whole = sympy.expand(wanted)
-    for size, node in list(known.items()):
-        if {*size.free_symbols} <= known.keys() or size.is_integer is not True:
-            continue
-        first = next(t for t in sympy.Add.make_args(sympy.expand(size)) if not t.free_symbols <= known.keys())
-        ratios = (t / first for t in sympy.Add.make_args(whole) if not t.free_symbols <= known.keys())
-        for times in ratios:
-            rest = sympy.expand(wanted - times * size)
-            if times.is_integer and {*times.free_symbols, *rest.free_symbols} <= known.keys():
-                found = node if times == 1 else _apply(graph, operator.mul, node, _arithmetic(times, known, graph))
-                return found if rest == 0 else _apply(graph, operator.add, found, _arithmetic(rest, known, graph))
-    return None
-
-
-def _covered(wanted: sympy.Expr, known: Mapping[sympy.Expr, fx.Node]) -> tuple[sympy.Expr, ...]:
-    """The arguments of a function; of a minimum or maximum, known ones of some of them in their place."""
-    terms: tuple[sympy.Expr, ...] = wanted.args
-    if type(wanted).__name__ in ("Max", "Min"):
-        for size in known:
-            if type(size) is type(wanted) and (those := {*size.args}) <= {*terms} and not those <= known.keys():
-                terms = (size, *(t for t in terms if t not in those))
-    return terms
-
-
-def _apply(graph: fx.Graph, target: Callable[..., Any], *args: fx.Node | int | float) -> fx.Node:
-    node = graph.call_function(target, args)
-    node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
-    return node
 
 
 def fake_mode_of(gm: fx.GraphModule) -> FakeTensorMode | None:

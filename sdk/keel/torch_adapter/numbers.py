@@ -1,0 +1,166 @@
+"""Symbolic numbers as nodes that compute them by Python arithmetic from others that are known: sizes of arguments.
+
+A size is looked for where it stands, then taken apart: solved for in one that holds it, found as a multiple of one, or
+made of its terms.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch.utils._sympy.functions import FloorDiv
+
+from keel.torch_adapter.symbols import Symbolic, expression
+
+
+class NotRecorded(Exception):
+    """Why a function has no functional graph on these arguments: a sentence."""
+
+
+def number(value: Symbolic, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node:
+    """A node of ``graph`` that computes ``value`` from numbers already ``known``, to which all that it adds are added.
+
+    Raises NotRecorded for one that does not follow from them, or by no function of Python's.
+    """
+    wanted = expression(value)
+    if (node := known.get(wanted)) is not None:
+        return node
+    found = _Arithmetic(known, graph).of(wanted)
+    if not isinstance(found, fx.Node):
+        raise NotRecorded(f"The size {wanted} is not symbolic.")
+    return found
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
+    "Max": torch.sym_max, "Min": torch.sym_min, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
+    "ToFloat": torch.sym_float, "TruncToInt": torch.sym_int, "PowByNatural": operator.pow, "FloatPow": operator.pow,
+    "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul, "CeilToInt": math.ceil, "FloorToInt": math.floor,
+}
+_DEEPEST = 3
+"""How many sizes may be on the way to one: each is tried in each that holds it."""
+
+Found = fx.Node | int | float
+
+
+@dataclass(frozen=True)
+class _Arithmetic:
+    """``above`` are what is being computed; what leads back to them is no help."""
+
+    known: dict[sympy.Expr, fx.Node]
+    graph: fx.Graph
+    above: tuple[sympy.Expr, ...] = ()
+
+    def of(self, wanted: Any) -> Found:
+        if (node := self.known.get(wanted)) is not None:
+            return node
+        if wanted.is_Integer:
+            return int(wanted)
+        if wanted.is_Float:
+            return float(wanted)
+        if not self._is_told(wanted):
+            for found in self._found(wanted):
+                self.known[wanted] = found
+                return found
+        target = _FUNCTIONS.get(type(wanted).__name__)
+        if target is None:
+            raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
+        first, *rest = map(self.of, wanted.args if self._is_told(wanted) else self._covered(wanted))
+        result = first if rest else self._apply(target, first)
+        for other in rest:
+            result = self._apply(target, result, other)
+        assert isinstance(result, fx.Node)
+        self.known[wanted] = result
+        return result
+
+    def _is_told(self, wanted: sympy.Expr) -> bool:
+        """Whether all its symbols are known by themselves."""
+        return all(s in self.known for s in wanted.free_symbols)
+
+    def _found(self, wanted: sympy.Expr) -> Iterator[fx.Node]:
+        """What other sizes tell of one with symbols that are not known."""
+        if wanted in self.above or len(self.above) >= _DEEPEST:
+            return
+        inner = _Arithmetic(self.known, self.graph, (*self.above, wanted))
+        for way in (inner._solved, inner._grown, inner._divided):
+            if isinstance(found := way(wanted), fx.Node):
+                yield found
+
+    def _solved(self, wanted: sympy.Expr) -> Found | None:
+        """From a size that is a multiple of it, and more."""
+        it = sympy.Dummy(integer=True)
+        for size, node in list(self.known.items()):
+            if size.is_integer is not True or not wanted.free_symbols <= size.free_symbols:
+                continue
+            line = sympy.expand(size.xreplace({wanted: it}))
+            times = line.coeff(it)
+            parts = self._both(times, sympy.expand(line - times * it)) if times.is_positive else None
+            if parts is not None:
+                by, rest = parts
+                found = node if rest == 0 else self._apply(operator.sub, node, rest)
+                return found if by == 1 else self._apply(operator.floordiv, found, by)
+        return None
+
+    def _grown(self, wanted: sympy.Expr) -> Found | None:
+        """A multiple of a known size, and more."""
+        if not isinstance(wanted, sympy.Add | sympy.Mul):
+            return None
+        unknown = [t for t in _terms(wanted) if not self._is_told(t)]
+        for size, node in list(self.known.items()):
+            if self._is_told(size) or size.is_integer is not True:
+                continue
+            first = next((t for t in _terms(size) if not self._is_told(t)), None)
+            for times in (t / first for t in unknown if first is not None):
+                if (parts := self._both(times, sympy.expand(wanted - times * size))) is not None:
+                    by, rest = parts
+                    found = node if by == 1 else self._apply(operator.mul, node, by)
+                    return found if rest == 0 else self._apply(operator.add, found, rest)
+        return None
+
+    def _divided(self, wanted: sympy.Expr) -> Found | None:
+        """A quotient, from that by a divisor of its divisor."""
+        if not isinstance(wanted, FloorDiv) or not isinstance(wanted.args[1], sympy.Integer):
+            return None
+        number, by = wanted.args
+        for part in sorted({q for size in self.known for q in size.atoms(FloorDiv)}, key=str):
+            over, less = part.args
+            if over == number and isinstance(less, sympy.Integer) and 0 < less < by and by % less == 0 \
+                    and (found := self._tried(part)) is not None:
+                return self._apply(operator.floordiv, found, int(by // less))
+        return None
+
+    def _both(self, times: sympy.Expr, rest: sympy.Expr) -> tuple[Found, Found] | None:
+        """A factor and what is added, where they are integers that can be computed."""
+        if times.is_integer is not True or times == 0 or (by := self._tried(times)) is None:
+            return None
+        return None if (more := self._tried(rest)) is None else (by, more)
+
+    def _tried(self, wanted: sympy.Expr) -> Found | None:
+        try:
+            return self.of(wanted)
+        except NotRecorded:
+            return None
+
+    def _covered(self, wanted: sympy.Expr) -> tuple[sympy.Expr, ...]:
+        """The arguments of a function; of a minimum or maximum, known ones of some of them in their place."""
+        terms: tuple[sympy.Expr, ...] = wanted.args
+        if type(wanted).__name__ in ("Max", "Min"):
+            for size in (s for s in self.known if type(s) is type(wanted)):
+                if (those := {*size.args}) <= {*terms} and not those <= self.known.keys():
+                    terms = (size, *(t for t in terms if t not in those))
+        return terms
+
+    def _apply(self, target: Callable[..., Any], *args: Found) -> fx.Node:
+        node = self.graph.call_function(target, args)
+        node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
+        return node
+
+
+def _terms(total: sympy.Expr) -> tuple[sympy.Expr, ...]:
+    return tuple(sympy.Add.make_args(sympy.expand(total)))
