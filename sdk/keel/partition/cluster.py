@@ -5,9 +5,35 @@ Nodes are numbered in topological order; ``needs[v]`` are the numbers of the nod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 
-def cluster(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int]:
+@dataclass(frozen=True)
+class Users:
+    """Which nodes need each: ``user[first[v]:first[v + 1]]`` need node v, one as often as it does."""
+
+    first: list[int]
+    user: list[int]
+
+    def of(self, v: int) -> list[int]:
+        return self.user[self.first[v]:self.first[v + 1]]
+
+
+def users_of(needs: Sequence[Sequence[int]]) -> Users:
+    """``needs`` turned round, in time and memory linear in them."""
+    counts = np.fromiter(map(len, needs), np.int64, len(needs))
+    needed = np.fromiter(chain.from_iterable(needs), np.int64, int(counts.sum()))
+    first = np.zeros(len(needs) + 1, np.int64)
+    np.cumsum(np.bincount(needed, minlength=len(needs)), out=first[1:])
+    user = np.repeat(np.arange(len(needs)), counts)[np.argsort(needed, kind="stable")]
+    return Users(first.tolist(), user.tolist())
+
+
+def cluster(colours: Sequence[int], needs: Sequence[Sequence[int]], launch: Sequence[int] | None = None,
+            users: Users | None = None) -> list[int]:
     """The group of each node: groups are of one colour, and a node's needs lie in its own group or in lower ones.
 
     Groups are numbered in an order in which they can run, so each is convex and their quotient is acyclic.  In each
@@ -15,12 +41,40 @@ def cluster(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int]
     that holds the most nodes at the head of a longest path, counted in changes of colour.  For two colours the rounds
     can only alternate, and their number is the least possible: a path of m runs needs m groups, and m + 1 when there
     are such paths from both colours.  More colours make it a shortest common supersequence problem, NP-hard in general;
-    the best of the possible beginnings is kept.  Time and memory O(colours * (nodes + edges)).
+    the best of the possible beginnings is kept: the one with the fewest groups or, where ``launch`` says what a group
+    of each colour costs, the cheapest (of those, the one with the fewest), which for two colours is the cheapest there
+    is.  Time and memory O(colours * (nodes + edges)).  ``users`` may be given where ``users_of(needs)`` is known.
     """
-    users, heights = _users(needs), _heights(colours, needs)
+    if not colours:
+        return []
+    found, heights = users or users_of(needs), _heights(colours, needs)
     firsts = sorted({colours[v] for v, wanted in enumerate(needs) if not wanted})
-    found = [_rounds(colours, needs, users, heights, first) for first in firsts]
-    return min(found, key=lambda groups: max(groups, default=0)) if found else []
+    prices = [1] * (max(colours) + 1) if launch is None else launch
+    if len(several := sorted(set(colours))) == 2 and len(firsts) == 2:
+        firsts = [min(firsts, key=lambda first: _alternating(colours, heights, several, prices, first))]
+    tried = [_rounds(colours, needs, found, heights, first) for first in firsts]
+    if len(tried) == 1:
+        return tried[0]
+    return min(tried, key=lambda groups: (sum(prices[c] for c in owners(groups, colours)), max(groups)))
+
+
+def _alternating(colours: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int],
+                 first: int) -> tuple[int, int]:
+    """What groups of two colours in turn cost, ``first`` first, and how many they are: as many as the longest path has
+    runs, and one more where that begins with the other colour."""
+    tallest = dict.fromkeys(two, 0)
+    for c, height in zip(colours, heights, strict=True):
+        if height > tallest[c]:
+            tallest[c] = height
+    other = two[0] + two[1] - first
+    count = max(tallest[first], tallest[other] + 1)
+    return (count + 1) // 2 * prices[first] + count // 2 * prices[other], count
+
+
+def owners(groups: Sequence[int], colours: Sequence[int]) -> list[int]:
+    """The colour of each group."""
+    of = dict(zip(groups, colours, strict=True))
+    return [of[g] for g in sorted(of)]
 
 
 def fewest(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
@@ -34,14 +88,14 @@ def sink(groups: Sequence[int], colours: Sequence[int], needs: Sequence[Sequence
 
     What nothing needs stays where it is.  The number of groups does not grow.
     """
-    users = _users(needs)
+    users = users_of(needs)
     out = list(groups)
     colour_of = dict(zip(groups, colours, strict=True))
     earlier = _same_colour_before(colour_of)
     for v in reversed(range(len(out))):
-        if not movable[v] or not users[v]:
+        if not movable[v] or not (later := users.of(v)):
             continue
-        bound = min(out[w] - (colours[w] != colours[v]) for w in users[v])
+        bound = min(out[w] - (colours[w] != colours[v]) for w in later)
         latest = bound if colour_of[bound] == colours[v] else earlier[bound][colours[v]]
         out[v] = max(out[v], latest)
     return renumbered(out)
@@ -63,27 +117,22 @@ def _same_colour_before(colour_of: dict[int, int]) -> list[dict[int, int]]:
     return out
 
 
-def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
-    users: list[list[int]] = [[] for _ in needs]
-    for v, wanted in enumerate(needs):
-        for u in dict.fromkeys(wanted):
-            users[u].append(v)
-    return users
-
-
 def _heights(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int]:
     """For each node, the most runs of one colour on a path that starts there."""
     heights = [1] * len(needs)
     for v in reversed(range(len(needs))):
+        height, c = heights[v], colours[v]
         for u in needs[v]:
-            heights[u] = max(heights[u], heights[v] + (colours[u] != colours[v]))
+            runs = height if colours[u] == c else height + 1
+            if runs > heights[u]:
+                heights[u] = runs
     return heights
 
 
-def _rounds(colours: Sequence[int], needs: Sequence[Sequence[int]], users: Sequence[Sequence[int]],
+def _rounds(colours: Sequence[int], needs: Sequence[Sequence[int]], users: Users,
             heights: Sequence[int], first: int) -> list[int]:
     groups = [-1] * len(needs)
-    missing = [len(set(wanted)) for wanted in needs]
+    missing = [len(wanted) for wanted in needs]
     waiting: dict[int, list[int]] = {c: [] for c in sorted(set(colours))}
     tallest: dict[int, tuple[int, int]] = {}                  # colour -> (height, how many nodes of that height wait)
 
@@ -102,7 +151,7 @@ def _rounds(colours: Sequence[int], needs: Sequence[Sequence[int]], users: Seque
         while ready:
             v = ready.pop()
             groups[v] = group
-            for w in users[v]:
+            for w in users.of(v):
                 missing[w] -= 1
                 if missing[w] == 0 and colours[w] == colour:
                     ready.append(w)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keel.partition.cluster import cluster, fewest, sink
+from keel.partition.cluster import cluster, fewest, owners, sink
 
 Dag = tuple[list[int], list[list[int]]]
 
@@ -65,6 +65,18 @@ def test_two_colours_give_the_fewest_groups_there_are(dag: Dag) -> None:
     groups = cluster(colours, needs)
     assert holds(groups, colours, needs)
     assert len(set(groups)) == least(colours, needs)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(dags(most=6), st.lists(st.integers(0, 3), min_size=2, max_size=2))
+def test_two_colours_with_prices_give_the_cheapest_groups_there_are(dag: Dag, launch: list[int]) -> None:
+    colours, needs = dag
+    groups = cluster(colours, needs, launch)
+    assert holds(groups, colours, needs)
+
+    def price(of: Sequence[int]) -> int:
+        return sum(launch[c] for c in owners(of, colours))
+    assert price(groups) == min(price(g) for g in groupings(colours, len(needs)) if acyclic(g, needs))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
