@@ -1,0 +1,291 @@
+"""What a placement costs, as arrays: a price for each unit on each backend, and for each way that a tensor may take.
+
+A :class:`Problem` is in seconds.  Solvers work on its :class:`Terms`: the same in integers, with units that must stay
+together contracted to one *bundle*, so that two of them can be compared without a tolerance.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+FORBIDDEN = 1 << 43
+"""What a refusal costs in ticks: more than every placement without one, and small enough to be summed without overflow
+over half a million units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """The T tensors that may have to move.  Tensor t is made by unit ``maker[t]`` or, where that is -1, lies on place
+    ``home[t]`` when the graph starts.  ``reader[first[t]:first[t + 1]]`` are the units that read it.
+
+    ``transfer[t, p, q]`` are the seconds that it takes to place q when it is made on place p: charged once, however
+    many units of place q read it; inf where there is no way.  ``ends[t]`` is a place where it must end, or -1.
+    ``handover[t]`` are the seconds charged once for each backend, other than its maker's, that reads it, wherever that
+    is: what the two would save if they were one.  ``size[t]`` are its bytes.
+    """
+
+    maker: Ints
+    first: Ints
+    reader: Ints
+    transfer: Floats
+    home: Ints
+    ends: Ints
+    handover: Floats
+    size: Ints
+
+
+@dataclass(frozen=True)
+class Saving:
+    """``seconds`` that are saved where ``backend`` has all of ``units``: a pattern that it runs as one."""
+
+    units: tuple[int, ...]
+    backend: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """``compute[u, b]`` are the seconds of unit u on backend b, inf where b refuses it.  Backends are numbered by
+    preference; of two placements of one cost the one that has more on the first is taken.
+
+    ``needs[u]`` are the units that u waits for, all below u; ``place[b]`` numbers the device (and layout) where backend
+    b keeps its tensors; ``launch[b]`` are the seconds that each part of b costs; ``memory[p]`` are the bytes of place
+    p, inf where they do not matter; units of one number in ``together`` go to one backend, for the sum of their costs.
+    """
+
+    compute: Floats
+    needs: Sequence[Sequence[int]]
+    tensors: Tensors
+    place: Ints
+    launch: Floats
+    memory: Floats
+    together: Ints
+    savings: tuple[Saving, ...] = ()
+
+    @property
+    def backends(self) -> int:
+        return int(self.compute.shape[1])
+
+
+def tensors(maker: ArrayLike, readers: Sequence[Sequence[int]], transfer: ArrayLike, *, home: ArrayLike = -1,
+            ends: ArrayLike = -1, handover: ArrayLike = 0.0, size: ArrayLike = 0) -> Tensors:
+    """Tensors from a list of readers for each.  Every other argument is an array over tensors, or one value for all;
+    ``transfer`` may lack the axis of tensors."""
+    count = len(readers)
+    first = np.zeros(count + 1, np.int64)
+    np.cumsum([len(r) for r in readers], out=first[1:])
+    reader = np.fromiter((u for r in readers for u in r), np.int64, int(first[-1]))
+    ways = np.asarray(transfer, np.float64)
+    return Tensors(_spread(maker, count), first, reader, np.broadcast_to(ways, (count, *ways.shape[-2:])),
+                   _spread(home, count), _spread(ends, count),
+                   np.broadcast_to(np.asarray(handover, np.float64), (count,)), _spread(size, count))
+
+
+def problem(compute: ArrayLike, needs: Sequence[Sequence[int]], moved: Tensors | None = None, *,
+            place: ArrayLike | None = None, launch: ArrayLike = 0.0, memory: ArrayLike = np.inf,
+            together: ArrayLike | None = None, savings: Sequence[Saving] = ()) -> Problem:
+    """A problem with what is not said left out: each backend on a place of its own, no launch costs, no limits.
+
+    Raises ValueError where arrays do not fit each other, a cost is negative or no number, or some unit can go nowhere.
+    """
+    costs = np.asarray(compute, np.float64)
+    units, backends = costs.shape
+    places = np.arange(backends) if place is None else np.asarray(place, np.int64)
+    several = int(places.max(initial=0)) + 1
+    made = Problem(costs, needs, moved or tensors([], [], np.zeros((several, several))), places,
+                   np.broadcast_to(np.asarray(launch, np.float64), (backends,)),
+                   np.broadcast_to(np.asarray(memory, np.float64), (several,)),
+                   np.arange(units) if together is None else np.asarray(together, np.int64), tuple(savings))
+    _check(made)
+    return made
+
+
+def pinned(given: Problem, pins: Mapping[int, int]) -> Problem:
+    """The problem with each unit in ``pins`` on the backend named there.  Raises ValueError where that refuses it."""
+    compute = given.compute.copy()
+    for unit, backend in pins.items():
+        compute[unit, np.arange(given.backends) != backend] = np.inf
+    made = replace(given, compute=compute)
+    _check(made)
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Stars:
+    """Charges on tensors between places: ``price[t, p, q]`` ticks once, if the maker of t is on place p, and something
+    that reads it on place q.  ``star[i]`` and ``reader[i]`` are a tensor and one of its readers; ``place[b]`` is the
+    place of backend b; ``home`` and ``ends`` as in :class:`Tensors`.  A tensor's maker is not among its readers."""
+
+    place: Ints
+    maker: Ints
+    star: Ints
+    reader: Ints
+    price: Ints
+    home: Ints
+    ends: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Wholes:
+    """Patterns: ``worth[i]`` ticks are charged unless all of pattern i, ``member[which == i]``, is on its backend."""
+
+    which: Ints
+    member: Ints
+    backend: Ints
+    worth: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """A problem for solvers: ``cost[v, b]`` of bundle v on backend b in ticks of ``tick`` seconds, FORBIDDEN where it
+    is refused; ``bundle[u]`` is the bundle of unit u; ``launch`` in ticks; ``credit`` is what all savings come to."""
+
+    cost: Ints
+    stars: tuple[Stars, ...]
+    wholes: Wholes
+    launch: Ints
+    bundle: Ints
+    credit: int
+    tick: float = field(default=1e-12)
+
+    @property
+    def backends(self) -> int:
+        return int(self.cost.shape[1])
+
+
+def scaled(given: Problem) -> Terms:
+    """The terms of a problem.  A tick is a picosecond, or the least power of two of them with which all costs together
+    (each unit on its dearest backend, each tensor on its dearest way) stay below half of FORBIDDEN.
+
+    Each cost is rounded to the nearest tick and nothing else is, so that a placement's cost is off by no more than half
+    a tick for each unit, tensor, saving and part.
+    """
+    tick = _tick(given)
+
+    def ticks(seconds: Floats) -> Ints:
+        whole = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
+        return np.where(np.isfinite(seconds), whole, FORBIDDEN)
+    units, backends = given.compute.shape
+    t, several = given.tensors, len(given.memory)
+    star = np.repeat(np.arange(len(t.maker)), np.diff(t.first))
+    wayward = np.broadcast_to(~np.eye(several, dtype=bool), t.transfer.shape)
+    layers = [Stars(given.place, t.maker, star, t.reader, ticks(np.where(wayward, t.transfer, 0.0)), t.home, t.ends)]
+    if t.handover.any():
+        made = t.maker >= 0
+        price = ticks(t.handover * made)[:, None, None] * ~np.eye(backends, dtype=bool)
+        nowhere = np.full(len(t.maker), -1)
+        layers.append(Stars(np.arange(backends), t.maker, star, t.reader, price, np.where(made, -1, 0), nowhere))
+    lengths = [len(s.units) for s in given.savings]
+    wholes = Wholes(np.repeat(np.arange(len(lengths)), lengths), _ints(u for s in given.savings for u in s.units),
+                    _ints(s.backend for s in given.savings), ticks(np.array([s.seconds for s in given.savings])))
+    terms = Terms(ticks(given.compute), tuple(layers), wholes, ticks(given.launch), np.arange(units),
+                  int(wholes.worth.sum()), tick)
+    return contracted(terms, np.unique(given.together, return_inverse=True)[1].astype(np.int64))
+
+
+def contracted(terms: Terms, into: Ints) -> Terms:
+    """The terms with bundle v become part of bundle ``into[v]``; what all of those are numbered without gaps."""
+    count = int(into.max(initial=-1)) + 1
+    cost = np.zeros((count, terms.backends), np.int64)
+    np.add.at(cost, into, np.minimum(terms.cost, FORBIDDEN))
+    w = terms.wholes
+    return replace(terms, cost=np.minimum(cost, FORBIDDEN), stars=tuple(_drawn(s, into, count) for s in terms.stars),
+                   wholes=replace(w, member=into[w.member]), bundle=into[terms.bundle])
+
+
+def value(terms: Terms, labels: Ints) -> int:
+    """What a placement costs in ticks, launches left out: FORBIDDEN or more where something is refused."""
+    total = int(terms.cost[np.arange(len(labels)), labels].sum()) - terms.credit
+    w = terms.wholes
+    broken = np.zeros(len(w.backend), bool)
+    broken[w.which[labels[w.member] != w.backend[w.which]]] = True
+    return total + int(w.worth[broken].sum()) + sum(charged(s, labels) for s in terms.stars)
+
+
+def charged(stars: Stars, labels: Ints) -> int:
+    """The ticks of one kind of charge."""
+    count, places = stars.price.shape[:2]
+    at = stars.place[labels]
+    wanted = np.zeros((count, places), bool)
+    wanted[stars.star, at[stars.reader]] = True
+    ending = stars.ends >= 0
+    wanted[ending, stars.ends[ending]] = True
+    return int(ways(stars, at)[wanted].sum())
+
+
+def ways(stars: Stars, at: Ints) -> Ints:
+    """What it takes each tensor to each place ([tensors, places]) when bundles are on places ``at``."""
+    return stars.price[np.arange(len(stars.maker)), sources(stars, at)]
+
+
+def sources(stars: Stars, at: Ints) -> Ints:
+    """The place that each tensor comes from when bundles are on places ``at``."""
+    if not len(at):
+        return stars.home
+    return np.where(stars.maker >= 0, at[stars.maker], stars.home)
+
+
+def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
+    """The stars between larger bundles: each reader once, none that is the maker, no tensor that nobody else reads."""
+    maker = np.where(stars.maker >= 0, into[stars.maker], -1) if len(into) else stars.maker
+    reader = into[stars.reader]
+    once = np.unique(stars.star * count + reader)
+    star, reader = (once // count, once % count) if count else (once, once)
+    other = reader != maker[star]
+    star, reader = star[other], reader[other]
+    kept = stars.ends >= 0
+    kept[star] = True
+    kept &= stars.price.any(axis=(1, 2))
+    number = np.cumsum(kept) - 1
+    read = kept[star]
+    return Stars(stars.place, maker[kept], number[star[read]], reader[read], stars.price[kept], stars.home[kept],
+                 stars.ends[kept])
+
+
+def _tick(given: Problem) -> float:
+    t = given.tensors
+
+    def most(of: Floats, axes: Any) -> float:
+        return float(np.where(np.isfinite(of), of, 0.0).max(axis=axes, initial=0.0).sum())
+    tensors, units = len(t.maker), len(given.compute)
+    total = (most(given.compute, 1) + most(t.transfer, 1) + float(t.handover.sum()) * given.backends
+             + sum(s.seconds for s in given.savings) + (units + tensors + 1) * float(given.launch.max(initial=0.0)))
+    exponent = max(0, int(np.ceil(np.log2(max(total, 1e-30) * 1e12))) - 41)
+    return float(1e-12 * 2.0**exponent)
+
+
+def _check(p: Problem) -> None:
+    t, units, several = p.tensors, len(p.compute), len(p.memory)
+    reasons = {
+        "as many needs and owners together as there are units": len(p.needs) == units == len(p.together),
+        "a place for each backend": p.place.shape == (p.backends,) and (p.place >= 0).all(),
+        "transfers [tensors, places, places]": t.transfer.shape == (len(t.maker), several, several),
+        "units as makers and readers": (t.maker < units).all() and ((t.reader >= 0) & (t.reader < units)).all(),
+        "a home or a maker for each tensor": ((t.maker >= 0) | (t.home >= 0)).all(),
+        "places as homes and ends": (t.home < several).all() and (t.ends < several).all(),
+        "costs that are not negative": all((a >= 0).all() for a in (p.compute, t.transfer, t.handover, p.launch))
+        and all(s.seconds >= 0 for s in p.savings),
+        "finite launch and handover costs": np.isfinite(p.launch).all() and np.isfinite(t.handover).all(),
+        "savings on backends": all(0 <= s.backend < p.backends for s in p.savings),
+    }
+    if missing := [what for what, holds in reasons.items() if not holds]:
+        raise ValueError(f"A placement problem needs {'; '.join(missing)}.")
+    refused: Any = np.zeros((int(p.together.max(initial=-1)) + 1, p.backends), bool)
+    np.logical_or.at(refused, p.together, ~np.isfinite(p.compute))
+    if len(stuck := np.nonzero(refused.all(axis=1)[p.together])[0]):
+        raise ValueError(f"No backend can take unit {stuck[0]} and what is together with it.")
+
+
+def _spread(values: ArrayLike, count: int) -> Ints:
+    return np.broadcast_to(np.asarray(values, np.int64), (count,))
+
+
+def _ints(values: Any) -> Ints:
+    return np.fromiter(values, np.int64)
