@@ -1,28 +1,35 @@
-"""An owner for each call, and the plan that follows from it.
-
-Owners go by order of preference.  Another rule, by cost for instance, is another function from the same arguments to a
-backend per unit; clustering, certificate and split do not change.
-"""
+"""An owner for each call, and the plan that follows from it: by what it costs where that is known, else by order of
+preference.  Clustering, certificate and split are the same for both."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import where
 from keel.partition.cluster import cluster, sink
+from keel.partition.launches import Solution, solve
 from keel.partition.plan import Part, Plan, Refusals
+from keel.partition.problem import Problem
 from keel.partition.units import Units, units_of
 from keel.plugin import Backend, Refusal, refusal
 from keel.types import Call
 
+Price = Callable[[Units, tuple[Backend, ...], NDArray[np.bool_]], Problem | None]
+"""What a placement of the units on the backends, in order of preference, would cost; ``taken[u, b]`` says whether
+backend b takes unit u.  None where some cost is not known."""
+
 
 def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | None = None, *,
-          strict: bool = False) -> Plan:
-    """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts.
+          strict: bool = False, price: Price | None = None) -> Plan:
+    """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts; or, where there is
+    a ``price``, with the one that makes it all cheapest (see ``keel.partition.launches.solve``).
 
     ``refusals`` are those already known; where a call has an entry, the first backend without a refusal there takes it.
     Backends of last resort count after all others.  Raises KeelError[no-owner].
@@ -30,14 +37,18 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = units_of(gm.graph)
     asked = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
-    owners = by_order(units, asked)
-    colour = {b.name: i for i, b in enumerate(order)}
-    colours = [colour[b.name] for b in owners]
-    groups = sink(cluster(colours, units.needs), colours, units.needs, _movable(units))
+    if price is not None and (found := by_cost(units, asked, price)) is not None:
+        colours, groups = found.backend.tolist(), list(found.group)
+    else:
+        colour = {b.name: i for i, b in enumerate(order)}
+        colours = [colour[b.name] for b in by_order(units, asked)]
+        groups = cluster(colours, units.needs)
+    groups = sink(groups, colours, units.needs, _movable(units))
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
         members[group].append(unit)
-    parts = tuple(Part(f"p{i}", owners[us[0]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members))
+    parts = tuple(Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us))
+                  for i, us in enumerate(members))
     return Plan(parts, order, asked.refusals)
 
 
@@ -89,6 +100,32 @@ def by_order(units: Units, asked: _Asked) -> list[Backend]:
         takers = [b for b in neighbours if asked.takes(b, units, unit)]
         owners[unit] = next((b for b in takers if not b.last_resort), next(iter(takers), owners[unit]))
     return owners
+
+
+def by_cost(units: Units, asked: _Asked, price: Price) -> Solution | None:
+    """The cheapest placement that is found; None where there is no price.
+
+    Every backend is asked about every distinct call; what it refuses it does not get, whatever ``price`` says.
+    """
+    for unit in range(len(units.nodes)):
+        _first(units, unit, asked)
+    taken = np.array([[asked.takes(b, units, unit) for b in asked.backends] for unit in range(len(units.nodes))],
+                     bool).reshape(len(units.nodes), len(asked.backends))
+    given = price(units, asked.backends, taken)
+    if given is None:
+        return None
+    found = solve(replace(given, compute=np.where(taken, given.compute, np.inf)))
+    if found.over:
+        short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(given, asked.backends, found))
+        raise KeelError("no-owner", f"no placement of the graph was found that fits into memory: {short} are missing.",
+                        do="Raise the limit, or add a backend on another device.")
+    return found
+
+
+def _places(given: Problem, backends: Sequence[Backend], found: Solution) -> list[tuple[str, int]]:
+    """The names of the backends of each place that is too small, and the bytes missing."""
+    return [(" and ".join(b.name for b, p in zip(backends, given.place.tolist(), strict=True) if p == place), extra)
+            for place, extra in sorted(found.over.items())]
 
 
 def is_view(call: Call) -> bool:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import fx
@@ -12,6 +13,8 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.calls import call_of
 from keel.partition import Plan, check, place
+from keel.partition.problem import Problem, problem, tensors
+from keel.partition.units import Units
 from keel.plugin import Backend, Refusal
 
 X = torch.ones(4, 4)
@@ -98,6 +101,61 @@ def test_random_numbers_are_drawn_in_the_order_of_the_graph(trace: Trace, takes:
     gm = trace(lambda x: (torch.rand_like(x).relu(), torch.randn_like(x)), X)
     plan = place(gm, [takes("acme", "aten.randn_like"), eager])
     assert [p.nodes for p in plan.parts] == [("rand_like", "relu"), ("randn_like",)]
+
+
+def priced(compute: dict[str, dict[str, float]], move: float = 0.0, launch: float = 0.0,
+           memory: float = np.inf) -> Callable[..., Problem]:
+    """Seconds by backend and operator, a second where none is said; so many for each tensor that moves."""
+    def price(units: Units, backends: tuple[Backend, ...], taken: Any) -> Problem:
+        ops = [call.name.split(".")[1] for call in units.calls]
+        seconds = [[compute.get(b.name, {}).get(op, 1.0) for b in backends] for op in ops]
+        assert taken.shape == (len(units.nodes), len(backends)) and taken.any(axis=1).all()
+        moved = tensors(range(len(units.nodes)), units.readers(), move * (1 - np.eye(len(backends))), size=64)
+        return problem(seconds, units.needs, moved, launch=launch, memory=memory)
+    return price
+
+
+def test_by_cost_a_call_goes_where_it_is_cheap_and_transfers_pay(trace: Trace, takes: Takes, eager: Backend) -> None:
+    gm = trace(lambda x: ((x @ x).relu() + 1).sum(), X)
+    acme, cpp = takes("acme", "aten.mm", "aten.relu", "aten.sum"), takes("cpp", "*")
+    seconds = {"acme": {"mm": 1, "relu": 9, "sum": 2}, "cpp": {"mm": 5, "relu": 1, "sum": 1}, "eager": {"add": 9}}
+    for move, expected in ((0.5, ["mm acme", "relu cpp", "add cpp", "sum cpp"]),
+                           (6.0, ["mm cpp", "relu cpp", "add cpp", "sum cpp"])):
+        plan = place(gm, [acme, cpp, eager], price=priced(seconds, move))
+        check(gm, plan)
+        assert owners(plan, gm) == expected
+    assert place(gm, [acme, cpp, eager]).owner_of != plan.owner_of
+
+
+def test_by_cost_what_a_backend_refuses_it_does_not_get(trace: Trace, takes: Takes, eager: Backend) -> None:
+    gm = trace(lambda x: (x @ x).relu(), X)
+    plan = place(gm, [takes("acme", "aten.mm"), eager], price=priced({"acme": {"relu": 0.0}}))
+    check(gm, plan)
+    assert owners(plan, gm) == ["mm acme", "relu eager"] and set(plan.refusals["relu"]) == {"acme"}
+
+
+def test_no_price_is_placement_by_order(trace: Trace, takes: Takes, eager: Backend) -> None:
+    gm = trace(lambda x: (x @ x).relu(), X)
+    backends = [takes("acme", "aten.mm"), eager]
+    assert place(gm, backends, price=lambda *_: None).parts == place(gm, backends).parts
+
+
+def test_by_cost_independent_branches_share_parts_and_repeats_agree(trace: Trace, takes: Takes, eager: Backend) -> None:
+    gm = trace(lambda x, y: ((x @ x).relu() @ x, (y @ y).relu() @ y), X, X)
+    acme = takes("acme", "aten.mm")
+    plans = [place(gm, [acme, eager], price=priced({"acme": {"mm": 0.1}}, 0.1, 0.2)) for _ in range(2)]
+    check(gm, plans[0])
+    assert [len(p.nodes) for p in plans[0].parts] == [2, 2, 2] and plans[0].parts == plans[1].parts
+
+
+def test_by_cost_what_fits_into_no_memory_is_an_error(trace: Trace, eager: Backend) -> None:
+    with pytest.raises(KeelError, match="32 bytes at eager are missing"):
+        place(trace(lambda x: x.relu(), X), [eager], price=priced({}, memory=32))
+
+
+def test_by_cost_what_nobody_takes_is_the_same_error(trace: Trace, takes: Takes) -> None:
+    with pytest.raises(KeelError, match="no backend takes %relu"):
+        place(trace(lambda x: x.relu(), X), [takes("acme", "aten.mm")], price=priced({}))
 
 
 def test_what_nobody_takes_is_an_error(trace: Trace, takes: Takes, golden: Callable[..., None]) -> None:
