@@ -126,3 +126,13 @@ def test_what_a_mask_hides_is_no_trouble():
     torch.testing.assert_close(run(x, target), cross_entropy(x, target))
     with pytest.raises(keel.BadIndex, match="index 4 of a dimension of size 4"):
         run(x, target + (target == 3))
+
+
+def test_an_index_that_its_mask_leaves_out_may_be_anything():
+    def chosen(x, mask, i):
+        return torch.ops.aten._unsafe_masked_index(x, mask, [i], 7)
+    x, i = torch.randn(5), torch.tensor([0, 9, -1, -40])
+    run, mask = compiled(chosen), (i < 5) & (i > -5)
+    assert torch.equal(run(x, mask, i), chosen(x, mask, i))
+    with pytest.raises(keel.BadIndex, match="index 9 of a dimension of size 5"):
+        run(x, i > -5, i)

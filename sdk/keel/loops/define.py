@@ -62,13 +62,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The int64 ``value`` as a coordinate below ``bound``, checked when it runs; with ``wrap``, counted from the end
-    where it is negative."""
+    """The int64 ``value`` as a coordinate below ``bound``, checked when it runs where ``mask`` is true; with ``wrap``,
+    counted from the end where it is negative."""
 
     result: int
     value: int
     bound: Dim
     wrap: bool
+    mask: int | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -293,14 +294,15 @@ class Builder:
         """``value`` in the dtype that arithmetic is done in: float32 for 16-bit and 8-bit floats, else its own."""
         return self.cast(value, torch.float32) if value.dtype in SMALL_FLOATS else value
 
-    def as_index(self, value: Value, bound: Dim, *, wrap: bool = False) -> Index:
+    def as_index(self, value: Value, bound: Dim, *, wrap: bool = False, mask: Value | None = None) -> Index:
         """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end.
 
-        Whether it is one is checked when it runs: one that is none raises KeelError[bad-index].
+        Whether it is one is checked when it runs, where ``mask`` holds: one that is none raises KeelError[bad-index].
         """
         value, bound = self.cast(value, torch.int64), tidy(bound)
-        place = self._step(("place", value.number, bound, wrap), torch.int64,
-                           lambda n: Place(n, value.number, bound, wrap))
+        where = None if mask is None else mask.number
+        place = self._step(("place", value.number, bound, wrap, where), torch.int64,
+                           lambda n: Place(n, value.number, bound, wrap, where))
         return index(Loaded(place.number, bound))
 
     def sure_index(self, value: Value, bound: Dim) -> Index:

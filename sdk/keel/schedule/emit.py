@@ -227,7 +227,7 @@ class Emitter:
 
     def _checked(self, frame: _Frame, step: Place) -> int:
         """The place of an index, checked where the element that needs it is."""
-        value, mask = self.value(frame, step.value), frame.mask
+        value, mask = self.value(frame, step.value), self._mask(frame, step)
 
         def made(n: int) -> Stmt:
             self.sites.append(Site(frame.node.operator, frame.node.line, step.bound, step.wrap))
@@ -235,7 +235,7 @@ class Emitter:
         args = (value,) if mask is None else (value, mask)
         return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
 
-    def _mask(self, frame: _Frame, step: Read) -> int | None:
+    def _mask(self, frame: _Frame, step: Read | Place) -> int | None:
         if step.mask is None:
             return frame.mask
         own = self.value(frame, step.mask)

@@ -54,8 +54,10 @@ def take(b: Builder, x: Operand, index: Operand) -> Value:
     return x[unflatten(place, x.type.shape)]
 
 
-def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index]) -> list[Index]:
-    """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap.
+def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index],
+            mask: Value | None = None) -> list[Index]:
+    """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap, and
+    are checked where ``mask`` holds.
 
     The broadcast index tensors' dimensions stand where the first of them does if they are neighbours, else in front.
     """
@@ -73,7 +75,8 @@ def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None],
     out: list[Index] = []
     for d in range(len(shape)):
         index = indices[d] if d < len(indices) else None
-        out.append(next(rest) if index is None else b.as_index(b.broadcast(index, chosen), shape[d], wrap=True))
+        out.append(next(rest) if index is None else
+                   b.as_index(b.broadcast(index, chosen), shape[d], wrap=True, mask=mask))
     return out
 
 
@@ -84,7 +87,7 @@ def index_tensor(b: Builder, x: Operand, indices: Sequence[Operand | None]) -> V
 def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operand | None], fill: Number) -> Value:
     """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything."""
     inside = b.broadcast(mask)
-    value = b.math(x.where(inside, indexed(b, x.type.shape, indices, b.at)))
+    value = b.math(x.where(inside, indexed(b, x.type.shape, indices, b.at, inside)))
     return store(b, b.where(inside, value, literal(b, fill, x.type.dtype)))
 
 

@@ -169,8 +169,10 @@ class _Run:
     def place(self, step: Place) -> Tensor:
         value, bound = self.values[step.value], size_of(step.bound, self.symbols)
         value = torch.where(value < 0, value + bound, value) if step.wrap else value
-        assert ((value >= 0) & (value < bound)).all() or not bound, f"{step} has no place"
-        return value
+        inside = (value >= 0) & (value < bound)
+        asked = torch.tensor(True) if step.mask is None else self.values[step.mask]
+        assert (inside | ~asked).all() or not bound, f"{step} has no place"
+        return torch.where(inside, value, 0)
 
     def read(self, step: Read) -> Tensor:
         source = self.tensors[step.operand]
@@ -241,7 +243,7 @@ def used_by(step: Step) -> set[int]:
         case Read():
             return {n for i in step.at for n in loaded_of(i)} | ({step.mask} if step.mask is not None else set())
         case Place():
-            return {step.value}
+            return {step.value} | ({step.mask} if step.mask is not None else set())
         case Apply() | Reduce() | Scan():
             return set(step.args)
     return set()
