@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS
+from keel import MEMBERS, Op
 
 from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
@@ -26,12 +26,14 @@ from .perform import ROOMS, Clock, overload
 def appraise(job: Appraise, tell: Tell) -> Appraised:
     """The work of a process that judges."""
     clock = Clock()
+    if job.performed.raised is not None:
+        return Appraised([_ended(job.cases[0], job.performed.raised)])
     with clock.at("all"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match job.cases[0].kind:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
-                verdicts = [_call(case, tried, results, clock, tell)
+                verdicts = [_call(case, tried, results, job.threads, clock, tell)
                             for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)]
             case "negative":
                 verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
@@ -42,7 +44,8 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
     return Appraised(verdicts, dict(clock.seconds))
 
 
-def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clock, tell: Tell) -> Verdict:
+def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], threads: int, clock: Clock,
+          tell: Tell) -> Verdict:
     """The worst of what is said of the calls; what was seen where they ran comes first."""
     if tried.raised is not None:
         return raised(case, tried.raised)
@@ -58,7 +61,7 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clo
         with clock.at("drawing"):
             trials.append(arguments(case, call))
         with clock.at("judging"):
-            found.append(judge(case, trials[call], results[call], calls=max(DRAWS) + 1))
+            found.append(_judged(case, trials[call], results[call], threads))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -77,6 +80,40 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], clock: Clo
     return max(found, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
+def _judged(case: Case, trial: Trial, results: Sequence[Any], threads: int) -> Verdict:
+    """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
+    had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
+    partial results are rounded.
+    """
+    first = judge(case, trial, results, calls=max(DRAWS) + 1)
+    if first.status != "fail" or threads == torch.get_num_threads():
+        return first
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        again = judge(case, trial, results, calls=max(DRAWS) + 1)
+    finally:
+        torch.set_num_threads(before)
+    return first if again.status in BAD else again
+
+
+def _ended(case: Case, what: Raised) -> Verdict:
+    """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too."""
+    found = raised(case, what)
+    if found.status != "fail":
+        return found
+    try:
+        trial = arguments(case, 0)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            overload(case.overload)(*trial.args, **trial.kwargs)
+    except Exception as e:
+        text = str(e).strip().partition("\n")[0][:300]
+        return Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} itself does not do this call. "
+                       f"{type(e).__name__}: {text}")
+    return found
+
+
 def _program(case: Case, tried: Tried, file: str, kind: str, clock: Clock, tell: Tell) -> Verdict:
     if tried.raised is not None:
         return raised(case, tried.raised)
@@ -90,10 +127,21 @@ def _program(case: Case, tried: Tried, file: str, kind: str, clock: Clock, tell:
 
 
 def _repeats(case: Case) -> bool:
-    """Whether the same arguments give the same bits: not where numbers are drawn, or memory is left as it is found."""
+    """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
+    several elements are added to one place, in an order that a clause leaves open.
+    """
     member = MEMBERS.get(case.op)
     random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
-    return not random and (member is None or ("random" not in member.tags and member.name != "empty"))
+    if random or member is None:
+        return not random
+    return "random" not in member.tags and member.name != "empty" and not atomic(member)
+
+
+def atomic(member: Op) -> bool:
+    """Whether a clause leaves open in which order elements are added where several go to one place. That of a reduction
+    is open too, but need not be another at every call.
+    """
+    return any("order" in text and "not specified" in text and "add" in text for text in member.clauses)
 
 
 def _broken(case: Case, tried: Tried) -> Verdict:

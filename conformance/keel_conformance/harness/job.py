@@ -78,11 +78,12 @@ class Performed:
 
 @dataclass(frozen=True)
 class Appraise:
-    """Judge what a process left in ``file``."""
+    """Judge what a process with ``threads`` left in ``file``; or the one case that it raised at."""
 
     cases: tuple[Case, ...]
     performed: Performed
     file: str
+    threads: int = 1
 
 
 @dataclass

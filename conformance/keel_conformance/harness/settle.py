@@ -135,14 +135,16 @@ class Settler:
                 return _died(outcome)
             performed: Performed = outcome.row
             self._count("performing", performed.clock)
-            if performed.raised is not None:
+            if performed.raised is not None and (len(cases) > 1 or cases[0].kind != "op"):
                 return raised(cases[0], performed.raised)
-            outcome = yield Ask(Appraise(cases, performed, str(file)), JUDGING)
+            outcome = yield Ask(Appraise(cases, performed, str(file), self.settings.threads), JUDGING)
             if outcome.row is None:
                 sentence = f"Judging it failed. {outcome.failure}"
                 return Verdict("", "harness error", "judge", sentence)
             appraised: Appraised = outcome.row
             self._count("appraising", appraised.clock)
+            if performed.raised is not None and appraised.verdicts[0].status != "not run":
+                return appraised.verdicts[0]
             return appraised.verdicts
         finally:
             for left in self.folder.glob(f"{file.name}*"):

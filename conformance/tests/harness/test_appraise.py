@@ -1,0 +1,49 @@
+"""What is held against eager PyTorch once more before it counts, and what no backend can be asked for."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from keel import MEMBERS
+from keel_conformance.cases.case import Case, Trial
+from keel_conformance.harness import appraise
+from keel_conformance.harness.job import Appraise, Performed, Raised
+from keel_conformance.results.verdict import Verdict
+
+CASE = Case("relu", "f32", "op", "core", "aten.relu.default")
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, args: tuple[Any, ...], phase: str = "running") -> Verdict:
+    monkeypatch.setattr(appraise, "arguments", lambda case, call: Trial(args))
+    what = Raised(phase, "RuntimeError: no")  # type: ignore[arg-type]
+    return appraise.appraise(Appraise((CASE,), Performed([], what), ""), lambda text: None).verdicts[0]
+
+
+def test_a_call_that_pytorch_refuses_too_is_no_case_and_one_that_it_does_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ended(monkeypatch, (torch.ones(2), torch.ones(2)))
+    assert refused.status == "not run" and "itself does not do this call" in refused.sentence
+    assert ended(monkeypatch, (torch.ones(2),)).status == "fail"
+    assert ended(monkeypatch, (torch.ones(2), torch.ones(2)), "watching it").status == "harness error"
+
+
+@pytest.mark.parametrize("again, stays", [("quality warning", False), ("pass", False), ("fail", True)])
+def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
+        again: str, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int) -> Verdict:
+        seen.append(torch.get_num_threads())
+        return Verdict("x", "fail" if len(seen) == 1 else again)  # type: ignore[arg-type]
+    monkeypatch.setattr(appraise, "judge", judge)
+    assert appraise._judged(CASE, Trial(()), [], before + 1).status == ("fail" if stays else again)
+    assert seen == [before, before + 1] and torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("name, any_order", [
+    ("index_put", True), ("scatter_add", True), ("embedding_bag", True), ("sum", False), ("topk", False),
+    ("sort", False), ("cumsum", False), ("mm", False)])
+def test_sums_at_one_place_may_have_other_bits_at_every_call(name: str, any_order: bool) -> None:
+    assert appraise.atomic(MEMBERS[name]) == any_order
