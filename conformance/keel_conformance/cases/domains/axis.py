@@ -35,7 +35,7 @@ Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], di
 class Along:
     """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
     over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
-    ``telling`` names a dtype, a form and values that tell most.
+    ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -47,6 +47,7 @@ class Along:
     least: int = 0
     many: int = 1
     telling: tuple[str, str, str] = ("", "", "")
+    apart: bool = False
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
@@ -177,7 +178,9 @@ ALONG: Mapping[str, Along] = {
                    "none": _of_size(_TOPK, lambda n: 0)}, empty=False, many=2),
     "kthvalue": Along({"first": _of_size(_KTH, lambda n: 1), "last": _of_size(_KTH, lambda n: n, True),
                        "half": _of_size(_KTH, lambda n: (n + 1) // 2)}, empty=False, dtypes=_REALS, many=2),
-    "median": _indexed("median.dim", dtypes=_REALS), "nanmedian": _indexed("nanmedian.dim", dtypes=_REALS),
+    # of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
+    "median": _indexed("median.dim", dtypes=_REALS, apart=True),
+    "nanmedian": _indexed("nanmedian.dim", dtypes=_REALS, apart=True),
     "mode": _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2),
     "median_all": Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS),
     "nanmedian_all": Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS),
@@ -201,7 +204,8 @@ def _domain(op: Op, along: Along) -> Domain:
     dtypes = along.dtypes or op.dtypes
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
     factors = {"dtype": dtype_names(dtypes), "form": tuple(along.forms), "extent": EXTENTS, "place": tuple(PLACES),
-               "layout": layouts.LAYOUTS, "values": kinds}
+               "layout": tuple(n for n in layouts.LAYOUTS if not (along.apart and n.startswith("expanded"))),
+               "values": kinds}
     rules = (
         Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
         Rule(("extent", "place"), lambda extent, place: place == "alone" if extent == "0d"
