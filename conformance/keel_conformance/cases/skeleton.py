@@ -142,6 +142,8 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
         return x.reshape(part.shape)
     kind = values if values in kinds_of(dtype) else "random"
     x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)
+    if part.low > 0 and kind in ("random", "duplicates") and not (dtype.is_floating_point or dtype.is_complex):
+        x = torch.ones_like(x) if dtype == torch.bool else x.clamp(min=max(1, round(part.low)))
     return x.sort(-1).values if part.ordered and not dtype.is_complex else x
 
 

@@ -10,19 +10,21 @@ import os
 import pickle
 import resource
 import signal
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from keel import MEMBERS, Op
+import keel
+from keel import MEMBERS, Op, decomposition_of
 from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.generic import known
 from keel_conformance.cases.harvest import FILES, KEPT, tried, write
 from keel_conformance.cases.negatives import broken
-from keel_conformance.cases.skeleton import Part, Skeleton, to_json
+from keel_conformance.cases.skeleton import Part, Skeleton, redrawn, to_json, walk
 
 BESIDE = frozenset({"pin_memory", "non_blocking", "layout", "device", "memory_format", "generator", "check_errors",
                     "compute_mode", "driver", "size", "sizes", "stride", "storage_offset", "output_size", "unsafe",
@@ -117,8 +119,27 @@ def _sound(op: Op, made: Skeleton | None) -> Skeleton | None:
     dtypes = tuple(d for d in made.dtypes if not broken(op, made, d))
     if not dtypes:
         return None
-    good = _apart(lambda: tried(op, made, dtypes).dtypes)
+    good = _apart(lambda: [d for d in tried(op, made, dtypes).dtypes if spoken_of(op, made, d)])
     return replace(made, dtypes=good) if good else None
+
+
+def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
+    """Whether the operator set speaks of a call that eager PyTorch does: its results are no sparse ones, and what it is
+    written out into can be computed, too. Some kernels accept words and numbers that no clause knows.
+    """
+    target = next(t for t in op.targets if str(t) == made.overload)
+    args, kwargs = redrawn(made, dtype)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            keel.compile_calls([(target, args, kwargs)], backends=["eager"])
+            results = target(*args, **kwargs)
+            decompose = decomposition_of(target)
+            if decompose is not None:
+                decompose(*args, **kwargs)
+        except Exception:                                      # whatever it is, this is no case
+            return False
+    return all(r.layout == torch.strided for _, r in walk(((results,), {})) if isinstance(r, torch.Tensor))
 
 
 def _apart(ask: Any) -> Any:

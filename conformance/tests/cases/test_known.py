@@ -1,0 +1,33 @@
+"""Calls that are drawn are calls that PyTorch does, and that the operator set speaks of."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from keel import MEMBERS
+from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.skeleton import Part, Skeleton, redrawn
+from keel_conformance.cases.values import Draw
+from keel_conformance.cases.varied import spoken_of
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+@pytest.mark.parametrize("values", ["random", "duplicates"])
+def test_a_range_without_zero_is_kept_in_integers_and_bools(dtype: torch.dtype, values: str) -> None:
+    made = Skeleton("aten.any.default", (Part(torch.float32, (99,), (1,), True, 1.0, 1.0),))
+    (x,), _ = redrawn(made, dtype, Draw("any", 0), values)
+    assert bool((x != 0).all())
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_medians_are_not_asked_of_elements_that_share_memory(name: str) -> None:
+    domain = domain_of(name)
+    assert domain is not None and not {"expanded", "expanded_last"} & {*domain.factors["layout"]}
+
+
+def test_what_only_the_kernel_takes_is_no_call() -> None:
+    data, lengths = Part(torch.float32, (4,), (1,), True), Part(torch.int64, (2,), (1,), values=(1, 3))
+    op = MEMBERS["segment_reduce"]
+    for reduce, good in (("max", True), ("amax", False)):
+        made = Skeleton("aten.segment_reduce.default", (data, reduce), {"lengths": lengths})
+        assert spoken_of(op, made, torch.float32) == good
