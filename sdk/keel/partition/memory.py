@@ -103,4 +103,3 @@ def peaks(given: Problem, bundle: Ints, placed: Placed) -> Ints:
     np.add.at(alive, (first[which, where], where), t.size[which])
     np.add.at(alive, (last[which, where] + 1, where), -t.size[which])
     return np.asarray(np.cumsum(alive, axis=0).max(axis=0))
-
