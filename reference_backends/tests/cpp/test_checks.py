@@ -134,5 +134,6 @@ def test_an_index_that_its_mask_leaves_out_may_be_anything():
     x, i = torch.randn(5), torch.tensor([0, 9, -1, -40])
     run, mask = compiled(chosen), (i < 5) & (i > -5)
     assert torch.equal(run(x, mask, i), chosen(x, mask, i))
+    assert compiled(chosen)(x[:0], i > -99, i).tolist() == [7.0] * 4       # as in eager
     with pytest.raises(keel.BadIndex, match="index 9 of a dimension of size 5"):
         run(x, i > -5, i)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from keel.loops.define import Builder, Number, Operand, Rule, Value
+from keel.loops.dims import positive
 from keel.loops.index import Index, unflatten
 from keel.types import Dim
 
@@ -85,8 +86,10 @@ def index_tensor(b: Builder, x: Operand, indices: Sequence[Operand | None]) -> V
 
 
 def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operand | None], fill: Number) -> Value:
-    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything."""
+    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything; of nothing, ``fill``."""
     inside = b.broadcast(mask)
+    for size in x.type.shape:
+        inside = inside if positive(size) else inside & (b.number(size, torch.int64) > 0)
     value = b.math(x.where(inside, indexed(b, x.type.shape, indices, b.at, inside)))
     return store(b, b.where(inside, value, literal(b, fill, x.type.dtype)))
 
