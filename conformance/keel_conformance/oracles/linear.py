@@ -16,8 +16,10 @@ Terms = Callable[[Asked], tuple[Any, ...]]
 
 
 def _counted(asked: Asked) -> tuple[Any, ...]:
-    """How many terms each element of each result sums: the operator itself, on ones."""
-    return asked.again(ones)
+    """How many terms each element of each result sums: the operator itself, on ones. Where it is told to compute in
+    complex numbers, the real parts.
+    """
+    return tuple(n.real if _float(n) and n.is_complex() else n for n in asked.again(ones))
 
 
 def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
@@ -27,7 +29,8 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     for any order of summation: n - 1 additions and one rounding per product) plus n subnormals for products that
     underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
     arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator on magnitudes, in
-    float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known.
+    float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known, not
+    even with an infinite term: the partial sum before it may be the other infinity.
 
     Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
     the p bits of the result.
@@ -92,7 +95,8 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
         error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
-    error = torch.where((mag + moved >= overflow(over)) & value.isfinite(), INF, error.nan_to_num(INF))
+    sure = value.isnan() & (overflow(over) < overflow(torch.float64))    # by an operand
+    error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF))
     if whole:                                                  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)

@@ -298,12 +298,16 @@ def _keys(name: str, named: Named, out: Tensor) -> str:
 
 
 def _rrelu(named: Named, results: Sequence[Any], level: float) -> str:
+    """Each result is the operand times the noise, half an ulp off for the rounding of the noise that is given back, and
+    one for that of the product, which is at least the smallest subnormal.
+    """
     x, (out, noise) = named["self"], results
     low, high = named["lower"], named["upper"]
     if not named["training"]:
         return ""
-    slopes = torch.where(x > 0, torch.ones((), dtype=x.dtype), noise)
-    near = (out.double() - x.double() * slopes.double()).abs() <= 2 * torch.finfo(x.dtype).eps * x.double().abs()
+    slopes = torch.where(x > 0, torch.ones((), dtype=x.dtype), noise).double()
+    best = x.double() * slopes
+    near = (out.double() - best).abs() <= ulp(best, x.dtype) + 0.5 * ulp(slopes, x.dtype) * x.double().abs()
     if not bool((near | ~x.isfinite()).all()):
         return "A result is not the operand times the noise."
     drawn = noise[x <= 0]

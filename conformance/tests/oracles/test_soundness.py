@@ -144,3 +144,39 @@ def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
     gathered = analysed(aten.gather.default, [tracked(x, analysed), 1, index.expand(2, 2)], {})
     for found in (picked, gathered):
         assert error_of(found).tolist() == [[0.0, float("inf")]] * 2
+
+
+@pytest.mark.parametrize("name, overload", [("sum", "aten.sum.dim_IntList"), ("cumsum", "aten.cumsum.default")])
+def test_sums_that_are_told_to_be_complex_are_judged(name: str, overload: str) -> None:
+    x = torch.randn(3, 16, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    dim: Any = [1] if name == "sum" else 1
+    right = target_of(name, overload)(x, dim, dtype=torch.complex128)
+    assert verdict(name, overload, (x, dim), [right], dtype=torch.complex128).status == "pass"
+    assert verdict(name, overload, (x, dim), [right + 1e-6], dtype=torch.complex128).status == "fail"
+
+
+@pytest.mark.parametrize("got", [float("inf"), float("nan"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_partial_sums_that_overflow_the_infinity_is_open(dtype: torch.dtype, got: float) -> None:
+    most = torch.finfo(dtype).max
+    x = torch.tensor([[most, most, float("inf") if dtype == torch.float32 else -most, -most]], dtype=dtype)
+    found = verdict("mm", "aten.mm.default", (x, torch.ones(4, 1, dtype=dtype)), [torch.full((1, 1), got, dtype=dtype)])
+    assert found.status == "vacuous"
+    bad = verdict("mm", "aten.mm.default", (torch.tensor([[1.0, float("nan")]]), torch.ones(2, 1)),
+                  [torch.full((1, 1), 1.0)])
+    assert bad.status == "fail"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1.0, 3.0])
+def test_a_product_with_noise_may_be_rounded_to_subnormals(dtype: torch.dtype, size: float) -> None:
+    facts = torch.finfo(dtype)
+    x = torch.full((64,), -size * (facts.smallest_normal if size == 1.0 else 1.0), dtype=dtype)
+    noise = torch.rand(64, generator=torch.Generator().manual_seed(1)) * 0.2 + 0.1
+    got = (x.float() * noise).to(dtype), noise.to(dtype)
+    args = (x, 0.1, 0.3, True)
+    assert verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]),
+                   got).status == "pass"
+    wrong = (got[0] * 1.25, got[1])
+    assert verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]),
+                   wrong).status == "fail"
