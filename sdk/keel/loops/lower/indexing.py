@@ -86,7 +86,7 @@ def index_tensor(b: Builder, x: Operand, indices: Sequence[Operand | None]) -> V
 
 
 def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operand | None], fill: Number) -> Value:
-    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything; of nothing, ``fill``."""
+    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything, and of no elements."""
     inside = b.broadcast(mask)
     for size in x.type.shape:
         inside = inside if positive(size) else inside & (b.number(size, torch.int64) > 0)
