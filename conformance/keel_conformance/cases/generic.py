@@ -6,9 +6,10 @@ otherwise.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import torch
 
@@ -125,4 +126,20 @@ def _lies(made: Skeleton, layout: str) -> bool:
 def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial | None:
     made = calls[int(levels["sample"][1:])]
     args, kwargs = redrawn(made, dtype, draw, levels["values"], levels["layout"])
+    if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
+        args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
     return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+
+
+def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What is searched has no NaN, and is in order, or its sorter brings it there: of others nothing is specified."""
+    rows = args[place]
+    if rows.is_complex():                                      # which have no order
+        return args, dict(kwargs)
+    clean = torch.where(rows.isnan(), torch.zeros((), dtype=rows.dtype), rows) if rows.is_floating_point() else rows
+    if isinstance(sorter := kwargs.get("sorter"), torch.Tensor):
+        kwargs = {**kwargs, "sorter": layouts.laid(clean.argsort(-1), sorter.stride(), sorter.storage_offset())}
+    elif clean.dim():
+        clean = clean.sort(-1).values
+    laid = layouts.laid(clean, rows.stride(), rows.storage_offset())
+    return (*args[:place], laid, *args[place + 1:]), dict(kwargs)

@@ -19,6 +19,19 @@ def test_a_range_without_zero_is_kept_in_integers_and_bools(dtype: torch.dtype, 
     assert bool((x != 0).all())
 
 
+@pytest.mark.parametrize("values", ["random", "specials", "duplicates"])
+def test_what_is_searched_is_in_order(values: str) -> None:
+    domain = domain_of("searchsorted")
+    assert domain is not None
+    for sample in domain.factors["sample"]:
+        for layout in ("contiguous", "transposed", "expanded"):
+            levels = {"dtype": "f32", "sample": sample, "layout": layout, "values": values}
+            if domain.allows(levels) and (trial := domain.make(levels, torch.float32, Draw(sample, 0))) is not None:
+                rows, sorter = trial.args[0], trial.kwargs.get("sorter")
+                rows = rows if sorter is None else rows.gather(-1, sorter)
+                assert bool((rows[..., 1:] >= rows[..., :-1]).all())
+
+
 @pytest.mark.parametrize("name", ["median", "nanmedian"])
 def test_medians_are_not_asked_of_elements_that_share_memory(name: str) -> None:
     domain = domain_of(name)
