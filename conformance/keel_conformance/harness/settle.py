@@ -116,7 +116,7 @@ class Settler:
         found: list[Verdict] = []
         for part in parts:
             found += yield from self.settled(part, end.status)
-        if any(v.status in BAD for v in found):
+        if any(v.status in BAD or v.status == "not run" for v in found):    # who was to blame is named, or no case
             return found
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")

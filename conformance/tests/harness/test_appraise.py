@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 from keel import MEMBERS
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.harness import appraise
-from keel_conformance.harness.job import Appraise, Performed, Raised
+from keel_conformance.harness.job import Appraise, Appraised, Performed, Raised, Settings
+from keel_conformance.harness.settle import Settler
 from keel_conformance.results.verdict import Verdict
+from keel_conformance.workers.pool import Outcome
 
 CASE = Case("relu", "f32", "op", "core", "aten.relu.default")
 
@@ -47,3 +50,15 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
     ("sort", False), ("cumsum", False), ("mm", False)])
 def test_sums_at_one_place_may_have_other_bits_at_every_call(name: str, any_order: bool) -> None:
     assert appraise.atomic(MEMBERS[name]) == any_order
+
+
+def test_a_batch_with_a_call_that_pytorch_refuses_is_split_and_no_other_is_blamed(tmp_path: Path) -> None:
+    other = Case("relu", "f16", "op", "core", "aten.relu.default")
+    steps = Settler(Settings("eager"), tmp_path).settled((CASE, other))
+    answers = iter([Performed([], Raised("running", "no")), Performed([], Raised("running", "no")),
+                    Appraised([Verdict(CASE.id, "not run")]), Performed([]), Appraised([Verdict(other.id, "pass")])])
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            steps.send(Outcome(next(answers)))
+    assert [v.status for v in end.value.value] == ["not run", "pass"]
