@@ -19,14 +19,14 @@ Strides = Callable[[Given, torch.Tensor], Sequence[Size] | None]
 @dataclass(frozen=True)
 class Fault:
     """What fake kernels promise and eager does not give: ``seen`` are the versions of PyTorch that it was seen in,
-    ``results`` those that it is about.
+    ``results`` those that it is about, None for each of a list.
     """
 
     ops: tuple[Callable[..., Any], ...]
     seen: tuple[str, ...]
     sentence: str
     strides: Strides
-    results: tuple[int, ...] = (0,)
+    results: tuple[int, ...] | None = (0,)
 
 
 def row_major(shape: Sequence[Size]) -> tuple[Size, ...]:

@@ -76,6 +76,22 @@ def _apart(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return torch.empty_like(x).stride() if repeated else None
 
 
+def _added(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """The sum passes through one kernel with the outer product, also where it counts for nothing."""
+    return aten.addcmul.default(args["self"], args["vec1"].unsqueeze(1), args["vec2"].unsqueeze(0)).stride()
+
+
+def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """Powers of two are made first, row-major."""
+    powers = torch.empty_like(args["other"], memory_format=torch.contiguous_format)
+    return aten.eq.Tensor(args["self"], powers).stride()
+
+
+def _chunks(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """A view's dimension of size one lies next to the second, so that what it is of is not channels-last."""
+    return row_major(said.shape) if said.dim() in (4, 5) and hint_of(said.shape[0]) == 1 else None
+
+
 def _of_no_dims(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return row_major(said.shape) if args.get("dim") == [] else None
 
@@ -106,12 +122,12 @@ def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 
 def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    return (_of("grad_output", "noise") if args["training"] else _of("self", "grad_output"))(args, said)
+    return (_of("noise", "grad_output") if args["training"] else _of("self", "grad_output"))(args, said)
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
 
-def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any], results: tuple[int, ...] = (0,)) -> Fault:
+def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any], results: tuple[int, ...] | None = (0,)) -> Fault:
     return Fault(ops, _BOTH, sentence, strides, results)
 
 
@@ -120,6 +136,7 @@ _FORMAT = ("Another order of dimensions is promised; eager gives channels-last f
 _ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
 _FIRST = ("Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
           "eager looks at first.")
+_REPEATED = "The strides of an operand whose elements share memory are promised; eager gives each its own."
 _LANCZOS = [getattr(aten, name) for name in ("_upsample_lanczos2d_aa_backward",) if hasattr(aten, name)]
 KERNELS: tuple[Fault, ...] = (
     _fault(_ROWS, _rows, aten.native_layer_norm_backward.default, aten._log_softmax_backward_data.default,
@@ -127,6 +144,14 @@ KERNELS: tuple[Fault, ...] = (
     _fault(_ROWS, _rows, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
            aten.huber_loss_backward.default),
     _fault(_ROWS, _on_cpu(_rows), aten.log_sigmoid_forward.default, results=(0, 1)),
+    _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
+    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _BOTH[:1], _FORMAT,
+          _on_cpu(_format_of("input"))),
+    Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _BOTH[:1], _FORMAT,
+          _on_cpu(_format_of("self"))),
+    _fault(_ROWS, _on_cpu(_rows), aten._foreach_pow.ScalarAndTensor, results=None),
+    _fault("The target's order of dimensions is promised; eager's losses are row-major.", _rows,
+           aten.nll_loss2d_forward.default),
     _fault("The operand's order of dimensions is promised; eager's result for complex numbers is row-major.", _angle,
            aten.angle.default),
     _fault("Where no dimension is listed the operand's order is promised; eager's result is row-major.", _of_no_dims,
@@ -138,14 +163,31 @@ KERNELS: tuple[Fault, ...] = (
     _fault(_FORMAT, _on_cpu(_format_of("self")), aten.reflection_pad2d_backward.default,
            aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
            aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, aten.max_unpool2d.default,
-           aten.native_channel_shuffle.default),
+           aten.native_channel_shuffle.default, aten.channel_shuffle.default),
+    Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _BOTH[:1], _FORMAT,
+          _on_cpu(_format_of("self"))),
     _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),
            aten.binary_cross_entropy_backward.default, aten.binary_cross_entropy.default),
-    _fault(_FIRST, _of("self", "other"), aten.xlogy.Tensor, aten.special_xlog1py.default, aten.floor_divide.default),
-    _fault(_FIRST, _of("grad_output", "self"), aten.softplus_backward.default),
+    _fault(_FIRST, _of("self", "other"), aten.xlogy.Tensor, aten.special_xlog1py.default, aten.floor_divide.default,
+           aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
+           aten.logical_or.default, aten.logical_xor.default),
+    _fault(_FIRST, _of("grad_output", "self"), aten.softplus_backward.default, aten.hardtanh_backward.default,
+           aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.logit_backward.default),
+    _fault(_FIRST, _of("self", "values"), aten.heaviside.default),
+    _fault(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
+    _fault(_FIRST, _of("self", "grad_output"), aten.leaky_relu_backward.default),
+    _fault(_FIRST, _of("grad_output", "mask"), aten.native_dropout_backward.default),
+    _fault(_FIRST, _times_powers, aten.ldexp.Tensor),
+    _fault("Where the matrix counts for nothing row-major is promised; eager keeps its order of dimensions.", _added,
+           aten.addr.default),
     _fault(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
-    _fault("The strides of an operand whose elements share memory are promised; eager gives each its own.", _apart,
+    _fault(_REPEATED, _apart,
            aten.as_strided_scatter.default),
+    Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _BOTH[:1], _REPEATED, _apart),
+    _fault("Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks,
+           aten._chunk_cat.default),
+    _fault("Row-major is promised; eager's zeros keep the operand's order of dimensions.", _like("self"),
+           aten.zero.default),
     _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
            aten._functional_assert_async.msg),
     _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,

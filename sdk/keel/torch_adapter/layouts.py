@@ -166,7 +166,8 @@ def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
     if not isinstance(said, tuple | list):
         return _restrided(fault, named, said)
     none = absent(named) if absent is not None else ()
-    return type(said)([None if k in none else _restrided(fault, named, v) if fault is None or k in fault.results else v
+    about = fault.results if fault is not None and fault.results is not None else range(len(said))
+    return type(said)([None if k in none else _restrided(fault, named, v) if k in about else v
                        for k, v in enumerate(said)])
 
 

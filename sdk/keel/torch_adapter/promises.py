@@ -6,6 +6,7 @@ Where parameters are float32 and the input is a 16-bit float, ATen keeps statist
 state of its random numbers on the host; the fake kernel says on the device.  Places and counts of distinct elements
 are int64, sums of weights float; those of PyTorch 2.11 are said to be of the elements' dtype, and where dimension -1
 is asked for, results to have more dimensions than the operand; and of _unique it counts the distinct ones of zeros.
+Gradients of softmax have the dtype of the gradient that comes in; the fake kernels say the one that is asked for.
 """
 from __future__ import annotations
 
@@ -33,6 +34,8 @@ Dtype = Callable[[Sequence[Any]], torch.dtype | None]
 def _statistics(*parameters: int) -> Dtype:
     """float32 if the first parameter that is given is, else the input's dtype."""
     def dtype(args: Sequence[Any]) -> torch.dtype | None:
+        if args[0].dtype not in _SMALL:
+            return None
         first = next((args[i] for i in parameters if i < len(args) and isinstance(args[i], torch.Tensor)), args[0])
         return torch.float32 if first.dtype == torch.float32 else None
     return dtype
@@ -41,6 +44,11 @@ def _statistics(*parameters: int) -> Dtype:
 def _like(position: int) -> Dtype:
     """That of an argument; of the input if it is not given."""
     return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype
+
+
+def _wide(args: Sequence[Any]) -> torch.dtype | None:
+    """float64 of float64."""
+    return torch.float64 if args[0].dtype == torch.float64 else None
 
 
 _BATCH = _statistics(1, 2, 3, 4)
@@ -53,7 +61,9 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
     aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH, 4: _like(3), 5: _like(4)},
     aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
-    aten._weight_norm_interface.default: {1: lambda args: torch.float32},
+    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
+    aten._log_softmax_backward_data.default: {0: _like(0)}, aten._softmax_backward_data.default: {0: _like(0)},
+    aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
 })
 """By operator and number of the result."""
 
@@ -93,10 +103,20 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
     return _as(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
 
 
+def _bags(op: Callable[..., Any], said: Any, args: Sequence[Any]) -> Any:
+    """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as float16.
+    """
+    rows = args[0]
+    if rows.dtype != torch.bfloat16 or rows.device.type != "cpu":
+        return said
+    return said[0], op(_as(rows, torch.float16), *args[1:])[1], *said[2:]
+
+
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
     aten._unique.default: _of_zeros, aten._unique2.default: partial(_distinct, None),
     aten.unique_consecutive.default: partial(_distinct, 3), aten.unique_dim.default: partial(_distinct, 1),
     aten.unique_dim_consecutive.default: partial(_distinct, 1), aten.bincount.default: _counted,
+    **{op: partial(_bags, op) for op in (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)},
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
@@ -167,9 +187,11 @@ def _value(arg: Any) -> Any:
 
 
 def _corrected(said: Any, rules: Mapping[int, Dtype], args: Sequence[Any], mode: Any) -> Any:
-    if not rules or args[0].device.type != "cpu" or args[0].dtype not in _SMALL:
+    if not rules or args[0].device.type != "cpu":
         return said
     with mode:
+        if not isinstance(said, tuple | list):
+            return _as(said, rules[0](args))
         return tuple(_as(v, rules[i](args)) if i in rules else v for i, v in enumerate(said))
 
 

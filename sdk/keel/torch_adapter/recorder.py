@@ -21,9 +21,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.lacking import METAS
-from keel.torch_adapter.layouts import laid_out
+from keel.torch_adapter.layouts import fault_of, laid_out
 from keel.torch_adapter.numbers import NotRecorded, number
-from keel.torch_adapter.symbols import Symbolic, constant_of, expression
+from keel.torch_adapter.symbols import Symbolic, constant_of, expression, hint_of
 
 aten = torch.ops.aten
 
@@ -137,13 +137,23 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return pure(*args, **kwargs)
         if func not in METAS and func._can_decompose():
             with self:
-                return func.decompose(*args, **kwargs)
+                out = func.decompose(*args, **kwargs)
+            return self._copied(out, laid_out(func, args, kwargs, out)) if fault_of(func) is not None else out
         out = laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs))
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
             self.writer.call(func, args, kwargs, out)
         return out
+
+    def _copied(self, out: Any, like: Any) -> Any:
+        """What was taken apart, with the strides that the operator's own kernel gives it."""
+        if out is like or not isinstance(out, torch.Tensor):
+            return out
+        order = sorted(range(out.dim()), key=lambda d: hint_of(like.stride(d)) or 0, reverse=True)
+        with self:
+            dense = out.permute(order).clone(memory_format=torch.contiguous_format)
+            return dense.permute([order.index(d) for d in range(out.dim())])
 
 
 def _asks(func: Any) -> bool:
