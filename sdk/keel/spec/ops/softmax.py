@@ -42,13 +42,13 @@ def _other(x: Tensor, dim: int) -> list[int]:
 
 @family("_weight_norm_interface", clauses=(
     "The result is v * g / norm, with the norm of v over all dimensions but dim.",
-    "The second result is that norm, in float32 for bfloat16.",
+    "The second result is that norm, in float32 for 16-bit floats.",
 ), tags=_TAGS)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     """A weight by its direction and its norm, and the norm of the direction as given."""
     value = accurate(v)
     norm = aten.sqrt.default(aten.sum.dim_IntList(value * value, _other(v, dim), True))
-    return (value * (accurate(g) / norm)).to(v.dtype), norm.to(torch.float32 if g.dtype == torch.bfloat16 else g.dtype)
+    return (value * (accurate(g) / norm)).to(v.dtype), norm.to(torch.promote_types(g.dtype, torch.float32))
 
 
 @family("_weight_norm_interface_backward", clauses=(
