@@ -78,13 +78,15 @@ def _apart(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 def _added(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     """The sum passes through one kernel with the outer product, also where it counts for nothing."""
-    return aten.addcmul.default(args["self"], args["vec1"].unsqueeze(1), args["vec2"].unsqueeze(0)).stride()
+    given: torch.Tensor = aten.addcmul.default(args["self"], args["vec1"].unsqueeze(1), args["vec2"].unsqueeze(0))
+    return given.stride()
 
 
 def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     """Powers of two are made first, row-major."""
     powers = torch.empty_like(args["other"], memory_format=torch.contiguous_format)
-    return aten.eq.Tensor(args["self"], powers).stride()
+    given: torch.Tensor = aten.eq.Tensor(args["self"], powers)
+    return given.stride()
 
 
 def _chunks(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
@@ -186,8 +188,8 @@ KERNELS: tuple[Fault, ...] = (
     Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _BOTH[:1], _REPEATED, _apart),
     _fault("Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks,
            aten._chunk_cat.default),
-    _fault("Row-major is promised; eager's zeros keep the operand's order of dimensions.", _like("self"),
-           aten.zero.default),
+    Fault((aten.zero.default,), _BOTH[:1], "Row-major is promised; eager's zeros keep the operand's order of dimensions.",
+          _like("self")),
     _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
            aten._functional_assert_async.msg),
     _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,

@@ -129,11 +129,13 @@ CALLS |= {
        if hasattr(aten, "_upsample_lanczos2d_aa_backward") else {}),
 }
 
+KWARGS: dict[Any, dict[str, Any]] = {aten.div.Tensor_mode: {"rounding_mode": "floor"}, aten.addr.default: {"beta": 0}}
+
 
 @pytest.mark.parametrize("op", CALLS, ids=str)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 def test_what_is_promised_is_what_eager_gives(op: Any, symbolic: bool) -> None:
-    kwargs = {"rounding_mode": "floor"} if op is aten.div.Tensor_mode else {}
+    kwargs = KWARGS.get(op, {})
     for args in CALLS[op][::5 if symbolic and len(CALLS[op]) > 10 else 1]:
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=not symbolic)
         fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
@@ -156,7 +158,7 @@ def test_a_listed_fault_is_one(fault: Any) -> None:
         assert fault_of(op) is fault and fault.sentence.endswith(".")
         if torch.Tag.dynamic_output_shape in op.tags or op in METAS or op in {asked for asked, _ in OTHERS.values()}:
             continue
-        kwargs = {"rounding_mode": "floor"} if op is aten.div.Tensor_mode else {}
+        kwargs = KWARGS.get(op, {})
         with enable_python_dispatcher(), FakeTensorMode() as mode:
             said = [promised(op, [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args], kwargs)
                     for args in CALLS[op]]
