@@ -1,0 +1,212 @@
+"""What work costs: a backend's data sheet, and the time of a call by its roofline.
+
+A call takes the longer of its arithmetic and its traffic with memory (Williams, Waterman and Patterson, "Roofline",
+2009).  The sheet is data: a vendor copies it from a product brief, or ``keel bench --calibrate`` measures it.
+"""
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from keel.errors import KeelError
+from keel.spec import OPSET
+from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, TensorType
+
+UNKNOWN = 1024
+"""What a size counts as of which nothing is known."""
+
+Sizes = Mapping[str, int]
+"""Typical values of size symbols, by name."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a device exchanges tensors with host memory: bytes per second, and seconds for the first byte."""
+
+    bandwidth: float
+    latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """A data sheet.  Rates are per second and what is reached in practice, not the peak of a brochure.
+
+    ``flops`` are floating-point operations of contractions by the dtype of their first operand; a dtype that is not
+    there goes at the slowest rate that is.  ``scalars`` are elements of other operators, ``bandwidth`` bytes of the
+    device's memory.  ``launch`` are seconds to enter a compiled part, ``call`` seconds each call of an operator takes
+    besides.  A backend that ``fuses`` keeps what elementwise calls pass to each other out of memory.  ``link`` leads to
+    the host's memory; None: the device computes in it.  ``memory`` are bytes.
+
+    ``seconds`` overrides the estimate of operators, by overload (``aten.mm.default``) or packet (``aten.mm``): a number
+    of seconds, or a function of the call.
+    """
+
+    flops: Mapping[torch.dtype, float]
+    scalars: float
+    bandwidth: float
+    launch: float = 0.0
+    call: float = 0.0
+    fuses: bool = False
+    link: Link | None = None
+    memory: float = math.inf
+    seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The sheet as plain data, without overrides that are functions."""
+        plain = {k: v for k, v in self.seconds.items() if not callable(v)}
+        return {"flops": {DTYPE_NAMES[d]: rate for d, rate in self.flops.items()}, "scalars": self.scalars,
+                "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
+                "link": None if self.link is None else asdict(self.link),
+                "memory": None if math.isinf(self.memory) else self.memory, "seconds": plain}
+
+    @staticmethod
+    def from_json(text: str) -> Cost:
+        """Raises KeelError[bad-text] for anything but what ``as_json`` gives."""
+        try:
+            said = json.loads(text)
+            flops = {DTYPES_BY_NAME[name]: float(rate) for name, rate in said.pop("flops").items()}
+            link, memory = said.pop("link", None), said.pop("memory", None)
+            return Cost(flops=flops, link=None if link is None else Link(**link),
+                        memory=math.inf if memory is None else float(memory), **said)
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise KeelError("bad-text", "a data sheet cannot be read", {"json": f"{type(e).__name__}: {e}"},
+                            do="Write one with keel bench --calibrate and change that.") from e
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call does: floating-point operations of contractions, elements of anything else, and the bytes of each
+    tensor that it reads and writes, in the order of its arguments and results.
+    """
+
+    dtype: torch.dtype
+    flops: float
+    scalars: float
+    read: tuple[float, ...]
+    written: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds: of a call by itself, and of each tensor that it reads and writes where that passes through memory and is
+    not in ``alone`` already.
+    """
+
+    alone: float
+    read: tuple[float, ...]
+    written: tuple[float, ...]
+
+
+def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({})) -> Price:
+    """The seconds of ``call`` on a backend of that sheet."""
+    packet = call.name.rpartition(".")[0]
+    given = cost.seconds.get(call.name, cost.seconds.get(packet))
+    work = work_of(call, sizes)
+    nothing = Price(0.0, (0.0,) * len(work.read), (0.0,) * len(work.written))
+    if given is not None:
+        return Price(given(call) if callable(given) else given, nothing.read, nothing.written)
+    if _is_free(call):
+        return nothing
+    rate = cost.flops.get(work.dtype) or min(cost.flops.values())
+    arithmetic = work.flops / rate + work.scalars / cost.scalars
+    if cost.fuses and _is_elementwise(call):
+        return Price(arithmetic, tuple(b / cost.bandwidth for b in work.read),
+                     tuple(b / cost.bandwidth for b in work.written))
+    traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth
+    return Price(max(arithmetic, traffic) + cost.call, nothing.read, nothing.written)
+
+
+def crossing(there: Cost, here: Cost, amount: float) -> float:
+    """The seconds that ``amount`` bytes take from one device's memory to another's, through the host's."""
+    links = [c.link for c in (there, here) if c.link is not None]
+    return sum(link.latency + amount / link.bandwidth for link in links)
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
+    """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``."""
+    results = [t for t in call.out if isinstance(t, TensorType)]
+    dtype = next((t.dtype for t in (*call.tensors, *results)), torch.float32)
+    flops = _flops(call, sizes)
+    most = max((elements(t, sizes) for t in (*call.tensors, *results)), default=0.0)
+    return Work(dtype, flops or 0.0, 0.0 if flops is not None else most * _weight(call, most),
+                tuple(size_of(t, sizes) for t in call.tensors), tuple(size_of(t, sizes) for t in results))
+
+
+def elements(t: TensorType, sizes: Sizes) -> float:
+    """How many elements a tensor has; one that is expanded, how many it has in memory."""
+    return math.prod(float(value_of(n, sizes)) for n, s in zip(t.shape, t.strides, strict=True) if s != 0)
+
+
+def size_of(t: TensorType, sizes: Sizes) -> float:
+    """The bytes that reading a tensor moves."""
+    return elements(t, sizes) * t.dtype.itemsize
+
+
+def value_of(dim: Dim, sizes: Sizes) -> int:
+    """The number that a size stands for."""
+    if isinstance(dim, int):
+        return dim
+    return max(int(dim.subs({s: sizes.get(str(s), UNKNOWN) for s in dim.free_symbols})), 0)
+
+
+def _flops(call: Call, sizes: Sizes) -> float | None:
+    """Of matrix products, convolutions and attention by PyTorch's formulas; of factorisations and transforms by the
+    usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
+    """
+    formula = flop_registry.get(getattr(call.op, "overloadpacket", None))
+    if formula is not None:
+        args = [_shape(a, sizes) for a in call.args]
+        out = tuple(_shape(t, sizes) for t in call.out)
+        return float(formula(*args, **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
+                             out_val=out[0] if len(out) == 1 else out))
+    name = call.name.split(".")[1]
+    if name in _CUBIC and call.tensors and call.tensors[0].rank >= 2:
+        *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
+        return _CUBIC[name] * math.prod(batch) * m * n * min(m, n)
+    if name.startswith("_fft_") and call.tensors:
+        t = call.tensors[0]
+        along = math.prod(value_of(t.shape[d], sizes) for d in call.args[1])
+        return 5.0 * elements(t, sizes) * math.log2(max(along, 2))
+    return None
+
+
+_CUBIC = MappingProxyType({
+    "linalg_cholesky_ex": 1 / 3, "linalg_lu_factor_ex": 2 / 3, "linalg_qr": 4.0, "linalg_inv_ex": 2.0,
+    "_linalg_solve_ex": 2 / 3, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_ldl_factor_ex": 1 / 3,
+    "_linalg_eigh": 9.0, "_linalg_eig": 25.0, "linalg_eig": 25.0, "_linalg_svd": 21.0, "geqrf": 2.0,
+})
+
+
+def _shape(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, TensorType):
+        return torch.Size([value_of(n, sizes) for n in value.shape])
+    return type(value)(_shape(v, sizes) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _weight(call: Call, most: float) -> float:
+    """How much more an element takes than one of an addition."""
+    return math.log2(max(most, 2.0)) if _tagged(call, "sort") else 1.0
+
+
+def _is_free(call: Call) -> bool:
+    return bool(getattr(call.op, "is_view", False))
+
+
+def _is_elementwise(call: Call) -> bool:
+    return _tagged(call, "pointwise") or _tagged(call, "creation")
+
+
+def _tagged(call: Call, tag: str) -> bool:
+    member = OPSET.get(call.op)
+    return member is not None and tag in member.tags
+
+

@@ -1,0 +1,111 @@
+"""Data sheets, and the time of calls by them."""
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import sympy
+import torch
+
+from keel.cost import Cost, Link, crossing, price, work_of
+from keel.errors import KeelError
+from keel.types import Call, TensorType
+
+aten = torch.ops.aten
+SHEET = Cost(flops={torch.float32: 1e9, torch.bfloat16: 4e9}, scalars=1e8, bandwidth=1e9, call=1e-6)
+
+
+def t(*shape: int | sympy.Expr, dtype: torch.dtype = torch.float32) -> TensorType:
+    return TensorType.dense(dtype, shape)
+
+
+def call(op, *args, out: TensorType, **kwargs) -> Call:
+    return Call(op, args, kwargs, (out,))
+
+
+MM = call(aten.mm.default, t(20, 30), t(30, 40), out=t(20, 40))
+ADD = call(aten.add.Tensor, t(100), t(100), out=t(100))
+
+
+def test_a_product_takes_two_operations_an_element_and_a_step() -> None:
+    work = work_of(MM)
+    assert work.flops == 2 * 20 * 30 * 40 and work.scalars == 0
+    assert work.read == (2400.0, 4800.0) and work.written == (3200.0,)
+
+
+@pytest.mark.parametrize(("op", "args", "out", "flops"), [
+    (aten.convolution.default, (t(2, 3, 8, 8), t(4, 3, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+     t(2, 4, 8, 8), 2 * 2 * 4 * 8 * 8 * 3 * 9),
+    (aten.linalg_qr.default, (t(5, 6, 4),), t(5, 6, 4), 4 * 5 * 6 * 4 * 4),
+    (aten._fft_r2c.default, (t(8, 16), [1], 0, True), t(8, 9, dtype=torch.complex64), 5 * 128 * 4),
+], ids=["convolution", "qr", "fft"])
+def test_operations_of(op, args, out: TensorType, flops: float) -> None:
+    assert work_of(call(op, *args, out=out)).flops == flops
+
+
+def test_a_sort_takes_a_logarithm_more_than_an_addition() -> None:
+    sort = Call(aten.sort.stable, (t(1024),), {"stable": True}, (t(1024), t(1024, dtype=torch.int64)))
+    assert work_of(sort).scalars == 1024 * 10
+
+
+def test_the_longer_of_arithmetic_and_traffic_counts() -> None:
+    assert price(MM, SHEET).alone == pytest.approx(48000 / 1e9 + 1e-6)
+    slow = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e6)
+    assert price(MM, slow).alone == pytest.approx(10400 / 1e6)
+
+
+def test_dtypes_have_their_rates_and_others_the_slowest() -> None:
+    def product(dtype: torch.dtype) -> float:
+        fast = Cost(flops=SHEET.flops, scalars=1.0, bandwidth=math.inf)
+        return price(call(aten.mm.default, *[t(20, 20, dtype=dtype)] * 2, out=t(20, 20, dtype=dtype)), fast).alone
+    assert product(torch.float32) == pytest.approx(4 * product(torch.bfloat16))
+    assert product(torch.float64) == product(torch.float32)
+
+
+def test_what_a_fusing_backend_passes_on_costs_memory_only_where_it_leaves() -> None:
+    fused = price(ADD, Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, fuses=True, call=1.0))
+    assert fused.alone == pytest.approx(1e-6)
+    assert fused.read == pytest.approx((4e-7, 4e-7)) and fused.written == pytest.approx((4e-7,))
+    alone = price(ADD, SHEET)
+    assert alone.alone == pytest.approx(1.2e-6 + 1e-6) and alone.read == (0, 0)
+
+
+def test_views_are_free_and_expanded_operands_are_as_large_as_their_memory() -> None:
+    view = call(aten.t.default, t(20, 30), out=TensorType(torch.float32, (30, 20), (1, 30), torch.device("cpu")))
+    assert price(view, SHEET).alone == 0
+    row = TensorType(torch.float32, (50, 30), (0, 1), torch.device("cpu"))
+    assert work_of(call(aten.add.Tensor, row, t(50, 30), out=t(50, 30))).read == (120, 6000)
+
+
+def test_symbols_count_as_what_is_typical_of_them() -> None:
+    n = sympy.Symbol("s0", integer=True, positive=True)
+    product = call(aten.mm.default, t(n, 30), t(30, 40), out=t(n, 40))
+    assert work_of(product, {"s0": 20}).flops == work_of(MM).flops
+    assert work_of(product).flops == 2 * 1024 * 30 * 40
+
+
+@pytest.mark.parametrize("key", ["aten.mm.default", "aten.mm"])
+def test_what_is_known_of_an_operator_overrides(key: str) -> None:
+    for known in (0.5, lambda c: c.out[0].numel / 1600):
+        sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, seconds={key: known})
+        assert price(MM, sheet).alone == 0.5
+
+
+def test_tensors_cross_through_the_hosts_memory() -> None:
+    far = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3))
+    assert crossing(SHEET, SHEET, 1e6) == 0
+    assert crossing(far, SHEET, 1e6) == crossing(SHEET, far, 1e6) == pytest.approx(1.001)
+    assert crossing(far, far, 1e6) == pytest.approx(2.002)
+
+
+def test_sheets_are_data() -> None:
+    sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), seconds={"aten.mm": 0.5})
+    assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
+    assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"flops": {"f33": 1}}', '{"flops": {"f32": 1}, "speed": 3}'])
+def test_what_is_no_sheet_is_told(text: str) -> None:
+    with pytest.raises(KeelError, match="bad-text"):
+        Cost.from_json(text)
