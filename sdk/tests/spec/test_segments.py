@@ -86,7 +86,8 @@ def test_embedding_bag_and_gradients(dtype, mode, padding_idx, offsets, last, we
 @pytest.mark.parametrize("padding_idx", [-1, 2])
 def test_embedding_bag_without_gradients(mode, padding_idx, last) -> None:
     offsets = torch.tensor([0, 2, len(INDICES)] if last else [0, 2])
-    holds(aten._embedding_bag_forward_only.default, W.double(), INDICES, offsets, False, mode, False, None, last, padding_idx)
+    args = (W.double(), INDICES, offsets, False, mode, False, None, last, padding_idx)
+    holds(aten._embedding_bag_forward_only.default, *args)
 
 
 def test_embedding_bag_on_symbolic_sizes() -> None:
