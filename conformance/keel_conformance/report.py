@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,16 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "compiler": compiler_name(),
-        "packages": {name: version(name) for name in ("torch-keel", "transformers", "timm")},
+        "packages": {name: v for name in ("torch-keel", "transformers", "timm") if (v := _version(name)) is not None},
     }
+
+
+def _version(name: str) -> str | None:
+    """None where it is not installed: only the models need transformers and timm."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def cpu_name() -> str:
