@@ -25,7 +25,7 @@ from keel_conformance.results.verdict import Verdict
 
 ABOUT: dict[str, Any] = {"profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}
 WAIVER = """[[waiver]]
-case = "neg/bf16/*"
+case = "neg/i64/*"
 reason = "It rounds twice."
 url = "https://example.org/1"
 owner = "me"
@@ -61,8 +61,8 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with reports and a waiver, and its certificate."""
     folder = made(tmp_path_factory.mktemp("run"),
                   change=lambda v: replace(v, status="fail", sentence="At (0,) it is 1, not 2.")
-                  if v.case.startswith("neg/bf16") else v)
-    waived = [Verdict(c.id, "waived" if c.dtype == "bf16" else "pass") for c in cases()]
+                  if v.case.startswith("neg/i64") else v)
+    waived = [Verdict(c.id, "waived" if c.dtype == "i64" else "pass") for c in cases()]
     head = json.loads((folder / FILE).read_text().splitlines()[0])["run"]
     files.write(folder, files.document(files.Run(head, cases(), waived)), waived)
     (folder / "report.html").write_text("<p>A page.</p>")
@@ -153,7 +153,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "the report": (lambda f: text(f, "report.json", '"waived"', '"xfail"'), "report.json was changed."),
     "the page": (lambda f: text(f, "report.html", "A page", "All is well"), "report.html was changed."),
     "JUnit's file": (lambda f: (f / "junit.xml").unlink(), "junit.xml was removed."),
-    "the waivers": (lambda f: text(f, WAIVERS, "neg/bf16/*", "neg/*"), "The waivers were changed."),
+    "the waivers": (lambda f: text(f, WAIVERS, "neg/i64/*", "neg/*"), "The waivers were changed."),
     "no waivers": (lambda f: (f / WAIVERS).unlink(), "The waivers were changed."),
 }
 
@@ -193,7 +193,7 @@ def test_only_a_whole_run_of_this_suite_is_certified(change: dict[str, Any], sai
 
 
 def test_only_one_that_conforms_is_certified(tmp_path: Path) -> None:
-    folder = made(tmp_path, change=lambda v: replace(v, status="crash") if "bf16" in v.case else v)
+    folder = made(tmp_path, change=lambda v: replace(v, status="crash") if "i64" in v.case else v)
     with pytest.raises(KeelError, match="It does not conform: 1 crash"):
         certify(folder)
     assert not (folder / CERTIFICATE).exists()
