@@ -85,3 +85,10 @@ def test_a_share_that_is_none_is_refused() -> None:
         trial = arguments(case, 0)
         with pytest.raises(RuntimeError, match="p to be in"):
             torch.ops.aten.geometric.default(*trial.args, **trial.kwargs)
+
+
+@pytest.mark.parametrize("name", ["zeta", "polygamma"])
+def test_nothing_is_summed_up_from_far_below(name: str) -> None:
+    for case in plan(ops=(name,), profile="inference", tier="smoke"):
+        for x in (a for a in arguments(case, 0).args if isinstance(a, torch.Tensor)):
+            assert not ((x < -99) & (x > -torch.inf)).any()

@@ -48,6 +48,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """Where most of a function happens, for values of the class ``random``; else -4 to 4."""
 SCALARS: Mapping[str, tuple[Path, ...]] = {"masked_fill": ((2,),)}
 """Operands that have no dimensions."""
+SUMMED_UP = frozenset({"zeta", "polygamma"})
+"""A negative argument is summed up to a positive one, in steps of 1."""
 DIVIDES = frozenset({"div", "remainder", "fmod", "floor_divide"})
 """Of integers, a divisor of 0 is an error or any value, and so is the least number over -1."""
 
@@ -284,6 +286,9 @@ def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.T
         least = -3 if degree.is_signed() else 0
         small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
         return [small if i == divisor else x for i, x in enumerate(tensors)]
+    if name in SUMMED_UP:
+        return [x if x.dtype == torch.bool or x.is_complex() else
+                torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype) for x in tensors]
     if name == "lcm":
         return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
     if name not in DIVIDES or divisor >= len(tensors) or any(t.is_floating_point() or t.is_complex() for t in tensors):
