@@ -47,7 +47,8 @@ def varied(op: Op) -> list[Skeleton]:
     found = list[Skeleton]()
     for call in _first_of_each(calls):
         target = next(t for t in op.targets if str(t) == call.overload)
-        for place, parameter in enumerate(target._schema.arguments if hasattr(target, "_schema") else ()):
+        parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
+        for place, parameter in enumerate(parameters):
             if parameter.name not in BESIDE:
                 tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
                 good = [t for t in map(lambda made: _sound(op, made), tries) if t is not None]

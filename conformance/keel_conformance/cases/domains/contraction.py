@@ -168,7 +168,7 @@ def _scaled_mm(levels: Levels) -> Ask | None:
     rows = levels["scaled"] == "rows"
     scales = ((m, 1), (1, n)) if rows else ((), ())
     out = {"bf16": torch.bfloat16, "f32": torch.float32}[levels["out"]]
-    bias = Arg((n,), dtype=out, kind="random") if levels["bias"] == "bias" else None
+    bias = Arg((n,), dtype=out, kind="random", lies="none") if levels["bias"] == "bias" else None
     return Ask("aten._scaled_mm.default", (
         Arg((m, k), draw=_eighths, lies="none"), Arg((k, n), draw=_column_major, lies="none"),
         *(Arg(s, 0.25, 2.0, torch.float32, "random", lies="none") for s in scales), bias, None, out))
