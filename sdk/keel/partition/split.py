@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import fx
@@ -15,7 +16,7 @@ from keel.partition.plan import Part, Plan
 from keel.partition.units import is_arithmetic, is_pick
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartGraph:
     """A part, its graph, and the names (of nodes of the whole graph) of its placeholders and of its outputs, in order.
 
@@ -23,9 +24,16 @@ class PartGraph:
     """
 
     part: Part
-    gm: fx.GraphModule
+    graph: fx.Graph
+    bodies: Mapping[str, torch.nn.Module]                     # of higher-order operators, by attribute
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    @cached_property
+    def gm(self) -> fx.GraphModule:
+        """The graph as a module.  Made when it is first asked for: FX writes and compiles Python for it, which takes
+        longer than all else that is done to split a graph."""
+        return fx.GraphModule(dict(self.bodies), self.graph, class_name=self.part.name)
 
     def __iter__(self) -> Iterator[object]:
         return iter((self.part, self.gm, self.inputs, self.outputs))
@@ -106,17 +114,16 @@ def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
 
 def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node],
            outputs: list[fx.Node]) -> PartGraph:
-    graph, copies, modules = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
+    graph, copies, bodies = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
     for node in inputs:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
     for node in members:
         if node.op == "get_attr":
-            modules[str(node.target)] = gm.get_submodule(str(node.target))
+            bodies[str(node.target)] = gm.get_submodule(str(node.target))
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in outputs))
-    made = fx.GraphModule(modules, graph, class_name=part.name)
-    return PartGraph(part, made, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
+    return PartGraph(part, graph, bodies, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
 
 
 def _is_graph(node: fx.Node, gm: fx.GraphModule) -> bool:
