@@ -4,6 +4,7 @@ from types import ModuleType
 
 from keel.batch import Asked, Batch, compile_calls
 from keel.compile import compile, compiled_graphs
+from keel.cost import Cost, Link, Price, price
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import BadIndex, KeelError, KeelWarning
 from keel.explain import Explanation, explain
@@ -85,6 +86,7 @@ __all__ = [
     "Call",
     "Check",
     "Const",
+    "Cost",
     "Dim",
     "Discovery",
     "Div",
@@ -96,6 +98,7 @@ __all__ = [
     "Kernel",
     "Launcher",
     "Limits",
+    "Link",
     "Load",
     "Loaded",
     "Loop",
@@ -104,6 +107,7 @@ __all__ = [
     "Monoid",
     "Op",
     "Position",
+    "Price",
     "Program",
     "Reduce",
     "Refusal",
@@ -144,6 +148,7 @@ __all__ = [
     "non_negative",
     "overload_of",
     "parse",
+    "price",
     "quotient",
     "refusal",
     "resolve",

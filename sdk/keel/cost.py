@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from keel.errors import KeelError
 from keel.spec import OPSET
-from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, TensorType
+from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType
 
 UNKNOWN = 1024
 """What a size counts as of which nothing is known."""
@@ -41,11 +40,12 @@ class Cost:
     ``flops`` are floating-point operations of contractions by the dtype of their first operand; a dtype that is not
     there goes at the slowest rate that is.  ``scalars`` are elements of other operators, ``bandwidth`` bytes of the
     device's memory.  ``launch`` are seconds to enter a compiled part, ``call`` seconds each call of an operator takes
-    besides.  A backend that ``fuses`` keeps what elementwise calls pass to each other out of memory.  ``link`` leads to
-    the host's memory; None: the device computes in it.  ``memory`` are bytes.
+    besides.  A backend that ``fuses`` keeps out of memory what it passes between calls that fit into one loop
+    (elementwise ones, reductions, moves; see :func:`fusable`).  ``link`` leads from the memory where the tensors of its
+    parts are to the memory where it computes; None: it computes where they are.  ``memory`` are bytes.
 
     ``seconds`` overrides the estimate of operators, by overload (``aten.mm.default``) or packet (``aten.mm``): a number
-    of seconds, or a function of the call.
+    of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
     """
 
     flops: Mapping[torch.dtype, float]
@@ -96,7 +96,7 @@ class Work:
 @dataclass(frozen=True)
 class Price:
     """Seconds: of a call by itself, and of each tensor that it reads and writes where that passes through memory and is
-    not in ``alone`` already.
+    not in ``alone`` already, in the order of its tensor arguments and results.
     """
 
     alone: float
@@ -110,17 +110,18 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({})) -> Price:
     given = cost.seconds.get(call.name, cost.seconds.get(packet))
     work = work_of(call, sizes)
     nothing = Price(0.0, (0.0,) * len(work.read), (0.0,) * len(work.written))
-    if given is not None:
-        return Price(given(call) if callable(given) else given, nothing.read, nothing.written)
-    if _is_free(call):
+    if is_free(call):
         return nothing
-    rate = cost.flops.get(work.dtype) or min(cost.flops.values())
-    arithmetic = work.flops / rate + work.scalars / cost.scalars
-    if cost.fuses and _is_elementwise(call):
-        return Price(arithmetic, tuple(b / cost.bandwidth for b in work.read),
+    if given is not None:
+        alone = float(given(call) if callable(given) else given)
+    else:
+        rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
+        alone = work.flops / rate + work.scalars / cost.scalars
+    if cost.fuses and fusable(call):
+        return Price(alone, tuple(b / cost.bandwidth for b in work.read),
                      tuple(b / cost.bandwidth for b in work.written))
     traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth
-    return Price(max(arithmetic, traffic) + cost.call, nothing.read, nothing.written)
+    return replace(nothing, alone=alone if given is not None else max(alone, traffic) + cost.call)
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:
@@ -162,12 +163,16 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
     """Of matrix products, convolutions and attention by PyTorch's formulas; of factorisations and transforms by the
     usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
     """
+    from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
     formula = flop_registry.get(getattr(call.op, "overloadpacket", None))
     if formula is not None:
         args = [_shape(a, sizes) for a in call.args]
         out = tuple(_shape(t, sizes) for t in call.out)
-        return float(formula(*args, **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
-                             out_val=out[0] if len(out) == 1 else out))
+        try:
+            return float(formula(*args, **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
+                                 out_val=out[0] if len(out) == 1 else out))
+        except (AssertionError, TypeError, ValueError, IndexError, AttributeError):
+            return None                                      # of a form of the call that the formula does not know
     name = call.name.split(".")[1]
     if name in _CUBIC and call.tensors and call.tensors[0].rank >= 2:
         *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
@@ -189,6 +194,8 @@ _CUBIC = MappingProxyType({
 def _shape(value: Any, sizes: Sizes) -> Any:
     if isinstance(value, TensorType):
         return torch.Size([value_of(n, sizes) for n in value.shape])
+    if isinstance(value, SymType):
+        return value_of(value.expr, sizes) if value.kind == "int" else 1
     return type(value)(_shape(v, sizes) for v in value) if isinstance(value, list | tuple) else value
 
 
@@ -197,12 +204,19 @@ def _weight(call: Call, most: float) -> float:
     return math.log2(max(most, 2.0)) if _tagged(call, "sort") else 1.0
 
 
-def _is_free(call: Call) -> bool:
+def is_free(call: Call) -> bool:
+    """Whether a call is no work wherever its operand is: a view."""
     return bool(getattr(call.op, "is_view", False))
 
 
-def _is_elementwise(call: Call) -> bool:
-    return _tagged(call, "pointwise") or _tagged(call, "creation")
+def fusable(call: Call) -> bool:
+    """Whether a call is a loop over elements, which a backend that fuses runs in one with its neighbours."""
+    member = OPSET.get(call.op)
+    return member is not None and (not _LOOPS.isdisjoint(member.tags) or member.family in _LOOP_FAMILIES)
+
+
+_LOOPS = frozenset({"pointwise", "creation", "reduction", "shape", "indexing", "random"})
+_LOOP_FAMILIES = frozenset({"statistics", "normalisation", "batch norm", "losses"})
 
 
 def _tagged(call: Call, tag: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
 from keel.loops.ir import Kernel
 from keel.types import Call, Dim, SymType, TensorType
@@ -82,7 +83,7 @@ class Backend:
     probe: Callable[[], str | None] = lambda: None           # None, or the sentence that says why it cannot run here
     host_scalars: bool = False                               # asked about calls with 0-d tensors on cpu too
     last_resort: bool = False                                # takes only what no other backend takes
-    cost: Callable[[Call], float] | None = None              # seconds, by estimate; None: placed by order alone
+    cost: Cost | None = None                                 # its data sheet; None: placed by order alone
     cache_key: Callable[[], str] | None = None               # changes whenever compiled parts must not be reused
     target: LoopTarget | None = None                         # what ``loop_backend`` made it of
     api: int = API
@@ -152,7 +153,7 @@ class LoopTarget:
     limits: Limits = Limits()
     suffix: str = "txt"                                       # of files that hold its sources
     probe: Callable[[], str | None] = lambda: None
-    cost: Callable[[Call], float] | None = None
+    cost: Cost | None = None
     api: int = API
 
 

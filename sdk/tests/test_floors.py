@@ -12,7 +12,7 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "types", "dump", "loops", "torch_adapter", "spec", "plugin", "externs", "cost", "graph", "serialise",
+    "errors", "types", "dump", "loops", "torch_adapter", "spec", "cost", "plugin", "externs", "graph", "serialise",
     "partition", "schedule", "runtime", "loop_backend", "discover", "compile", "batch", "closure", "coverage", "export",
     "explain", "minify", "opt", "new", "spec_commands", "cli",
 )
