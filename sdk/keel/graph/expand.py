@@ -80,7 +80,7 @@ class Names:
     def laid_out(self, found: torch.Tensor, promised: torch.Tensor) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
         sizes = [expression(n) for n in promised.shape]
-        mine, theirs = _layout(found), _layout(promised)
+        mine, theirs = _layout(found, sizes), _layout(promised, sizes)
         return len(mine) == len(theirs) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
             for x, y in zip(mine, theirs, strict=True))
@@ -114,6 +114,7 @@ def as_promised(found: Any, promised: Any, names: Names) -> Any:
         names.learn(mine, theirs)
     if not names.equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
+    names.learn(found.storage_offset(), promised.storage_offset())
     if names.laid_out(found, promised):
         return found
     for copied in (_permuted, _spread):
@@ -160,13 +161,13 @@ def _apart(t: torch.Tensor) -> bool:
     return True
 
 
-def _layout(t: torch.Tensor) -> list[Any]:
-    """Where the tensor starts in its memory, and the strides that matter: not those of dimensions with one element, nor
-    any of a tensor with none.
+def _layout(t: torch.Tensor, sizes: Sequence[sympy.Expr]) -> list[Any]:
+    """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
+    one element, nor any of a tensor with none.
     """
-    if any(expression(n) == 0 for n in t.shape):
+    if any(n == 0 for n in sizes):
         return []
-    return [t.storage_offset(), *(s for n, s in zip(t.shape, t.stride(), strict=True) if expression(n) != 1)]
+    return [t.storage_offset(), *(s for n, s in zip(sizes, t.stride(), strict=True) if n != 1)]
 
 
 def _order(t: torch.Tensor) -> list[int]:

@@ -47,22 +47,29 @@ class _Program(torch.nn.Module):
 def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> list[Mapping[sympy.Symbol, int]]:
     """Values for size symbols that all guards of a trace hold for; those it was traced with come first.
 
-    ``mode`` is the trace's fake mode.  Sizes that only the run will tell have any value in their range.
+    ``mode`` is the trace's fake mode.  Sizes that only the run will tell have any value in their range for which what
+    the run asserts holds.
     """
     sizes = mode.shape_env
-    hints = {s: _value(sizes, s) for s in symbols}
-    guards = [g.expr for g in sizes.guards]
+    guards = [g.expr for g in sizes.guards] + [a.expr for of in sizes.deferred_runtime_asserts.values() for a in of]
+
+    def admitted(values: Mapping[sympy.Symbol, int]) -> bool:
+        return all(g.subs(values) != sympy.false for g in guards)
+
+    starts = ({s: _value(sizes, s, late) for s in symbols} for late in (5, 3, 2, 1, 0))
+    hints = next(filter(admitted, starts), {s: _value(sizes, s, 5) for s in symbols})
     found: list[Mapping[sympy.Symbol, int]] = [hints]
     for step in (1, 2, 3, 4, 6, 8, 12, 24, -1, -2):
         for near in (_shifted(sizes, hints, step), _scaled(sizes, hints, abs(step) + 1)):
-            if len(found) < most and near not in found and all(g.subs(near) != sympy.false for g in guards):
+            if len(found) < most and near not in found and admitted(near):
                 found.append(near)
     return found
 
 
-def _value(sizes: Any, symbol: sympy.Symbol) -> int:
+def _value(sizes: Any, symbol: sympy.Symbol, late: int) -> int:
+    """The value while tracing; for a size that had none the value in its range that is next to ``late``."""
     known = sizes.backed_var_to_val if hasattr(sizes, "backed_var_to_val") else sizes.var_to_val
-    return int(known[symbol]) if symbol in known else _within(sizes, symbol, 5)
+    return int(known[symbol]) if symbol in known else _within(sizes, symbol, late)
 
 
 def _within(sizes: Any, symbol: sympy.Symbol, value: int) -> int:

@@ -68,3 +68,15 @@ def test_other_sizes_that_only_the_run_tells_are_no_promise() -> None:
     node, mode = node_of(lambda x: aten.nonzero.default(x), aten.nonzero.default, x, symbolic=False)
     with pytest.raises(NotRecorded, match="gives the shape"):
         expand(node, lambda x: aten.constant_pad_nd.default(aten.nonzero.default(x), [0, 0, 1, 0]), mode)
+
+
+@pytest.mark.parametrize("length", [0, 2])
+def test_where_a_view_begins_may_be_for_the_run_to_tell(length: int) -> None:
+    x, start = torch.arange(10.0).reshape(2, 5), torch.tensor(-3)
+    gm = trace(lambda x, start: torch.narrow(x, -1, start, length), x, start, symbolic=True)
+    (node,) = (n for n in gm.graph.nodes if n.target is aten.slice.Tensor)
+    at = [n.meta["val"] if isinstance(n, fx.Node) else n for n in node.args[2:]]
+    parts = expand(node, lambda x, dim, *bounds: aten.slice.Tensor(x, 1, *bounds), fake_mode_of(gm))
+    assert len(at) == 2 and all(isinstance(n, torch.SymInt) for n in at)
+    found, = fx.GraphModule(torch.nn.Module(), parts)(x, -3, -3 + length or 5)
+    assert torch.equal(found, x[:, 2:2 + length])

@@ -77,3 +77,16 @@ def test_sizes_that_only_the_run_tells_have_values_too() -> None:
     number = next(n for n in seen[0].gm.graph.nodes if "nonzero" in str(n.target)).meta["val"].shape[0].node.expr
     assert isinstance(number, sympy.Symbol)
     assert all(v[number] >= 0 for v in assignments(seen[0].fake_mode, [number]))
+
+
+def test_values_of_sizes_that_only_the_run_tells_hold_for_what_it_asserts() -> None:
+    seen: list[Captured] = []
+
+    def compiler(captured: Captured) -> Any:
+        seen.append(captured)
+        return lambda args: captured.gm(*args)
+    with torch.no_grad():
+        trace(lambda x, start: (torch.narrow(x, 0, start, 6),), [torch.ones(7), torch.tensor(1)], compiler)
+    start = next(n.args[2] for n in seen[0].gm.graph.nodes if "slice" in str(n.target)).meta["val"].node.expr
+    found = [v[start] for v in assignments(seen[0].fake_mode, [start])]
+    assert found[0] == 1 and set(found) <= {0, 1, -6, -7}
