@@ -148,6 +148,7 @@ __all__ = [
     "non_negative",
     "overload_of",
     "parse",
+    "partition",
     "price",
     "quotient",
     "refusal",

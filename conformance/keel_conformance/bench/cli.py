@@ -15,10 +15,9 @@ from ..workers.run import running
 from ..workers.start import fresh
 from .jobs import Job, Selection
 from .step import MODES
-from .suite import PARTS, bars, plan
+from .suite import PARTS, SUITES, bars, plan
 from .worker import environment, work
 
-SUITES = ("line",)
 DEVICES = ("cpu", "cuda")
 TIME_LIMIT = 1800.0  # seconds, for one job
 LAST_LINES = 8  # of what a job printed before it failed
@@ -34,7 +33,7 @@ def bench(
     model: Annotated[list[str] | None, typer.Option(help=f"Only this model; repeatable: {', '.join(NAMES)}.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
     backend: Annotated[str, typer.Option(help="The backend to measure; eager and inductor measure those two.")] = "cpp",
-    scale: Annotated[str, typer.Option(help="line: published widths. tiny: small ones, to try things out.")] = "line",
+    scale: Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")] = "line",
     rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
     device: Annotated[str, typer.Option(help="Where models live: cpu or cuda (accuracy and run only).")] = "cpu",
@@ -49,8 +48,8 @@ def bench(
     """
     chosen = Selection(picked("model", model, NAMES), picked("mode", mode, MODES), backend, scale, rounds, threads,
                        picked("device", [device], DEVICES)[0])
-    picked("suite", [suite], SUITES)
-    todo = plan(picked("part", part, tuple(PARTS)), chosen)
+    parts = tuple(SUITES[picked("suite", [suite], tuple(SUITES))[0]])
+    todo = plan(picked("part", part, parts), chosen)
     with (running(json, Job, _row, resume=resume, retry=retry) as run,
           TemporaryDirectory(prefix="keel-bench-") as caches):
         outcomes = run.measure("bench", todo, fresh(work, partial(environment, Path(caches))), _said, at_once=at_once,

@@ -47,6 +47,10 @@ class Selection:
     threads: int = 1
     device: str = "cpu"
 
+    def few(self, count: int) -> int:
+        """``count``, or a hundredth of it on the scale to try things out."""
+        return count if self.scale != "tiny" else max(count // 100, 2)
+
 
 def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
     """What Inductor did in the same part on the same model, in the same mode."""
@@ -57,3 +61,8 @@ def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
 
 def failed(job: Job, outcome: Outcome, target: str) -> Bar:
     return Bar(job.title, None, target, False, outcome.failure)
+
+
+def within(name: str, value: float, most: float, note: str = "") -> Bar:
+    """A figure that may be ``most`` and no more."""
+    return Bar(name, value, f"<= {most:g}" if most else "0", value <= most, note)

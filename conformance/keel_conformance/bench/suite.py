@@ -1,4 +1,4 @@
-"""The parts of the bench, and the bars that each part's figures are held against."""
+"""The suites of the bench, their parts, and the bars that each part's figures are held against."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +9,7 @@ from ..report import Bar
 from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
 from .jobs import Job, Selection
+from .placements import optimality
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,16 @@ class Part:
     bars: Callable[[Mapping[Job, Outcome]], Iterable[Bar]]
 
 
-PARTS: Mapping[str, Part] = {
+SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
     "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
     "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
     "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
     "run": Part(run_time.jobs, run_time.measure, run_time.bars),
     "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
-}
+}, "placement": {
+    "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
+}}
+PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
 
 
 def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:
