@@ -121,6 +121,10 @@ def writes(op: Callable[..., Any]) -> bool:
     return isinstance(op, OpOverload) and op._schema.is_mutable
 
 
+_UNSAID = frozenset({"aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::_unsafe_view"})
+"""Views whose schemas keep quiet about it, so that autograd does not follow writes to them."""
+
+
 @cache
 def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     """For each result that may share memory with arguments: the positions of these.  Empty for most operators.
@@ -129,6 +133,8 @@ def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     """
     if not isinstance(op, OpOverload):
         return MappingProxyType({})
+    if op._schema.name in _UNSAID:
+        return MappingProxyType({0: (0,)})
     sets = [set(a.alias_info.before_set) if a.alias_info else set() for a in op._schema.arguments]
     found: dict[int, tuple[int, ...]] = {}
     for i, result in enumerate(op._schema.returns):

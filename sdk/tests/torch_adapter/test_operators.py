@@ -13,6 +13,7 @@ def test_views_say_whose_memory_they_are_in() -> None:
     assert may_alias(aten.view.default) == {0: (0,)}
     assert may_alias(aten.split.Tensor) == {0: (0,)}
     assert may_alias(aten.unbind.int) == {0: (0,)}
+    assert may_alias(aten.unsafe_split.Tensor) == {0: (0,)}, "its schema does not say that it gives views"
     assert may_alias(aten.add.Tensor) == {}
     assert may_alias(aten.native_dropout.default) == {}
 
