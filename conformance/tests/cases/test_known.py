@@ -6,6 +6,8 @@ import torch
 
 from keel import MEMBERS
 from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.harvest import FILES, stored
+from keel_conformance.cases.negatives import broken
 from keel_conformance.cases.skeleton import Part, Skeleton, redrawn
 from keel_conformance.cases.values import Draw
 from keel_conformance.cases.varied import spoken_of
@@ -44,3 +46,11 @@ def test_what_only_the_kernel_takes_is_no_call() -> None:
     for reduce, good in (("max", True), ("amax", False)):
         made = Skeleton("aten.segment_reduce.default", (data, reduce), {"lengths": lengths})
         assert spoken_of(op, made, torch.float32) == good
+
+
+def test_no_kept_call_breaks_a_precondition() -> None:
+    for file in FILES:
+        for name, calls in stored(file).items():
+            for made in calls:
+                known = any(str(t) == made.overload for t in MEMBERS[name].targets)
+                assert not known or not broken(MEMBERS[name], made, made.dtypes[0]), (file, name, made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from keel.spec.op import Requires
-from keel.spec.rules import Args
+from keel.spec.rules import Args, Out, sizes
 from keel.types import Dim, TensorType, leaves
 
 
@@ -35,3 +35,16 @@ def no_complex(*names: str) -> Requires:
 def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
     """``which`` says in words what ``dtypes`` are, as in "integers or bools"."""
     return Requires(f"The tensors are {which}.", lambda args: all(t.dtype in dtypes for t in _types(args, names)))
+
+
+def gradient_of(view: Out) -> Requires:
+    """Of the gradient of a view, by the view's own rule. PyTorch's kernels broadcast one of other sizes; no view has
+    such a gradient.
+    """
+    def holds(args: Args) -> bool:
+        grad = args["grad_output"] if "grad_output" in args else args["grad_in"]
+        whole = TensorType.dense(grad.dtype, sizes(args["input_sizes"]))
+        want = view.shape.of({"dimension": args.get("dim"), **args, "self": whole})
+        return len(want) == grad.rank and all(
+            a == b or not isinstance(a, int) or not isinstance(b, int) for a, b in zip(want, grad.shape, strict=True))
+    return Requires("The gradient has the sizes of what it is the gradient of.", holds)

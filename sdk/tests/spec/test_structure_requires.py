@@ -50,3 +50,13 @@ def test_what_breaks_one_is_an_error(name: str, args: tuple[Any, ...]) -> None:
     assert not all(kept(op, args, {})), f"{name} allows it"
     with pytest.raises((RuntimeError, IndexError, ValueError)):
         op.targets[0](*args)
+
+
+@pytest.mark.parametrize(("name", "sizes", "where"), [
+    ("select_backward", (3, 5), (1, 2)), ("slice_backward", (3, 2), (1, -4, -2, 1)),
+    ("diagonal_backward", (3,), (1, 0, 1)), ("unfold_backward", (3, 2, 3), (1, 3, 2))])
+def test_a_gradient_of_a_view_has_its_sizes(name: str, sizes: tuple[int, ...], where: tuple[int, ...]) -> None:
+    op, whole = MEMBERS[name], [3, 5, 5] if name == "select_backward" else [3, 5]
+    assert kept(op, (torch.ones(sizes), whole, *where), {}) == [True]
+    for wrong in ((1,) * len(sizes), (*sizes, 1)):
+        assert kept(op, (torch.ones(wrong), whole, *where), {}) == [False]

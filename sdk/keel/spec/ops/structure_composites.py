@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import Family, Requires
+from keel.spec.preconditions import gradient_of
+from keel.spec.rules_shape import DIAGONAL, SELECTED, SLICED, WINDOWS
 
 aten = torch.ops.aten
 family = Family("structure")
@@ -17,9 +19,10 @@ Tensor = torch.Tensor
 INDEXING, SHAPE = frozenset({"indexing"}), frozenset({"shape"})
 
 
-def _theirs(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], tags: frozenset[str] = SHAPE) -> None:
+def _theirs(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], tags: frozenset[str] = SHAPE,
+            requires: tuple[Requires, ...] = ()) -> None:
     """A composite whose decomposition in PyTorch is sound."""
-    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags)
+    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags, requires=requires)
 
 
 _theirs("roll", "roll.default", doc="Elements moved along dimensions, those that fall off coming back.", clauses=(
@@ -44,13 +47,14 @@ _theirs("narrow_copy", "narrow_copy.default", doc="A copy of length elements alo
 _theirs("resize_as", "resize_as.default", doc="resize to the sizes of another tensor.", clauses=(
     "What the operand does not have is not specified.",))
 _theirs("select_backward", "select_backward.default", doc="The gradient at one index of a dimension, 0 elsewhere.",
-        clauses=("It is the gradient of select.",))
+        clauses=("It is the gradient of select.",), requires=(gradient_of(SELECTED),))
 _theirs("slice_backward", "slice_backward.default", doc="The gradient at a slice, 0 elsewhere.",
-        clauses=("It is the gradient of slice.",))
+        clauses=("It is the gradient of slice.",), requires=(gradient_of(SLICED),))
 _theirs("diagonal_backward", "diagonal_backward.default", doc="The gradient at a diagonal, 0 elsewhere.",
-        clauses=("It is the gradient of diagonal.",))
+        clauses=("It is the gradient of diagonal.",), requires=(gradient_of(DIAGONAL),))
 _theirs("unfold_backward", "unfold_backward.default", doc="The gradients of windows added up where they overlap.",
-        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified."))
+        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified."),
+        requires=(gradient_of(WINDOWS),))
 for _dims in (1, 2, 3):
     _theirs(f"reflection_pad{_dims}d", f"reflection_pad{_dims}d.default", clauses=(
         "The border element itself is not repeated.", "Padding is less than the dimension."),
