@@ -17,7 +17,9 @@ from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
 from keel.partition import certificate
 from keel.partition.assign import place
+from keel.partition.bill import PartBill, bill
 from keel.partition.plan import Plan
+from keel.partition.pricing import Pricing, sheets_of
 from keel.partition.split import split
 from keel.plugin import Backend
 from keel.runtime.fallback import compile_part
@@ -30,6 +32,7 @@ __all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "comp
            "dynamo_backend", "read_settings"]
 
 MODES = ("default", "reduce-overhead")
+PLACEMENTS = ("auto", "order", "cost")
 
 
 @dataclass(frozen=True)
@@ -40,20 +43,26 @@ class Settings:
     mode: str = "default"
     strict: bool = False
     fuel: int | None = None
+    placement: str = "auto"
 
 
 def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
             dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
-            fuel: int | None = None) -> Callable[..., Any]:
-    """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by the first backend that takes it.
+            fuel: int | None = None, placement: str = "auto") -> Callable[..., Any]:
+    """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by a backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
     backends that can run here.  ``dynamic`` and ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead``
     replays CUDA graphs where all tensors are on one GPU and all sizes are known (a call then overwrites the results of
     the one before), and changes nothing else.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler
-    fuse that many times, to find by bisection the fusion that breaks something.  Raises KeelError.
+    fuse that many times, to find by bisection the fusion that breaks something.
+
+    ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
+    fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
+    where at least two backends have to be told apart and all have data sheets, but by a backend of last resort only
+    what no other takes; else by order.  Raises KeelError.
     """
-    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel})
+    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
 
 
@@ -88,12 +97,14 @@ class DynamoBackend:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, and its parts."""
+    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, and what each of them
+    costs by the data sheets (None where some backend has none)."""
 
     kind: Kind
     gm: fx.GraphModule
     plan: Plan
     parts: tuple[Linkable, ...]
+    bills: tuple[PartBill, ...] | None = None
 
 
 Listener = Callable[[Compiled], None]
@@ -109,18 +120,28 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
 
-    plan = place(gm, settings.backends, gm.meta["keel.refusals"], strict=settings.strict)
-    certificate.check(gm, plan)
+    constants = frozenset(captured.constants)
+    price = Pricing(constants, compete=settings.placement == "cost") if by_cost(settings) else None
+    plan = place(gm, settings.backends, gm.meta["keel.refusals"], strict=settings.strict, price=price)
+    certificate.check(gm, plan, constants)
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
 
     meta = {dump.META: folder, FUEL: Fuel(settings.fuel)}
     parts = [compile_part(gm, plan, part, strict=settings.strict, meta=meta) for part in split(gm, plan)]
     if listen is not None:
-        listen(Compiled(captured.kind, gm, plan, tuple(parts)))
+        listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants)))
     return link(gm, parts, captured.constants)
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,)}
+def by_cost(settings: Settings) -> bool:
+    """Whether graphs are placed by what they cost, see ``compile``."""
+    several = sum(not b.last_resort for b in settings.backends) > 1
+    return settings.placement == "cost" or (
+        settings.placement == "auto" and several and sheets_of(settings.backends) is not None)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),
+                                          "placement": (str,)}
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
@@ -136,9 +157,19 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     if mode is not None and mode not in MODES:
         raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},
                         do="Leave the mode out, or use one of these.")
+    if (placement := given.get("placement", "auto")) not in PLACEMENTS:
+        raise KeelError("bad-option", f"There is no placement {placement!r}.", {"placements": ", ".join(PLACEMENTS)},
+                        do="Leave it out, or use one of these.")
     strict = given.get("strict", False)
-    return Settings(resolve(given.get("backends"), strict=strict), mode or "default", strict, given.get("fuel"))
+    found = Settings(resolve(given.get("backends"), strict=strict), mode or "default", strict, given.get("fuel"),
+                     placement)
+    if placement == "cost" and sheets_of(found.backends) is None:
+        lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
+        raise KeelError("bad-option", f"The placement cannot be by cost: {' and '.join(lacking)} "
+                        f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
+                        do="Give each backend a `cost`, or leave the placement out.")
+    return found
 
 
 _MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
-            "fuel": "the number of fusions to allow"}
+            "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}"}

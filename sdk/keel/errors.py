@@ -10,6 +10,7 @@ from dataclasses import dataclass
 # Codes are words; each has a page docs/errors/<code>.md.
 CODES = (
     "no-owner",            # no backend takes an operator
+    "no-room",             # no placement fits into the memory that data sheets give
     "unknown-backend",     # a name that no entry point carries
     "broken-plugin",       # a plugin that cannot be imported or is not a Backend
     "api-version",         # a plugin made for another version of the plugin API

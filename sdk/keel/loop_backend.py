@@ -12,6 +12,7 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
+from keel.graph.typical import typical_sizes
 from keel.loops.checks import NEEDS, written_out
 from keel.loops.define import Definition, Place
 from keel.loops.expand import expand, missing, missing_fold
@@ -24,7 +25,6 @@ from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
-from keel.torch_adapter import dim_of, hint_of
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 
@@ -128,12 +128,7 @@ def verified(kernel: Kernel) -> Kernel:
 
 def hints_of(gm: fx.GraphModule) -> Callable[[Dim], int]:
     """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known."""
-    table: dict[str, int] = {}
-    for node in gm.graph.nodes:
-        val = node.meta.get("val") if node.op == "placeholder" else None
-        for size in (*val.shape, *val.stride()) if isinstance(val, torch.Tensor) else (val,):
-            if isinstance(size, torch.SymInt) and (known := hint_of(size)) is not None:
-                table.setdefault(str(dim_of(size)), known)
+    table = typical_sizes(gm.graph)
 
     def hint(dim: Dim) -> int:
         if isinstance(dim, int):

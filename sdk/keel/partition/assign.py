@@ -15,7 +15,7 @@ from keel.errors import KeelError
 from keel.graph.calls import where
 from keel.partition.cluster import cluster, sink
 from keel.partition.launches import Solution, solve
-from keel.partition.plan import Part, Plan, Refusals
+from keel.partition.plan import Claim, Part, Plan, Refusals
 from keel.partition.problem import Problem
 from keel.partition.units import Units, units_of
 from keel.plugin import Backend, Refusal, refusal
@@ -32,12 +32,15 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
     a ``price``, with the one that makes it all cheapest (see ``keel.partition.launches.solve``).
 
     ``refusals`` are those already known; where a call has an entry, the first backend without a refusal there takes it.
-    Backends of last resort count after all others.  Raises KeelError[no-owner].
+    Backends of last resort count after all others.  Raises KeelError[no-owner], and KeelError[no-room] where data
+    sheets give devices less memory than any placement that is found takes.
     """
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = units_of(gm.graph)
     asked = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
-    if price is not None and (found := by_cost(units, asked, price)) is not None:
+    solved = None if price is None else by_cost(units, asked, price)
+    if solved is not None:
+        found, given = solved
         colours, groups = found.backend.tolist(), list(found.group)
     else:
         colour = {b.name: i for i, b in enumerate(order)}
@@ -49,7 +52,11 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
         members[group].append(unit)
     parts = tuple(Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us))
                   for i, us in enumerate(members))
-    return Plan(parts, order, asked.refusals)
+    claim = None
+    if solved is not None:                                    # sinking may have left fewer parts
+        launches = float(given.launch[[colours[us[0]] for us in members]].sum())
+        claim = Claim(found.work + found.moves + launches, found.bound, found.tick)
+    return Plan(parts, order, asked.refusals, claim)
 
 
 class _Asked:
@@ -102,8 +109,8 @@ def by_order(units: Units, asked: _Asked) -> list[Backend]:
     return owners
 
 
-def by_cost(units: Units, asked: _Asked, price: Price) -> Solution | None:
-    """The cheapest placement that is found; None where there is no price.
+def by_cost(units: Units, asked: _Asked, price: Price) -> tuple[Solution, Problem] | None:
+    """The cheapest placement that is found, and of what problem; None where there is no price.
 
     Every backend is asked about every distinct call; what it refuses it does not get, whatever ``price`` says.
     """
@@ -117,9 +124,9 @@ def by_cost(units: Units, asked: _Asked, price: Price) -> Solution | None:
     found = solve(replace(given, compute=np.where(taken, given.compute, np.inf)))
     if found.over:
         short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(given, asked.backends, found))
-        raise KeelError("no-owner", f"no placement of the graph was found that fits into memory: {short} are missing.",
-                        do="Raise the limit, or add a backend on another device.")
-    return found
+        raise KeelError("no-room", f"no placement of the graph was found that fits into memory: {short} are missing.",
+                        do="Raise `memory` in the data sheet, or add a backend on another device.")
+    return found, given
 
 
 def _places(given: Problem, backends: Sequence[Backend], found: Solution) -> list[tuple[str, int]]:

@@ -6,24 +6,33 @@ every part is convex, and the listed order is a launch order.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 
 import torch
 from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
+from keel.partition.bill import bill
 from keel.partition.plan import Plan
 from keel.plugin import refusal
 
 
-def check(gm: fx.GraphModule, plan: Plan) -> None:
+def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> None:
     """Raises KeelError[bad-plan] unless every call of ``gm`` is in exactly one part, owners take their calls, every
-    value is computed in the part that reads it or in an earlier one, and effects keep their order.
+    value is computed in the part that reads it or in an earlier one, effects keep their order, and a placement by cost
+    costs what it says.
 
-    Time linear in the graph, with one question to the owner per distinct call.
+    ``constants`` are the names of inputs that never change.  Time linear in the graph, with one question to the owner
+    per distinct call.
     """
     where = _part_of(gm, plan)
     _owners(gm, plan, where)
+    _order(gm, plan, where)
+    _cost(gm, plan, constants)
+
+
+def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
     available: dict[fx.Node, int] = {}                        # the part in which, or before which, a value exists
     effect = 0
     for node in gm.graph.nodes:
@@ -78,6 +87,19 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
             asked.add(key)
             if (why := refusal(owner, call)) is not None:
                 _fail(f"%{node.name} = {call} is given to {owner.name}, which refuses it", {owner.name: str(why)})
+
+
+def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
+    """Holds what the plan says of its cost to the bill, as exactly as its prices were rounded: one for each call, two
+    for each tensor, one for each part."""
+    bills = None if plan.claim is None else bill(gm, plan, constants)
+    if plan.claim is None or bills is None:
+        return
+    said, found = plan.claim.seconds, sum(b.seconds for b in bills)
+    if abs(said - found) > plan.claim.tick * (3 * len(gm.graph.nodes) + len(plan.parts)) + 1e-9 * found:
+        _fail(f"it says that it takes {said:.6g} seconds by the data sheets, and its bill says {found:.6g}")
+    if plan.claim.bound > said * (1 + 1e-9):
+        _fail(f"it says that it takes {said:.6g} seconds, and that nothing takes less than {plan.claim.bound:.6g}")
 
 
 def _works(node: fx.Node) -> bool:

@@ -31,7 +31,7 @@ class Solution:
 
     ``seconds`` are what it all costs: ``work`` of the units, ``moves`` between places and backends less what patterns
     save, and ``launches`` of the parts.  No placement costs less than ``bound``.  ``over`` says by how many bytes
-    places are too small for it.
+    places are too small for it.  ``tick`` are the seconds that each price was rounded to.
     """
 
     backend: Ints
@@ -41,6 +41,7 @@ class Solution:
     launches: float
     bound: float
     over: dict[int, int]
+    tick: float = 1e-12
 
     @property
     def seconds(self) -> float:
@@ -92,7 +93,7 @@ def solve(given: Problem, *, exact: bool = False) -> Solution:
     work = int(terms.cost[np.arange(len(labels)), labels].sum())
     return Solution(labels[terms.bundle], tuple(found.groups), work * terms.tick,
                     (found.ticks - found.launches - work) * terms.tick, found.launches * terms.tick,
-                    min(floor, found.ticks) * terms.tick, over)
+                    min(floor, found.ticks) * terms.tick, over, terms.tick)
 
 
 def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:

@@ -24,12 +24,29 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What a placement by cost says of itself: it takes ``seconds`` by the data sheets, and none takes less than
+    ``bound``.  ``tick`` is the unit, in seconds, that prices were rounded to."""
+
+    seconds: float
+    bound: float
+    tick: float
+
+    @property
+    def gap(self) -> float:
+        """By how much of itself the cost may be above the least."""
+        return max(0.0, 1 - self.bound / self.seconds) if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
 class Plan:
-    """``parts`` in launch order; ``backends`` in order of preference; ``refusals`` of the calls of the graph."""
+    """``parts`` in launch order; ``backends`` in order of preference; ``refusals`` of the calls of the graph; ``claim``
+    of a placement by cost, None of one by order."""
 
     parts: tuple[Part, ...]
     backends: tuple[Backend, ...]
     refusals: Refusals
+    claim: Claim | None = None
 
     @property
     def owner_of(self) -> dict[str, Backend]:
@@ -38,8 +55,9 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain data, as KEEL_DUMP writes it."""
+        cost = {} if self.claim is None else {"cost": {"seconds": self.claim.seconds, "bound": self.claim.bound}}
         return {
-            "backends": [b.name for b in self.backends],
+            "backends": [b.name for b in self.backends], **cost,
             "parts": [{"name": p.name, "owner": p.owner.name, "nodes": list(p.nodes)} for p in self.parts],
             "refusals": {node: {who: str(why) for who, why in by.items()} for node, by in self.refusals.items() if by},
         }

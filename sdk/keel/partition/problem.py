@@ -40,6 +40,11 @@ class Tensors:
     handover: Floats
     size: Ints
 
+    @property
+    def star(self) -> Ints:
+        """The tensor that each of ``reader`` reads."""
+        return np.repeat(np.arange(len(self.maker)), np.diff(self.first))
+
 
 @dataclass(frozen=True)
 class Saving:
@@ -58,6 +63,8 @@ class Problem:
     ``needs[u]`` are the units that u waits for, all below u; ``place[b]`` numbers the device (and layout) where backend
     b keeps its tensors; ``launch[b]`` are the seconds that each part of b costs; ``memory[p]`` are the bytes of place
     p, inf where they do not matter; units of one number in ``together`` go to one backend, for the sum of their costs.
+    ``passed`` are tensors as in ``tensors``, but between backends instead of places: a place for each backend, and one
+    more, where no backend is, for what lies there when the graph starts.
     """
 
     compute: Floats
@@ -68,6 +75,7 @@ class Problem:
     memory: Floats
     together: Ints
     savings: tuple[Saving, ...] = ()
+    passed: Tensors | None = None
 
     @property
     def backends(self) -> int:
@@ -90,7 +98,8 @@ def tensors(maker: ArrayLike, readers: Sequence[Sequence[int]], transfer: ArrayL
 
 def problem(compute: ArrayLike, needs: Sequence[Sequence[int]], moved: Tensors | None = None, *,
             place: ArrayLike | None = None, launch: ArrayLike = 0.0, memory: ArrayLike = np.inf,
-            together: ArrayLike | None = None, savings: Sequence[Saving] = ()) -> Problem:
+            together: ArrayLike | None = None, savings: Sequence[Saving] = (),
+            passed: Tensors | None = None) -> Problem:
     """A problem with what is not said left out: each backend on a place of its own, no launch costs, no limits.
 
     Raises ValueError where arrays do not fit each other, a cost is negative or no number, or some unit can go nowhere.
@@ -102,7 +111,8 @@ def problem(compute: ArrayLike, needs: Sequence[Sequence[int]], moved: Tensors |
     made = Problem(costs, needs, moved or tensors([], [], np.zeros((several, several))), places,
                    np.broadcast_to(np.asarray(launch, np.float64), (backends,)),
                    np.broadcast_to(np.asarray(memory, np.float64), (several,)),
-                   np.arange(units) if together is None else np.asarray(together, np.int64), tuple(savings))
+                   np.arange(units) if together is None else np.asarray(together, np.int64), tuple(savings),
+                   passed)
     _check(made)
     return made
 
@@ -173,15 +183,19 @@ def scaled(given: Problem) -> Terms:
         whole = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
         return np.where(np.isfinite(seconds), whole, FORBIDDEN)
     units, backends = given.compute.shape
-    t, several = given.tensors, len(given.memory)
-    star = np.repeat(np.arange(len(t.maker)), np.diff(t.first))
-    wayward = np.broadcast_to(~np.eye(several, dtype=bool), t.transfer.shape)
-    layers = [Stars(given.place, t.maker, star, t.reader, ticks(np.where(wayward, t.transfer, 0.0)), t.home, t.ends)]
+
+    def moving(t: Tensors, place: Ints) -> Stars:
+        wayward = np.broadcast_to(~np.eye(t.transfer.shape[1], dtype=bool), t.transfer.shape)
+        return Stars(place, t.maker, t.star, t.reader, ticks(np.where(wayward, t.transfer, 0.0)), t.home, t.ends)
+    t, owners = given.tensors, np.arange(backends)
+    layers = [moving(t, given.place)]
+    if given.passed is not None:
+        layers.append(moving(given.passed, owners))
     if t.handover.any():
         made = t.maker >= 0
         price = ticks(t.handover * made)[:, None, None] * ~np.eye(backends, dtype=bool)
         nowhere = np.full(len(t.maker), -1)
-        layers.append(Stars(np.arange(backends), t.maker, star, t.reader, price, np.where(made, -1, 0), nowhere))
+        layers.append(Stars(owners, t.maker, t.star, t.reader, price, np.where(made, -1, 0), nowhere))
     lengths = [len(s.units) for s in given.savings]
     wholes = Wholes(np.repeat(np.arange(len(lengths)), lengths), _ints(u for s in given.savings for u in s.units),
                     _ints(s.backend for s in given.savings), ticks(np.array([s.seconds for s in given.savings])))
@@ -255,25 +269,24 @@ def _tick(given: Problem) -> float:
     def most(of: Floats, axes: Any) -> float:
         return float(np.where(np.isfinite(of), of, 0.0).max(axis=axes, initial=0.0).sum())
     tensors, units = len(t.maker), len(given.compute)
-    total = (most(given.compute, 1) + most(t.transfer, 1) + float(t.handover.sum()) * given.backends
+    passed = 0.0 if given.passed is None else most(given.passed.transfer, 1)
+    total = (most(given.compute, 1) + most(t.transfer, 1) + float(t.handover.sum()) * given.backends + passed
              + sum(s.seconds for s in given.savings) + (units + tensors + 1) * float(given.launch.max(initial=0.0)))
     exponent = max(0, int(np.ceil(np.log2(max(total, 1e-30) * 1e12))) - 41)
     return float(1e-12 * 2.0**exponent)
 
 
 def _check(p: Problem) -> None:
-    t, units, several = p.tensors, len(p.compute), len(p.memory)
+    units = len(p.compute)
     reasons = {
         "as many needs and owners together as there are units": len(p.needs) == units == len(p.together),
         "a place for each backend": p.place.shape == (p.backends,) and (p.place >= 0).all(),
-        "transfers [tensors, places, places]": t.transfer.shape == (len(t.maker), several, several),
-        "units as makers and readers": (t.maker < units).all() and ((t.reader >= 0) & (t.reader < units)).all(),
-        "a home or a maker for each tensor": ((t.maker >= 0) | (t.home >= 0)).all(),
-        "places as homes and ends": (t.home < several).all() and (t.ends < several).all(),
-        "costs that are not negative": all((a >= 0).all() for a in (p.compute, t.transfer, t.handover, p.launch))
+        "costs that are not negative": (p.compute >= 0).all() and (p.launch >= 0).all()
         and all(s.seconds >= 0 for s in p.savings),
-        "finite launch and handover costs": np.isfinite(p.launch).all() and np.isfinite(t.handover).all(),
+        "finite launch costs": np.isfinite(p.launch).all(),
         "savings on backends": all(0 <= s.backend < p.backends for s in p.savings),
+        **_wanted(p.tensors, units, len(p.memory)),
+        **({} if p.passed is None else _wanted(p.passed, units, p.backends + 1)),
     }
     if missing := [what for what, holds in reasons.items() if not holds]:
         raise ValueError(f"A placement problem needs {'; '.join(missing)}.")
@@ -281,6 +294,18 @@ def _check(p: Problem) -> None:
     np.logical_or.at(refused, p.together, ~np.isfinite(p.compute))
     if len(stuck := np.nonzero(refused.all(axis=1)[p.together])[0]):
         raise ValueError(f"No backend can take unit {stuck[0]} and what is together with it.")
+
+
+def _wanted(t: Tensors, units: int, places: int) -> dict[str, Any]:
+    """What tensors of a problem must be, and whether they are."""
+    return {
+        "transfers [tensors, places, places]": t.transfer.shape == (len(t.maker), places, places),
+        "units as makers and readers": (t.maker < units).all() and ((t.reader >= 0) & (t.reader < units)).all(),
+        "a home or a maker for each tensor": ((t.maker >= 0) | (t.home >= 0)).all(),
+        "places as homes and ends": (t.home < places).all() and (t.ends < places).all(),
+        "transfers and handovers that are not negative": (t.transfer >= 0).all() and (t.handover >= 0).all(),
+        "finite handover costs": np.isfinite(t.handover).all(),
+    }
 
 
 def _spread(values: ArrayLike, count: int) -> Ints:

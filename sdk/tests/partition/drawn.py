@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keel.partition.problem import FORBIDDEN, Problem, Saving, Terms, problem, tensors, value
+from keel.partition.problem import FORBIDDEN, Problem, Saving, Tensors, Terms, problem, tensors, value
 
 US = 1e-6
 """Costs are whole microseconds, so that ticks hold them without rounding."""
@@ -45,7 +45,19 @@ def drawn(seed: int, units: int, backends: int, *, metric: bool = False) -> Prob
     savings = [Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
                for _ in range(units > 1 and r.random() < 0.4)]
     return problem(compute, needs, moved, place=[b if b < places else r.randrange(places) for b in range(backends)],
-                   launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings)
+                   launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings,
+                   passed=_passed(random.Random(seed + 1), readers, backends, top))
+
+
+def _passed(r: random.Random, readers: Sequence[Sequence[int]], backends: int, top: int) -> Tensors | None:
+    """Charges between backends, for one problem in three: on tensors of units, and of memory."""
+    if r.random() > 1 / 3:
+        return None
+    count, places = len(readers), backends + 1
+    ways = np.array([[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)]
+                     for _ in range(count)], float).reshape(count, places, places)
+    maker = [r.choice((u, -1)) for u in range(count)]
+    return tensors(maker, readers, ways * US, home=[-1 if m >= 0 else backends for m in maker])
 
 
 def best_labels(terms: Terms) -> tuple[int, list[tuple[int, ...]]]:

@@ -32,6 +32,11 @@ def by_definition(p: Problem, backend: list[int]) -> float:
         total += sum(float(t.transfer[i, source, q]) for q in reached - {source})
         if maker >= 0:
             total += float(t.handover[i]) * len({backend[u] for u in readers} - {backend[maker]})
+    if (t := p.passed) is not None:
+        for i, (maker, home) in enumerate(zip(t.maker.tolist(), t.home.tolist(), strict=True)):
+            source = backend[maker] if maker >= 0 else home
+            reached = {backend[u] for u in t.reader[t.first[i]:t.first[i + 1]].tolist()}
+            total += sum(float(t.transfer[i, source, q]) for q in reached - {source})
     return total - sum(s.seconds for s in p.savings if {backend[u] for u in s.units} == {s.backend})
 
 

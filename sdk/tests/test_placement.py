@@ -1,0 +1,114 @@
+"""Graphs placed by cost, from the options to what runs: values, gradients, sizes, and what is an error."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import keel
+from keel import Backend, Cost, KeelError, Link
+from keel.compile import Compiled, DynamoBackend, read_settings
+
+from .line import takes
+
+SHEET = Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10)
+PRODUCTS = ("mm", "addmm", "t", "permute", "transpose")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch.compiler.reset()
+    torch.manual_seed(0)
+
+
+def acme(**more: Any) -> Backend:
+    """Fast at products, and at nothing else."""
+    return takes(*PRODUCTS, "relu", "threshold_backward", name="acme",
+                 cost=replace(SHEET, flops={torch.float32: 1e12}, scalars=1e6, **more))
+
+
+def plain(cost: Cost | None = SHEET) -> Backend:
+    return Backend(name="plain", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, cost=cost)
+
+
+def compiled(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None,
+             **options: Any) -> tuple[Any, list[Compiled]]:
+    heard: list[Compiled] = []
+    run = torch.compile(fn, backend=DynamoBackend(read_settings(None, options), heard.append), dynamic=dynamic)
+    return run(*args), heard
+
+
+def owners(heard: list[Compiled]) -> dict[str, str]:
+    """The owner of each operator, the last one where there are several."""
+    nodes = {n.name: str(n.target).split(".")[1] for c in heard for n in c.gm.graph.nodes if n.op == "call_function"}
+    return {nodes[name]: part.owner.name for c in heard for part in c.plan.parts for name in part.nodes}
+
+
+def model(x: Tensor, w: Tensor) -> Tensor:
+    return ((x @ w).relu() @ w).sin()
+
+
+X, W = torch.randn(64, 64), torch.randn(64, 64)
+
+
+def test_auto_places_by_cost_where_every_backend_has_a_sheet() -> None:
+    result, heard = compiled(model, X, W, backends=[acme(), plain()])
+    torch.testing.assert_close(result, model(X, W))
+    assert owners(heard) == {"mm": "acme", "relu": "plain", "sin": "plain"}
+    assert heard[0].plan.claim is not None and heard[0].bills is not None
+    assert sum(b.seconds for b in heard[0].bills) == pytest.approx(heard[0].plan.claim.seconds)
+
+
+@pytest.mark.parametrize("options", [
+    {"backends": [acme(), plain()], "placement": "order"}, {"backends": [acme(), plain(None)]}, {"backends": [acme()]}])
+def test_by_order_the_first_takes_what_it_can(options: dict[str, Any]) -> None:
+    _, heard = compiled(model, X, W, **options)
+    assert owners(heard)["relu"] == "acme" and heard[0].plan.claim is None
+
+
+def test_by_cost_the_last_resort_competes() -> None:
+    result, heard = compiled(model, X, W, backends=[acme(link=Link(1e4, 1e-3))], placement="cost")
+    torch.testing.assert_close(result, model(X, W))
+    assert set(owners(heard).values()) == {"eager"}
+
+
+def test_gradients_of_a_mixture() -> None:
+    layer = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    expected = torch.autograd.grad(layer(X).sum(), list(layer.parameters()))
+    result, heard = compiled(layer, X, backends=[acme(link=Link(1e12, 1e-9)), plain()])
+    for found, wanted in zip(torch.autograd.grad(result.sum(), list(layer.parameters())), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+    assert [c.kind for c in heard] == ["forward", "backward"]
+    assert all({"acme", "plain"} <= {p.owner.name for p in c.plan.parts} for c in heard)
+
+
+def test_symbolic_sizes_are_placed_by_what_they_were_first() -> None:
+    for n, owner in ((4, "plain"), (512, "acme")):
+        torch.compiler.reset()
+        x = torch.randn(n, 64)
+        result, heard = compiled(lambda x, w: x @ w, x, W, dynamic=True,
+                                 backends=[acme(link=Link(1e12, 1e-4)), plain()])
+        torch.testing.assert_close(result, x @ W)
+        assert owners(heard) == {"mm": owner}
+
+
+def test_equal_graphs_are_placed_equally() -> None:
+    plans = []
+    for _ in range(2):
+        torch.compiler.reset()
+        plans.append(str(compiled(model, X, W, backends=[acme(), plain()])[1][0].plan))
+    assert plans[0] == plans[1]
+
+
+def test_a_placement_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(KeelError, match="no placement 'costs'"):
+        keel.compile(model, backends=[plain()], placement="costs")
+
+
+def test_by_cost_every_backend_needs_a_sheet() -> None:
+    with pytest.raises(KeelError, match="plain has no data sheet"):
+        keel.compile(model, backends=[acme(), plain(None)], placement="cost")
