@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
-from keel import MEMBERS
+from keel import MEMBERS, KeelError
 from keel_conformance.cases.arguments import BREAKS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.clauses import cited
@@ -38,15 +39,17 @@ ROOMS = ("programs", "graphs", "kernels")
 
 def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
-    about; all, if empty.  Raises ValueError for a profile, tier or name that there is not.
+    about; all, if empty.  Raises KeelError[bad-option] for a profile, tier or name that there is not.
     """
     if profile not in PROFILES or tier not in TIERS:
-        raise ValueError(f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
+        raise KeelError("bad-option", f"There is no profile {profile!r} with a tier {tier!r}.",
+                        do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
     wanted = frozenset(ops)
-    found = [case for case in (*_of_members(tier, wanted, seed), *_of_rooms(tier, wanted, seed))
-             if case.profile in PROFILES[profile]]
-    if lacking := wanted - {case.op for case in found} - set(MEMBERS):
-        raise ValueError(f"No case is about {', '.join(sorted(lacking))}.")
+    rooms = list(_of_rooms(tier, seed))
+    if unknown := sorted(wanted - {case.op for case in rooms} - set(MEMBERS)):
+        raise _unknown(unknown, {*MEMBERS, *(case.op for case in rooms)})
+    cases = (*_of_members(tier, wanted, seed), *(case for case in rooms if not wanted or case.op in wanted))
+    found = [case for case in cases if case.profile in PROFILES[profile]]
     return tuple({case.digest: case for case in found}.values())
 
 
@@ -57,11 +60,20 @@ def _of_members(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
             yield from cases_of(domain, tier, seed)
 
 
-def _of_rooms(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
+def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
+    """Says of an overload's name whose it is, and of others which are like it."""
+    owners = {part: op.name for op in MEMBERS.values() for full in op.overloads
+              for part in (full, full.partition(".")[2], full.split(".")[1])}
+    near = [m for n in names for m in ([owners[n]] if n in owners else get_close_matches(n, sorted(known), n=3))]
+    return KeelError("bad-option", f"No case is about {' or '.join(names)}.",
+                     do=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "* matches anything.")
+
+
+def _of_rooms(tier: str, seed: int) -> Iterator[Case]:
     for room in ROOMS:
         module = import_module(f"keel_conformance.{room}") if find_spec(f"keel_conformance.{room}") else None
         cases: Iterable[Case] = module.cases(tier, seed) if hasattr(module, "cases") else ()
-        yield from (case for case in cases if not wanted or case.op in wanted)
+        yield from cases
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel import MEMBERS, KeelError
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.covering import covering
 from keel_conformance.cases.domains import domain_of
@@ -32,10 +32,14 @@ def test_profiles_include_what_they_say() -> None:
 
 
 def test_what_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="Profiles are core"):
+    with pytest.raises(KeelError, match="Profiles are core"):
         plan(profile="everything")
-    with pytest.raises(ValueError, match="No case is about ad"):
-        plan(ops=("ad",))
+    with pytest.raises(KeelError, match="No case is about soft_max") as raised:
+        plan(ops=("soft_max",))
+    assert "softmax" in (raised.value.do or "")
+    for overload in ("aten.logical_and.default", "logical_and.default"):
+        with pytest.raises(KeelError, match="Did you mean logical_and"):
+            plan(ops=(overload,))
 
 
 def test_a_member_that_this_pytorch_lacks_has_no_cases() -> None:
