@@ -139,7 +139,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault((aten.slice_scatter.default,), ("2.11",), "The strides of an operand whose elements share memory are "
           "promised; eager gives each its own.", _apart),
     Fault((aten._standard_gamma.default,), ("2.13",), _DRAWN, _row_major),
-    Fault((aten.poisson.default,), ("2.11", "2.13"), _DRAWN, _row_major),
+    Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), ("2.11", "2.13"), _DRAWN,
+          _row_major),
     Fault((aten.copysign.Tensor, aten.div.Tensor_mode), ("2.11", "2.13"), "Where the operands' orders of dimensions "
           "differ, the second's is promised and eager gives the first's (of quotients, of floats rounded down).",
           _elementwise),

@@ -37,6 +37,8 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
                                  (torch.rand(4).expand(3, 4), torch.zeros(3, 2), 1, 0, 2)],
     aten._standard_gamma.default: [(SWAPPED,), (X,)],
     aten.poisson.default: [(SWAPPED,), (X.abs(),)],
+    aten.normal.float_Tensor: [(1.0, SWAPPED), (1.0, X.abs())],
+    aten.normal.Tensor_Tensor: [(SWAPPED, SWAPPED), (X, X.abs()), (X, SWAPPED[0, 0])],
     aten.copysign.Tensor: [(SWAPPED, torch.ones(4, 6)), (torch.ones(4, 6), SWAPPED), (X, X), (X, X[0])],
     aten.div.Tensor_mode: [(SWAPPED, torch.ones(4, 6)), (torch.ones(4, 6), SWAPPED), (X, X[0])],
     torch.ops.prims.device_put.default: [(SWAPPED, torch.device("cpu")), (X[:, ::2], torch.device("cpu"))],
