@@ -41,6 +41,13 @@ def test_products_with_zeros_and_nan(row: list[float]) -> None:
     agree(aten._segment_reduce_backward.default, torch.tensor([2.0]), out, data, "prod", lengths=lengths)
 
 
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_a_nan_is_its_segments_extreme(reduce: str) -> None:
+    data, lengths = torch.tensor([NAN, 2.0, 3.0, NAN]), torch.tensor([3, 1])
+    for out in (aten.segment_reduce(data, reduce, lengths=lengths), torch.tensor([3.0, float("inf")])):
+        agree(aten._segment_reduce_backward.default, torch.tensor([2.0, -1.0]), out, data, reduce, lengths=lengths)
+
+
 W = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
 INDICES = torch.tensor([0, 3, 2, 2, 6, 5, 3])
 

@@ -94,8 +94,8 @@ def segment_reduce_backward(grad: Tensor, output: Tensor, data: Tensor, reduce: 
     given = by.read(wide)
     if reduce in ("max", "min"):
         extreme = by.read(accurate(output))
-        both_nan = aten.bitwise_and.Tensor(aten.isnan.default(own), aten.isnan.default(extreme))
-        hit = aten.bitwise_or.Tensor(aten.eq.Tensor(own, extreme), both_nan)
+        # A NaN makes its segment's extreme one, whatever ``output`` says.
+        hit = aten.bitwise_or.Tensor(aten.eq.Tensor(own, extreme), aten.isnan.default(own))
         hits = by.read(by.reduced(hit.to(own.dtype), "sum", 0.0))
         shared = aten.where.self(aten.gt.Scalar(given, 0), given / hits, given)
         given = aten.where.self(hit, shared, aten.full_like.default(given, 0.0))
