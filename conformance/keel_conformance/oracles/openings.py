@@ -1,4 +1,4 @@
-"""Elements of an otherwise exact result that clauses leave open: what an integer cannot hold, division by 0."""
+"""Elements of a result that clauses leave open: what an integer cannot hold, division by 0."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from keel import OPSET, Op, decomposition_of
 
-from . import linear, movement, pointwise, special
-from .rules import Asked, Bound, NoRule, Rule, flat, rounded
+from . import linear, movement, openings, pointwise, special
+from .rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
 from .tracked import BITS, Evaluate, Tracked, error_of, inexact, leaves, mapped, overflow, plain_of, tracked
 
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
@@ -48,8 +48,26 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
         if rule is None:
             raise NoRule(f"{member.name} has no rule.")
         bounds = rule(Asked(op, member, args, kwargs, outs))
+    if member.name in openings.OPEN:
+        bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return mapped(out, lambda _: next(remaining))
+
+
+def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:
+    """Nothing is known of elements that clauses leave open, by eager's results or by the precise ones."""
+    assert asked.member is not None
+    named = {n: plain_of(v) for n, v in asked.named.items()}
+    wide = [o if b.value is None else b.value for o, b in zip(asked.outs, bounds, strict=True)]
+    free = zip(*(openings.opened(asked.member.name, named, outs) for outs in (asked.outs, wide)), strict=True)
+    return [_free(b, [f for f in some if f is not None and bool(f.any())]) for b, some in zip(bounds, free, strict=True)]
+
+
+def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:
+    error = bound.error
+    for some in free:
+        error = torch.where(some, INF, 0.0 if error is None else error)
+    return Bound(bound.value, error, bound.ulps)
 
 
 def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequence[Any]) -> bool:
