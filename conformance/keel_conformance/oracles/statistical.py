@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from .tracked import ulp
+from .tracked import overflow, ulp
 
 LEVEL = 1e-9
 Named = Mapping[str, Any]
@@ -243,8 +243,9 @@ def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
             "Out of training it is not the input.")
     scale = 0.0 if p >= 1 else 1.0 / (1.0 - p)
     want = x.double() * mask * scale
-    near = ((out.double() - want).abs() <= 2 * torch.finfo(x.dtype).eps * want.abs()) | (out.isnan() & want.isnan())
-    near |= out == want
+    error = 2 * ulp(want, x.dtype)
+    near = ((out.double() - want).abs() <= error) | (out == want) | (out.isnan() & want.isnan())
+    near |= out.isinf() & (out.sign() == want.sign()) & (want.abs() + error >= overflow(x.dtype))
     if not bool(near.all()):
         return "A result is not the input times the mask over 1 - p."
     u = _transformed(_np(mask), stats.bernoulli(1.0 - p), True)

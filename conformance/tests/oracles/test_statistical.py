@@ -77,3 +77,10 @@ def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
         case = Case(member, "", "op", "core", str(op))
         assert judge(case, Trial(args), [given]).status == "pass", member
         assert judge(case, Trial(args), [given * 1.25]).status == "fail", member
+
+
+def test_what_dropout_scales_past_the_range_is_infinite() -> None:
+    torch.manual_seed(0)
+    x = torch.cat([torch.full((64,), 3e38), torch.full((64,), 3e-45)])
+    assert judge(Case("native_dropout", "", "op", "core", "aten.native_dropout.default"), Trial((x, 0.3, True)),
+                 list(aten.native_dropout.default(x, 0.3, True))).status != "fail"
