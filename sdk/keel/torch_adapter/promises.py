@@ -112,10 +112,17 @@ def _bags(op: Callable[..., Any], said: Any, args: Sequence[Any]) -> Any:
     return said[0], op(_as(rows, torch.float16), *args[1:])[1], *said[2:]
 
 
+def _kept(said: Any, args: Sequence[Any]) -> Any:
+    """The mask of a dropout of no elements has their dtype on the host."""
+    empty = args[0].device.type == "cpu" and any(expression(n) == 0 for n in args[0].shape)
+    return (said[0], _as(said[1], args[0].dtype)) if empty else said
+
+
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
     aten._unique.default: _of_zeros, aten._unique2.default: partial(_distinct, None),
     aten.unique_consecutive.default: partial(_distinct, 3), aten.unique_dim.default: partial(_distinct, 1),
     aten.unique_dim_consecutive.default: partial(_distinct, 1), aten.bincount.default: _counted,
+    aten.native_dropout.default: _kept,
     **{op: partial(_bags, op) for op in (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)},
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""

@@ -37,6 +37,9 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
                                  (torch.rand(4).expand(3, 4), torch.zeros(3, 2), 1, 0, 2)],
     aten._standard_gamma.default: [(SWAPPED,), (X,)],
     aten.poisson.default: [(SWAPPED,), (X.abs(),)],
+    aten.uniform.default: [(SWAPPED,), (X[:, ::2],), (X[:, :1].expand(X.shape),)],
+    aten.native_dropout.default: [(x, 0.5, train) for x in (SWAPPED, X[:, ::2], X[:, :1].expand(X.shape))
+                                  for train in (True, False)],
     aten.normal.float_Tensor: [(1.0, SWAPPED), (1.0, X.abs())],
     aten.normal.Tensor_Tensor: [(SWAPPED, SWAPPED), (X, X.abs()), (X, SWAPPED[0, 0])],
     aten.copysign.Tensor: [(SWAPPED, torch.ones(4, 6)), (torch.ones(4, 6), SWAPPED), (X, X), (X, X[0])],

@@ -10,7 +10,8 @@ import torch
 from torch import fx, nn
 from torch._subclasses import FakeTensorMode
 
-from keel.torch_adapter import Captured, capture, dim_of
+from keel.spec import decomposition_of
+from keel.torch_adapter import Captured, capture, captured_calls, dim_of
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.trace import trace
 
@@ -133,3 +134,13 @@ def test_sums_of_weights_are_floats() -> None:
               [x, torch.rand(3), torch.rand(3).double(), x], compiler)(x, torch.rand(3), torch.rand(3).double(), x)
     assert [r.meta["val"].dtype for r in seen[0].gm.graph.output_node().args[0]] == [  # type: ignore[union-attr]
         torch.int64, torch.float32, torch.float64, torch.float64]
+
+
+def test_the_mask_of_no_elements_is_no_bool() -> None:
+    """On a CPU, whether the operator stays whole or is written out."""
+    x = torch.ones(2, 0, dtype=BF16)
+    given = torch.ops.aten.native_dropout.default(x, 0.5, True)
+    whole = captured_calls([(torch.ops.aten.native_dropout.default, (x, 0.5, True), {})])[0].gm
+    promised = [r.meta["val"] for r in whole.graph.output_node().args[0]]  # type: ignore[union-attr]
+    written = decomposition_of(torch.ops.aten.native_dropout.default)(x, 0.5, True)
+    assert [t.dtype for t in given] == [t.dtype for t in promised] == [t.dtype for t in written] == [BF16, BF16]
