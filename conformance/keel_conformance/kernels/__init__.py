@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, expand, verify, walk
+from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, fitted, verify, walk
 
 from ..cases.case import Case
 from ..programs.judging import said
@@ -28,7 +28,7 @@ DRAWN: Mapping[str, int] = {"smoke": 24, "standard": 300, "full": 3000}
 
 @dataclass(frozen=True)
 class Builder:
-    """``Builder(target)(kernels)``: missing scalar ops written out, rendered, built all at once."""
+    """``Builder(target)(kernels)``: what the target lacks written out, rendered, built all at once."""
 
     target: LoopTarget
 
@@ -51,7 +51,7 @@ class Builder:
         if len(kernel.buffers) > target.limits.max_buffers:
             return f"{target.name} takes {target.limits.max_buffers} buffers, not {len(kernel.buffers)}."
         try:
-            return expand(kernel, target.scalars, target.reductions, target.dtypes)
+            return fitted(kernel, target)
         except KeelError as error:
             return error.what
 
@@ -75,7 +75,7 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
         if tier != "smoke" or n % 12 == 5:
             yield _case(f"scalar-{name}", dtype, (("sizes", "symbolic"), ("values", "special")), ("C2", "C6"), seed)
     for n in range(DRAWN[tier]):
-        yield _case("drawn", "", (("number", str(n)), ("values", "exact")), ("C1", "C3", "C4", "C7"), seed)
+        yield _case("drawn", "", (("number", str(n)), ("values", "exact")), ("C1", "C3", "C4", "C7", "C8"), seed)
 
 
 def _case(name: str, dtype: str, choice: tuple[tuple[str, str], ...], clauses: tuple[str, ...], seed: int) -> Case:

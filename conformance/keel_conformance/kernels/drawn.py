@@ -17,6 +17,7 @@ from keel import (
     Apply,
     Axis,
     Buffer,
+    Check,
     Const,
     Dim,
     Index,
@@ -33,6 +34,7 @@ from keel import (
     verify,
 )
 
+from .forms import SAME, ZERO
 from .made import CALLS, Fill, Made
 
 VALUES = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -50,6 +52,7 @@ class Drawn:
     kernel: Kernel
     symbols: dict[str, int]
     sizes: dict[str, int]
+    fills: dict[str, Fill] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -64,6 +67,7 @@ class _Draw:
     buffers: list[Buffer] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     bounds: dict[int, int] = field(default_factory=dict)     # how large a value may be
+    fills: dict[str, Fill] = field(default_factory=dict)
     values: int = 0
     axes: int = 0
 
@@ -126,19 +130,40 @@ class _Draw:
             out += [Position(position, index(a)), Const(bound, self.random.randint(0, 9), torch.int64),
                     Apply(mask, self.random.choice(("lt", "ge")), (position, bound), torch.bool)]
         at, size = self.place(axes, False)
+        same = False                                           # wherever an index leads, there is the same
         if self.random.random() < 0.1:
             which, rows = self.number(), self.random.choice((2, 5))
             where, many = self.place(axes, False)
-            out.append(Load(which, self.buffer(torch.int64, many, "in"), where, torch.int64))
+            held = self.buffer(torch.int64, many, "in")
+            self.fills[held] = Fill(low=0, high=2)
+            out.append(Load(which, held, where, torch.int64))
+            if self.random.random() < 0.5:
+                which, same = self.check(which, held, rows, mask, out)
             at, size = at + index(Loaded(which, rows)) * size, size * rows
         if self.random.random() < 0.15:                        # every second or third element
             step = self.random.choice((2, 3))
             at, size = at * step + self.random.randrange(step), size * step
         n = self.number()
-        held = [b for b in self.buffers if b.role == "in" and b.dtype == dtype and b.size == size]
-        name = held[-1].name if held and self.random.random() < 0.5 else self.buffer(dtype, size, "in")
+        known = [b for b in self.buffers if b.role == "in" and b.dtype == dtype and b.size == size
+                 and b.name not in self.fills]
+        name = known[-1].name if known and not same and self.random.random() < 0.5 else self.buffer(dtype, size, "in")
+        if same:
+            self.fills[name] = SAME
         out.append(Load(n, name, at, dtype, mask))
         return n
+
+    def check(self, value: int, held: str, rows: int, mask: int | None, out: list[Stmt]) -> tuple[int, bool]:
+        """The place of an index, and whether some of those that ``held`` has are none: of these all are the same."""
+        n, wrap, right = self.number(), self.random.random() < 0.5, self.random.random() < 0.5
+        low, high = (-rows if wrap else 0), rows
+        if not right:
+            low, high = self.random.choice(((low - 1, low + 1), (high - 1, high + 1)))
+        self.fills[held] = Fill(low=low, high=high)
+        sites = self.random.choice((1, 3))
+        record = self.buffer(torch.int64, sites, "inout")
+        self.fills[record] = ZERO
+        out.append(Check(n, value, rows, record, self.random.randrange(sites), wrap, mask))
+        return n, not right
 
     def value(self, axes: list[Axis], known: dict[torch.dtype, list[int]], dtype: torch.dtype, out: list[Stmt]) -> int:
         """A value made of loads, positions and what is known already."""
@@ -275,7 +300,7 @@ def draw(seed: int) -> Drawn:
                         known.setdefault(t, []).append(r)
     if not any(b.role == "out" for b in d.buffers):
         d.store([], d.value([], known, torch.float32, body), torch.float32, body)
-    return Drawn(Kernel(f"drawn{seed}", tuple(d.buffers), tuple(body)), d.symbols, d.sizes)
+    return Drawn(Kernel(f"drawn{seed}", tuple(d.buffers), tuple(body)), d.symbols, d.sizes, d.fills)
 
 
 def made(seed: int) -> Made:
@@ -283,5 +308,4 @@ def made(seed: int) -> Made:
     while not (drawn := draw(seed)).ok:
         seed += 1_000_003
     verify(drawn.kernel)
-    indices = {b.name for b in drawn.kernel.buffers if b.dtype == torch.int64 and b.role == "in"}
-    return Made(drawn.kernel, (drawn.symbols,) * CALLS, {name: Fill(low=0, high=2) for name in indices})
+    return Made(drawn.kernel, (drawn.symbols,) * CALLS, drawn.fills)

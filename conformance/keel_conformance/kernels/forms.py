@@ -14,6 +14,8 @@ from keel import DTYPE_NAMES, MONOIDS, Kernel, parse
 from .made import Fill, Made
 
 INTS = Fill()
+SAME, ZERO = Fill(low=2, high=3), Fill(low=0, high=1)
+"""Wherever a wrong index leads, there is the same; what a check records in was 0."""
 SIZES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 255, 257, 1023, 1025)
 """Around vector and tile boundaries."""
 
@@ -242,6 +244,44 @@ kernel gather(a: T[7], b: i32[N]) -> (o: T[N]):
     %0 = load b[i]
     %1 = load a[(%0 < 7)]
     store o[i] %1""", "N", ("C1", "C6"), NUMBERS, {"b": Fill(low=0, high=7)}, True),
+    "checked": ("""
+kernel checked(a: T[7*M], b: i64[N]) -> (o: T[N*M], t: inout i64[2]):
+  parallel i < N, j < M:
+    %0 = load b[i]
+    %1 = check t[1]: %0 < 7 wrap
+    %2 = load a[M*(%1 < 7) + j]
+    store o[M*i + j] %2""", "NM", ("C8", "C1", "C6"), NUMBERS, {"b": Fill(low=-7, high=7), "t": ZERO}, True),
+    "checked-and-wrong": ("""
+kernel wrong(a: T[7], b: i64[N]) -> (o: T[N], t: inout i64[1]):
+  parallel i < N:
+    %0 = load b[i]
+    %1 = check t[0]: %0 < 7
+    %2 = load a[(%1 < 7)]
+    store o[i] %2""", "N", ("C8", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=6, high=8), "t": ZERO}, True),
+    "checked-below": ("""
+kernel below(a: T[N], b: i64[N*M]) -> (o: T[N], t: inout i64[3]):
+  parallel i < N:
+    reduce j < M:
+      %0 = load b[M*i + j]
+      %1 = check t[2]: %0 < N wrap
+      %2 = load a[(%1 < N)]
+      %3 = reduce max %2
+    store o[i] %3""", "NM", ("C8", "C3", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=-1026, high=-1025), "t": ZERO},
+                      False),
+    "checked-and-masked": ("""
+kernel masked(a: T[M], b: i64[N], c: b8[N]) -> (o: T[N], t: inout i64[2]):
+  parallel i < N:
+    %0 = load b[i]
+    %1 = load c[i]
+    %2 = check t[0]: %0 < M wrap if %1
+    %3 = load a[(%2 < M)] if %1
+    %4 = const 2000 : i64
+    %5 = ge %0 %4
+    %6 = check t[1]: %0 < M if %5
+    %7 = load a[(%6 < M)] if %5
+    %8 = add %3 %7
+    store o[i] %8""", "NM", ("C8", "C4", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=1999, high=2000), "t": ZERO},
+                           False),
     "scatter": ("""
 kernel scatter(a: T[N], b: i64[N]) -> (o: T[N]):
   parallel i < N:

@@ -60,7 +60,7 @@ def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:
     named = {n: plain_of(v) for n, v in asked.named.items()}
     wide = [o if b.value is None else b.value for o, b in zip(asked.outs, bounds, strict=True)]
     free = zip(*(openings.opened(asked.member.name, named, outs) for outs in (asked.outs, wide)), strict=True)
-    return [_free(b, [f for f in some if f is not None and bool(f.any())]) for b, some in zip(bounds, free, strict=True)]
+    return [_free(b, [f for f in some if f is not None and f.any()]) for b, some in zip(bounds, free, strict=True)]
 
 
 def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:

@@ -124,6 +124,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "A kernel writes its own elements and no others.",
         "A kernel of symbolic sizes serves them all.",
         "A scan gives the running fold in order.",
+        "A check records an index that has no place, where its mask is true, and nothing else.",
     )),
 }
 

@@ -28,7 +28,7 @@ def test_cases() -> None:
     assert len({c.id for c in CASES}) == len(CASES) >= 1500
     assert {c.id for c in SMOKE} < {c.id for c in CASES} and list(kernels.cases()) == CASES
     cited = {c for case in CASES for c in case.clauses}
-    assert cited == {f"contract.kernels.C{k}" for k in range(1, 8)}
+    assert cited == {f"contract.kernels.C{k}" for k in range(1, 9)}
 
 
 def test_every_scalar_operation_and_monoid_has_kernels() -> None:
@@ -127,3 +127,29 @@ def test_what_cannot_be_built_fails() -> None:
     seen = kernels.perform_all([only("copy"), only("turn")], build)
     assert [o.error for o in seen] == ["RuntimeError: no compiler"] * 2
     assert judged(only("copy"), build).status == "fail"
+
+
+def test_drawn_kernels_check_indices_right_ones_and_wrong_ones() -> None:
+    recorded = list[bool]()
+    for seed in range(60):
+        made = drawn.made(seed)
+        records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == forms.ZERO]
+        if records:
+            memory = made.memory(seed, 0)
+            keel.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0])
+            recorded += [bool((made.inner(memory[k]) != 0).any()) for k in records]
+    assert True in recorded and False in recorded
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_checks_are_done_or_written_out(checks: bool) -> None:
+    target = replace(keel_interp.target, checks=checks)
+    for form in ("checked", "checked-and-wrong", "checked-below", "checked-and-masked"):
+        found = judged(only(form), kernels.Builder(target))
+        assert found.status == "pass", found.sentence
+
+
+def test_a_check_that_records_nothing_fails() -> None:
+    forget = wrong(lambda kernel, memory, sizes: memory[-1].zero_())
+    found = judged(only("checked-and-wrong"), forget)
+    assert found.status == "fail" and found.clause == "contract.kernels.C8", found
