@@ -57,6 +57,8 @@ class _Book:
         self.fusing = any(s.fuses for s in sheets.values())
         self.returned = frozenset(gm.graph.output_node().all_input_nodes)
         self.sums = [[0.0] * len(plan.parts) for _ in range(2)]
+        self.bytes = {node: self._bytes(node) for node in gm.graph.nodes}
+        self.looped = {node for node in gm.graph.nodes if _looped(node)} if self.fusing else set()
 
     def calls(self) -> Iterator[tuple[fx.Node, Call]]:
         for node in self.gm.graph.nodes:
@@ -89,16 +91,19 @@ class _Book:
     def _maker(self, node: fx.Node) -> fx.Node | None:
         """The call that makes a tensor."""
         made = node.args[0] if node.op == "call_function" and node.name not in self.part else node
-        return made if isinstance(made, fx.Node) and made.name in self.part and self._bytes(node) else None
+        return made if isinstance(made, fx.Node) and made.name in self.part and self.bytes[node] else None
 
     def _bytes(self, node: fx.Node) -> float:
         value = node.meta.get("val")
-        kind = type_of(value) if isinstance(value, torch.Tensor) else None
+        if not isinstance(value, torch.Tensor):
+            return 0.0
+        call = call_of(node)
+        kind = call.out[0] if call is not None else type_of(value)
         return size_of(kind, self.sizes) if isinstance(kind, TensorType) else 0.0
 
     def _links(self, node: fx.Node, maker: fx.Node | None) -> None:
         """The copies of one tensor to devices with memories of their own, and back."""
-        size = self._bytes(node)
+        size = self.bytes[node]
         if not size or node.name in self.constants:
             return
         start = None if maker is None else self._device(self.part[maker.name])
@@ -126,7 +131,7 @@ class _Book:
         for node in self.gm.graph.nodes:
             maker = self._maker(node)
             viewed = self._viewed(maker, root) if maker is not None else None
-            if maker is None and (node.op != "placeholder" or not self._bytes(node)):
+            if maker is None and (node.op != "placeholder" or not self.bytes[node]):
                 continue
             base = root[node] = node if viewed is None else root[viewed]
             found.setdefault(base, []).extend(
@@ -138,14 +143,14 @@ class _Book:
 
     def _loops(self, node: fx.Node, readers: list[fx.Node]) -> None:
         """What loops read and write of one tensor."""
-        size, maker = self._bytes(node), self._maker(node)
-        looped = self._parts(u for u in readers if _looped(u))
+        size, maker = self.bytes[node], self._maker(node)
+        looped = self._parts(u for u in readers if u in self.looped)
         first = {self.plan.parts[i].owner.name: i for i in reversed(looped)}
         own = None
-        if maker is not None and _looped(maker):
+        if maker is not None and maker in self.looped:
             i = self.part[maker.name]
             own = self.plan.parts[i].owner.name
-            if any(not _looped(u) for u in readers):
+            if any(u not in self.looped for u in readers):
                 self.sums[0][i] += self._stream(i, size)
             else:
                 self.sums[1][i] += self._stream(i, size) * len(first.keys() - {own})

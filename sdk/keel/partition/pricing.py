@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import fx
 
@@ -26,7 +27,7 @@ from keel.graph.typical import typical_sizes
 from keel.partition.problem import Floats, Ints, Problem, Tensors, problem, tensors
 from keel.partition.units import Units, is_pick
 from keel.plugin import Backend
-from keel.types import TensorType
+from keel.types import TensorType, Type
 
 DEAR = Cost(flops={}, scalars=math.inf, bandwidth=math.inf, launch=1e-4, call=1e-3)
 """The sheet of a backend of last resort that has none: a millisecond for each call, and a tenth for each part."""
@@ -88,16 +89,8 @@ class _Values:
         known: dict[TensorType, float] = {}
         graph = units.nodes[0].graph
         for node in graph.nodes:
-            if node.op == "placeholder":
-                unit = -1
-            elif node in units.numbers:
-                unit = units.numbers[node]
-            elif is_pick(node) and node.all_input_nodes[0] in units.numbers:
-                unit = units.numbers[node.all_input_nodes[0]]
-            else:
-                continue
-            kind = _type(node)
-            if kind is None:
+            unit, kind = _made(node, units)
+            if not isinstance(kind, TensorType):
                 continue
             if kind not in known:
                 known[kind] = size_of(kind, sizes)
@@ -124,10 +117,16 @@ def _base(node: fx.Node, unit: int, units: Units, number: Mapping[fx.Node, int],
     return len(root)
 
 
-def _type(node: fx.Node) -> TensorType | None:
-    value = node.meta.get("val")
-    found = type_of(value) if value is not None and not isinstance(value, list | tuple) else None
-    return found if isinstance(found, TensorType) else None
+def _made(node: fx.Node, units: Units) -> tuple[int, Type | None]:
+    """The unit that makes a value (-1: the graph is given it) and its type; no type for what is no value of a call."""
+    if node.op == "placeholder":
+        return -1, type_of(node.meta["val"]) if isinstance(node.meta.get("val"), torch.Tensor) else None
+    if (unit := units.numbers.get(node)) is not None:
+        out = units.calls[unit].out
+        return unit, out[0] if len(out) == 1 and isinstance(node.meta["val"], torch.Tensor) else None
+    if is_pick(node) and (unit := units.numbers.get(node.all_input_nodes[0])) is not None:
+        return unit, type_of(node.meta["val"]) if isinstance(node.meta.get("val"), torch.Tensor) else None
+    return -1, None
 
 
 def _last(taken: Taken, free: Taken, backends: Sequence[Backend]) -> Taken:
@@ -199,12 +198,15 @@ def _shown(values: _Values, free: Taken) -> list[tuple[list[int], bool]]:
 
     Of a view all that is told with the tensor that it shows.
     """
-    reading: list[set[int]] = [set() for _ in values.nodes]
-    shown = [False] * len(values.nodes)
+    work, returned = (~free).tolist(), values.returned.tolist()
+    reading = [[u for u in units if work[u]] for units in values.readers]
     for i, r in enumerate(values.root.tolist()):
-        reading[r].update(u for u in values.readers[i] if not free[u])
-        shown[r] |= bool(values.returned[i])
-    return [(sorted(units), returned) for units, returned in zip(reading, shown, strict=True)]
+        if r != i:
+            reading[r] = sorted({*reading[r], *reading[i]})
+            reading[i] = []
+            returned[r] |= returned[i]
+            returned[i] = False
+    return list(zip(reading, returned, strict=True))
 
 
 def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) -> tuple[Ints, Tensors]:
