@@ -3,6 +3,7 @@ from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_cpp.build import build
 from keel_cpp.probe import probe
 from keel_cpp.render import render
+from keel_cpp.sheet import COST
 from keel_cpp.tables import DTYPES, REDUCTIONS, SCALARS
 
 # A fold at the top of a kernel is cut into chunks by the renderer, so one independent fold is enough.
@@ -10,7 +11,7 @@ LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)
 
 target = LoopTarget(
     name="cpp", device="cpu", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    checks=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe,
+    checks=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe, cost=COST,
 )
 backend = loop_backend(target)
 

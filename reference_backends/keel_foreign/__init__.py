@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import torch
 
-from keel import Backend, Call, KeelError, Rule, Support, torch_compile_backend
+from keel import Backend, Call, Cost, KeelError, Rule, Support, torch_compile_backend
+from keel_foreign.sheets import SHEETS
 
 _UNKNOWN_SIZES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
@@ -21,11 +22,12 @@ def untraceable(call: Call) -> str | None:
     return None
 
 
-def foreign(name: str, *, device: str = "*") -> Backend:
+def foreign(name: str, *, device: str = "*", cost: Cost | None = None) -> Backend:
     """The ``torch.compile`` backend of that name, compiling parts whose tensors live on ``device`` (``*``: on any).
 
     It is given each part as a graph of functional ATen calls with fake inputs, as AOTAutograd's result would be;
-    forward and backward are parts like others, so it never sees autograd.
+    forward and backward are parts like others, so it never sees autograd.  ``cost`` is its data sheet, by default
+    that of ``SHEETS``, of a CPU.
     """
     def probe() -> str | None:
         try:
@@ -35,7 +37,8 @@ def foreign(name: str, *, device: str = "*") -> Backend:
         return None
 
     return Backend(name=name, device=device, supports=Support((Rule(ops=("*",), when=untraceable),)),
-                   compile=lambda gm: torch_compile_backend(name)(gm), probe=probe)
+                   compile=lambda gm: torch_compile_backend(name)(gm), probe=probe,
+                   cost=SHEETS.get(name) if cost is None else cost)
 
 
 inductor = foreign("inductor")

@@ -3,6 +3,7 @@ from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_triton.build import build
 from keel_triton.probe import probe
 from keel_triton.render import render
+from keel_triton.sheet import COST
 from keel_triton.tables import DTYPES, REDUCTIONS, SCALARS
 
 # A thousand rows fill the machine, a block of threads each; a thread likes to load four floats at a time.
@@ -10,7 +11,7 @@ LIMITS = Limits(atomics=frozenset({"add"}), vector=4, parallel=1024)
 
 target = LoopTarget(
     name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    checks=True, externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe,
+    checks=True, externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe, cost=COST,
 )
 backend = loop_backend(target)
 

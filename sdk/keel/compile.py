@@ -1,8 +1,9 @@
 """The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import fx
 
 from keel import dump
+from keel.cost import Cost, read_sheets
 from keel.discover import resolve
 from keel.errors import KeelError
 from keel.graph.left_out import refuse_inputs
@@ -31,8 +33,11 @@ from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compil
 __all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "compile_graph", "compiled_graphs",
            "dynamo_backend", "read_settings"]
 
+Costs = Mapping[str, Cost] | str | os.PathLike[str]
 MODES = ("default", "reduce-overhead")
 PLACEMENTS = ("auto", "order", "cost")
+COSTS = "KEEL_COSTS"
+"""The environment variable that names a file of data sheets."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Settings:
 
 def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
             dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
-            fuel: int | None = None, placement: str = "auto") -> Callable[..., Any]:
+            fuel: int | None = None, placement: str = "auto", costs: Costs | None = None) -> Callable[..., Any]:
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by a backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
@@ -60,9 +65,11 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
     ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
     fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
     where at least two backends have to be told apart and all have data sheets, but by a backend of last resort only
-    what no other takes; else by order.  Raises KeelError.
+    what no other takes; else by order.  ``costs`` are data sheets to be used instead of the backends' own, by name, or
+    the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  Raises KeelError.
     """
-    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement})
+    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
+                                    "costs": costs})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
 
 
@@ -141,7 +148,7 @@ def by_cost(settings: Settings) -> bool:
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),
-                                          "placement": (str,)}
+                                          "placement": (str,), "costs": (Mapping, str, os.PathLike)}
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
@@ -152,7 +159,8 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             near = get_close_matches(name, _TYPES, n=1)
             raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
                             do=f"Did you mean {near[0]!r}?" if near else None)
-        if type(value) not in _TYPES[name] or (isinstance(value, int) and value < 0):
+        if not isinstance(value, _TYPES[name]) or (isinstance(value, int) and (
+                value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))):
             raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
     if mode is not None and mode not in MODES:
         raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},
@@ -161,8 +169,8 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
         raise KeelError("bad-option", f"There is no placement {placement!r}.", {"placements": ", ".join(PLACEMENTS)},
                         do="Leave it out, or use one of these.")
     strict = given.get("strict", False)
-    found = Settings(resolve(given.get("backends"), strict=strict), mode or "default", strict, given.get("fuel"),
-                     placement)
+    backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
+    found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
     if placement == "cost" and sheets_of(found.backends) is None:
         lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
         raise KeelError("bad-option", f"The placement cannot be by cost: {' and '.join(lacking)} "
@@ -171,5 +179,14 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     return found
 
 
+def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
+    """The backends with the data sheets that ``costs`` have of them instead of their own."""
+    if costs is None:
+        return backends
+    sheets = costs if isinstance(costs, Mapping) else read_sheets(costs)
+    return tuple(replace(b, cost=sheets[b.name]) if b.name in sheets else b for b in backends)
+
+
 _MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
-            "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}"}
+            "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}",
+            "costs": "data sheets by backend name, or the path of a file of them"}

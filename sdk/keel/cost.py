@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -44,8 +46,10 @@ class Cost:
     (elementwise ones, reductions, moves; see :func:`fusable`).  ``link`` leads from the memory where the tensors of its
     parts are to the memory where it computes; None: it computes where they are.  ``memory`` are bytes.
 
-    ``seconds`` overrides the estimate of operators, by overload (``aten.mm.default``) or packet (``aten.mm``): a number
-    of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
+    ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``) or tag of the operator set
+    (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.  ``seconds`` overrides the
+    estimate, by overload or packet: a number of seconds, or a function of the call; where the call is fused, besides
+    its traffic with memory.
     """
 
     flops: Mapping[torch.dtype, float]
@@ -56,6 +60,7 @@ class Cost:
     fuses: bool = False
     link: Link | None = None
     memory: float = math.inf
+    weights: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -64,7 +69,8 @@ class Cost:
         return {"flops": {DTYPE_NAMES[d]: rate for d, rate in self.flops.items()}, "scalars": self.scalars,
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
-                "memory": None if math.isinf(self.memory) else self.memory, "seconds": plain}
+                "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
+                "seconds": plain}
 
     @staticmethod
     def from_json(text: str) -> Cost:
@@ -116,12 +122,26 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({})) -> Price:
         alone = float(given(call) if callable(given) else given)
     else:
         rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
-        alone = work.flops / rate + work.scalars / cost.scalars
+        alone = (work.flops / rate + work.scalars / cost.scalars) * _weight_on(call, cost)
     if cost.fuses and fusable(call):
         return Price(alone, tuple(b / cost.bandwidth for b in work.read),
                      tuple(b / cost.bandwidth for b in work.written))
     traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth
     return replace(nothing, alone=alone if given is not None else max(alone, traffic) + cost.call)
+
+
+def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
+    """The data sheets of backends, by name, of a file that ``keel bench --calibrate`` wrote.
+
+    Raises KeelError[bad-text] for anything else, and OSError for what cannot be read.
+    """
+    text = Path(path).read_text()
+    try:
+        sheets = {name: json.dumps(sheet) for name, sheet in json.loads(text)["sheets"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise KeelError("bad-text", f"{path} holds no data sheets", {"json": f"{type(e).__name__}: {e}"},
+                        do="Write it with keel bench --calibrate.") from e
+    return {name: Cost.from_json(sheet) for name, sheet in sheets.items()}
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:
@@ -189,6 +209,14 @@ _CUBIC = MappingProxyType({
     "_linalg_solve_ex": 2 / 3, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_ldl_factor_ex": 1 / 3,
     "_linalg_eigh": 9.0, "_linalg_eig": 25.0, "linalg_eig": 25.0, "_linalg_svd": 21.0, "geqrf": 2.0,
 })
+
+
+def _weight_on(call: Call, cost: Cost) -> float:
+    if not cost.weights:
+        return 1.0
+    member = OPSET.get(call.op)
+    named = (call.name, call.name.rpartition(".")[0], *sorted(member.tags if member is not None else ()))
+    return next((cost.weights[name] for name in named if name in cost.weights), 1.0)
 
 
 def _shape(value: Any, sizes: Sizes) -> Any:

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import sympy
 import torch
 
-from keel.cost import Cost, Link, crossing, price, work_of
+from keel.cost import Cost, Link, crossing, price, read_sheets, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 
@@ -92,6 +93,22 @@ def test_what_is_known_of_an_operator_overrides(key: str) -> None:
         assert price(MM, sheet).alone == 0.5
 
 
+@pytest.mark.parametrize("key", ["aten.add.Tensor", "aten.add", "pointwise"])
+def test_weights_make_operators_dearer(key: str) -> None:
+    sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=math.inf, weights={key: 3.0, "contraction": 2.0})
+    assert price(ADD, sheet).alone == pytest.approx(3e-6)
+    assert price(MM, sheet).alone == pytest.approx(2 * 48000 / 1e9)
+
+
+def test_files_of_sheets_are_read_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "sheets.json"
+    file.write_text(json.dumps({"machine": {}, "sheets": {"acme": SHEET.as_json()}}))
+    assert read_sheets(file) == {"acme": SHEET}
+    file.write_text("[]")
+    with pytest.raises(KeelError, match="holds no data sheets"):
+        read_sheets(file)
+
+
 def test_tensors_cross_through_the_hosts_memory() -> None:
     far = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3))
     assert crossing(SHEET, SHEET, 1e6) == 0
@@ -100,7 +117,8 @@ def test_tensors_cross_through_the_hosts_memory() -> None:
 
 
 def test_sheets_are_data() -> None:
-    sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), seconds={"aten.mm": 0.5})
+    sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
+                 seconds={"aten.mm": 0.5})
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 

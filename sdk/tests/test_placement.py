@@ -1,8 +1,10 @@
 """Graphs placed by cost, from the options to what runs: values, gradients, sizes, and what is an error."""
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +104,18 @@ def test_equal_graphs_are_placed_equally() -> None:
         torch.compiler.reset()
         plans.append(str(compiled(model, X, W, backends=[acme(), plain()])[1][0].plan))
     assert plans[0] == plans[1]
+
+
+def test_measured_sheets_replace_the_backends_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = replace(SHEET, flops={torch.float32: 1.0})
+    assert owners(compiled(model, X, W, backends=[acme(), plain()], costs={"acme": slow})[1])["mm"] == "plain"
+    file = tmp_path / "sheets.json"
+    file.write_text(json.dumps({"sheets": {"acme": slow.as_json(), "other": SHEET.as_json()}}))
+    assert read_settings(None, {"backends": [acme(), plain()], "costs": file}).backends[0].cost == slow
+    monkeypatch.setenv("KEEL_COSTS", str(file))
+    assert read_settings(None, {"backends": [acme()]}).backends[0].cost == slow
+    with pytest.raises(KeelError, match="Give data sheets by backend name"):
+        read_settings(None, {"backends": [acme()], "costs": 3})
 
 
 def test_a_placement_that_does_not_exist_is_an_error() -> None:

@@ -13,6 +13,7 @@ from ..options import AtOnce, Json, Resume, Retry, TimeLimit, picked
 from ..workers.pool import Outcome
 from ..workers.run import running
 from ..workers.start import fresh
+from .calibrate import write
 from .jobs import Job, Selection
 from .step import MODES
 from .suite import PARTS, SUITES, bars, plan
@@ -37,6 +38,8 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
     device: Annotated[str, typer.Option(help="Where models live: cpu or cuda (accuracy and run only).")] = "cpu",
+    calibrate: Annotated[Path | None, typer.Option(
+        help="Measure no bars, but the data sheets of the backends (a,b,c), and write them to this file.")] = None,
     at_once: AtOnce = 1,
     resume: Resume = False,
     retry: Retry = False,
@@ -46,6 +49,11 @@ def bench(
 
     Times are taken one by one, however many processes there are.
     """
+    if calibrate is not None:
+        where = picked("device", [device], DEVICES)[0]
+        for name, sheet in write(calibrate, backend.split(","), where, threads).items():
+            typer.echo(f"{name}  {sheet}")
+        return
     chosen = Selection(picked("model", model, NAMES), picked("mode", mode, MODES), backend, scale, rounds, threads,
                        picked("device", [device], DEVICES)[0])
     parts = tuple(SUITES[picked("suite", [suite], tuple(SUITES))[0]])

@@ -1,0 +1,216 @@
+"""``keel bench --calibrate``: a backend's data sheet as this machine shows it, timed on parts that it compiled.
+
+Each rate is read off a part made for it: products of large matrices, one addition of large tensors, a chain of
+elementwise calls that stay in cache, and chains of calls too small to be any work.
+"""
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import keel
+from keel import Backend, Cost
+
+from .run_time import finish
+
+PRODUCT = {"cpu": 1024, "cuda": 8192}
+"""Rows and columns of the matrices that are multiplied."""
+LARGE = {"cpu": 1 << 22, "cuda": 1 << 26}
+"""Elements that do not stay in a cache."""
+SMALL = {"cpu": 1 << 14, "cuda": 1 << 20}
+"""Elements that do."""
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+NEEDED = frozenset({"a few calls", "many calls", "an addition", "additions", "a mixture", "torch.float32"})
+"""The probes that every backend must take."""
+LEAST = 0.1
+"""The smallest weight that an operator gets, should it seem to take no time."""
+FEW, MANY, CHAIN = 2, 32, 8
+"""Calls in a short chain of tiny products, calls more in a long one, and calls in a chain of elementwise ones."""
+PATIENCE = 0.3
+"""Seconds that each part is run for, in turns with those of the other backends; the fastest run counts."""
+SLICE = 0.001
+"""Seconds that a part has its turn for, at least one run of it: short, for a busy machine interrupts long ones."""
+
+Part = tuple[Callable[..., Any], tuple[Any, ...]]
+Probe = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+Times = Mapping[str, float]
+"""The seconds of each probe; those that the backend does not take are missing."""
+
+
+def calibrate(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
+    """The measured sheet of each backend, by name; what cannot be measured from outside (a link, memory, overrides) is
+    that of its own sheet.
+
+    Raises what compiling raises for a backend that does not take additions and products in float32.
+    """
+    times: dict[str, dict[str, float]] = {b.name: {} for b in backends}
+    for title, (fn, args) in _probes(device):
+        parts = {b.name: made for b in backends if (made := _taken(b, fn, args, title not in NEEDED)) is not None}
+        for name, seconds in _fastest(parts, device).items():
+            times[name][title] = seconds
+    return {b.name: _sheet(b.cost, times[b.name], device) for b in backends}
+
+
+def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dict[str, Cost]:
+    """Measures the backends of these names and writes their sheets to ``path``, beside those that it has of others."""
+    torch.set_num_threads(threads)
+    had = json.loads(path.read_text())["sheets"] if path.exists() else {}
+    found = calibrate([keel.find(name) for name in backends], device)
+    machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
+    text = json.dumps({"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}},
+                      indent=1)
+    path.write_text(text + "\n")
+    return found
+
+
+def _probes(device: str) -> Iterator[tuple[str, Probe]]:
+    tiny = torch.rand(2, 2, device=device)
+    yield "a few calls", (_products(FEW), (tiny,))
+    yield "many calls", (_products(FEW + MANY), (tiny,))
+    large, small = (torch.rand(n[device], device=device) for n in (LARGE, SMALL))
+    yield "an addition", (lambda x, y: x + y, (large, large.clone()))
+    yield "additions", (_added, (large, large.clone()))
+    yield "a mixture", (_mixed, (small, small.clone()))
+    for kind, probe, _ in _kinds(device):
+        yield kind, probe
+    for dtype in DTYPES:
+        x = torch.rand(PRODUCT[device], PRODUCT[device], device=device).to(dtype)
+        yield str(dtype), (lambda x, y: x @ y, (x, x.clone()))
+
+
+def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
+    """One call of each kind of operator, and its work as :mod:`keel.cost` counts it.  Its tensors stay in a cache, and
+    are large enough for its time to be seen beside that of entering a part."""
+    n, wide = 16 * SMALL[device], PRODUCT[device] // 64
+    rows = torch.rand(n // 256, 256, device=device)
+    for name in ("exp", "log", "tanh", "erf", "sigmoid", "sin", "sqrt"):
+        yield f"aten.{name}", (getattr(torch, name), (rows,)), n
+    yield "aten.pow", (lambda x: x ** 1.7, (rows,)), n
+    yield "aten._softmax", (lambda x: torch.softmax(x, -1), (rows,)), n
+    yield "reduction", (lambda x: x.sum(-1), (rows,)), n
+    yield "scan", (lambda x: x.cumsum(-1), (rows,)), n
+    yield "sort", (lambda x: x.sort(-1)[0], (rows,)), n * math.log2(n)
+    yield "random", (torch.rand_like, (rows,)), n
+    yield "shape", (lambda x, y: torch.cat([x, y], -1), (rows, rows.clone())), 2 * n
+    at = torch.randint(len(rows), (len(rows),), device=device)
+    yield "indexing", (lambda x, i: x[i], (rows, at)), n
+    x, y = torch.rand(wide, 128, 64, device=device), torch.rand(wide, 64, 128, device=device)
+    yield "aten.bmm", (torch.bmm, (x, y)), 2.0 * wide * 128 * 64 * 128
+    image, kernel = torch.rand(1, 4 * wide, 28, 28, device=device), torch.rand(4 * wide, 4 * wide, 3, 3, device=device)
+    yield "convolution", (lambda x, w: torch.conv2d(x, w, padding=1), (image, kernel)), 18.0 * (4 * wide * 28) ** 2
+
+
+def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
+    """By kind of operator: its time beside what the rates say of its work."""
+    found = {}
+    for kind, _, work in _kinds(device):
+        if kind in times:
+            rate = cost.flops[torch.float32] if kind in ("aten.bmm", "convolution") else cost.scalars
+            found[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
+    return found
+
+
+def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
+    call = max((times["many calls"] - times["a few calls"]) / MANY, 0.0)
+    launch = max(times["a few calls"] - FEW * call, 0.0)
+    one, chain = times["an addition"] - launch, times["additions"] - launch
+    fuses = chain < one * CHAIN / 2
+    mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
+    flops = {d: _rate(2.0 * PRODUCT[device] ** 3, times[str(d)] - launch - call) for d in DTYPES if str(d) in times}
+    given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
+    found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
+                 launch=launch, call=call, fuses=fuses, **given)
+    return replace(found, weights=_weights(times, device, found))
+
+
+def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(n):
+            x = x @ x
+        return x
+    return chain
+
+
+def _added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    for _ in range(CHAIN):
+        x = x + y
+    return x
+
+
+def _mixed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """As many calls as ``CHAIN`` says, of what models are made of."""
+    return torch.sigmoid(torch.relu(x * y + x).exp() - y) * (x / y)
+
+
+def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Part | None:
+    try:
+        return part(backend, fn, args)
+    except Exception:                                         # a foreign compiler raises what it likes
+        if optional:
+            return None
+        raise
+
+
+def _fastest(parts: Mapping[str, Part], device: str) -> dict[str, float]:
+    """The fastest run of each part.  They take turns, so that a busy machine slows all alike."""
+    batch = {name: max(1, int(SLICE / max(_timed(part, 1, device), 1e-7))) for name, part in parts.items()}
+    best = dict.fromkeys(parts, float("inf"))
+    end = time.perf_counter() + PATIENCE * len(parts)
+    while time.perf_counter() < end:
+        for name, part in parts.items():
+            best[name] = min(best[name], _timed(part, batch[name], device))
+    return best
+
+
+def _timed(part: Part, batch: int, device: str) -> float:
+    run, given = part
+    start = time.perf_counter()
+    for _ in range(batch):
+        run(*given)
+    finish(device)
+    return (time.perf_counter() - start) / batch
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / max(seconds, 1e-9)
+
+
+def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> Part:
+    """What the backend compiled of ``fn``, which must be one part, and what that is called with."""
+    calls: list[Part] = []
+
+    def watched(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        run = backend.compile(gm)
+
+        def call(*given: Any) -> Any:
+            calls.append((run, given))
+            return run(*given)
+        return call
+    alone = replace(backend, compile=watched, last_resort=False)
+    torch.compiler.reset()
+    with torch.no_grad():
+        keel.compile(fn, backends=[alone], strict=True, dynamic=False, fullgraph=True)(*args)
+    return calls[0]
+
+
+def _processor(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+                platform.processor())
+
+
+def _rounded(value: Any) -> Any:
+    """Three digits, which is more than holds from one day to the next."""
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return float(f"{value:.3g}") if isinstance(value, float) else value

@@ -1,0 +1,64 @@
+"""Data sheets that are measured: what is slow comes out slow, and files keep what they had."""
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import keel
+from keel import Backend, Link, Rule, Support
+from keel_conformance.bench import calibrate
+
+AT_ALL = Support((Rule(ops=("*",), dtypes=frozenset({torch.float32, torch.int64})),))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "PATIENCE", 0.01)
+    for sizes in (calibrate.PRODUCT, calibrate.LARGE, calibrate.SMALL):
+        monkeypatch.setitem(sizes, "cpu", {1024: 128, 1 << 22: 1 << 16, 1 << 14: 1 << 10}[sizes["cpu"]])
+
+
+def waiting(seconds: float) -> Callable[[torch.fx.GraphModule], Callable[..., Any]]:
+    def compile(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            time.sleep(seconds)
+            return gm(*args)
+        return run
+    return compile
+
+
+def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
+    quick = Backend(name="quick", device="cpu", supports=AT_ALL, compile=lambda gm: gm.forward)
+    slow = replace(quick, name="slow", compile=waiting(0.004),
+                   cost=replace(keel.find("eager").cost, link=Link(1e9, 1e-5), memory=1e6))
+    sheets = calibrate.calibrate([quick, slow], "cpu")
+    assert sheets["slow"].launch > 0.0035 > sheets["quick"].launch
+    assert sheets["slow"].link == Link(1e9, 1e-5) and sheets["slow"].memory == 1e6
+    for sheet in sheets.values():
+        assert set(sheet.flops) == {torch.float32}
+        assert min(sheet.scalars, sheet.bandwidth, *sheet.weights.values()) > 0
+        assert {"convolution", "sort", "aten.exp"} <= set(sheet.weights)
+
+
+def test_files_keep_the_sheets_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sheets.json"
+    eager = keel.find("eager").cost
+    monkeypatch.setattr(calibrate, "calibrate", lambda backends, device: {b.name: eager for b in backends})
+    file.write_text(json.dumps({"sheets": {"acme": {"flops": {}}}}))
+    calibrate.write(file, ["eager"], "cpu", torch.get_num_threads())
+    written = json.loads(file.read_text())
+    assert set(written["sheets"]) == {"acme", "eager"} and set(written["machine"]) == {"processor", "threads", "torch"}
+    assert keel.Cost.from_json(json.dumps(written["sheets"]["eager"])) == eager
+
+
+def test_a_backend_must_take_additions(tmp_path: Path) -> None:
+    lame = Backend(name="lame", device="cpu", supports=Support(()), compile=lambda gm: gm.forward)
+    with pytest.raises(keel.KeelError, match="no backend takes"):
+        calibrate.calibrate([lame], "cpu")
