@@ -19,13 +19,15 @@ from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
 from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.harvest import FILES, KEPT, stored
-from keel_conformance.cases.skeleton import Part, Skeleton, redrawn
+from keel_conformance.cases.skeleton import SALTED, Part, Skeleton, redrawn
 from keel_conformance.cases.values import Draw, kinds_of
 
 MOST = 24
 """Calls of a member: of further samples those stay that differ most."""
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
+APART = ("pointwise", "view", "shape")
+"""Those of which no element's result is spoilt by another element, but for gradients, which sum."""
 TAME = ("random", "duplicates", "exact", "specials")
 """Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
 CALM = ("random", "linalg", "quantized")
@@ -60,8 +62,9 @@ def generic(op: Op) -> Domain | None:
         kinds = ["own"]
     factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),
                "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS, "values": tuple(kinds)}
+    apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
     return Domain(
-        op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw),
+        op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
         rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
                Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
                Rule(("sample", "values"), lambda sample, values: free or values in TAME[:2] or _whole(
@@ -124,9 +127,10 @@ def _lies(made: Skeleton, layout: str) -> bool:
 
 # -- their arguments --------------------------------------------------------------------------------------------------
 
-def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial | None:
+def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw, apart: bool) -> Trial | None:
     made = calls[int(levels["sample"][1:])]
-    args, kwargs = redrawn(made, dtype, draw, levels["values"], levels["layout"])
+    values = SALTED if apart and levels["values"] == "random" else levels["values"]
+    args, kwargs = redrawn(made, dtype, draw, values, levels["layout"])
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
     return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))

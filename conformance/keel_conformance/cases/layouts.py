@@ -13,6 +13,10 @@ LAYOUTS = ("contiguous", "transposed", "reversed", "channels_last", "expanded", 
 OFFSET = 3
 """Elements before the first, of the class ``offset``: no vector load is aligned then."""
 GAP = 2
+ALIGNED = 64
+"""Elements before the first, of a transposed or expanded one: none is read right that is read from the start, and
+vector loads are aligned.
+"""
 
 
 def fits(layout: str, shape: Sequence[int]) -> bool:
@@ -48,7 +52,8 @@ def place(x: torch.Tensor, layout: str) -> torch.Tensor:
         return x.contiguous()
     if layout in ("expanded", "expanded_last"):
         dim = 0 if layout == "expanded" else -1
-        return x.narrow(dim, 0, 1).contiguous().expand(x.shape)
+        once = x.narrow(dim, 0, 1)
+        return laid(once, _dense(once.shape, range(x.dim())), ALIGNED).expand(x.shape)
     strides, offset = _strides(layout, x.shape)
     return laid(x, strides, offset)
 
@@ -77,9 +82,9 @@ def _strides(layout: str, shape: Sequence[int]) -> tuple[list[int], int]:
     rank = len(shape)
     match layout:
         case "transposed":
-            return _dense(shape, [*range(rank - 2), rank - 1, rank - 2]), 0
+            return _dense(shape, [*range(rank - 2), rank - 1, rank - 2]), ALIGNED
         case "reversed":
-            return _dense(shape, range(rank - 1, -1, -1)), 0
+            return _dense(shape, range(rank - 1, -1, -1)), OFFSET
         case "channels_last":
             return _dense(shape, [0, *range(2, rank), 1]), 0
         case "offset":
@@ -88,7 +93,7 @@ def _strides(layout: str, shape: Sequence[int]) -> tuple[list[int], int]:
             return [GAP * s for s in _dense(shape, range(rank))], 1
         case "rows_apart":
             apart = [*shape[:-1], shape[-1] + OFFSET]
-            return _dense(apart, range(rank)), 0
+            return _dense(apart, range(rank)), OFFSET
         case "odd_ones":
             dense = _dense(shape, range(rank))
             return [s if n != 1 else s + 5 for n, s in zip(shape, dense, strict=True)], 0

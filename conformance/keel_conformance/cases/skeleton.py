@@ -13,11 +13,13 @@ import torch
 
 from keel import DTYPE_NAMES
 from keel_conformance.cases import layouts
-from keel_conformance.cases.values import Draw, fill, kinds_of
+from keel_conformance.cases.values import Draw, fill, kinds_of, salted
 
 NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 Path = tuple[int | str, ...]
 """Where an argument stands: its place or its name, then the places in lists."""
+SALTED = "salted"
+"""A class of values for calls whose elements do not touch each other: random ones with others among them."""
 OWN = "the dtype that it is drawn in"
 """Stands where an argument names that dtype."""
 
@@ -141,6 +143,8 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
             x = x * 0.5 ** (draw.call % 3)
         return x.reshape(part.shape)
     kind = values if values in kinds_of(dtype) else "random"
+    if values == SALTED and part.low < 0:
+        return salted(draw, dtype, n, low=part.low, high=part.high).reshape(part.shape)
     x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)
     if part.low > 0 and kind in ("random", "duplicates") and not (dtype.is_floating_point or dtype.is_complex):
         x = torch.ones_like(x) if dtype == torch.bool else x.clamp(min=max(1, round(part.low)))

@@ -83,6 +83,52 @@ def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0
     return _integers(draw, kind, dtype, n, low, high)
 
 
+SALT = (("specials", 0.16), ("wide", 0.08), ("ties", 0.08))
+"""Classes, and the share of each, of what stands among random values where elements do not touch each other."""
+CROSSED = 0.1
+"""Of operands, the share of elements that are special in all."""
+
+
+def salted(draw: Draw, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0) -> torch.Tensor:
+    """As ``fill`` of the class random, with values of other classes among them, at other places of each operand: for
+    operators of which no element's result is spoilt by another element, and integers, that are exact in any order.
+    """
+    found = fill(draw, "random", dtype, n, low=low, high=high)
+    if draw.bare or dtype == torch.bool:
+        return found
+    chance, reached = draw.uniform(n), 0.0
+    for kind, share in SALT:
+        if kind in kinds_of(dtype):
+            here = (chance >= reached) & (chance < reached + share)
+            found = torch.where(here, fill(draw, kind, dtype, n), found)
+        reached += share
+    return found
+
+
+def crossed(draw: Draw, operands: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The operands with special values where those of the first one's sizes have some, too: any beside any other."""
+    n, shape = operands[0].numel(), operands[0].shape
+    if draw.bare or len(operands) < 2:
+        return operands
+    here, found = draw.uniform(n).reshape(shape) < CROSSED, list[torch.Tensor]()
+    for x in operands:
+        few = _few(x.dtype)
+        fits = x.shape == shape and len(few)
+        found.append(torch.where(here, few[draw.integers(n, 0, len(few))].reshape(shape), x) if fits else x)
+    return found
+
+
+def _few(dtype: torch.dtype) -> torch.Tensor:
+    if dtype == torch.bool or dtype.is_complex:
+        return torch.zeros(0, dtype=dtype)
+    if not dtype.is_floating_point:
+        info = torch.iinfo(dtype)
+        return specials(dtype) if info.min == 0 else torch.tensor([0, 1, -1, 2, info.min, info.max], dtype=dtype)
+    facts = torch.finfo(dtype)
+    return torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, facts.smallest_normal / 2, facts.max, INF, -INF, NAN],
+                        dtype=torch.float64).to(dtype)
+
+
 def specials(dtype: torch.dtype) -> torch.Tensor:
     """The values where operators differ, of a dtype."""
     if dtype == torch.bool:

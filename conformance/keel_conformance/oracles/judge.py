@@ -16,7 +16,7 @@ from keel import MEMBERS, Call, Op, bind
 
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
-from . import contract, factors, linear, openings, order, statistical, times
+from . import contract, factors, linear, openings, order, rounding, statistical, times
 from .compare import MASKED, Finding, compare
 from .rules import Asked, NoRule, flat, widened
 from .running import analysed
@@ -66,6 +66,10 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
     if verdict.status == "pass" and expected.oracle == "dot" and case.levels.get("values") == "random" and (
             member.name in linear.SUMS):
         sentence = linear.statistics(Asked(op, member, trial.args, trial.kwargs, eager), results[0])
+        return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
+    if verdict.status == "pass" and expected.oracle == "ulp" and expected.tracked is not None and isinstance(
+            results[0], Tensor):
+        sentence = rounding.one_sided(member.name, results[0], expected.tracked[0])
         return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
     if expected.oracle == "dot" and "exact" in trial.notes and not verdict.figures.get("ratio"):
         return replace(verdict, oracle="exact by construction")

@@ -114,7 +114,7 @@ def unknown(out: Tensor) -> Bound:
     return Bound(wide(out), torch.full(out.shape, INF, dtype=torch.float64))
 
 
-def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float) -> Tensor:
+def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float | Tensor) -> Tensor:
     """``error`` and a rounding by ``ulps`` of ``dtype`` of whatever lies within it.
 
     A rounding of x is off by ulps * ulp(x), and |x| <= |value| + error; 0 is not rounded.

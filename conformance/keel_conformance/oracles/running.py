@@ -16,8 +16,23 @@ from keel import OPSET, Op, decomposition_of
 
 from . import linear, movement, openings, pointwise, special
 from .rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
-from .tracked import BITS, Evaluate, Tracked, error_of, inexact, leaves, mapped, overflow, plain_of, tracked
+from .tracked import (
+    BITS,
+    Evaluate,
+    Tracked,
+    error_of,
+    inexact,
+    leaves,
+    mapped,
+    overflow,
+    plain_of,
+    tracked,
+    wide,
+)
 
+STEADY = frozenset({"add", "sub", "mul"})
+"""What these make of small multiples of a sixteenth has no more bits than a dtype has: see ``_steady``."""
+FAR = 2.0 ** 20
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
 
 
@@ -50,6 +65,8 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
         bounds = rule(Asked(op, member, args, kwargs, outs))
     if member.name in openings.OPEN:
         bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
+    if member.name in STEADY:
+        bounds = [_steady(o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return mapped(out, lambda _: next(remaining))
 
@@ -81,14 +98,39 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
     return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
 
 
+def _steady(out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
+            ) -> Bound:
+    """The bound without a rounding where there is nothing to round: of multiples of a sixteenth without error, a sum or
+    product that the dtype has.
+    """
+    if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
+        return bound
+    known = torch.ones((), dtype=torch.bool)
+    for x in leaves((args, kwargs)):
+        if isinstance(x, Tensor | int | float):
+            value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
+            known = known & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
+            error = error_of(x)
+            known = known if error is None else known & (error == 0)
+    dtype = _coarser(out.dtype, coarse)
+    known = known & (bound.value.to(dtype).double() == bound.value)
+    if not bool(known.any()):
+        return bound
+    ulps = torch.where(known, 0.0, bound.ulps)
+    return Bound(bound.value, rounded(bound.value, bound.error, dtype, ulps))
+
+
+def _coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:
+    return dtype if coarse is None or BITS[coarse] >= BITS[dtype] else coarse
+
+
 def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
     if not isinstance(out, Tensor):
         return out
     if not inexact(out.dtype) or bound.value is None:
         known = bound.error is None or not bool((bound.error != 0).any())
         return tracked(out, evaluate, None, None if known else bound.error)
-    dtype = out.dtype if coarse is None or BITS[coarse] >= BITS[out.dtype] else coarse
-    error = rounded(bound.value, bound.error, dtype, bound.ulps) if bound.ulps else bound.error
+    error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
     return tracked(out, evaluate, bound.value, error)
 
 

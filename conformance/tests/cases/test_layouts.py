@@ -37,3 +37,10 @@ def test_what_is_between_elements_is_poison() -> None:
 def test_nothing_fits_where_there_is_no_room_for_it() -> None:
     assert not fits("transposed", (5,)) and not fits("channels_last", (2, 3, 4)) and not fits("expanded", ())
     assert not fits("gapped", (3, 1)) and not fits("odd_ones", (3, 4)) and fits("contiguous", ())
+
+
+@pytest.mark.parametrize("layout", ["transposed", "reversed", "expanded", "expanded_last", "gapped", "rows_apart"])
+def test_what_is_not_row_major_does_not_begin_where_its_memory_does(layout: str) -> None:
+    x = place(torch.randn(3, 4, 5), layout)
+    assert x.storage_offset() > 0
+    assert layout not in ("transposed", "expanded") or x.storage_offset() * x.itemsize % 64 == 0

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel_conformance.cases.values import EXACT_BITS, Draw, fill, kinds_of, specials
+from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.values import EXACT_BITS, Draw, crossed, fill, kinds_of, salted, specials
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int64,
           torch.bool, torch.complex64, torch.float8_e4m3fn)
@@ -59,3 +60,33 @@ def test_integers_go_from_end_to_end() -> None:
     x = fill(Draw("case"), "wide", torch.int8, 4000)
     assert x.min() == -128 and x.max() == 127
     assert (fill(Draw("case"), "specials", torch.int64, 99) == torch.iinfo(torch.int64).min).any()
+
+
+def test_random_values_have_others_among_them_where_elements_do_not_touch() -> None:
+    x = salted(Draw("case"), torch.float32, 1105)
+    zeros = x[x == 0]
+    assert x.isnan().any() and x.isinf().any() and zeros.signbit().any() and not zeros.signbit().all()
+    assert ((x.abs() > 0) & (x.abs() < torch.finfo(x.dtype).smallest_normal)).any() and (x % 1 == 0.5).any()
+    assert (x.abs() <= 4).float().mean() > 0.7
+    whole = torch.stack([salted(Draw("case", call), torch.int32, 1105) for call in range(4)])
+    assert (whole.long().sum(1) != whole.sum(1, dtype=torch.int32)).any() and (whole.abs() <= 4).float().mean() > 0.6
+
+
+def test_rows_of_random_values_are_plain_or_special() -> None:
+    """Of reductions some rows have NaN and infinities and some not; of sums, whose errors are judged together, none."""
+    for name, spoilt in (("amax", True), ("linalg_vector_norm", True), ("sum", False)):
+        domain = domain_of(name)
+        assert domain is not None
+        levels = {"dtype": "f32", "form": domain.factors["form"][0], "extent": "129", "place": "last",
+                  "layout": "contiguous", "values": "random"}
+        trials = [domain.make(levels, torch.float32, Draw("case", call)) for call in (0, 1)]
+        rows = torch.cat([t.args[0] for t in trials if t is not None]).isfinite().all(1)
+        assert rows.any() and bool(rows.all()) != spoilt
+
+
+def test_of_operands_special_values_stand_beside_any_others() -> None:
+    x, y, row = crossed(Draw("case"), [torch.ones(17, 65), torch.ones(17, 65), torch.ones(65)])
+    assert (x.isnan() & y.isnan()).any() and (x.isinf() & (y == 0)).any() and (x.isnan() & (y == 1)).any()
+    assert (row == 1).all() and (x == 1).float().mean() > 0.85
+    i, j = crossed(Draw("case"), [torch.ones(1105, dtype=torch.int64), torch.ones(1105, dtype=torch.uint8)])
+    assert ((i == torch.iinfo(i.dtype).min) & (j == 255)).any()

@@ -153,3 +153,32 @@ def test_wrong_order_statistics_fail() -> None:
     twice = where.clone()
     twice[:, 1] = twice[:, 0]
     assert verdict("sort", aten.sort.default, (x, 1), [x.gather(1, twice), twice]).status == "fail"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_of_16_bits_that_are_all_cut_off_fail(dtype: torch.dtype) -> None:
+    """Each by itself is within an ulp; to the nearest, to the nearest with ties away, and to either side pass."""
+    x, y = draw(400).to(dtype), draw(400, seed=1).to(dtype)
+    exact = x.double() * y.double()
+    near = exact.to(dtype)
+    step = torch.where(near.double().abs() > exact.abs(), -1.0, 0.0)
+    cut = torch.nextafter(near, torch.zeros_like(near)).where(step < 0, near)
+    beside = torch.nextafter(near, torch.where(exact > near, torch.inf, -torch.inf).to(dtype)).where(
+        (exact != near) & (torch.arange(400) % 2 == 0), near)
+    assert verdict("mul", aten.mul.Tensor, (x, y), [near]).status == "pass"
+    assert verdict("mul", aten.mul.Tensor, (x, y), [beside]).status == "pass"
+    found = verdict("mul", aten.mul.Tensor, (x, y), [cut])
+    assert found.status == "fail" and "toward zero" in found.sentence
+
+
+def test_whole_numbers_and_their_parts_are_summed_without_rounding() -> None:
+    """So that what is taken from where floor and a step say is known: most of a grid's samples are."""
+    x, y = torch.tensor([1.0, 2.5, -3.0625, 1.0]), torch.tensor([1.0, 0.25, 7.0, 2.0 ** -25])
+    ulp = torch.tensor([2.0 ** -22, 2.0 ** -22, 2.0 ** -21, 2.0 ** -23])
+    for n, status in ((0, "fail"), (1, "fail"), (2, "fail"), (3, "pass")):
+        off = torch.where(torch.arange(4) == n, ulp, 0.0)
+        assert verdict("add", aten.add.Tensor, (x, y), [x + y + off]).status == status
+    plane, grid = draw(1, 2, 6, 7), draw(1, 4, 5, 2, seed=1)
+    call = (plane, grid, 0, 0, False)
+    assert verdict("grid_sampler", aten.grid_sampler_2d.default, call, [aten.grid_sampler_2d.default(*call)]
+                   ).figures["masked"] == 0

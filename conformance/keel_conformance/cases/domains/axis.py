@@ -16,7 +16,7 @@ from keel import Op
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
-from keel_conformance.cases.values import EXACT_BITS, KINDS, Draw, fill, kinds_of
+from keel_conformance.cases.values import EXACT_BITS, KINDS, Draw, fill, kinds_of, salted
 
 PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
     "last": lambda n: ((3, n), 1), "first": lambda n: ((n, 5), 0), "middle": lambda n: ((2, n, 7), 1),
@@ -35,7 +35,8 @@ Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], di
 class Along:
     """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
     over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
-    ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory.
+    ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory,
+    ``even`` that of random values all rows are, because their errors are judged together.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -48,6 +49,7 @@ class Along:
     many: int = 1
     telling: tuple[str, str, str] = ("", "", "")
     apart: bool = False
+    even: bool = False
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
@@ -129,7 +131,7 @@ def _scan(overload: str, **more: Any) -> Along:
 
 _SORT, _TOPK, _KTH = "sort.stable", "topk.default", "kthvalue.default"
 ALONG: Mapping[str, Along] = {
-    "sum": _several("sum.dim_IntList", "sum.default", terms=True, forms={"cast": _cast("sum.dim_IntList")}),
+    "sum": _several("sum.dim_IntList", "sum.default", terms=True, even=True, forms={"cast": _cast("sum.dim_IntList")}),
     "mean": _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
                      dtypes=(*_FLOATS, torch.complex64, torch.complex128)),
     "nansum": _several("nansum.default", terms=True, dtypes=_REALS),
@@ -158,7 +160,7 @@ ALONG: Mapping[str, Along] = {
     "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
                             "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL),
     "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
-    "cumsum": _scan("cumsum.default", terms=True, telling=("bf16", "end", "random"),
+    "cumsum": _scan("cumsum.default", terms=True, even=True, telling=("bf16", "end", "random"),
                     forms={"cast": _cast("cumsum.default")}),
     "cumprod": _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}),
     "cummax": _scan("cummax.default"), "cummin": _scan("cummin.default"),
@@ -245,13 +247,23 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
     n = prod(shape)
     if kind == "exact" and along.products and (dtype.is_floating_point or dtype.is_complex):
         return _powers(dtype, n, over, draw).reshape(shape)
+    if kind == "random" and not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
+        return salted(draw, dtype, n).reshape(shape)           # integers wrap, in any order
     x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
-    if not n or draw.bare or ((kind, dtype) != ("random", torch.bool) and (kind != "specials" or dtype.is_complex)):
+    mixed = kind == "random" and dtype.is_floating_point and not along.even
+    if not n or draw.bare or dtype.is_complex or not (mixed or kind == "specials" or (kind, dtype) == (
+            "random", torch.bool)):
         return x
     if over == n:                                              # of all elements there is one result
         x, shape, dim = x.reshape(-1), (n,), 0
     rows = x.movedim(dim, -1)
-    rows = _true_rows(rows, draw) if dtype == torch.bool else _rows(rows, draw) if dtype.is_floating_point else rows
+    if dtype == torch.bool:
+        rows = _true_rows(rows, draw)
+    elif mixed:
+        other = fill(draw, "specials", dtype, n).reshape(rows.shape)
+        rows = torch.where(_turns(rows, draw, 4) >= 2, _rows(other, draw), rows)
+    elif dtype.is_floating_point:
+        rows = _rows(rows, draw)
     return rows.movedim(-1, dim).contiguous()
 
 

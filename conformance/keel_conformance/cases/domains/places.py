@@ -16,7 +16,7 @@ from keel import Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
-from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of
+from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, salted
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0), "33": ((33,), 0), "1025": ((1025,), 0), "3x33": ((3, 33), 1), "65x5": ((65, 5), 0),
@@ -321,6 +321,9 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Tri
     terms = 2 * prod(shape) if placed.sums else 1
 
     def like(sizes: tuple[int, ...]) -> torch.Tensor:
+        alone = not placed.sums or not (dtype.is_floating_point or dtype.is_complex)
+        if levels["values"] == "random" and alone:
+            return salted(draw, dtype, prod(sizes)).reshape(sizes)
         return fill(draw, levels["values"], dtype, prod(sizes), terms=terms).reshape(sizes)
 
     def along(negative: bool) -> torch.Tensor:

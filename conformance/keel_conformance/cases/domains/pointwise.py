@@ -21,7 +21,7 @@ from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.generic import known
 from keel_conformance.cases.harvest import tried
 from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
-from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, specials
+from keel_conformance.cases.values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer")
 """What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of
@@ -217,8 +217,10 @@ def operands(levels: Levels, dtypes: list[torch.dtype], draw: Draw, low: float =
     for i, dtype in enumerate(dtypes):
         own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
         kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
-        found.append(fill(draw, kind, dtype, prod(own), low=low, high=high).reshape(own))
-    return found
+        made = salted(draw, dtype, prod(own), low=low, high=high) if levels["values"] == "random" else (
+            fill(draw, kind, dtype, prod(own), low=low, high=high))
+        found.append(made.reshape(own))
+    return crossed(draw, found) if levels["values"] == "random" else found
 
 
 def every(dtype: torch.dtype) -> torch.Tensor:
