@@ -21,6 +21,8 @@ from keel.partition.problem import FORBIDDEN, Ints, Problem, Stars, Terms, contr
 
 ROUNDS = ((1_000, 16), (5_000, 6), (20_000, 3), (1 << 62, 1))
 """By the number of units: how many paths launches are priced on, and how often whole parts go over at most."""
+PATIENCE = 3
+"""After so many paths that improve neither the placement nor, by a thousandth, the bound, no more are tried."""
 LINEAR = 300
 """Up to so many bundles the bound for three and more backends comes from a linear program."""
 
@@ -119,14 +121,17 @@ def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tup
     if rounds > 1:
         best = _merged(terms, order, best)
     passed: Counter[tuple[int, int]] = Counter()
+    idle = 0
     for r in range(1, rounds + 1):
+        before = best.ticks, least
         passed.update(_dearest_path(terms, order, last))
         priced = _on_paths(terms, passed, r)
         last = _parted(terms, order, assign(priced, best.labels))
         least = max(least, value(priced, last.labels) if terms.backends == 2 else bound(priced))
         better = min(best, last, key=lambda f: f.ticks) if rounds == 1 else last
         best = min(best, _merged(terms, order, better), key=lambda f: f.ticks)
-        if best.ticks <= least:
+        idle = 0 if best.ticks < before[0] or least - before[1] > least >> 10 else idle + 1
+        if best.ticks <= least or idle == PATIENCE:
             break
     return best, least
 

@@ -5,7 +5,9 @@ of it.  Arithmetic on sizes is repeated in every part that needs it, so a backen
 """
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,10 +52,29 @@ def split(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
     crossing = _crossing(gm.graph, inputs)
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     made = []
-    for i, part in enumerate(plan.parts):
-        own, needed = (sorted(nodes, key=order.__getitem__) for nodes in (members[i], inputs[i]))
-        made.append(_build(gm, part, own, needed, [n for n in own if n in crossing and n in part_of]))
+    with _no_collection():
+        for i, part in enumerate(plan.parts):
+            own, needed = (sorted(nodes, key=order.__getitem__) for nodes in (members[i], inputs[i]))
+            made.append(_build(gm, part, own, needed, [n for n in own if n in crossing and n in part_of]))
     return made
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python looks for cycles again and again while millions of objects are made; here all of them are kept.
+
+    Freezing and thawing makes the objects old, so that they are not looked through right afterwards.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 def sources(node: fx.Node) -> set[fx.Node]:
@@ -114,14 +135,20 @@ def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
 
 def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node],
            outputs: list[fx.Node]) -> PartGraph:
+    # An attribute that is set on a node moves that in FX's tables, and creating one with arguments walks through them
+    # once more than setting them: half of the time that `node_copy` takes.
     graph, copies, bodies = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
     for node in inputs:
-        copies[node] = graph.placeholder(node.name)
-        copies[node].meta = dict(node.meta)
+        copies[node] = graph.create_node("placeholder", node.name, name=node.name)
+        copies[node].meta.update(node.meta)
     for node in members:
         if node.op == "get_attr":
             bodies[str(node.target)] = gm.get_submodule(str(node.target))
-        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node] = copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
+        copy.args = fx.map_arg(node.args, copies.__getitem__)
+        if node.kwargs:
+            copy.kwargs = fx.map_arg(node.kwargs, copies.__getitem__)
+        copy.meta.update(node.meta)
     graph.output(tuple(copies[node] for node in outputs))
     return PartGraph(part, graph, bodies, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
 
