@@ -66,3 +66,8 @@ def failed(job: Job, outcome: Outcome, target: str) -> Bar:
 def within(name: str, value: float, most: float, note: str = "") -> Bar:
     """A figure that may be ``most`` and no more."""
     return Bar(name, value, f"<= {most:g}" if most else "0", value <= most, note)
+
+
+def beyond(name: str, value: float, least: float, note: str = "") -> Bar:
+    """A figure that must be ``least`` or more."""
+    return Bar(name, value, f">= {least:g}", value >= least, note)

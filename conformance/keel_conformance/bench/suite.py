@@ -9,7 +9,7 @@ from ..report import Bar
 from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
 from .jobs import Job, Selection
-from .placements import optimality
+from .placements import optimality, programs, scale
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
     "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
 }, "placement": {
     "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
+    "scale": Part(scale.jobs, scale.measure, scale.bars),
+    "random": Part(programs.jobs, programs.measure, programs.bars),
 }}
 PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
 

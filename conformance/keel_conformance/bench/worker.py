@@ -11,6 +11,7 @@ import torch
 from ..workers.pool import Tell
 from . import run_time, traffic
 from .jobs import Job
+from .placements import programs
 from .suite import PARTS
 
 
@@ -39,4 +40,5 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(traffic.ENVIRONMENT if job.part == "traffic" else {}),
+        **(programs.environment(job) if job.part == "random" else {}),
     }
