@@ -27,7 +27,8 @@ from .oracle import Oracle
 
 COUNT, CHUNK = 10_000, 1_000
 HASH_SEEDS = ("0", "1")
-"""Values of PYTHONHASHSEED under which everything is placed; under the first it is also run."""
+"""Values of PYTHONHASHSEED.  Under the first everything is placed and run, under others every FOURTH is placed."""
+FOURTH = 4
 AGAIN = 10
 """Every so many programs are placed twice in one process."""
 SHOWN = 20
@@ -49,8 +50,9 @@ def measure(job: Job) -> dict[str, Any]:
     start = time.process_time()
     found: dict[str, Any] = {"plans": [], "certificate": [], "wrong": [], "unsteady": [], "miscounted": [],
                              "again": 0, "parts": 0, "calls": 0, "mixed": 0}
-    for seed in range(first, last + 1):
-        _one(seed, job.model == f"hash seed {HASH_SEEDS[0]}", found)
+    runs = job.model == f"hash seed {HASH_SEEDS[0]}"
+    for seed in range(first, last + 1, 1 if runs else FOURTH):
+        _one(seed, runs, found)
     return {**found, "cpu_seconds": time.process_time() - start}
 
 
@@ -187,6 +189,6 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for seed in HASH_SEEDS[1:]:
         pairs = [(row["plans"], rows[along, f"hash seed {seed}"]["plans"]) for (along, own), row in rows.items()
                  if own == f"hash seed {HASH_SEEDS[0]}" and (along, f"hash seed {seed}") in rows]
-        differ = sum(a != b for first, other in pairs for a, b in zip(first, other, strict=True))
+        differ = sum(a != b for first, other in pairs for a, b in zip(first[::FOURTH], other, strict=True))
         yield within(f"random: plans that differ with PYTHONHASHSEED={seed}", differ, 0,
-                     f"of {sum(len(first) for first, _ in pairs)}")
+                     f"of {sum(len(other) for _, other in pairs)}")
