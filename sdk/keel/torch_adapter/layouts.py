@@ -145,8 +145,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault((aten._standard_gamma.default,), ("2.13",), _DRAWN, _row_major),
     Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), ("2.11", "2.13"), _DRAWN,
           _row_major),
-    Fault((aten.uniform.default, aten.native_dropout.default), ("2.11", "2.13"), "The strides of an operand with gaps, or "
-          "whose elements share memory, are promised; eager leaves gaps out, and gives each element its own.",
+    Fault((aten.uniform.default, aten.native_dropout.default), ("2.11", "2.13"), "The strides of an operand with gaps, "
+          "or whose elements share memory, are promised; eager leaves gaps out, and gives each element its own.",
           _copied),
     Fault((aten.copysign.Tensor, aten.div.Tensor_mode), ("2.11", "2.13"), "Where the operands' orders of dimensions "
           "differ, the second's is promised and eager gives the first's (of quotients, of floats rounded down).",
