@@ -15,16 +15,15 @@ from keel.cost import Cost, read_sheets
 from keel.discover import resolve
 from keel.errors import KeelError
 from keel.graph.left_out import refuse_inputs
-from keel.graph.negotiate import negotiate
 from keel.graph.verify import verify
 from keel.partition import certificate
 from keel.partition.assign import place
 from keel.partition.bill import PartBill, bill
-from keel.partition.plan import Plan
+from keel.partition.choose import chosen
+from keel.partition.plan import Plan, Refusals
 from keel.partition.pricing import Pricing, sheets_of
-from keel.partition.split import split
 from keel.plugin import Backend
-from keel.runtime.fallback import compile_part
+from keel.runtime.fallback import compile_parts
 from keel.runtime.link import Linkable, link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
@@ -123,18 +122,19 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
 
-    gm = negotiate(captured, settings.backends, strict=settings.strict)
+    constants, strict = frozenset(captured.constants), settings.strict
+    price = Pricing(constants, compete=settings.placement == "cost") if by_cost(settings) else None
+    gm, plan = chosen(captured, settings.backends, strict=strict, price=price)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
-
-    constants = frozenset(captured.constants)
-    price = Pricing(constants, compete=settings.placement == "cost") if by_cost(settings) else None
-    plan = place(gm, settings.backends, gm.meta["keel.refusals"], strict=settings.strict, price=price)
     certificate.check(gm, plan, constants)
-    dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
 
-    meta = {dump.META: folder, FUEL: Fuel(settings.fuel)}
-    parts = [compile_part(gm, plan, part, strict=settings.strict, meta=meta) for part in split(gm, plan)]
+    def again(refusals: Refusals) -> Plan:
+        found = place(gm, settings.backends, refusals, strict=strict, price=price)
+        certificate.check(gm, found, constants)
+        return found
+    dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
+    plan, parts = compile_parts(gm, plan, again, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     if listen is not None:
         listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants)))
     return link(gm, parts, captured.constants)

@@ -138,7 +138,8 @@ def _report(compiled: Compiled) -> GraphReport:
     parts = []
     for part, made in zip(compiled.plan.parts, compiled.parts, strict=True):
         operators = Counter(str(nodes[name].target) for name in part.nodes)
-        parts.append(PartReport(part.name, made.owner, part.owner.name, len(part.nodes), dict(operators.most_common()),
+        claimed = next((who for error in made.trouble for who in error.reasons or {}), part.owner.name)
+        parts.append(PartReport(part.name, made.owner, claimed, len(part.nodes), dict(operators.most_common()),
                                 tuple(map(str, made.trouble))))
     return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)))
 

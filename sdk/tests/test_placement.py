@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import keel
-from keel import Backend, Cost, KeelError, Link
+from keel import Backend, Cost, KeelError, KeelWarning, Link
 from keel.compile import Compiled, DynamoBackend, read_settings
 
 from .line import takes
@@ -104,6 +104,28 @@ def test_equal_graphs_are_placed_equally() -> None:
         torch.compiler.reset()
         plans.append(str(compiled(model, X, W, backends=[acme(), plain()])[1][0].plan))
     assert plans[0] == plans[1]
+
+
+def test_a_part_that_cannot_be_compiled_is_placed_again_at_least_cost() -> None:
+    def fails(gm: Any) -> Any:
+        raise ValueError("no room")
+    broken = replace(acme(), compile=fails)
+    slow = replace(plain(replace(SHEET, call=1.0)), name="slow")
+    with pytest.warns(KeelWarning, match="plain compiles it instead"):
+        result, heard = compiled(model, X, W, backends=[broken, slow, plain()])
+    torch.testing.assert_close(result, model(X, W))
+    assert set(owners(heard).values()) == {"plain"} and heard[0].plan.claim is not None
+
+
+def test_a_graph_is_written_out_as_far_as_it_is_cheapest() -> None:
+    """A backend that takes a call whole does not get it if the pieces are cheaper on another."""
+    whole = takes("gelu", name="whole", cost=replace(SHEET, seconds={"aten.gelu": 1.0}))
+    pieces = takes("mul", "add", "erf", "tanh", "pow", name="pieces", cost=SHEET)
+    result, heard = compiled(torch.nn.functional.gelu, X, backends=[whole, pieces])
+    torch.testing.assert_close(result, torch.nn.functional.gelu(X))
+    assert {p.owner.name for p in heard[0].plan.parts} == {"pieces"}
+    assert owners(compiled(torch.nn.functional.gelu, X, backends=[whole, pieces], placement="order")[1]) == {
+        "gelu": "whole"}
 
 
 def test_measured_sheets_replace_the_backends_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

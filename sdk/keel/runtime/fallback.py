@@ -1,4 +1,4 @@
-"""A part compiled by its owner or, should that raise, by the next backend that takes all its calls."""
+"""Parts compiled by their owners; where one raises, the graph is placed again without that claim."""
 from __future__ import annotations
 
 import warnings
@@ -8,50 +8,70 @@ from typing import Any
 from torch import fx
 
 from keel.errors import KeelError, KeelWarning
-from keel.graph.calls import call_of, is_call, where
-from keel.partition.plan import Plan
+from keel.graph.calls import where
+from keel.partition.plan import Part, Plan, Refusals
 from keel.partition.split import PartGraph, split
-from keel.plugin import Backend, refusal
-from keel.runtime.checked import always, every_call, first_call, promise
+from keel.plugin import Backend, Refusal
+from keel.runtime.checked import Promise, always, every_call, first_call, promise
 from keel.runtime.link import Linkable
 
+Again = Callable[[Refusals], Plan]
+"""The graph placed again, with more refusals.  Raises KeelError where some call has no owner left."""
 
-def compile_part(gm: fx.GraphModule, plan: Plan, made: PartGraph, *, strict: bool,
-                 meta: Mapping[str, Any]) -> Linkable:
-    """The part ``made`` of ``gm``, compiled.  Its graph is given ``meta``.
 
-    A backend that cannot compile what it claimed is passed over with a KeelWarning; under ``strict``, or if nobody else
-    takes all calls of the part, that is KeelError[compile-raised].
+def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False,
+                  meta: Mapping[str, Any] | None = None) -> tuple[Plan, list[Linkable]]:
+    """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their graphs are given ``meta``.
+
+    A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
+    ``again``; parts that stay as they were are not compiled twice.  Under ``strict``, or if that leaves a call without
+    an owner, it is KeelError[compile-raised].
     """
-    promised = promise(made.gm, made.part.owner.name, made.part.name)
-    run, owner, trouble = _compiled(gm, plan, made, strict, meta)
-    if owner is not made.part.owner:
-        promised = promise(_fresh(gm, plan, made).gm, owner.name, made.part.name)
-    first = None if always() else first_call(run, promised)
-    return Linkable(made.part.name, run if first else every_call(run, promised), made.inputs, made.outputs, first,
-                    owner.name, trouble)
-
-
-def _compiled(gm: fx.GraphModule, plan: Plan, made: PartGraph, strict: bool, meta: Mapping[str, Any],
-              ) -> tuple[Callable[..., Sequence[Any]], Backend, tuple[KeelError, ...]]:
-    """What runs the part, who compiled it, and the errors of those who could not."""
-    trouble: list[KeelError] = []
-    part, able = made, [made.part.owner]
+    done: dict[Any, Callable[..., Sequence[Any]]] = {}
+    lost: list[tuple[Part, KeelError]] = []
     while True:
-        backend = able.pop(0)
-        part.gm.meta |= meta
-        try:
-            return _run(backend, part.gm), backend, tuple(trouble)
-        except Exception as raised:
-            # A backend that failed may have left its graph in any state, so the next one gets another.
-            part = _fresh(gm, plan, made)
-            error = _failed(part, backend, raised)
-            able = able if trouble else _substitutes(part.gm, plan, made.part.owner)
-            if strict or not able:
-                raise error from raised
-            error.do = f"{able[0].name} compiles it instead. strict=True makes this an error."
-            warnings.warn(str(error), KeelWarning, stacklevel=2)
-            trouble.append(error)
+        made: list[Linkable] = []
+        for graph in split(gm, plan):
+            part = graph.part
+            promised = promise(graph.gm, part.owner.name, part.name)
+            key = part.owner.name, part.nodes, graph.outputs
+            try:
+                if key not in done:
+                    graph.gm.meta |= meta or {}
+                    done[key] = _run(part.owner, graph.gm)
+            except Exception as raised:
+                plan, error = _replaced(gm, plan, part, raised, again, strict)
+                lost.append((part, error))
+                break
+            made.append(_linkable(graph, done[key], promised, lost))
+        else:
+            return plan, made
+
+
+def _replaced(gm: fx.GraphModule, plan: Plan, part: Part, raised: Exception, again: Again,
+              strict: bool) -> tuple[Plan, KeelError]:
+    """The plan without the claim of a part that could not be compiled, and the error that says so."""
+    error = _failed(gm, part, raised)
+    if strict:
+        raise error from raised
+    try:
+        plan = again(_without(plan, part, error))
+    except KeelError:
+        raise error from raised
+    owners = list(dict.fromkeys(plan.owner_of[node].name for node in part.nodes))
+    verb = "compiles" if len(owners) == 1 else "compile"
+    error.do = f"{' and '.join(owners)} {verb} it instead. strict=True makes this an error."
+    warnings.warn(str(error), KeelWarning, stacklevel=3)
+    return plan, error
+
+
+def _linkable(graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise,
+              lost: Sequence[tuple[Part, KeelError]]) -> Linkable:
+    """The compiled part, with its checks, and the errors of those who could not compile some of its calls."""
+    first = None if always() else first_call(run, promised)
+    trouble = tuple(error for part, error in lost if not set(part.nodes).isdisjoint(graph.part.nodes))
+    return Linkable(graph.part.name, run if first else every_call(run, promised), graph.inputs, graph.outputs, first,
+                    graph.part.owner.name, trouble)
 
 
 def _run(backend: Backend, gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
@@ -61,21 +81,19 @@ def _run(backend: Backend, gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
     return run
 
 
-def _substitutes(gm: fx.GraphModule, plan: Plan, owner: Backend) -> list[Backend]:
-    calls = [call for n in gm.graph.nodes if is_call(n) and (call := call_of(n)) is not None]
-    return [b for b in plan.backends if b is not owner and all(refusal(b, c) is None for c in calls)]
+def _without(plan: Plan, part: Part, error: KeelError) -> Refusals:
+    """The refusals of a plan, and one for each call of the part that could not be compiled."""
+    why = Refusal(f"{part.owner.name} could not compile it: {(error.reasons or {})[part.owner.name]}")
+    return {**plan.refusals, **{node: {**plan.refusals.get(node, {}), part.owner.name: why} for node in part.nodes}}
 
 
-def _fresh(gm: fx.GraphModule, plan: Plan, made: PartGraph) -> PartGraph:
-    return next(p for p in split(gm, plan) if p.part is made.part)
-
-
-def _failed(made: PartGraph, backend: Backend, raised: Exception) -> KeelError:
-    nodes = [n for n in made.gm.graph.nodes if is_call(n)]
+def _failed(gm: fx.GraphModule, part: Part, raised: Exception) -> KeelError:
+    wanted = set(part.nodes)
+    nodes = [n for n in gm.graph.nodes if n.name in wanted]
     lines = str(raised).strip().splitlines()
     count = f"{len(nodes)} call{'s' if len(nodes) != 1 else ''}"
     return KeelError(
-        "compile-raised", f"{backend.name} could not compile part {made.part.name} of {count}, which it took.",
-        {backend.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
+        "compile-raised", f"{part.owner.name} could not compile part {part.name} of {count}, which it took.",
+        {part.owner.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
         next((at for n in nodes if (at := where(n))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")

@@ -1,4 +1,4 @@
-"""Who compiles a part that its owner cannot."""
+"""What becomes of a part that its owner cannot compile."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import fx
 
-from keel import Backend, KeelError, KeelWarning
-from keel.partition import place, split
-from keel.runtime.fallback import compile_part
+from keel import Backend, KeelError, KeelWarning, refusal
+from keel.graph.calls import call_of
+from keel.partition import place
+from keel.runtime.fallback import compile_parts
 
 from ..line import takes, trace, whole
 
@@ -20,22 +21,47 @@ def ruins(gm: fx.GraphModule) -> Any:
     raise ValueError("no memory\nfor this")
 
 
-def compiled(backends: list[Backend], **more: Any) -> Any:
-    gm = trace(lambda x: (x @ x + 1,), torch.randn(3, 3))
-    plan = place(gm, backends)
-    first = split(gm, plan)[0]
-    return compile_part(gm, plan, first, strict=more.get("strict", False), meta={"told": 1}), first
+def compiled(backends: list[Backend], fn: Any = lambda x: (x @ x + 1,), **more: Any) -> Any:
+    gm = trace(fn, torch.randn(3, 3))
+    calls = {n.name: call for n in gm.graph.nodes if (call := call_of(n)) is not None}
+    known = {name: {b.name: why for b in backends if (why := refusal(b, call))} for name, call in calls.items()}
+    return compile_parts(gm, place(gm, backends, known), lambda refusals: place(gm, backends, refusals),
+                         strict=more.get("strict", False), meta={"told": 1})
 
 
-def test_the_next_who_takes_all_calls_gets_a_graph_that_nobody_touched() -> None:
+def test_the_next_who_takes_the_calls_gets_a_graph_that_nobody_touched() -> None:
     given = []
-    backends = [takes("mm", "add", name="acme", compile=ruins), takes("mm", name="half"),
+    backends = [takes("mm", "add", name="acme", compile=ruins),
                 takes("mm", "add", name="next", compile=lambda gm: given.append(gm) or gm.forward), whole("rest")]
-    with pytest.warns(KeelWarning, match="acme could not compile part p0 of 2 calls"):
-        made, part = compiled(backends)
+    with pytest.warns(KeelWarning, match="acme could not compile part p0 of 2 calls") as warned:
+        plan, (made,) = compiled(backends)
+    assert "next compiles it instead" in str(warned[0].message)
     x = torch.randn(3, 3)
     torch.testing.assert_close(made.run(x), (x @ x + 1,))
-    assert given[0].meta["told"] == 1 and made.inputs == part.inputs
+    assert given[0].meta["told"] == 1 and made.owner == "next"
+    assert str(plan.refusals["mm"]["acme"]) == "acme could not compile it: ValueError: no memory"
+
+
+def test_the_calls_may_go_to_several_others_and_join_what_those_have() -> None:
+    backends = [takes("mm", "add", name="acme", compile=ruins), takes("mm", name="half"), whole("rest")]
+    with pytest.warns(KeelWarning, match="half and rest compile it instead"):
+        plan, parts = compiled(backends, lambda x: ((x @ x + 1).sin(),))
+    assert [str(p) for p in plan.parts] == ["p0 on half: mm", "p1 on rest: add, sin"]
+    assert [len(p.trouble) for p in parts] == [1, 1]
+
+
+def test_parts_that_stay_as_they_were_are_not_compiled_twice() -> None:
+    seen: list[str] = []
+
+    def heard(gm: fx.GraphModule) -> Any:
+        seen.append(",".join(str(n.target) for n in gm.graph.nodes if n.op == "call_function"))
+        return gm.forward
+    backends = [takes("mm", name="half", compile=heard), takes("relu", name="acme", compile=ruins), whole("rest")]
+    with pytest.warns(KeelWarning):
+        plan, parts = compiled(backends, lambda x: ((x @ x).relu() @ x,))
+    assert seen == ["aten.mm.default"] * 2 and [p.owner.name for p in plan.parts] == ["half", "rest", "half"]
+    x = torch.randn(3, 3)
+    assert torch.equal(parts[1].run(x)[0], x.relu())
 
 
 def test_those_who_fail_too_are_passed_over() -> None:
