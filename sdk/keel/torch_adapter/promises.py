@@ -103,7 +103,7 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
     return _as(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
 
 
-def _bags(op: Callable[..., Any], said: Any, args: Sequence[Any]) -> Any:
+def _bags(said: Any, args: Sequence[Any], op: Callable[..., Any] = aten._embedding_bag.default) -> Any:
     """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as float16.
     """
     rows = args[0]
@@ -118,12 +118,24 @@ def _kept(said: Any, args: Sequence[Any]) -> Any:
     return (said[0], _as(said[1], args[0].dtype)) if empty else said
 
 
+def _forward_bags(said: Any, args: Sequence[Any]) -> Any:
+    """As above; with include_last_offset the counts and rows of the sum are as many as the offsets, those of others as
+    the bags.
+    """
+    out, bag, counts, rows = _bags(said, args, aten._embedding_bag_forward_only.default)
+    offsets, mode = args[2], args[4] if len(args) > 4 else 0
+    if len(args) > 7 and args[7]:
+        counts = offsets.new_empty([offsets.shape[0] if mode == 0 else out.shape[0]])
+        rows = rows if mode == 2 else offsets.new_empty(counts.shape)
+    return out, bag, counts, rows
+
+
 _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
     aten._unique.default: _of_zeros, aten._unique2.default: partial(_distinct, None),
     aten.unique_consecutive.default: partial(_distinct, 3), aten.unique_dim.default: partial(_distinct, 1),
     aten.unique_dim_consecutive.default: partial(_distinct, 1), aten.bincount.default: _counted,
-    aten.native_dropout.default: _kept,
-    **{op: partial(_bags, op) for op in (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)},
+    aten.native_dropout.default: _kept, aten._embedding_bag.default: _bags,
+    aten._embedding_bag_forward_only.default: _forward_bags,
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 

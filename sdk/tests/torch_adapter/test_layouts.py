@@ -288,6 +288,10 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         torch.rand(5, dtype=dtype) if scaled else None))
         for dtype in (torch.float32, torch.float16, torch.bfloat16)
         for mode, scaled in ((0, False), (0, True), (1, False))},
+    **{f"bags of bfloat16, {'the end given, ' if last else ''}by mode {mode}, no gradient": (
+        aten._embedding_bag_forward_only.default, (
+            torch.rand(5, 4, dtype=torch.bfloat16), torch.arange(5), torch.tensor([0, 2, 5]), False, mode, False, None,
+            last)) for mode in (0, 1, 2) for last in (False, True)},
     "scaled by a tensor": (aten._foreach_addcmul.Tensor, ([W4, X], [W4, X], [W4, X], torch.tensor([1.0, 2.0]))),
 }
 
