@@ -110,10 +110,10 @@ def judge(draws: Sequence[Mapping[str, Comparison]]) -> list[Verdict]:
 
 
 def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
-    # A smooth function moves by about TIMES of eager's usual error.
-    usual = (2 * TIMES) ** 2 * statistics.median(d.squared_least for d in draws)
-    kinks = [d for d in draws if d.squared_jump > usual]
-    smooth = [d for d in draws if d.squared_jump <= usual]
+    # A smooth function moves by about TIMES of eager's usual error, beside its own size, which draws may differ in.
+    usual = (2 * TIMES) ** 2 * statistics.median(_beside(d.squared_least, d) for d in draws)
+    kinks = [d for d in draws if _beside(d.squared_jump, d) > usual]
+    smooth = [d for d in draws if _beside(d.squared_jump, d) <= usual]
     scale, error, eager = (math.sqrt(sum(part)) for part in (
         (d.squared_scale for d in smooth), (d.squared_error for d in smooth), (d.squared_eager for d in smooth)))
     least = max(eager, FLOOR_ULPS * draws[0].ulp * scale)
@@ -121,3 +121,7 @@ def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
     jump = max((math.sqrt(d.squared_error / d.squared_jump) for d in kinks), default=0.0)
     return Verdict(name, times, error / scale if scale else error, eager / scale if scale else eager,
                    all(d.same_classes for d in draws), len(kinks), jump)
+
+
+def _beside(square: float, draw: Comparison) -> float:
+    return square / draw.squared_scale if draw.squared_scale else math.inf if square else 0.0

@@ -111,3 +111,11 @@ def test_a_draw_at_which_eager_jumps_hides_nothing() -> None:
     assert not judge([{"x": d} for d in (wrong, wrong, jumped)])[0].holds
     (smooth,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
     assert judge([{"x": d} for d in (smooth, smooth, right)])[0].holds
+
+
+def test_draws_of_other_sizes_are_no_kinks() -> None:
+    exact = torch.linspace(1, 2, 50, dtype=torch.float64)
+    draws = [compare({"x": off(exact * size, 2e-6)}, {"x": off(exact * size, 1e-6)}, {"x": exact * size})
+             for size in (1.0, 1.0, 100.0)]
+    (found,) = judge(draws)
+    assert found.kinks == 0 and math.isclose(found.times, 2, rel_tol=0.1)
