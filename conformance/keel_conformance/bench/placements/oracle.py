@@ -16,6 +16,25 @@ import numpy as np
 from keel import partition
 
 
+@dataclass(frozen=True)
+class _Tensor:
+    """One tensor: ``place`` is where each backend has it, ``ways`` what it costs from place to place."""
+
+    maker: int
+    readers: list[int]
+    home: int
+    ends: int
+    handover: float
+    ways: list[list[float]]
+    place: list[int]
+
+
+def _tensors(t: partition.Tensors, place: list[int]) -> list[_Tensor]:
+    readers = [t.reader[a:b].tolist() for a, b in zip(t.first[:-1], t.first[1:], strict=True)]
+    return [_Tensor(*each, place) for each in zip(t.maker.tolist(), readers, t.home.tolist(), t.ends.tolist(),
+                                                 micros(t.handover), micros(t.transfer), strict=True)]
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """The costs of ``problem`` in microseconds, which they must be whole numbers of."""
@@ -27,7 +46,7 @@ class Oracle:
         """Of a backend for each unit, with the cheapest parts if ``launches``; inf where a unit is refused."""
         total = sum(self.compute[u][b] for u, b in enumerate(labels)) - sum(worth for *_, worth in self.savings)
         total += sum(worth for units, b, worth in self.savings if any(labels[u] != b for u in units))
-        total += sum(self._charge(t, labels) for t in range(len(self.maker)))
+        total += sum(self._charge(t, labels) for t in range(len(self.tensors)))
         return total + (cheapest_parts(labels, self.problem.needs, self.launch) if self.launches else 0)
 
     def better(self, than: float) -> float:
@@ -69,14 +88,14 @@ class Oracle:
 
     def _charge(self, t: int, labels: Sequence[int]) -> float:
         """What tensor t costs by those units that have a backend."""
-        made = self.maker[t]
-        if made >= 0 and labels[made] < 0:
+        it = self.tensors[t]
+        if it.maker >= 0 and labels[it.maker] < 0:
             return 0
-        source = self.place[labels[made]] if made >= 0 else self.home[t]
-        owners = {labels[r] for r in self.readers[t] if labels[r] >= 0}
-        wanted = {self.place[b] for b in owners} | ({self.ends[t]} if self.ends[t] >= 0 else set())
-        moved = sum(self.ways[t][source][q] for q in wanted - {source})
-        return moved + (self.handover[t] * len(owners - {labels[made]}) if made >= 0 else 0)
+        source = it.place[labels[it.maker]] if it.maker >= 0 else it.home
+        owners = {labels[r] for r in it.readers if labels[r] >= 0}
+        wanted = {it.place[b] for b in owners} | ({it.ends} if it.ends >= 0 else set())
+        moved = sum(it.ways[source][q] for q in wanted - {source})
+        return moved + (it.handover * len(owners - {labels[it.maker]}) if it.maker >= 0 else 0)
 
     def _path(self, u: int, labels: Sequence[int], paid: tuple[float, ...]) -> float:
         """What parts on the dearest path to u cost."""
@@ -96,37 +115,15 @@ class Oracle:
         return micros(self.problem.launch)
 
     @cached_property
-    def place(self) -> list[int]:
-        return self.problem.place.tolist()
-
-    @cached_property
     def together(self) -> list[int]:
         return self.problem.together.tolist()
 
     @cached_property
-    def maker(self) -> list[int]:
-        return self.problem.tensors.maker.tolist()
-
-    @cached_property
-    def home(self) -> list[int]:
-        return self.problem.tensors.home.tolist()
-
-    @cached_property
-    def ends(self) -> list[int]:
-        return self.problem.tensors.ends.tolist()
-
-    @cached_property
-    def readers(self) -> list[list[int]]:
-        t = self.problem.tensors
-        return [t.reader[a:b].tolist() for a, b in zip(t.first[:-1], t.first[1:], strict=True)]
-
-    @cached_property
-    def ways(self) -> list[list[list[float]]]:
-        return micros(self.problem.tensors.transfer)
-
-    @cached_property
-    def handover(self) -> list[float]:
-        return micros(self.problem.tensors.handover)
+    def tensors(self) -> list[_Tensor]:
+        """Those between places, then those between backends."""
+        p = self.problem
+        between = [] if p.passed is None else _tensors(p.passed, list(range(p.backends)))
+        return [*_tensors(p.tensors, p.place.tolist()), *between]
 
     @cached_property
     def savings(self) -> list[tuple[tuple[int, ...], int, float]]:
@@ -136,8 +133,8 @@ class Oracle:
     def touching(self) -> list[list[int]]:
         """For each unit the tensors that it makes or reads."""
         found: list[list[int]] = [[] for _ in self.compute]
-        for t, (made, readers) in enumerate(zip(self.maker, self.readers, strict=True)):
-            for u in {made, *readers} - {-1}:
+        for t, it in enumerate(self.tensors):
+            for u in {it.maker, *it.readers} - {-1}:
                 found[u].append(t)
         return found
 

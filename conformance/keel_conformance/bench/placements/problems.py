@@ -14,7 +14,7 @@ US = 1e-6
 
 def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> partition.Problem:
     """The problem of that seed: ties, zeros, refusals, tensors from and to places, several readers, backends of one
-    place, units that stay together, patterns, launch costs.
+    place, units that stay together, patterns, traffic between backends, launch costs.
 
     ``uniform``: each tensor costs the same on all its ways, each backend has a place, and nothing is charged besides,
     as the bound of alpha-expansion wants it.
@@ -36,7 +36,8 @@ def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> par
                for _ in range(units > 1 and not uniform and r.random() < 0.4)]
     return partition.problem(
         compute, needs, moved, place=[b if b < places else r.randrange(places) for b in range(backends)],
-        launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings)
+        launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings,
+        passed=_passed(r, needs, backends, top // 3 + 1) if not uniform and r.random() < 0.4 else None)
 
 
 def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, uniform: bool) -> partition.Tensors:
@@ -54,3 +55,13 @@ def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, un
         home=[*[-1] * units, *(r.randrange(places) for _ in given)],
         ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(given)],
         handover=[0 if uniform else r.choice((0, 0, r.randint(0, top))) * US for _ in range(count)])
+
+
+def _passed(r: random.Random, needs: list[list[int]], backends: int, top: int) -> partition.Tensors:
+    """Traffic of loops with memory: some tensors, that each other backend that reads them pays for, and some inputs."""
+    rows = [(u, [v for v, wanted in enumerate(needs) if u in wanted]) for u in range(len(needs))]
+    rows = [(u if r.random() < 0.7 else -1, readers) for u, readers in rows if readers]
+    ways = np.array([[[r.randint(0, top) for _ in range(backends + 1)] for _ in range(backends + 1)] for _ in rows],
+                    float).reshape(len(rows), backends + 1, backends + 1)
+    return partition.tensors([u for u, _ in rows], [readers for _, readers in rows], ways * US,
+                             home=[backends if u < 0 else -1 for u, _ in rows])

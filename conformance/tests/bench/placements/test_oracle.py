@@ -80,3 +80,12 @@ def test_a_wrong_solver_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job("optimality", "2 backends", "keel", "", "", "tiny", "0-9")
     short = [bar.name for bar in optimality.bars({job: Outcome(optimality.measure(job))}) if bar.holds is False]
     assert any("dearer" in name for name in short) and any("says wrong" in name for name in short)
+
+
+def test_what_passes_between_backends_is_charged_by_backend() -> None:
+    #  both backends compute on one place; backend 1 reads what backend 0 made, and both read what memory has
+    ways = np.arange(9).reshape(1, 3, 3) * 1e-6
+    passed = partition.tensors([0, -1], [[1], [0, 1]], np.broadcast_to(ways, (2, 3, 3)), home=[-1, 2])
+    problem = partition.problem(np.ones((2, 2)) * 1e-6, [[], [0]], place=[0, 0], passed=passed)
+    assert Oracle(problem, False).cost([0, 1]) == 2 + 1 + (6 + 7)
+    assert Oracle(problem, False).cost([1, 1]) == 2 + 0 + 7
