@@ -68,3 +68,10 @@ def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...
 def test_a_case_that_no_domain_has_is_refused() -> None:
     with pytest.raises(ValueError, match="No domain has the case"):
         arguments(Case("add", "elementwise binary", "negative", "core", choice=(("breaks", "nothing"),)), 0)
+
+
+def test_a_cholesky_factor_has_a_real_positive_diagonal() -> None:
+    for case in plan(ops=("cholesky_inverse",), profile="inference"):
+        if case.kind == "op":
+            diagonal = arguments(case, 0).args[0].diagonal(dim1=-2, dim2=-1)
+            assert bool((diagonal.imag == 0).all()) if diagonal.is_complex() else bool((diagonal > 0).all())

@@ -79,6 +79,15 @@ def triangle(upper: bool, unit: bool, condition: str) -> _Drawn:
     return drawn
 
 
+def cholesky_factor(upper: bool) -> _Drawn:
+    """A triangle whose diagonal is real and positive, as that of a Cholesky factor is."""
+    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+        x = triangle(upper, False, "well")(draw, dtype, shape, values)
+        diagonal = x.diagonal(dim1=-2, dim2=-1)
+        return x - torch.diag_embed(diagonal) + torch.diag_embed(diagonal.abs().to(dtype))
+    return drawn
+
+
 # -- one matrix -------------------------------------------------------------------------------------------------------
 
 def _square(levels: Levels) -> tuple[int, ...]:
@@ -180,7 +189,7 @@ def _triangular_and_copy(levels: Levels) -> Ask:
 def _cholesky_solved(inverse: bool) -> Callable[[Levels], Ask]:
     def ask(levels: Levels) -> Ask:
         upper = levels["triangle"] == "upper"
-        factor = _of(_square(levels), triangle(upper, False, "well"))
+        factor = _of(_square(levels), cholesky_factor(upper))
         if inverse:
             return Ask("aten.cholesky_inverse.default", (factor, upper))
         return Ask("aten.cholesky_solve.default", (_right(levels), factor, upper))
