@@ -214,8 +214,8 @@ def _solved(what: str, a: Tensor, x: Tensor, b: Tensor, left: bool, eps: float) 
         return ""
     if not left:
         a, x, b = a.mT, x.mT, b.mT
-    scale = (a.abs().sum(-2).amax(-1) * _norm(x)) + _norm(b)
     finite = x.isfinite().all(-1).all(-1)
+    scale = torch.where(finite, a.abs().sum(-2).amax(-1) * _norm(x) + _norm(b), 0.0)
     return residual(what, torch.where(finite[..., None, None], a @ x, b), b.broadcast_to(x.shape), scale, eps)
 
 

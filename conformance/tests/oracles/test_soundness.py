@@ -180,3 +180,15 @@ def test_a_product_with_noise_may_be_rounded_to_subnormals(dtype: torch.dtype, s
     wrong = (got[0] * 1.25, got[1])
     assert verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]),
                    wrong).status == "fail"
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_a_solution_that_is_infinite_is_judged_by_its_classes(zero: int) -> None:
+    a = torch.eye(4).expand(2, 4, 4).clone()
+    a[0, zero, zero], b = 0.0, torch.ones(2, 4, 1)
+    case = Case("triangular_solve", "", "op", "core", "aten.linalg_solve_triangular.default")
+    x = aten.linalg_solve_triangular.default(a, b, upper=True)
+    assert not x.isfinite().all()
+    others = x.nan_to_num(1.0, 1.0, 1.0), x * torch.tensor([1.0, 2.0])[:, None, None]
+    for result, status in ((x, "pass"), *((y, "fail") for y in others)):
+        assert judge(case, Trial((a, b), {"upper": True}), [result]).status == status
