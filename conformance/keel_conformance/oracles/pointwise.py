@@ -16,6 +16,7 @@ from torch import Tensor
 from .precise import precise
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
 from .tracked import (
+    BITS,
     Tracked,
     error_of,
     errors,
@@ -36,6 +37,8 @@ STEPS = frozenset({"ceil", "floor", "round", "trunc", "sign", "remainder", "fmod
                    "isinf", "lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor",
                    "bitwise_not", "gcd", "shift_left", "shift_right"})
 """Functions that jump: where operands are known too badly to tell the side, nothing is known of the result."""
+GROWING = frozenset({"add", "sub", "mul", "div", "fma", "exp", "exp2", "expm1", "sinh", "cosh", "pow", "reciprocal"})
+"""Functions of which finite operands may give more than a dtype holds."""
 MONOTONE = frozenset({"ceil", "floor", "round", "trunc", "sign"})
 """Those that do not decrease: between the corners they are between what they are there."""
 
@@ -71,8 +74,18 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     better = precise(member.name, values[0], value) if len(values) == 1 and error is None else None
     if better is not None and out.dtype == torch.float64:
         return [Bound(better, 0.5 * ulp(better, torch.float64) * (better != 0), budget(member, out.dtype))]
+    burst = _burst(member.name, values, value) if BITS[out.dtype] == 53 else None
     value, error = _reference(member, value, error, out.dtype)
-    return [Bound(value, error, budget(member, out.dtype))]
+    return [Bound(value, error, budget(member, out.dtype), burst)]
+
+
+def counted(asked: Asked) -> Sequence[Bound]:
+    """start + k step: exact where all of it are integers that the dtype holds, else within the member's budget."""
+    out, named = asked.outs[0], asked.named
+    value = asked.op(*asked.args, **{**asked.kwargs, "dtype": torch.float64})
+    ends = [n for n in (named.get("start", 0), named.get("step", 1), *value[-1:].tolist()) if n is not None]
+    whole = all(float(n).is_integer() and abs(n) <= 2.0 ** BITS[out.dtype] for n in ends)
+    return [Bound(value, None, 0.0 if whole else budget(asked.member, out.dtype))]
 
 
 def budget(member: Any, dtype: torch.dtype) -> float:
@@ -179,6 +192,19 @@ def _overflowed(at: Callable[..., Tensor], values: Sequence[Any], centre: Tensor
         beyond = there.isinf() & (centre.abs() >= reach) & (there.sign() == centre.sign())
         error = torch.where(beyond, error, torch.maximum(error, apart(there, centre)))
     return error
+
+
+def _burst(name: str, values: Sequence[Any], value: Tensor) -> Tensor | None:
+    """Where finite operands give what is not finite, poles left out: the range of float64 ends there."""
+    if name not in GROWING or bool(value.isfinite().all()):
+        return None
+    pole = torch.as_tensor(values[-1] if name == "div" else values[0]) == 0 if name in ("div", "reciprocal", "pow") \
+        else torch.tensor(False)
+    finite = [torch.as_tensor(v).isfinite() for v in values]
+    found = ~value.isfinite() & ~pole
+    for known in finite:
+        found = found & known
+    return found if bool(found.any()) else None
 
 
 def _unknown(error: Tensor | None, losts: Sequence[Tensor | None], centre: Tensor) -> Tensor | None:
@@ -440,5 +466,5 @@ BOUNDED = ("erfcx", "i0", "i0e", "i1", "i1e", "ndtri", "zeta", "modified_bessel_
 """Special functions that have a budget in ulps; all are monotone or convex where they are defined."""
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY, *BOUNDED, "fma"), _elementwise_or_unknown), "where": where, "convert": convert,
-    "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))],
+    "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))], "iota": counted,
 }

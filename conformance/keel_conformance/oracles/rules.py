@@ -56,12 +56,14 @@ class Asked:
 @dataclass(frozen=True)
 class Bound:
     """The exact value of a result, and how far it may be off (None: not at all); before the result is rounded to its
-    dtype by ``roundings`` ulps.
+    dtype by ``ulps``. ``burst`` is where the value has left the range of float64: it is right that a result is infinite
+    there, but not known what is made of it by another way.
     """
 
     value: Tensor | None
     error: Tensor | None
     ulps: float = 0.0
+    burst: Tensor | None = None
 
 
 Rule = Callable[[Asked], Sequence[Bound]]

@@ -6,11 +6,13 @@ bounds on its operands' errors to a bound on its result's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from keel import OPSET, Op, decomposition_of
 
@@ -49,7 +51,24 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
-    return decompose(*args, **kwargs)
+    if any(isinstance(x, Tensor) for x in leaves((args, kwargs))):
+        return decompose(*args, **kwargs)
+    with Made(evaluate):
+        return decompose(*args, **kwargs)
+
+
+class Made(TorchFunctionMode):
+    """Within it, what operators make of numbers alone is tracked, too."""
+
+    def __init__(self, evaluate: Evaluate):
+        super().__init__()
+        self.evaluate = evaluate
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in leaves((args, given))):
+            return func(*args, **given)
+        return self.evaluate(func, args, given)
 
 
 def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate,
@@ -84,7 +103,7 @@ def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:
     error = bound.error
     for some in free:
         error = torch.where(some, INF, 0.0 if error is None else error)
-    return Bound(bound.value, error, bound.ulps)
+    return replace(bound, error=error)
 
 
 def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequence[Any]) -> bool:
@@ -131,17 +150,23 @@ def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | N
         known = bound.error is None or not bool((bound.error != 0).any())
         return tracked(out, evaluate, None, None if known else bound.error)
     error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
-    return tracked(out, evaluate, bound.value, error)
+    made = tracked(out, evaluate, bound.value, error)
+    made.burst = bound.burst
+    return made
 
 
 def _settled(x: Any, evaluate: Evaluate) -> Any:
-    """An operand that may have overflowed in its dtype, or not in a wider one: which of both is not known."""
+    """An operand that may have overflowed in its dtype, or not in a wider one: which of both is not known. Of one that
+    overflows in float64 nothing is.
+    """
     if not isinstance(x, Tensor):
         return x
     if not isinstance(x, Tracked) or not hasattr(x, "plain"):
         return tracked(x, evaluate)
     if x.value is None:
         return x
+    if x.burst is not None:
+        return tracked(x.plain, evaluate, x.value, torch.where(x.burst, INF, 0.0 if x.error is None else x.error))
     reach = x.value.abs() if x.error is None else x.value.abs() + x.error
     lost = x.value.isfinite() & (reach >= overflow(x.dtype))
     if not lost.any():

@@ -33,6 +33,7 @@ class Tracked(torch.Tensor):
     value: Tensor | None
     error: Tensor | None
     lost: Tensor | None
+    burst: Tensor | None
     evaluate: Evaluate
 
     @classmethod
@@ -44,7 +45,7 @@ class Tracked(torch.Tensor):
 def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, error: Tensor | None = None) -> Tracked:
     """``plain`` with its value and error; ``evaluate`` is what its operators do."""
     made = plain.as_subclass(Tracked)
-    made.plain, made.value, made.error, made.lost = plain, value, error, None
+    made.plain, made.value, made.error, made.lost, made.burst = plain, value, error, None, None
     made.evaluate = evaluate  # type: ignore[method-assign]
     return made
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from keel_conformance.cases.case import Case, Trial
+from keel_conformance.oracles import times
 from keel_conformance.oracles.judge import judge, target_of
 from keel_conformance.oracles.rules import flat
 from keel_conformance.oracles.running import analysed
@@ -192,3 +193,34 @@ def test_a_solution_that_is_infinite_is_judged_by_its_classes(zero: int) -> None
     others = x.nan_to_num(1.0, 1.0, 1.0), x * torch.tensor([1.0, 2.0])[:, None, None]
     for result, status in ((x, "pass"), *((y, "fail") for y in others)):
         assert judge(case, Trial((a, b), {"upper": True}), [result]).status == status
+
+
+@pytest.mark.parametrize("name", ["kaiser_window", "blackman_window", "linspace", "range_inclusive"])
+def test_what_is_made_of_numbers_alone_is_analysed(name: str) -> None:
+    op, args = {
+        "kaiser_window": (aten.kaiser_window.beta, (33, True, 5.3)), "linspace": (aten.linspace.default, (0.1, 2.7, 9)),
+        "blackman_window": (aten.blackman_window.default, (33,)),
+        "range_inclusive": (aten.range.step, (-1, 1, 0.1))}[name]
+    case, right = Case(name, "", "op", "core", str(op)), op(*args)
+    precise = op(*args, dtype=torch.float64).float()           # another right way
+    wrong = right.clone()
+    wrong[len(wrong) // 3] *= 1 + 2.0 ** -14
+    for result, statuses in ((right, ("pass", "quality warning")), (precise, ("pass",)), (wrong, ("fail",))):
+        found = judge(case, Trial(args), [result])
+        assert found.status in statuses and found.oracle == "composite", found
+
+
+def test_what_leaves_the_range_of_float64_on_the_way_is_open() -> None:
+    grad, x = torch.tensor([1e300, 1e300, 2.0]).double(), torch.tensor([18.0, 1.0, 1.0]).double()
+    right = grad / (1 + (-x).exp())
+    case = Case("softplus_backward", "", "op", "core", "aten.softplus_backward.default")
+    big = torch.tensor([1e308, 1.0, 1.0]).double()
+    for args, result, status in (((grad, x, 1, 20), right, "pass"), ((grad, x, 1, 20), right * 1.001, "fail"),
+                                 ((grad * big, x, 1, 20), right * big, "pass")):
+        assert judge(case, Trial(args), [result]).status == status
+
+
+def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
+    got, eager = torch.tensor([complex("inf+nanj"), 1.0]), torch.tensor([complex("nan+nanj"), 1.0])
+    assert not times.compare(got, eager, None).sentence
+    assert "not finite" in times.compare(eager.flip(0), eager, None).sentence
