@@ -8,6 +8,7 @@ from __future__ import annotations
 import json as js
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,11 +22,13 @@ from rich.table import Table
 from keel import opt as kernels
 from keel.discover import find, installed, survey
 from keel.errors import KeelError
+from keel.explain import Explanation, duration
 from keel.explain import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.spec_commands import app as spec_app
 from keel.spec_commands import ops
+from keel.what_if import Step, merged
 
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -107,21 +110,49 @@ def _facts(backend: Any) -> dict[str, str | None]:
 
 @app.command()
 def explain(
-    what: Annotated[str, typer.Argument(metavar="MODULE:FACTORY", help="A callable without arguments that returns a "
-                                        "function or module, a tuple of arguments and, if need be, a dict of others.")],
+    what: Annotated[list[str], typer.Argument(metavar="MODULE:FACTORY...", help="Callables without arguments that "
+                                              "return a function or module, a tuple of arguments and, if need be, a "
+                                              "dict of others.")],
     backends: Annotated[str, typer.Option(help="Names in order of preference, with commas between.")] = "",
     strict: Annotated[bool, typer.Option(help="Make fallbacks errors.")] = False,
     dynamic: Annotated[bool | None, typer.Option(help="Compile for sizes that change.")] = None,
+    placement: Annotated[str, typer.Option(help="auto, order or cost.")] = "auto",
+    costs: Annotated[Path | None, typer.Option(help="Data sheets, as keel bench --calibrate writes them.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="What if there were no such backend or operator (cpp, "
+                                                      "softmax, cpp.softmax); repeatable.")] = None,
+    assume: Annotated[list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); "
+                                                     "repeatable.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Compile a model and say which backend takes what, who refuses and why, and where in the code."""
-    fn, args, kwargs = _made(what)
+    """Compile models and say which backend takes what, who refuses and why, where in the code, what it all takes by the
+    data sheets, and what to implement next."""
     names = [name.strip() for name in backends.split(",") if name.strip()] or None
-    found = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, **kwargs)
+    found: dict[str, Explanation] = {}
+    for name in what:
+        fn, args, kwargs = _made(name)
+        found[name] = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, placement=placement,
+                                costs=costs, without=without or (), assume=assume or (), **kwargs)
+    if html is not None:
+        from keel.explain_page import page
+        html.write_text(page(found), encoding="utf-8")
+    steps = merged(step for one in found.values() for step in one.steps)
     if json:
-        print(js.dumps(found.as_json(), indent=1))
-    else:
-        Console(highlight=False).print(found)
+        several = {"models": {name: one.as_json() for name, one in found.items()}, "steps": [asdict(s) for s in steps]}
+        print(js.dumps(several if len(found) > 1 else found[what[0]].as_json(), indent=1))
+        return
+    for name, one in found.items():
+        Console(highlight=False).print(*([f"[bold]{escape(name)}[/]"] if len(found) > 1 else []), one, sep="\n")
+    if len(found) > 1 and steps:
+        Console(highlight=False).print(_steps(steps))
+
+
+def _steps(steps: Sequence[Step]) -> Table:
+    """What to implement next over all models."""
+    table = _table("next", "operator", "calls", "saves")
+    for s in steps[:20]:
+        table.add_row(s.backend, escape(s.operator), str(s.calls), duration(s.saved))
+    return table
 
 
 def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:

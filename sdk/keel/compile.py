@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -103,14 +103,15 @@ class DynamoBackend:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, and what each of them
-    costs by the data sheets (None where some backend has none)."""
+    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, what each of them costs
+    by the data sheets (None where some backend has none), and the names of inputs that never change."""
 
     kind: Kind
     gm: fx.GraphModule
     plan: Plan
     parts: tuple[Linkable, ...]
     bills: tuple[PartBill, ...] | None = None
+    constants: frozenset[str] = frozenset()
 
 
 Listener = Callable[[Compiled], None]
@@ -123,7 +124,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     verify(captured.gm, "capture")
 
     constants, strict = frozenset(captured.constants), settings.strict
-    price = Pricing(constants, compete=settings.placement == "cost") if by_cost(settings) else None
+    price = pricing(settings, constants)
     gm, plan = chosen(captured, settings.backends, strict=strict, price=price)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
@@ -136,15 +137,17 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, again, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     if listen is not None:
-        listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants)))
+        listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants), constants))
     return link(gm, parts, captured.constants)
 
 
-def by_cost(settings: Settings) -> bool:
-    """Whether graphs are placed by what they cost, see ``compile``."""
+def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
+    """Prices, where graphs are placed by what they cost (see ``compile``)."""
     several = sum(not b.last_resort for b in settings.backends) > 1
-    return settings.placement == "cost" or (
-        settings.placement == "auto" and several and sheets_of(settings.backends) is not None)
+    if settings.placement == "cost" or (
+            settings.placement == "auto" and several and sheets_of(settings.backends) is not None):
+        return Pricing(constants, compete=settings.placement == "cost")
+    return None
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),

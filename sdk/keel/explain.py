@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from typing import Any
 
@@ -13,14 +13,21 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.compile import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
+from keel.what_if import Step, merged, next_steps, suppose
+
+SHOWN = 5
+"""How many of the steps that would save time are printed."""
+FIGURES = ("calls", "calls take", "moves", "launch")
 
 
 @dataclass(frozen=True)
 class PartReport:
-    """One part: how many calls of which operators, who claimed them, and who compiled them in the end."""
+    """One part: how many calls of which operators, who claimed them, and who compiled them in the end; the parts that
+    it reads from; and by the data sheets, if all backends have some, the seconds of its calls, of what it takes from
+    and gives to others, and to enter it."""
 
     name: str
     owner: str
@@ -28,6 +35,10 @@ class PartReport:
     calls: int
     operators: Mapping[str, int]
     trouble: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    work: float | None = None
+    moves: float | None = None
+    launch: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,15 +56,25 @@ class RefusalReport:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """One compiled graph: ``kind`` is inference, forward or backward."""
+    """One compiled graph: ``kind`` is inference, forward or backward.  ``bound`` are seconds that no placement of it
+    undercuts, if it was placed by cost; ``steps`` are what could be taken besides."""
 
     kind: str
     parts: tuple[PartReport, ...]
     refused: tuple[RefusalReport, ...]
+    bound: float | None = None
+    steps: tuple[Step, ...] = ()
 
     @property
     def calls(self) -> int:
         return sum(p.calls for p in self.parts)
+
+    @property
+    def seconds(self) -> float | None:
+        """By the data sheets."""
+        known = [p.work + p.moves + p.launch for p in self.parts
+                 if p.work is not None and p.moves is not None and p.launch is not None]
+        return sum(known) if len(known) == len(self.parts) else None
 
 
 @dataclass(frozen=True)
@@ -80,11 +101,17 @@ class Explanation:
             found.update(part.operators if part.owner in self.last_resorts else {})
         return dict(found.most_common())
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What to implement next: over all graphs, the operators that backends refuse, the most seconds saved first."""
+        return merged(step for graph in self.graphs for step in graph.steps)
+
     def _parts(self) -> Iterable[PartReport]:
         return (part for graph in self.graphs for part in graph.parts)
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "taken": self.taken, "fell_back": self.fell_back}
+        return {**asdict(self), "taken": self.taken, "fell_back": self.fell_back,
+                "steps": [asdict(step) for step in self.steps]}
 
     def __rich__(self) -> RenderableType:
         if not self.graphs:
@@ -99,18 +126,24 @@ class Explanation:
 
 
 def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend] | None = None, strict: bool = False,
-            dynamic: bool | None = None, **kwargs: Any) -> Explanation:
+            dynamic: bool | None = None, placement: str = "auto", costs: Costs | None = None,
+            without: Sequence[str] = (), assume: Sequence[str] = (), **kwargs: Any) -> Explanation:
     """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and says who took what.
 
-    Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  Raises what compiling raises.
+    ``without`` leaves backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``) away, ``assume``
+    has backends take operators that they refuse (``acme.softmax``): then nothing is compiled, and parts run in eager
+    PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  Raises what
+    compiling raises.
     """
-    settings = read_settings(None, {"backends": backends, "strict": strict})
+    settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs})
+    settings = replace(settings, backends=suppose(settings.backends, without, assume))
     heard: list[Compiled] = []
     # A new callable, so that Dynamo does not find the function compiled already.
     run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
     _backward(run(*args, **kwargs), fn, args, kwargs)
     return Explanation(tuple(b.name for b in settings.backends),
-                       tuple(b.name for b in settings.backends if b.last_resort), tuple(map(_report, heard)))
+                       tuple(b.name for b in settings.backends if b.last_resort), 
+                       tuple(_report(compiled, settings) for compiled in heard))
 
 
 def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -133,15 +166,21 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _report(compiled: Compiled) -> GraphReport:
+def _report(compiled: Compiled, settings: Settings) -> GraphReport:
     nodes = {n.name: n for n in compiled.gm.graph.nodes}
-    parts = []
-    for part, made in zip(compiled.plan.parts, compiled.parts, strict=True):
+    plan, parts = compiled.plan, []
+    bills = compiled.bills or [None] * len(plan.parts)
+    maker = {name: made.name for made in compiled.parts for name in made.outputs}
+    for part, made, paid in zip(plan.parts, compiled.parts, bills, strict=True):
         operators = Counter(str(nodes[name].target) for name in part.nodes)
         claimed = next((who for error in made.trouble for who in error.reasons or {}), part.owner.name)
         parts.append(PartReport(part.name, made.owner, claimed, len(part.nodes), dict(operators.most_common()),
-                                tuple(map(str, made.trouble))))
-    return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)))
+                                tuple(map(str, made.trouble)),
+                                tuple(dict.fromkeys(maker[name] for name in made.inputs if name in maker)),
+                                *((paid.work, paid.moves, paid.launch) if paid else (None, None, None))))
+    steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
+    return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)),
+                       None if plan.claim is None else plan.claim.bound, steps)
 
 
 def _refusals(compiled: Compiled) -> list[RefusalReport]:
@@ -161,12 +200,17 @@ def _refusals(compiled: Compiled) -> list[RefusalReport]:
 
 def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     yield f"[bold]{graph.kind}[/]: {_count(graph.calls, 'call')} in {_count(len(graph.parts), 'part')}"
-    parts = _table("part", "by", "calls", "operators")
+    priced = graph.seconds is not None
+    parts = _table("part", "by", "calls", *(("calls take", "moves", "launch") if priced else ()), "operators")
     for p in graph.parts:
         by = p.owner if p.owner == p.claimed_by else f"{p.owner}, for {p.claimed_by} could not compile it"
-        parts.add_row(p.name, by, str(p.calls), escape(", ".join(f"{_short(o)} {n}" if n > 1 else _short(o)
-                                                                for o, n in p.operators.items())))
+        seconds = map(duration, (p.work, p.moves, p.launch)) if priced else ()
+        parts.add_row(p.name, by, str(p.calls), *seconds, escape(", ".join(
+            f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in p.operators.items())))
     yield parts
+    if graph.seconds is not None:
+        bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
+        yield f"By the data sheets {duration(graph.seconds)}{bound}."
     if graph.refused:
         refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
         for r in graph.refused:
@@ -181,13 +225,24 @@ def _summary(explanation: Explanation) -> str:
     lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in explanation.taken.items()) + "."]
     if fell := explanation.fell_back:
         lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell.items()) + ".")
+    if worth := [s for s in explanation.steps if s.saved is not None and s.saved > 0][:SHOWN]:
+        lines.append("It would save most if " + ", ".join(
+            f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth) + ".")
     return escape("\n".join(lines))
+
+
+def duration(seconds: float | None) -> str:
+    """``12.3 us``."""
+    if seconds is None:
+        return ""
+    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms")) if seconds >= s), (1e-6, "us"))
+    return f"{seconds / scale:.3g} {unit}"
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
-        table.add_column(name, justify="right" if name == "calls" else "left", overflow="fold")
+        table.add_column(name, justify="right" if name in FIGURES else "left", overflow="fold")
     return table
 
 

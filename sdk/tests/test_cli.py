@@ -78,6 +78,18 @@ def test_explain(out: Out, module: str, golden: Callable[..., None]) -> None:
     assert data["taken"] == {"eager": 3} and data["backends"] == ["eager"]
 
 
+def test_explain_several_models_with_what_if_and_a_page(out: Out, module: str, tmp_path: Path) -> None:
+    models = [f"{module}:make", f"{module}:more"]
+    options = ["--backends", "interp", "--without", "mm", "--html", str(tmp_path / "page.html")]
+    found = json.loads(out("explain", *models, *options, "--json"))
+    assert list(found["models"]) == models
+    assert [(s["backend"], s["operator"], s["calls"]) for s in found["steps"]] == [("interp", "aten.mm.default", 2)]
+    assert found["models"][models[0]]["taken"] == {"interp": 2, "eager": 1}
+    text = out("explain", *models, *options)
+    assert all(model in text for model in models) and "next" in text and "aten.mm.default" in text
+    assert all(model in (tmp_path / "page.html").read_text() for model in models)
+
+
 @pytest.mark.parametrize("what, reason", [
     ("sample_model:lost", "has no attribute 'lost'"), ("no_such_module:make", "No module named"),
     ("sample_model", "AttributeError"), ("sample_model:wrong", "returned int")])

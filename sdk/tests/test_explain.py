@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from keel import Backend, KeelWarning, Rule, Support, explain
+from keel import Backend, Cost, KeelError, KeelWarning, Rule, Support, explain
+from keel.explain_page import drawing, page
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,10 @@ def test_the_explanation_as_json() -> None:
     data = json.loads(json.dumps(found.as_json()))
     assert data["taken"] == {"acme": 1, "rest": 1} and data["fell_back"] == {"aten.sin.default": 1}
     assert data["graphs"][0]["parts"][0] == {"name": "p0", "owner": "acme", "claimed_by": "acme", "calls": 1,
-                                             "operators": {"aten.relu.default": 1}, "trouble": []}
+                                             "operators": {"aten.relu.default": 1}, "trouble": [], "reads": [],
+                                             "work": None, "moves": None, "launch": None}
+    assert data["graphs"][0]["parts"][1]["reads"] == ["p0"]
+    assert data["steps"] == [{"backend": "acme", "operator": "aten.sin.default", "calls": 1, "saved": None}]
     assert data["graphs"][0]["refused"][0]["reason"] == "acme has no aten.sin.default."
 
 
@@ -107,3 +112,49 @@ def test_the_page_about_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(code, str(page), "exec"), {})
     printed = capsys.readouterr().out
     assert "forward:" in printed and "backward:" in printed and "'cpp':" in printed
+
+
+SHEET = Cost(flops={torch.float32: 1e9}, scalars=1e6, bandwidth=1e9, launch=1e-6)
+PRICED = [replace(ACME, cost=replace(SHEET, scalars=1e9)), replace(REST, cost=SHEET)]
+
+
+def test_parts_have_their_seconds_where_all_backends_have_data_sheets(golden: Callable[..., None]) -> None:
+    found = explain(lambda x: (x @ x).relu().sin().sin().cos(), torch.ones(64, 64), backends=PRICED)
+    (graph,) = found.graphs
+    assert graph.seconds == pytest.approx(sum((p.work or 0) + (p.moves or 0) + (p.launch or 0) for p in graph.parts))
+    assert [(s.operator, s.calls) for s in found.steps] == [("aten.sin.default", 2), ("aten.cos.default", 1)]
+    assert found.steps[0].saved == pytest.approx(2 * (4096 / 1e6 - 2 * 4 * 4096 / 1e9))   # by arithmetic, by traffic
+    golden(re.sub(r"test_explain.py:\d+", "test_explain.py:LINE", str(found)))
+
+
+def test_by_cost_there_is_a_bound() -> None:
+    (graph,) = explain(lambda x: (x @ x).sin(), torch.ones(64, 64), backends=PRICED, placement="cost").graphs
+    assert graph.bound is not None and graph.seconds is not None and graph.bound <= graph.seconds * (1 + 1e-9)
+
+
+def test_what_if_a_backend_took_more_or_was_not_there() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ x, -1).relu()
+    never = replace(PRICED[0], compile=lambda gm: pytest.fail("compiled"))
+    x = torch.ones(64, 64)
+    assert explain(model, x, backends=PRICED).taken == {"acme": 2, "rest": 1}
+    more = explain(model, x, backends=[never, PRICED[1]], assume=["acme.softmax"])
+    assert more.taken == {"acme": 3, "rest": 0} and not more.fell_back
+    assert explain(model, x, backends=[never, PRICED[1]], without=["relu"]).taken == {"acme": 1, "rest": 2}
+    less = explain(model, x, backends=[never, PRICED[1]], without=["acme.mm"])
+    assert less.taken == {"acme": 1, "rest": 2}
+    assert "acme is supposed not to take aten.mm.default." in str(less)
+    assert explain(model, x, backends=[never, PRICED[1]], without=["acme"]).taken == {"rest": 3}
+    with pytest.raises(KeelError, match="Nothing can be assumed of 'softmax'"):
+        explain(model, x, backends=PRICED, assume=["softmax"])
+
+
+def test_the_page_has_parts_refusals_and_steps_and_needs_no_other_file() -> None:
+    found = explain(lambda x: (x @ x).relu().sin().sum() + (x @ x).sum(), torch.ones(64, 64), backends=PRICED)
+    text = page({"my <model>": found})
+    assert "my &lt;model&gt;" in text and "acme has no aten.sin.default." in text
+    assert not re.findall(r"(?:src|href)=|https?:|@import|url\(", text)
+    drawn = drawing(found.graphs[0], found.backends)
+    assert [b.part.name for b in drawn.boxes] == [p.name for p in found.graphs[0].parts]
+    assert sum(b.share for b in drawn.boxes) == pytest.approx(1)
+    assert len(drawn.lines) == sum(len(p.reads) for p in found.graphs[0].parts) > 0

@@ -14,7 +14,7 @@ KEEL = ROOT / "sdk" / "keel"
 FLOORS = (
     "errors", "types", "dump", "loops", "torch_adapter", "spec", "cost", "plugin", "externs", "graph", "serialise",
     "partition", "schedule", "runtime", "loop_backend", "discover", "compile", "batch", "closure", "coverage", "export",
-    "explain", "minify", "opt", "new", "spec_commands", "cli",
+    "what_if", "explain", "explain_page", "minify", "opt", "new", "spec_commands", "cli",
 )
 LINES = 600
 

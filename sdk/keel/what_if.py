@@ -1,0 +1,131 @@
+"""Placements that might be: without a backend or an operator, or with an operator that a backend does not take yet.
+
+Nothing of it needs to exist: a supposed backend is asked, priced by its data sheet and placed like any other, and its
+parts run in eager PyTorch.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import call_of
+from keel.partition.assign import Price, place
+from keel.partition.bill import bill
+from keel.partition.plan import Plan
+from keel.plugin import Backend, Refusal, refusal
+from keel.types import Call
+
+MOST = 64
+"""How many operators are tried on backends that do not take them, those with the most calls first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator that a backend could take: ``saved`` are the seconds that the graph would take less by the data
+    sheets (None where some backend has none), ``calls`` how many of its calls the backend refuses."""
+
+    backend: str
+    operator: str
+    calls: int
+    saved: float | None
+
+
+def suppose(backends: Sequence[Backend], without: Sequence[str] = (),
+            assume: Sequence[str] = ()) -> tuple[Backend, ...]:
+    """The backends without those named in ``without``, and without the operators named there on any backend but those
+    of last resort (``softmax``, ``aten.mm.default``), or on one (``acme.softmax``); and with the operators named in
+    ``assume`` (``acme.softmax``) taken by that backend.
+
+    Raises KeelError[bad-option] for an assumption about nobody.
+    """
+    if not without and not assume:
+        return tuple(backends)
+    names = [b.name for b in backends]
+    found = []
+    for b in backends:
+        if b.name in without:
+            continue
+        lost = [w for w in without if w not in names and not b.last_resort and w.partition(".")[0] not in names]
+        lost += [op for w in without if (op := _of(w, b.name)) is not None]
+        found.append(_supposed(b, lost, [op for a in assume if (op := _of(a, b.name)) is not None]))
+    if nobody := [a for a in assume if a.partition(".")[0] not in {b.name for b in found} or "." not in a]:
+        raise KeelError("bad-option", f"Nothing can be assumed of {nobody[0]!r}.", {"backends": ", ".join(names)},
+                        do="Write BACKEND.OPERATOR, for instance acme.softmax.")
+    return tuple(found)
+
+
+def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: Iterable[str] = ()) -> tuple[Step, ...]:
+    """What each backend might take of what it refuses, the most seconds first, and then the most calls.
+
+    Each operator is tried by itself: the graph is placed again as if the backend took every call of it.
+    """
+    fixed = frozenset(constants)
+    before, nodes = _total(gm, plan, fixed), {n.name: n for n in gm.graph.nodes}
+    last = {b.name for b in plan.backends if b.last_resort}
+    refused = Counter((who, str(nodes[name].target)) for name, by in plan.refusals.items() if name in nodes
+                      for who in by if who not in last)
+    found = []
+    for (who, operator), _ in sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:MOST]:
+        backends = tuple(_supposed(b, (), (operator,)) if b.name == who else b for b in plan.backends)
+        refusals, gained = _asked_again(plan, nodes, backends, who, operator)
+        if gained:
+            now = _total(gm, place(gm, backends, refusals, price=price), fixed)
+            found.append(Step(who, operator, gained, None if before is None or now is None else before - now))
+    return tuple(sorted(found, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
+
+
+def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps over several graphs, each operator of a backend once, with the sum of what it saves."""
+    sums: dict[tuple[str, str], Step] = {}
+    for s in steps:
+        had = sums.get((s.backend, s.operator))
+        saved = s.saved if had is None or had.saved is None or s.saved is None else had.saved + s.saved
+        sums[s.backend, s.operator] = replace(s, calls=s.calls + (had.calls if had else 0), saved=saved)
+    return tuple(sorted(sums.values(), key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
+
+
+def _asked_again(plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Backend], who: str,
+                 operator: str) -> tuple[dict[str, dict[str, Refusal]], int]:
+    """The refusals with those of one operator asked for again, and how many calls are taken now."""
+    backend = next(b for b in backends if b.name == who)
+    refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, 0
+    for name, by in refusals.items():
+        if who in by and str(nodes[name].target) == operator and (call := call_of(nodes[name])) is not None:
+            if (why := refusal(backend, call)) is None:
+                del by[who]
+                gained += 1
+            else:
+                by[who] = why
+    return refusals, gained
+
+
+def _total(gm: fx.GraphModule, plan: Plan, constants: frozenset[str]) -> float | None:
+    bills = bill(gm, plan, constants)
+    return None if bills is None else sum(b.seconds for b in bills)
+
+
+def _supposed(backend: Backend, lost: Sequence[str], gained: Sequence[str]) -> Backend:
+    def supports(call: Call) -> Refusal | str | None:
+        if any(_is(call, op) for op in gained):
+            return None
+        if any(_is(call, op) for op in lost):
+            return f"{backend.name} is supposed not to take {call.name}."
+        return refusal(backend, call)
+    return replace(backend, supports=supports, compile=lambda gm: gm.forward, target=None)
+
+
+def _of(what: str, name: str) -> str | None:
+    """``softmax`` of ``acme.softmax``, where acme is the name."""
+    head, dot, operator = what.partition(".")
+    return operator if dot and head == name else None
+
+
+def _is(call: Call, operator: str) -> bool:
+    """Whether a call is of an operator by its full name, its packet's, or that without the library or an underscore."""
+    packet = call.name.rpartition(".")[0]
+    short = packet.rpartition(".")[2]
+    return operator in (call.name, packet, short, short.lstrip("_"), call.name.partition(".")[2])
