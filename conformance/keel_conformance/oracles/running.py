@@ -136,7 +136,8 @@ def _steady(out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, An
     if not bool(known.any()):
         return bound
     ulps = torch.where(known, 0.0, bound.ulps)
-    return Bound(bound.value, rounded(bound.value, bound.error, dtype, ulps))
+    error = bound.error if bound.error is None else torch.where(known, 0.0, bound.error)    # nor has the reference any
+    return Bound(bound.value, rounded(bound.value, error, dtype, ulps), burst=bound.burst)
 
 
 def _coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:

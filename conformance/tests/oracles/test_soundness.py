@@ -224,3 +224,8 @@ def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
     got, eager = torch.tensor([complex("inf+nanj"), 1.0]), torch.tensor([complex("nan+nanj"), 1.0])
     assert not times.compare(got, eager, None).sentence
     assert "not finite" in times.compare(eager.flip(0), eager, None).sentence
+
+
+def test_integers_are_added_without_error_in_float64_too() -> None:
+    x = tracked(torch.tensor([3.0, 0.1]).double(), analysed)
+    assert error_of(x + 1).tolist()[0] == 0 and error_of(x + 1).tolist()[1] > 0
