@@ -53,11 +53,14 @@ def extremum(scalar: str) -> Rule:
     """maximum or minimum; NaN wins. Bools: or, and."""
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
-        left, right = lift(b, x, dtype), lift(b, y, dtype)
-        if dtype == torch.bool:
-            return left | right if scalar == "maximum" else left & right
-        return store(b, b.apply(scalar, left, right))
+        return store(b, _farther(b, scalar, lift(b, x, dtype), lift(b, y, dtype)))
     return rule
+
+
+def _farther(b: Builder, scalar: str, left: Value, right: Value) -> Value:
+    if left.dtype == torch.bool:
+        return left | right if scalar == "maximum" else left & right
+    return b.apply(scalar, left, right)
 
 
 def number_extremum(scalar: str) -> Rule:
@@ -90,12 +93,12 @@ def masked_fill(b: Builder, x: Operand, mask: Operand, value: Argument) -> Value
 
 
 def clamp(b: Builder, x: Operand, min: Argument | None = None, max: Argument | None = None) -> Value:
-    """The bounds are applied from below, then from above; a NaN anywhere is the result."""
+    """The bounds are applied from below, then from above; a NaN anywhere is the result. Bools: or, and."""
     dtype = out_dtype(b)
     value = lift(b, x, dtype)
     for bound, scalar in ((min, "maximum"), (max, "minimum")):
         if bound is not None:
-            value = b.apply(scalar, value, lift(b, _exact(b, bound), dtype))
+            value = _farther(b, scalar, value, lift(b, _exact(b, bound), dtype))
     return store(b, value)
 
 

@@ -420,6 +420,13 @@ def test_clamps(dtype: torch.dtype) -> None:
     check(aten.clamp.default, sample(torch.int32), 0.5, 3.5)
 
 
+def test_bools_are_clamped_as_they_are_compared() -> None:
+    x, y = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    check(aten.clamp_min.Tensor, x, y)
+    check(aten.clamp_max.Tensor, x, y)
+    check(aten.maximum.default, x, y)
+
+
 def test_multiply_add() -> None:
     x, y = pairs(torch.float32, torch.float32)
     z = y.flip(0)
