@@ -157,11 +157,13 @@ def exact(member: Op, eager: Sequence[Any]) -> bool:
 
 
 def _followed(found: Any, eager: Any) -> bool:
-    """Whether a float result of a composite is tracked to where it comes from, and has the type of eager's."""
+    """Whether a float result of a composite is tracked to where it comes from, if it has elements, and has the type of
+    eager's.
+    """
     if not isinstance(eager, Tensor):
         return True
     right = isinstance(found, Tensor) and (found.dtype, found.shape) == (eager.dtype, eager.shape)
-    return right and (isinstance(found, Tracked) or not inexact(eager.dtype))
+    return right and (isinstance(found, Tracked) or not inexact(eager.dtype) or not eager.numel())
 
 
 def coarse(member: Op, eager: Sequence[Any]) -> torch.dtype | None:

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from keel import MEMBERS
+from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.plan import plan
 from keel_conformance.oracles import times
 from keel_conformance.oracles.judge import judge, target_of
 from keel_conformance.oracles.rules import flat
@@ -229,3 +232,15 @@ def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
 def test_integers_are_added_without_error_in_float64_too() -> None:
     x = tracked(torch.tensor([3.0, 0.1]).double(), analysed)
     assert error_of(x + 1).tolist()[0] == 0 and error_of(x + 1).tolist()[1] > 0
+
+
+@pytest.mark.skipif(not MEMBERS["linear_cross_entropy"].targets, reason="this PyTorch lacks the operator")
+def test_a_result_without_elements_hides_no_other() -> None:
+    (op,) = MEMBERS["linear_cross_entropy"].targets
+    case = next(c for c in plan(ops=("linear_cross_entropy",), profile="strict", tier="smoke") if c.dtype == "f32" and (
+        c.levels.get("values") == "random"))
+    trial = arguments(case, 0)
+    right = list(flat(op(*trial.args, **trial.kwargs)))
+    assert not right[-1].numel() and right[0].numel()
+    assert judge(case, trial, right).oracle == "composite"
+    assert judge(case, trial, [right[0] * 1.01, *right[1:]]).status == "fail"
