@@ -185,6 +185,13 @@ def test_the_certificate_holds_the_claim_to_the_bill(trace: Trace, takes: Takes)
             check(gm, replace(plan, claim=wrong))
 
 
+def test_a_launch_that_was_rounded_up_is_no_broken_bound(trace: Trace, takes: Takes) -> None:
+    gm = trace(lambda x: x.sin(), X)
+    plan = place(gm, [replace(takes("a", "*"), cost=replace(SHEET, launch=2.6e-12))], price=Pricing())
+    assert plan.claim is not None and plan.claim.bound > plan.claim.seconds
+    check(gm, plan)
+
+
 def test_work_that_fits_into_no_device_is_told_and_less_goes_there(trace: Trace, takes: Takes) -> None:
     gm = trace(lambda x: ((x @ x).sin(), (x @ x.t()).cos()), X)
     roomy = replace(takes("home", "*"), cost=SHEET)
