@@ -19,7 +19,7 @@ import torch
 import keel
 from keel import Backend, Cost
 
-from .run_time import finish
+from .run_time import finish, now
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 """Rows and columns of the matrices that are multiplied."""
@@ -172,11 +172,11 @@ def _fastest(parts: Mapping[str, Part], device: str) -> dict[str, float]:
 
 def _timed(part: Part, batch: int, device: str) -> float:
     run, given = part
-    start = time.perf_counter()
+    start = now(device)
     for _ in range(batch):
         run(*given)
     finish(device)
-    return (time.perf_counter() - start) / batch
+    return (now(device) - start) / batch
 
 
 def _rate(amount: float, seconds: float) -> float:

@@ -60,6 +60,11 @@ def finish(device: str) -> None:
         torch.cuda.synchronize()
 
 
+def now(device: str) -> float:
+    """Seconds of a clock: of the process where one thread of a CPU computes, for then a busy machine hardly shows."""
+    return time.process_time() if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter()
+
+
 @contextmanager
 def alone() -> Iterator[None]:
     """Within it no other job of the bench takes times, whatever it compiles meanwhile."""

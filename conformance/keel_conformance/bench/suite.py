@@ -9,7 +9,7 @@ from ..report import Bar
 from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
 from .jobs import Job, Selection
-from .placements import optimality, programs, scale
+from .placements import mixtures, optimality, prediction, programs, scale
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
     "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
     "scale": Part(scale.jobs, scale.measure, scale.bars),
     "random": Part(programs.jobs, programs.measure, programs.bars),
+    "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure, mixtures.never_worse_bars),
+    "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
+    "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
 }}
 PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
 

@@ -11,7 +11,7 @@ import torch
 from ..workers.pool import Tell
 from . import run_time, traffic
 from .jobs import Job
-from .placements import programs
+from .placements import programs, sheets
 from .suite import PARTS
 
 
@@ -37,6 +37,7 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(caches / "triton"),
         **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
         run_time.LOCK: str(caches / "lock"),
+        sheets.SHEETS: str(shared / "sheets.json"),
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(traffic.ENVIRONMENT if job.part == "traffic" else {}),

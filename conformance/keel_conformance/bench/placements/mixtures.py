@@ -1,0 +1,108 @@
+"""Whole models on several backends beside each of them alone: never worse, and where a mixture is the fastest."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from keel import Backend
+
+from ...report import Bar
+from ...workers.pool import Outcome
+from ..jobs import Job, Selection, failed, within
+from .sheets import backends
+from .timed import timed
+
+ALL = {"cpu": ("cpp", "inductor", "eager"), "cuda": ("triton", "cpp", "eager")}
+"""Backends of the models that must not become slower."""
+MIXTURES = {"cpu": (("cpp", "inductor", "eager"), ("cpp", "openvino", "eager")), "cuda": (("triton", "cpp", "eager"),)}
+WORTH_MIXING = ("bert", "resnet18", "mobilenetv3")
+"""Models that are tried on each mixture."""
+WORST = 1.02
+TOGETHER = "together"
+
+
+def never_worse_jobs(chosen: Selection) -> list[Job]:
+    return [_job("never-worse", model, ALL[chosen.device], mode, chosen)
+            for model in chosen.models for mode in chosen.modes]
+
+
+def mixture_jobs(chosen: Selection) -> list[Job]:
+    return [_job("mixtures", model, names, "inference", chosen) for names in MIXTURES[chosen.device]
+            for model in WORTH_MIXING if model in chosen.models]
+
+
+def _job(part: str, model: str, names: Sequence[str], mode: str, chosen: Selection) -> Job:
+    return Job(part, model, "+".join(names), mode, "fp32", chosen.scale, rounds=chosen.rounds, threads=chosen.threads,
+               device=chosen.device)
+
+
+def measure(job: Job) -> dict[str, Any]:
+    found = backends(job.compiler.split("+"), job.device)
+    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in found}
+    return timed(job, {**lists, TOGETHER: found})
+
+
+# -- bars --------------------------------------------------------------------------------------------------------------
+
+def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    for job, outcome in results.items():
+        if outcome.row is None or outcome.row[TOGETHER]["why"]:
+            yield failed(job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]),
+                         f"<= {WORST}")
+            continue
+        for what in ("predicted", "seconds"):
+            name = f"{job.title}: {'predicted' if what == 'predicted' else 'measured'} time / best single backend's"
+            own, best, which = _beside(outcome.row, what)
+            yield within(name, own / best, WORST, f"{which} alone {_ms(best)}; {_placed(outcome.row)}")
+
+
+def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    """A mixture is the fastest, or its note says why not."""
+    for job, outcome in results.items():
+        target = "< 1, or the reason"
+        if outcome.row is None or outcome.row[TOGETHER]["why"]:
+            yield failed(job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]), target)
+            continue
+        own, best, which = _beside(outcome.row, "seconds")
+        why = reason(outcome.row)
+        yield Bar(f"{job.title}: measured time / fastest single backend's", own / best, target,
+                  own < best or bool(why), f"{which} alone {_ms(best)}; {_placed(outcome.row)}" +
+                  (f"; {why}" if own >= best and why else ""))
+
+
+def reason(row: Mapping[str, Any]) -> str:
+    """Why a mixture is not faster than a backend alone; empty if nothing that was measured says so."""
+    together = row[TOGETHER]
+    if len(together["owners"]) == 1:
+        owner = together["owners"][0]
+        return f"no mixture is predicted to be faster than {owner} alone, which therefore has all"
+    _, _, which = _beside(row, "seconds")
+    alone = row[which]["predicted"]
+    if together["predicted"] > 0.9 * alone:
+        return f"it is predicted to gain {100 * (1 - together['predicted'] / alone):.2g} %, which noise hides"
+    return ""
+
+
+def _beside(row: Mapping[str, Any], what: str) -> tuple[float, float, str]:
+    """The time of the placement, the best time of a backend alone, and whose that is.
+
+    Where the placement is one backend's, the two are the same program, and the faster of both measurements is its time.
+    """
+    alone = {name: each[what] for name, each in row.items() if name != TOGETHER and not each["why"]}
+    own, owners = row[TOGETHER][what], row[TOGETHER]["owners"]
+    if len(owners) == 1 and owners[0] in alone and len(row[TOGETHER]["parts"]) == len(row[owners[0]]["parts"]):
+        own = alone[owners[0]] = min(own, alone[owners[0]])
+    which = min(alone, key=lambda name: alone[name], default="")
+    return own, alone.get(which, float("inf")), which
+
+
+def _placed(row: Mapping[str, Any]) -> str:
+    parts = row[TOGETHER]["parts"]
+    calls = {owner: sum(p["calls"] for p in parts if p["owner"] == owner) for owner in row[TOGETHER]["owners"]}
+    shares = " and ".join(f"{count} calls on {owner}" for owner, count in calls.items())
+    refused = "".join(f"; not on {name} alone: {each['why']}" for name, each in row.items() if each["why"])
+    return f"together {_ms(row[TOGETHER]['seconds'])}, {len(parts)} parts, {shares}{refused}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"

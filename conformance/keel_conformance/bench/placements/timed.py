@@ -1,0 +1,117 @@
+"""A model on several lists of backends: what each placement is predicted to take, and what it and its parts take.
+
+Steps of all lists alternate in one process, which is pinned to as many cores as it has threads.  Seconds are those of
+the process where it computes in one thread: what else the machine does hardly shows.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+import keel
+from keel import Backend, KeelError, partition
+
+from ...models import build
+from ..jobs import Job
+from ..run_time import WARM_UP, alone, finish, now
+from ..step import prepare, run
+
+STEPS = 7                                                     # for each round asked for; the fastest counts
+
+
+@dataclass
+class PartTime:
+    """A part: its owner, its calls, what it is predicted to take, and the seconds of its fastest run."""
+
+    owner: str
+    calls: int
+    predicted: float
+    seconds: float = float("inf")
+
+
+@dataclass
+class Timed:
+    """One list of backends: ``predicted`` seconds of its graphs, and those of the fastest step.  ``why`` says why the
+    model cannot run on it."""
+
+    parts: list[PartTime] = field(default_factory=list)
+    predicted: float = 0.0
+    seconds: float = float("inf")
+    why: str = ""
+
+    @property
+    def owners(self) -> list[str]:
+        return sorted({part.owner for part in self.parts})
+
+    def as_json(self) -> dict[str, Any]:
+        return {"predicted": self.predicted, "seconds": None if self.why else self.seconds, "why": self.why,
+                "owners": self.owners, "parts": [vars(part) for part in self.parts]}
+
+
+def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[str, Any]]:
+    """Every list, by its name.  A list of one backend stands for that backend alone: it does all or cannot run."""
+    if job.device == "cpu":
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:job.threads])
+    step, found, runs = job.step, dict[str, Timed](), dict[str, Any]()
+    torch.compiler.reset()
+    for name, backends in lists.items():
+        found[name] = Timed()
+        case = prepare(step, build(job.model, scale=job.scale, device=job.device))
+        watched = [_watched(b, found[name].parts, job.device) for b in backends]
+        forward = keel.compile(case.model, backends=watched, placement="cost", strict=len(watched) == 1, dynamic=False,
+                               fullgraph=True)
+        try:
+            run(step, case, forward)
+            runs[name] = case, forward
+        except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
+            found[name].why = str(_root(raised)).strip().partition("\n")[0] or type(raised).__name__
+    with alone():
+        for i in range(WARM_UP + STEPS * job.rounds):
+            for name, (case, forward) in runs.items():
+                prepare(step, case)
+                finish(job.device)
+                start = now(job.device)
+                run(step, case, forward)
+                finish(job.device)
+                if i >= WARM_UP:
+                    found[name].seconds = min(found[name].seconds, now(job.device) - start)
+    for each in found.values():
+        each.predicted = sum(part.predicted for part in each.parts)
+    return {name: each.as_json() for name, each in found.items()}
+
+
+def _watched(backend: Backend, parts: list[PartTime], device: str) -> Backend:
+    """The backend, which notes what each of its parts is predicted to take, and what it takes."""
+    def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+        part = PartTime(backend.name, len(partition.units_of(gm.graph).nodes), predicted(gm, backend))
+        run = backend.compile(gm)
+        parts.append(part)
+
+        def call(*args: Any) -> Any:
+            finish(device)
+            start = now(device)
+            results = run(*args)
+            finish(device)
+            part.seconds = min(part.seconds, now(device) - start)
+            return results
+        return call
+    return replace(backend, compile=compile)
+
+
+def predicted(gm: fx.GraphModule, backend: Backend) -> float:
+    """Seconds of a graph on one backend, by its data sheet."""
+    anything = replace(backend, supports=lambda call: None, last_resort=False)
+    claim = partition.place(gm, [anything], price=partition.Pricing(compete=True)).claim
+    return 0.0 if claim is None else claim.seconds
+
+
+def _root(raised: BaseException) -> BaseException:
+    """What Keel said, where PyTorch wraps it."""
+    while not isinstance(raised, KeelError) and (inner := raised.__cause__ or getattr(raised, "inner_exception", None)):
+        raised = inner
+    return raised
