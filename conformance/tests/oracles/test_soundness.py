@@ -237,10 +237,12 @@ def test_integers_are_added_without_error_in_float64_too() -> None:
 @pytest.mark.skipif(not MEMBERS["linear_cross_entropy"].targets, reason="this PyTorch lacks the operator")
 def test_a_result_without_elements_hides_no_other() -> None:
     (op,) = MEMBERS["linear_cross_entropy"].targets
-    case = next(c for c in plan(ops=("linear_cross_entropy",), profile="strict", tier="smoke") if c.dtype == "f32" and (
-        c.levels.get("values") == "random"))
-    trial = arguments(case, 0)
-    right = list(flat(op(*trial.args, **trial.kwargs)))
-    assert not right[-1].numel() and right[0].numel()
+    for case in plan(ops=("linear_cross_entropy",), profile="strict"):
+        if case.kind == "op" and (case.dtype, case.levels["values"]) == ("f32", "random"):
+            trial = arguments(case, 0)
+            right = list(flat(op(*trial.args, **trial.kwargs)))
+            if not right[-1].numel():
+                break
+    assert right[0].numel() and not right[-1].numel()
     assert judge(case, trial, right).oracle == "composite"
     assert judge(case, trial, [right[0] * 1.01, *right[1:]]).status == "fail"
