@@ -63,7 +63,7 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
 
     ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
     fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
-    where at least two backends have to be told apart and all have data sheets, but by a backend of last resort only
+    where at least two backends have to be told apart and all have data sheets, but by a last resort only
     what no other takes; else by order.  ``costs`` are data sheets to be used instead of the backends' own, by name, or
     the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  Raises KeelError.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -110,8 +110,12 @@ class Price:
     written: tuple[float, ...]
 
 
-def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({})) -> Price:
-    """The seconds of ``call`` on a backend of that sheet."""
+def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: Sequence[Call] = ()) -> Price:
+    """The seconds of ``call`` on a backend of that sheet.
+
+    A composite may be given with its ``pieces``: then its arithmetic is theirs, unless the sheet says of it by name
+    what it takes.
+    """
     packet = call.name.rpartition(".")[0]
     given = cost.seconds.get(call.name, cost.seconds.get(packet))
     work = work_of(call, sizes)
@@ -121,8 +125,8 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({})) -> Price:
     if given is not None:
         alone = float(given(call) if callable(given) else given)
     else:
-        rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
-        alone = (work.flops / rate + work.scalars / cost.scalars) * _weight_on(call, cost)
+        whole = not pieces or call.name in cost.weights or packet in cost.weights
+        alone = sum(_arithmetic(c, cost, sizes) for c in ((call,) if whole else pieces))
     if cost.fuses and fusable(call):
         return Price(alone, tuple(b / cost.bandwidth for b in work.read),
                      tuple(b / cost.bandwidth for b in work.written))
@@ -209,6 +213,15 @@ _CUBIC = MappingProxyType({
     "_linalg_solve_ex": 2 / 3, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_ldl_factor_ex": 1 / 3,
     "_linalg_eigh": 9.0, "_linalg_eig": 25.0, "linalg_eig": 25.0, "_linalg_svd": 21.0, "geqrf": 2.0,
 })
+
+
+def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
+    """The seconds of a call's operations, were its operands at hand."""
+    if is_free(call):
+        return 0.0
+    work = work_of(call, sizes)
+    rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
+    return (work.flops / rate + work.scalars / cost.scalars) * _weight_on(call, cost)
 
 
 def _weight_on(call: Call, cost: Cost) -> float:

@@ -128,6 +128,17 @@ def test_a_graph_is_written_out_as_far_as_it_is_cheapest() -> None:
         "gelu": "whole"}
 
 
+def test_backends_are_mixed_only_where_that_is_worth_it() -> None:
+    """The products are a little faster on acme, by less than data sheets are right."""
+    for flops, mixed in ((1.02e9, False), (1.5e9, True)):
+        torch.compiler.reset()
+        products = takes("mm", name="acme", cost=replace(SHEET, flops={torch.float32: flops}))
+        _, heard = compiled(model, X, W, backends=[products, plain()])
+        (plan,) = (c.plan for c in heard)
+        assert ({p.owner.name for p in plan.parts} == {"acme", "plain"}) is mixed
+        assert plan.claim is not None and plan.claim.bound <= plan.claim.seconds
+
+
 def test_measured_sheets_replace_the_backends_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = replace(SHEET, flops={torch.float32: 1.0})
     assert owners(compiled(model, X, W, backends=[acme(), plain()], costs={"acme": slow})[1])["mm"] == "plain"

@@ -13,6 +13,7 @@ from torch import fx
 
 from keel.cost import Cost, fusable, is_free, price, size_of
 from keel.graph.calls import call_of, type_of
+from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
 from keel.partition.plan import Plan
 from keel.partition.pricing import DEAR
@@ -75,7 +76,7 @@ class _Book:
             i = self.part[node.name]
             key = (self.plan.parts[i].owner.name, call.key)
             if key not in known:
-                known[key] = price(call, self.sheet(i), self.sizes).alone
+                known[key] = price(call, self.sheet(i), self.sizes, pieces(call, self.sizes)).alone
             self.sums[0][i] += known[key]
         return self.sums[0]
 

@@ -1,54 +1,92 @@
-"""Which form of a graph is placed: how far its calls are written out depends on who is asked, and the cost decides.
+"""Which form of a graph is placed, and whether it is worth mixing backends: the cost decides.
 
 Negotiation keeps a call whole if any backend takes it so, however slow that is there.  So by cost the graph is also
 negotiated as each backend alone would have it, and the cheapest placement counts: none is dearer, by the data sheets,
-than the best single backend with what it leaves to a last resort.
+than the best single backend with what it leaves to a last resort.  And where that one is dearer by no more than data
+sheets are wrong, it is taken: what mixing gains would be lost in the noise, what it costs would not.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
 from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import Price, place
-from keel.partition.plan import Plan
+from keel.partition.plan import Claim, Plan
+from keel.partition.pricing import Pricing, Taken
+from keel.partition.problem import Problem
+from keel.partition.units import Units
 from keel.plugin import Backend
 from keel.torch_adapter import Captured
 
+WORTH = 0.03
+"""How much of its time a graph must save by mixing backends."""
 
-def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Price | None = None,
+
+def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None,
            ) -> tuple[fx.GraphModule, Plan]:
-    """The graph in calls that ``backends`` take, and its placement: by order, or the cheapest that ``price`` finds.
+    """The graph in calls that ``backends`` take, and its placement: by order, or by what ``price`` says.
 
     Raises what ``negotiate`` and ``place`` raise.
     """
     gm = negotiate(captured, backends, strict=strict)
     plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
-    if plan.claim is None:
+    if price is None or plan.claim is None:
         return gm, plan
-    least, seen = plan.claim.seconds, {_form(gm)}
-    for some in _alone(backends):
+    forms, tried = {_form(gm): gm}, [(plan.claim, gm, plan)]
+    single: list[tuple[Claim, fx.GraphModule, Plan]] = []
+    for some in _alone(backends, price.compete):
         try:
             other = negotiate(captured, some, strict=strict)
         except KeelError:                                     # these few do not take all of it
             continue
-        if (form := _form(other)) in seen:
-            continue
-        seen.add(form)
-        found = place(other, backends, strict=strict, price=price)
-        if found.claim is not None and found.claim.seconds < least:
-            gm, plan, least = other, found, found.claim.seconds
-    return gm, plan
+        form = _form(other)
+        if form not in forms:
+            tried += _placed(other, backends, strict, price)
+        other = forms.setdefault(form, other)
+        single += _placed(other, backends, strict, _among(price, some))
+    most = len(gm.graph.nodes) if price.compete else _left(plan)
+    best = min((t for t in tried if _left(t[2]) <= most), key=lambda t: t[0].seconds)
+    alone = min((t for t in single if _left(t[2]) <= most), key=lambda t: t[0].seconds, default=best)
+    claim, gm, plan = alone if alone[0].seconds * (1 - WORTH) <= best[0].seconds else best
+    return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
 
 
-def _alone(backends: Sequence[Backend]) -> Iterator[tuple[Backend, ...]]:
-    """Each backend with those of last resort, and those alone."""
+def _left(plan: Plan) -> int:
+    """How many calls are left to a last resort.  Where it does not compete, no form of a graph leaves it more."""
+    return sum(len(part.nodes) for part in plan.parts if part.owner.last_resort)
+
+
+def _placed(gm: fx.GraphModule, backends: Sequence[Backend], strict: bool,
+            price: Price) -> list[tuple[Claim, fx.GraphModule, Plan]]:
+    """The placement, if there is one that fits."""
+    try:
+        plan = place(gm, backends, strict=strict, price=price)
+    except KeelError:
+        return []
+    return [] if plan.claim is None else [(plan.claim, gm, plan)]
+
+
+def _alone(backends: Sequence[Backend], compete: bool) -> Iterator[tuple[Backend, ...]]:
+    """Each backend with those of last resort, and those alone if they compete."""
     last = tuple(b for b in backends if b.last_resort)
     yield from ((b, *last) for b in backends if not b.last_resort)
-    if last:
+    if last and compete:
         yield last
+
+
+def _among(price: Price, some: Sequence[Backend]) -> Price:
+    """Prices of placements on a few backends."""
+    names = {b.name for b in some}
+
+    def priced(units: Units, backends: tuple[Backend, ...], taken: Taken) -> Problem | None:
+        mine = taken & np.array([b.name in names for b in backends])
+        return price(units, backends, mine) if mine.any(axis=1).all() else None
+    return priced
 
 
 def _form(gm: fx.GraphModule) -> tuple[tuple[str, str], ...]:

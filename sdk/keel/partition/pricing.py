@@ -1,9 +1,10 @@
 """What a graph costs on backends with data sheets, as a placement problem.
 
-A call has the price of its roofline on each backend that takes it.  What a backend that fuses passes between calls of
-one loop stays out of memory, so such a call has the price of its arithmetic, and its traffic is charged by tensor: on
-each backend that reads a tensor in loops, once, unless its own loops made it; on its maker, unless only loops of that
-same backend read it.  A view is free, shares its operand's traffic, and stays with it where it can.
+A call has the price of its roofline on each backend that takes it, a composite that of all its pieces' arithmetic. What
+a backend that fuses passes between calls of one loop stays out of memory, so such a call has the price of its
+arithmetic, and its traffic is charged by tensor: on each backend that reads a tensor in loops, once, unless its own
+loops made it; on its maker, unless only loops of that same backend read it. A view is free, shares its operand's
+traffic, and stays with it where it can.
 
 Tensors lie where the graph's are, and move to the memory of a backend that has one of its own (``Cost.link``) and back,
 once for all its calls.  What the graph returns ends where the graph's tensors are: so what is saved for a backward
@@ -23,6 +24,7 @@ from torch import fx
 
 from keel.cost import Cost, fusable, is_free, price, size_of
 from keel.graph.calls import type_of
+from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
 from keel.partition.problem import Floats, Ints, Problem, Tensors, problem, tensors
 from keel.partition.units import Units, is_pick
@@ -151,7 +153,8 @@ def _kinds(units: Units) -> tuple[list[int], Ints]:
 def _alone(units: Units, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Floats:
     """The seconds of each unit on each backend, without the traffic of loops; inf where it is not taken."""
     firsts, kind = _kinds(units)
-    table = np.array([[price(units.calls[u], s, sizes).alone for s in sheets] for u in firsts])
+    table = np.array([[price(call, s, sizes, parts).alone for s in sheets]
+                      for call, parts in ((units.calls[u], pieces(units.calls[u], sizes)) for u in firsts)])
     return np.where(taken, table.reshape(-1, len(sheets))[kind], np.inf)
 
 

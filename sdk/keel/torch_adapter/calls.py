@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from keel.torch_adapter.capture import Captured, tidied
 from keel.torch_adapter.recorder import record
 from keel.torch_adapter.trees import flat, map_leaves
+from keel.types import TensorType
 
 Asked = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 """An overload and its arguments."""
@@ -42,3 +43,19 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
 
     graph = record(run, fakes, {}, mode)
     return tidied(fx.GraphModule(torch.nn.Module(), graph), "inference"), tuple(counts)
+
+
+def recorded(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> fx.Graph:
+    """The operators that ``fn`` runs on fake tensors of the types among its arguments, whose sizes are all known.
+
+    Raises NotRecorded.
+    """
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, TensorType):
+            return value
+        return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device=value.device)
+    with mode:
+        given = map_leaves(fake, (tuple(args), dict(kwargs)))
+    return record(fn, given[0], given[1], mode)

@@ -1,0 +1,88 @@
+"""What a call comes to when it is written out to the end, at known sizes: the work of a composite that stays whole."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from torch import fx
+
+from keel.cost import is_free, value_of, work_of
+from keel.graph.calls import call_of, is_call
+from keel.spec import OPSET, decomposition_of
+from keel.torch_adapter import NotRecorded, recorded
+from keel.types import Call, SymType, TensorType
+
+DEPTH = 8
+"""How often pieces are written out in their turn."""
+
+
+def pieces(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
+    """The calls that a composite is made of, down to those that are none; none for a call that is no composite, that
+    has a count of operations of its own (``addmm``), or that cannot be written out.
+
+    Symbols count as what ``sizes`` say (see ``keel.cost.value_of``); nothing is learnt about them.
+    """
+    if not _composite(call) or is_free(call) or work_of(call, sizes).flops:
+        return ()
+    symbols = {s for t in (*call.tensors, *call.out) if isinstance(t, TensorType) for s in t.symbols}
+    known = tuple(sorted((s, sizes[s]) for s in symbols if s in sizes))
+    return _written_out(_Asked((call.key, known), call, sizes))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    key: Any
+    call: Call = field(compare=False)
+    sizes: Mapping[str, int] = field(compare=False)
+
+
+@lru_cache(maxsize=4096)
+def _written_out(asked: _Asked) -> tuple[Call, ...]:
+    def known(value: Any) -> Any:
+        match value:
+            case TensorType():
+                return TensorType(value.dtype, tuple(value_of(n, asked.sizes) for n in value.shape),
+                                  tuple(value_of(n, asked.sizes) for n in value.strides), value.device)
+            case SymType() if value.kind == "int":
+                return value_of(value.expr, asked.sizes)
+            case list() | tuple():
+                return type(value)(known(v) for v in value)
+        return value
+    call = asked.call
+    return _ends(call, [known(a) for a in call.args], {k: known(v) for k, v in call.kwargs.items()}, DEPTH) or ()
+
+
+def _ends(call: Call, args: Any, kwargs: Mapping[str, Any], depth: int) -> tuple[Call, ...] | None:
+    """The pieces of a call; None where it is not written out."""
+    found = decomposition_of(call.op) if depth else None
+    if found is None:
+        return None
+    try:
+        graph = recorded(found, args, kwargs)
+    except NotRecorded:
+        return None
+    ends: list[Call] = []
+    for node in _needed(graph):
+        if (piece := call_of(node)) is not None:
+            below = _ends(piece, piece.args, piece.kwargs, depth - 1) if _composite(piece) else None
+            ends += [piece] if below is None else below
+    return tuple(ends)
+
+
+def _needed(graph: fx.Graph) -> list[fx.Node]:
+    """The calls that results depend on."""
+    wanted = set(graph.output_node().all_input_nodes)
+    kept = []
+    for node in reversed(graph.nodes):
+        if node in wanted:
+            wanted.update(node.all_input_nodes)
+            if is_call(node):
+                kept.append(node)
+    return kept[::-1]
+
+
+def _composite(call: Call) -> bool:
+    member = OPSET.get(call.op)
+    return member is not None and member.kind == "composite"
