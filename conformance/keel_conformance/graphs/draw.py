@@ -20,6 +20,8 @@ DIMS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64)
 ROOM = 4096
 """Elements of a value, at most."""
 NODES = 40
+EQUAL = 0.25
+"""The share of new sizes that are equal, so that what takes a wrong turn has the right sizes."""
 LIMITS = {"float32": 1 << 22, "float64": 1 << 40, "bfloat16": 1 << 7, "int64": 1 << 40}
 
 
@@ -78,6 +80,8 @@ class Draw:
 
     def shape(self, rank: int = 0) -> tuple[int, ...]:
         rank = rank or self.random.choice((1, 2, 2, 3, 3))
+        if self.random.random() < EQUAL:
+            return (self.random.choice([d for d in DIMS if d ** rank <= ROOM]),) * rank
         dims: list[int] = []
         for _ in range(rank):
             dims.append(self.random.choice([d for d in DIMS if d * prod(dims) <= ROOM]))
@@ -221,6 +225,56 @@ class Draw:
                 self.do("slice", v, dim=d, start=start, stop=max(n - self.random.randrange(2), start + 1),
                         step=self.random.choice((1, 1, 2)))
 
+    def twice(self) -> None:
+        """A move of a move: one that turns back, and a near miss; a slice of a slice."""
+        v = self.pick(lambda x: len(x.shape) > 1)
+        rank = len(v.shape)
+        match self.random.choice(("permute", "slice", "reshape")):
+            case "permute":
+                w = self.do("permute", v, order=self.random.sample(range(rank), rank))
+                self.do("permute", w, order=self.random.sample(range(rank), rank))
+            case "slice":
+                for _ in range(2):
+                    d = self.random.randrange(rank)
+                    start = self.random.randrange(max(v.shape[d] // 2, 1))
+                    v = self.do("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
+            case _:
+                w = self.do("permute", v, order=self.random.sample(range(rank), rank))
+                self.do("reshape", w, shape=[prod(w.shape)] if rank < 3 else [w.shape[0], prod(w.shape[1:])])
+
+    def alike(self) -> None:
+        """Two nodes of one operator and operand with other numbers."""
+        v = self.fit(self.pick(), self.limit / 4)
+        match self.random.choice(("amax", "add_scalar", "mul_scalar", "roll", "clamp")):
+            case "amax":
+                keep = self.random.random() < 0.5
+                for d in self.random.sample(range(len(v.shape)), min(2, len(v.shape))):
+                    self.do("amax", v, dim=[d], keepdim=keep)
+            case "roll":
+                for by in self.random.sample((1, 2, -1), 2):
+                    self.do("roll", v, by=by, dim=self.dim(v))
+            case "clamp":
+                for top in self.random.sample((1, 2, 3), 2):
+                    self.do("clamp", v, low=-top, high=top, bound=min(v.bound, top))
+            case op:
+                for by in self.random.sample((1, 2, 3), 2):
+                    self.do(op, v, by=by, bound=v.bound + by if op == "add_scalar" else v.bound * by)
+
+    def narrowed(self) -> None:
+        """A cast there and back, which rounds what is sure to the nearest; half of it, cut off at the point."""
+        sure = [x for x in self.pool if x.sure and x.dtype == self.dtype and x.shape and x.bound < 60_000]
+        if not sure or self.dtype not in ("float32", "float64"):
+            return
+        v = self.random.choice(sure)
+        if self.random.random() < 0.5:
+            w = self.do("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
+        else:
+            half = self.do("mul_scalar", v, by=0.5)
+            self.pool.remove(half)                             # it is no integer
+            w = self.do("cast", half, to=self.random.choice(("int64", "int32")))
+        self.do("cast", w, to=self.dtype)
+        self.pool.remove(w)                                    # of a dtype that no other motif knows
+
     def mask(self) -> None:
         """A choice by a comparison of what is sure, or by flags that are given."""
         v = self.pick()
@@ -312,7 +366,7 @@ class Draw:
 ROUNDING = frozenset(("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt", "div", "mean",
                       "var", "softmax", "log_softmax", "layer_norm"))
 EXACT = (Draw.pointwise, Draw.pointwise, Draw.reduce, Draw.centred, Draw.move, Draw.move, Draw.mask, Draw.integers,
-         Draw.index, Draw.window, Draw.product, Draw.scan)
+         Draw.index, Draw.window, Draw.product, Draw.scan, Draw.twice, Draw.alike, Draw.narrowed)
 ROUNDED = (*EXACT, Draw.transcendental, Draw.transcendental, Draw.softmax, Draw.softmax, Draw.normalised,
            Draw.normalised, Draw.library)
 

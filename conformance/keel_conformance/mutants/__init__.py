@@ -14,6 +14,7 @@ from . import (
     passes,
     pointwise,
     reductions,
+    rewrites,
     system,
     windows,
 )
@@ -27,7 +28,7 @@ def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
 
 
 MUTANTS: Mapping[str, Mutant] = _of((pointwise, reductions, movement, windows, lowered, lowered_moves,
-                                         system, passes, loops))
+                                         system, passes, rewrites, loops))
 CONTROLS: Mapping[str, Mutant] = _of((controls,))
 BENIGN: Mapping[str, Mutant] = _of((benign,))
 

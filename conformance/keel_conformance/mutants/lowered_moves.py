@@ -268,13 +268,6 @@ def adaptive_windows_of_one_size(op: Any, x: Tensor, size: Sequence[int]) -> Any
     return found[..., :size[0], :size[1]]
 
 
-@wrong("aten.upsample_nearest2d", breaks="upsample_nearest")
-def nearest_rounds(op: Any, x: Tensor, size: Any, *scales: Any) -> Any:
-    """``upsample_nearest2d`` takes the centre's neighbour, as the exact one does."""
-    return torch.ops.aten._upsample_nearest_exact2d(x, size, *scales) if x.dtype != torch.uint8 else op(
-        x, size, *scales)
-
-
 @wrong("aten.upsample_bilinear2d", breaks="upsample_linear")
 def linear_without_scales(op: Any, x: Tensor, size: Any, align: bool, *scales: Any) -> Any:
     """``upsample_bilinear2d`` goes by sizes where scales are given."""

@@ -1,4 +1,4 @@
-"""Mutants of what compilers do with whole graphs: fuse, fold, keep by too little, drop, leave modes on."""
+"""Mutants of what compilers do with whole graphs: fuse, fold, keep by too little, drop."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from .mutant import broken
 from .system import shapes, shares
 
 Called = Callable[..., Any]
-GRAPHS = ("drawn-program", "models-*", "calls-*")
+GRAPHS = ("graphs-*", "drawn-program", "models-*", "calls-*")
 
 
 @broken(breaks=("contract.graphs", "contract.models", "contract.calls"), programs=GRAPHS)
@@ -71,15 +71,6 @@ def other(x: Any, strides: Any) -> Any:
         return x
     last = x.storage_offset() + sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if n)
     return x.as_strided(x.shape, strides) if last < x.untyped_storage().nbytes() // x.element_size() else x
-
-
-@broken(breaks=("contract.modes",), programs=("modes-*",))
-def modes_left_behind(gm: fx.GraphModule) -> Called:
-    """Gradients are switched off for the call, and not on again."""
-    def call(*inputs: Any) -> Any:
-        torch.set_grad_enabled(False)
-        return run(gm, inputs, plainly)
-    return call
 
 
 @broken(breaks=("contract.mutation", "contract.buffers"), programs=("mutation-*", "buffers-*"))

@@ -17,6 +17,8 @@ shapes, dtypes, modes, errors, several = (Chapter("shapes", "dynamic"), Chapter(
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 SIZES = ((5, 7), (9, 7), (4, 3), (1, 7), (0, 7), (17, 1), (1, 1), (33, 16), (2, 0), (16, 33), (8, 8), (64, 65))
+FEW = (3, 2)
+"""Less than a vector, and neither none nor one, for which programs are compiled apart."""
 BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tensor]], bool]] = {
     "pointwise": (lambda a, b: (a * b + 1, a - b), lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
     "reduced": (lambda a: (a.sum(0), a.sum(1, keepdim=True), a.sum()), lambda lab, n, m: [lab.ints(n, m)], True),
@@ -54,7 +56,7 @@ def _sizes() -> None:
 
 def sizes(lab: Lab) -> Sequence[tuple[int, int]]:
     """Sizes of its own kind first, so that the program is not compiled for a special one; then the special ones."""
-    return (SIZES[0], *SIZES[3:5], SIZES[1 + lab.seed % 2]) if lab.calls < 6 else SIZES
+    return (SIZES[0], *SIZES[3:5], SIZES[1 + lab.seed % 2], FEW) if lab.calls < 6 else (*SIZES, FEW)
 
 
 _sizes()
@@ -253,10 +255,14 @@ def autocast_trained(lab: Lab) -> None:
 def no_mode_left_behind(lab: Lab) -> None:
     go = lab.compile(lambda x: x * 2)
     for call in lab.each():
-        before = (torch.get_default_dtype(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"))
+        before = _modes()
         lab.run(go, lab.ints(4))
-        after = (torch.get_default_dtype(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"))
-        lab.check(f"call {call}", before == after)
+        lab.check(f"call {call}", before == _modes())
+
+
+def _modes() -> tuple[object, ...]:
+    return (torch.get_default_dtype(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
+            torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.get_default_device())
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
@@ -317,6 +323,23 @@ def index_beyond_the_end(lab: Lab) -> None:
     for call in lab.each():
         lab.run(go, lab.ints(5, 2), lab.index(5, 3))
         raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
+
+
+def _outside() -> None:
+    """Indices that are data, one of them outside; afterwards the same program, and another one, as ever."""
+    for name, fn in (("gathered", lambda x, i: x.gather(0, i[:, None] % 9) + 1),
+                     ("selected", lambda x, i: x.index_select(0, i) * 2),
+                     ("embedded", lambda x, i: F.embedding(i, x).relu())):
+        @errors("C1", "C2", name=f"index-beyond-the-end-{name}", smoke=name == "selected")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go, other = lab.compile(fn), lab.compile(lambda x: x.sum(0) - 1)
+            for call in lab.each():
+                lab.run(go, lab.ints(5, 2), lab.index(5, 3))
+                raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
+                lab.run(other, lab.ints(4, 3))
+
+
+_outside()
 
 
 @errors("C2", "gradients.C1", profile="training")
