@@ -24,6 +24,8 @@ from keel import Buffer, interpret
 
 from .made import ZONE, Made
 
+CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 @dataclass(frozen=True)
 class Want:
@@ -76,14 +78,35 @@ def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> 
     return _rounded(made, buffer, mine, theirs, made.inner(want.precise), made.inner(want.moved), call)
 
 
-def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer) -> tuple[str, str]:
-    cells = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+def off(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The places in a memory of elements that are wrong, what should stand there, and how far from it is allowed."""
+    wrong, allowed, right = _differ(have, want.memory), torch.zeros(len(have), dtype=torch.float64), want.memory
+    mine, inside = made.inner(have), slice(ZONE, len(have) - ZONE)
+    if buffer.role != "in" and want.precise is not None and want.moved is not None and mine.is_floating_point():
+        precise, moved = made.inner(want.precise), made.inner(want.moved)
+        good, bound = _within(made, buffer, mine, made.inner(want.memory), precise, moved, call)
+        wrong[inside], allowed[inside] = ~good, bound
+        right = right.double()
+        right[inside] = precise.double()
+    places = wrong.nonzero().flatten()
+    return places, right[places], allowed[places]
+
+
+def _differ(mine: Tensor, theirs: Tensor) -> Tensor:
+    """Elements of other bits, NaN and zeros of any sign left out."""
     if mine.is_complex():
-        mine, theirs = torch.view_as_real(mine).flatten(), torch.view_as_real(theirs).flatten()
-    bits = cells[mine.dtype.itemsize]
-    wrong = mine.view(bits) != theirs.view(bits)
+        parts = (torch.view_as_real(x).flatten() for x in (mine, theirs))
+        return _differ(*parts).reshape(-1, 2).any(1)
+    wrong = mine.view(CELLS[mine.dtype.itemsize]) != theirs.view(CELLS[mine.dtype.itemsize])
     if mine.is_floating_point():
         wrong &= ~((mine == theirs) | (mine.isnan() & theirs.isnan()))
+    return wrong
+
+
+def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer) -> tuple[str, str]:
+    if mine.is_complex():
+        mine, theirs = torch.view_as_real(mine).flatten(), torch.view_as_real(theirs).flatten()
+    wrong = _differ(mine, theirs)
     if not wrong.any():
         return "", ""
     at = int(wrong.nonzero()[0])
@@ -96,14 +119,9 @@ def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: T
              call: int) -> tuple[str, str, float]:
     if not len(mine):
         return "", "", 0.0
-    error = (mine.double() - precise.double()).abs()
-    ulp = spacing(precise, mine.dtype)
-    allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, mine.dtype, ulp, precise, moved)
-    # Beyond the range of the dtype either the largest numbers or infinity is the nearest.
-    top = torch.finfo(mine.dtype).max
-    finite = precise.isfinite() & (precise.abs() + allowed < top)
-    over = mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)
-    right = (error <= allowed) & (finite | mine.isfinite()) | over | (mine == plain) | (mine.isnan() & plain.isnan())
+    right, allowed = _within(made, buffer, mine, plain, precise, moved, call)
+    error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
+    finite = precise.isfinite() & (precise.abs() + allowed < torch.finfo(mine.dtype).max)
     ulps = float(torch.where(finite & error.isfinite(), error / ulp, 0.0).max())
     if right.all():
         return "", "", ulps
@@ -111,6 +129,19 @@ def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: T
     return (f"{int((~right).sum())} of {len(mine)} elements are off, first at {at}: {mine[at].item()!r}, precisely "
             f"{precise[at].item()!r}, off by {float(error[at] / ulp[at]):.3g} ulp, allowed "
             f"{float(allowed[at] / ulp[at]):.3g}."), "contract.kernels.C2", ulps
+
+
+def _within(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor,
+            call: int) -> tuple[Tensor, Tensor]:
+    """Which elements are right, and how far from the precise ones they may be."""
+    error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
+    allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, mine.dtype, ulp, precise, moved)
+    # Beyond the range of the dtype either the largest numbers or infinity is the nearest.
+    top = torch.finfo(mine.dtype).max
+    finite = precise.isfinite() & (precise.abs() + allowed < top)
+    over = mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)
+    right = (error <= allowed) & (finite | mine.isfinite()) | over | (mine == plain) | (mine.isnan() & plain.isnan())
+    return right, allowed
 
 
 def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -38,7 +38,7 @@ class Written:
 
 def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], *, seconds: float = 600.0,
           each: float = 60.0, told: Callable[[str], None] = lambda text: None) -> list[Written]:
-    """A script below ``folder``/repro for each failure of an operator, a precondition, a program or a graph.
+    """A script below ``folder``/repro for each failure.
 
     Each is made smaller: the first of an operator that fail alike within ``each`` seconds, the others within a
     fifteenth of that. After ``seconds`` nothing more is made smaller or tried, but all is written.
@@ -89,7 +89,10 @@ def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadl
         case "program":
             from .program import of_program
             return of_program(folder, subject, case, v, bench, deadline, trying=trying)
-    return Written(case.id, lacking="A kernel's failure has no script: it is not reached through a program.")
+    from .kernel import of_kernel
+    path = folder / name_of(case)
+    path.write_text(of_kernel((case, subject, v), bench, trying=trying), encoding="utf-8")
+    return Written(case.id, name_of(case), trying and bench.status(str(path)) == 1)
 
 
 # -- calls of operators ------------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from keel import Backend, Rule, Support
+import keel_interp
+from keel import Backend, Rule, Source, Support, loop_backend
 
 ALL = Support((Rule(ops=("*",)),))
 NEVER_ENDS = 600
@@ -103,3 +105,31 @@ caches = Backend(name="caches", device="*", supports=ALL, compile=_kept)
 reuses = Backend(name="reuses", device="*", supports=ALL, compile=_one_memory)
 tires = Backend(name="tires", device="*", supports=ALL, compile=_tires)
 fuses = Backend(name="fuses", device="*", supports=ALL, compile=_fuses)
+
+
+def _misbuilt(change: Callable[[Tensor], None]) -> Backend:
+    """A loop target whose kernels change what they have written."""
+    def build(sources: Sequence[Source]) -> list[Any]:
+        def wrong(source: Source, launch: Any) -> Any:
+            def run(*args: Any) -> None:
+                launch(*args)
+                for b, x in zip(source.kernel.buffers, args, strict=False):
+                    if b.role != "in":
+                        change(x)
+            return run
+        return [wrong(s, launch) for s, launch in zip(sources, keel_interp.target.build(sources), strict=True)]
+    return loop_backend(replace(keel_interp.target, build=build))
+
+
+def _last_changed(x: Tensor) -> None:
+    x[-1:] = 1 - x[-1:] if x.dtype != torch.bool else ~x[-1:]
+
+
+def _unbuilt(sources: Sequence[Source]) -> list[Any]:
+    raise ValueError("no juice is left")
+
+
+kernels_right = _misbuilt(lambda x: None)
+kernels_off = _misbuilt(_last_changed)
+kernels_beyond = _misbuilt(lambda x: x.as_strided((1,), (1,), x.storage_offset() + len(x)).fill_(1))
+kernels_unbuilt = loop_backend(replace(keel_interp.target, build=_unbuilt))

@@ -1,0 +1,86 @@
+"""A failing kernel as a script: its text, what it is run on, and the first elements that are wrong."""
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor
+
+from keel import show
+
+from ..cases.case import Case
+from ..harness.subject import subject
+from ..kernels import Builder, Made, made_of, perform
+from ..kernels.judging import expectation, off
+from ..kernels.made import ZONE
+from ..results.verdict import Verdict
+from .attempt import Bench
+from .literal import tensor
+from .script import assembled, backend_of, title
+
+SHOWN = 8
+"""Elements that a script compares."""
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""What dtypes that cannot be compared are looked at as."""
+Asked = tuple[Case, str, Verdict]
+
+
+def of_kernel(asked: Asked, bench: Bench, *, trying: bool = True) -> str:
+    """The script of a case's kernel on a backend, with what it should give where a process could run it.  Raises
+    ValueError for one that has no text of forty lines.
+    """
+    found: str | None = bench.value(with_results, asked) if trying else None
+    return found if found is not None else _script(asked, made_of(asked[0]), _call_of(asked[2]), _RUNS)
+
+
+_RUNS = ('print("expected that it is built and runs, and it was and did")',)
+
+
+def with_results(asked: Asked) -> str:
+    """The script of a kernel, which is run here for the elements that are wrong."""
+    case, text, v = asked
+    made, under_test = made_of(case), subject(text)
+    target = under_test.backend.target
+    seen = perform(case, Builder(target), under_test.device) if target is not None else None
+    have = {name: value for name, _, value in seen.facts} if seen is not None and not seen.error else {}
+    for call in range(len(made.sizes)):
+        for k, (b, want) in enumerate(zip(made.kernel.buffers, expectation(made, case.seed, call), strict=True)):
+            if (mine := have.get(f"call{call} {b.name}")) is not None:
+                places, right, allowed = off(made, b, mine, want, call)
+                if len(places):
+                    return _script(asked, made, call, _compared(k, places, right, allowed))
+    return _script(asked, made, _call_of(v), _RUNS)
+
+
+def _call_of(v: Verdict) -> int:
+    return int(v.sentence[5]) if re.match(r"Call \d", v.sentence) else 0
+
+
+def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tuple[str, ...]:
+    places, right, allowed = places[:SHOWN], right[:SHOWN], allowed[:SHOWN]
+    other = SIGNED.get(right.dtype)
+    seen = "" if other is None else f".view({other})"
+    near = " | ((found - want).abs() <= allowed)" if right.is_floating_point() or right.is_complex() else ""
+    return (f"at = torch.tensor({places.tolist()})", f"found = memory[{buffer}].cpu(){seen}[at]",
+            f"want = {tensor(right if other is None else right.view(other))}",
+            f"allowed = {tensor(allowed.double())}",
+            f'print("expected", want, "found", found, "allowed error", allowed, "at", at - {ZONE})',
+            f"sys.exit(not ((found == want) | (found != found) & (want != want){near}).all())")
+
+
+def _script(asked: Asked, made: Made, call: int, checks: tuple[str, ...]) -> str:
+    case, text, v = asked
+    backend, memory = backend_of(text), made.memory(case.seed, call)
+    kernel = show(made.kernel).strip().splitlines()
+    body = [f"target = keel.resolve([{backend.single}])[0].target", "ready = keel.fitted(kernel, target)",
+            "(launch,) = target.build([keel.Source(ready, target.render(ready))])",
+            "memory = [", *(f"    {tensor(m)}," for m in memory), "]",
+            f"memory = [m.to({subject(text).device!r}) for m in memory]",
+            f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory)"
+            f"{''.join(f', {n}' for n in made.symbols(call))})", *checks]
+    whole = ['kernel = keel.parse("""' + kernel[0], *kernel[1:], '""")']
+    try:
+        return assembled(title(v, text), backend.imports, [*whole, *body])
+    except ValueError:                                         # of many statements: all in one line
+        return assembled(title(v, text), backend.imports, [f"kernel = keel.parse({chr(10).join(kernel) + chr(10)!r})",
+                                                           *body])
