@@ -21,7 +21,7 @@ from ..jobs import Job
 from ..run_time import WARM_UP, alone, finish, now
 from ..step import prepare, run
 
-STEPS = 7                                                     # for each round asked for; the fastest counts
+STEPS = 7                                                     # for parts, and in each round; the fastest counts
 
 
 @dataclass
@@ -37,9 +37,10 @@ class PartTime:
 @dataclass
 class Timed:
     """One list of backends: ``predicted`` seconds of its graphs, and those of the fastest step.  ``why`` says why the
-    model cannot run on it."""
+    model cannot run on it.  Parts are timed while one is ``watching``, and whole steps while nobody is."""
 
     parts: list[PartTime] = field(default_factory=list)
+    watching: bool = True
     predicted: float = 0.0
     seconds: float = float("inf")
     why: str = ""
@@ -62,7 +63,7 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
     for name, backends in lists.items():
         found[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
-        watched = [_watched(b, found[name].parts, job.device) for b in backends]
+        watched = [_watched(b, found[name], job.device) for b in backends]
         forward = keel.compile(case.model, backends=watched, placement="cost", strict=len(watched) == 1, dynamic=False,
                                fullgraph=True)
         try:
@@ -71,14 +72,15 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
         except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
             found[name].why = str(_root(raised)).strip().partition("\n")[0] or type(raised).__name__
     with alone():
-        for i in range(WARM_UP + STEPS * job.rounds):
+        for i in range(WARM_UP + STEPS * (1 + job.rounds)):
             for name, (case, forward) in runs.items():
+                found[name].watching = i < WARM_UP + STEPS
                 prepare(step, case)
                 finish(job.device)
                 start = now(job.device)
                 run(step, case, forward)
                 finish(job.device)
-                if i >= WARM_UP:
+                if not found[name].watching:
                     found[name].seconds = min(found[name].seconds, now(job.device) - start)
     for each in found.values():
         each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]   # others were placed anew
@@ -86,14 +88,16 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
     return {name: each.as_json() for name, each in found.items()}
 
 
-def _watched(backend: Backend, parts: list[PartTime], device: str) -> Backend:
+def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
     """The backend, which notes what each of its parts is predicted to take, and what it takes."""
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         part = PartTime(backend.name, len(partition.units_of(gm.graph).nodes), predicted(gm, backend))
         run = backend.compile(gm)
-        parts.append(part)
+        timed.parts.append(part)
 
         def call(*args: Any) -> Any:
+            if not timed.watching:
+                return run(*args)
             finish(device)
             start = now(device)
             results = run(*args)
