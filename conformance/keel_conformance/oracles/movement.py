@@ -166,6 +166,26 @@ def undecided(asked: Asked) -> Sequence[Bound]:
     return [unknown(o) for o in asked.outs]
 
 
+def searched(asked: Asked) -> Sequence[Bound]:
+    """A place in a row is how many of it are less; it is known where it is the same with all of the row, and what is
+    searched, moved to either end of their errors.
+    """
+    named = asked.named
+    rows, values = named.get("sorted_sequence", named.get("boundaries")), named.get("self")
+    if asked.exact or named.get("sorter") is not None or not isinstance(values, Tensor) or uncertain(rows, values):
+        return undecided(asked)
+
+    def place(sign: float) -> Tensor:
+        ends = (wide(rows) - sign * errors(rows)).sort(-1).values
+        found: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
+        return found
+    return [Bound(None, torch.where(place(-1.0) == place(1.0), 0.0, INF))]
+
+
+def _right(named: Mapping[str, Any]) -> bool:
+    return bool(named.get("right")) or named.get("side") == "right"
+
+
 def hosted(asked: Asked) -> Sequence[Bound]:
     """A number that the host goes on with must be known."""
     if not asked.exact:
@@ -181,7 +201,8 @@ RULES: Mapping[str, Rule] = {
     "view_as_complex": pairs,
     **dict.fromkeys(("amax", "amin", "max_with_index", "min_with_index", "max_pool2d_with_indices",
                      "max_pool3d_with_indices", "sort", "topk", "cummax", "cummin"), ordered),
+    "searchsorted": searched,
     **dict.fromkeys(("argmax", "argmin"), extreme),
-    **dict.fromkeys(("any", "searchsorted", "reduce_xor", "nonzero", "nonzero_static", "frexp"), undecided),
+    **dict.fromkeys(("any", "reduce_xor", "nonzero", "nonzero_static", "frexp"), undecided),
     "item": hosted,
 }

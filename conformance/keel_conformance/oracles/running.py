@@ -85,7 +85,7 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
     if member.name in openings.OPEN:
         bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
     if member.name in STEADY:
-        bounds = [_steady(o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
+        bounds = [_steady(member.name, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return mapped(out, lambda _: next(remaining))
 
@@ -117,22 +117,25 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
     return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
 
 
-def _steady(out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
-            ) -> Bound:
-    """The bound without a rounding where there is nothing to round: of multiples of a sixteenth without error, a sum or
-    product that the dtype has.
+def _steady(name: str, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any],
+            coarse: torch.dtype | None) -> Bound:
+    """The bound without a rounding where there is nothing to round: of operands without error, of which all are
+    multiples of a sixteenth or one changes nothing (0 in a sum, 1 in a product), a result that the dtype has; and what
+    is multiplied by 0.
     """
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
-    known = torch.ones((), dtype=torch.bool)
+    known, small, idle, none = (torch.full((), b) for b in (True, True, False, False))
     for x in leaves((args, kwargs)):
         if isinstance(x, Tensor | int | float):
             value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
-            known = known & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
+            small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
+            idle = idle | ((value.abs() == 1 if name == "mul" else value == 0) & (len(args) == 2 and not kwargs))
             error = error_of(x)
-            known = known if error is None else known & (error == 0)
+            sure = torch.full((), True) if error is None else error == 0
+            known, none = known & sure, none | (sure & (value == 0) & (name == "mul"))
     dtype = _coarser(out.dtype, coarse)
-    known = known & (bound.value.to(dtype).double() == bound.value)
+    known = (known & (small | idle) & (bound.value.to(dtype).double() == bound.value)) | (none & (bound.value == 0))
     if not bool(known.any()):
         return bound
     ulps = torch.where(known, 0.0, bound.ulps)

@@ -19,7 +19,7 @@ from keel_conformance.oracles import times
 from keel_conformance.oracles.judge import judge, target_of
 from keel_conformance.oracles.rules import flat
 from keel_conformance.oracles.running import analysed
-from keel_conformance.oracles.tracked import error_of, tracked, ulp
+from keel_conformance.oracles.tracked import error_of, errors, plain_of, tracked, ulp
 
 aten = torch.ops.aten
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
@@ -246,3 +246,20 @@ def test_a_result_without_elements_hides_no_other() -> None:
     assert right[0].numel() and not right[-1].numel()
     assert judge(case, trial, right).oracle == "composite"
     assert judge(case, trial, [right[0] * 1.01, *right[1:]]).status == "fail"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_changes_nothing_has_no_error(dtype: torch.dtype) -> None:
+    x, zero = (tracked(torch.tensor(v, dtype=dtype), analysed) for v in ([0.1, 0.7], [0.0, 0.3]))
+    off = x / 3
+    for known, found in ((True, x + zero), (True, x - zero), (True, off * zero), (True, x * 1), (False, off + zero),
+                         (False, x * 3)):
+        assert (float(errors(found)[0]) == 0) == known
+    assert float(errors(x + zero)[1]) > 0
+
+
+def test_places_are_known_where_errors_do_not_reach() -> None:
+    rows = tracked(torch.tensor([0.3, 0.6, 0.9]), analysed) / 3
+    values = torch.tensor([0.15, float(plain_of(rows)[1]), 0.25])
+    found = aten.searchsorted.Tensor(rows, values)
+    assert plain_of(found).tolist()[::2] == [1, 2] and errors(found).isinf().tolist() == [False, True, False]
