@@ -44,7 +44,7 @@ ROW_MAJOR = frozenset({
     "weight_norm_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
     "fractional_max_pool3d_backward", "ldl_solve", "view_copy_as", "aten.view.default", "aten._unsafe_view.default",
     "aten.view_copy.default", "aten._reshape_alias.default", "aten._reshape_alias_copy.default",
-    "aten._foreach_addcmul.Tensor", "aten._foreach_addcdiv.Tensor",
+    "aten._foreach_addcmul.Tensor", "aten._foreach_addcdiv.Tensor", "rrelu",
 })
 """Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
 

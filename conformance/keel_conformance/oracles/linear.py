@@ -10,7 +10,21 @@ from torch import Tensor
 
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
-from .tracked import BITS, errors, gamma, inexact, leaves, overflow, plain_of, sums_in, unit, wide
+from .tracked import (
+    BITS,
+    Tracked,
+    error_of,
+    errors,
+    gamma,
+    inexact,
+    leaves,
+    overflow,
+    plain_of,
+    sums_in,
+    tracked,
+    unit,
+    wide,
+)
 
 Terms = Callable[[Asked], tuple[Any, ...]]
 
@@ -142,6 +156,37 @@ def put(asked: Asked) -> Sequence[Bound]:
     return movement.moved(asked)
 
 
+def scattered(asked: Asked) -> Sequence[Bound]:
+    """scatter_add: a sum of the elements whose places are known. One that may land anywhere along the dimension moves
+    each sum there by its magnitude at the most, and each sum has that many more terms.
+    """
+    x, index, src, dim = (asked.named[n] for n in ("self", "index", "src", "dim"))
+    out = asked.outs[0]
+    if not uncertain(index) or not inexact(out.dtype) or not x.dim() or uncertain(x, src):
+        return sums(asked)
+    place, crop, loose = plain_of(index), tuple(slice(n) for n in index.shape), errors(index) > 0
+    given = upper(src)[crop]
+    stray = torch.zeros(x.shape, dtype=torch.float64).narrow(dim, 0, 1).clone()
+    rows = tuple(slice(1) if d == dim % x.dim() else part for d, part in enumerate(crop))
+    stray[rows] = torch.where(loose, given, 0.0).sum(dim, keepdim=True)
+    most = upper(x).scatter_add(dim, place, torch.where(loose, 0.0, given)) + stray
+    known = replace(asked, args=[x, dim, place, _without(src, crop, loose)], kwargs={})
+    (bound,) = sums(known)
+    more = gamma(place.shape[dim] + 1, unit(accumulated(asked, out.dtype)) * (4 if out.dtype.is_complex else 1)) * most
+    if known.exact and _integral(asked):
+        more = torch.where(most <= 2.0 ** BITS[out.dtype], 0.0, more)
+    return [replace(bound, error=stray + more + (0.0 if bound.error is None else bound.error))]
+
+
+def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
+    """The part of a tensor with exact zeros at loose elements."""
+    def kept(t: Tensor | None) -> Tensor | None:
+        return None if t is None else torch.where(loose, torch.zeros((), dtype=t.dtype), t[crop])
+    plain = kept(plain_of(x))
+    assert plain is not None
+    return tracked(plain, x.evaluate, kept(x.value), kept(error_of(x))) if isinstance(x, Tracked) else plain
+
+
 def prod(asked: Asked) -> Sequence[Bound]:
     """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
     error on top. Nothing is known where the factors beyond 1, or those below, alone leave the range.
@@ -228,7 +273,7 @@ def fourier(asked: Asked) -> Sequence[Bound]:
 
 SUMS: tuple[str, ...] = ("sum", "cumsum", "mm", "bmm", "convolution", "scatter_add")
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(SUMS, sums), "convolution_backward": sums, "index_put": put,
+    **dict.fromkeys(SUMS, sums), "scatter_add": scattered, "convolution_backward": sums, "index_put": put,
     **dict.fromkeys(("avg_pool2d", "avg_pool3d"), lambda asked: sums(asked, _terms(_window))),
     **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), lambda asked: sums(asked, _terms(_window))),
     "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,

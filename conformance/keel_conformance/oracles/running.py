@@ -51,8 +51,9 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
-    if any(isinstance(x, Tensor) for x in leaves((args, kwargs))):
-        return decompose(*args, **kwargs)
+    if getattr(decompose, "__self__", None) is op:             # PyTorch's own, which a mode would call without end
+        with torch._C.DisableTorchFunction():
+            return decompose(*args, **kwargs)
     with Made(evaluate):
         return decompose(*args, **kwargs)
 

@@ -263,3 +263,22 @@ def test_places_are_known_where_errors_do_not_reach() -> None:
     values = torch.tensor([0.15, float(plain_of(rows)[1]), 0.25])
     found = aten.searchsorted.Tensor(rows, values)
     assert plain_of(found).tolist()[::2] == [1, 2] and errors(found).isinf().tolist() == [False, True, False]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(width=32, min_value=-4, max_value=4), min_size=1, max_size=30), st.integers(1, 7),
+       st.randoms(use_true_random=False))
+def test_elements_beside_an_edge_count_in_either_bin(numbers: list[float], bins: int, random: Any) -> None:
+    x = torch.tensor([*numbers, *torch.linspace(-1, 1, bins + 1).tolist()], dtype=torch.float32)
+    edges = torch.linspace(-1, 1, bins + 1, dtype=torch.float64).float()
+    near = torch.tensor([float(e) + random.choice((-1, 0, 1)) * float(ulp(e.double(), torch.float32)) for e in edges])
+    counts = torch.histogram(x, torch.cat([edges[:1], near[1:-1], edges[-1:]]).sort().values)[0]
+    found = verdict("histogram_of_count", "aten.histogram.bin_ct", (x, bins), [counts, edges], range=[-1.0, 1.0])
+    assert found.status in ("pass", "vacuous", "quality warning"), found.sentence
+
+
+def test_a_lost_count_is_seen_beside_one_that_may_be_in_either_bin() -> None:
+    x = torch.linspace(-1, 1, 8)[:7].repeat(9)                 # edges of seven bins, as near as may be
+    counts, edges = torch.histogram(x, 7, range=(-1.0, 1.0))
+    wrong = verdict("histogram_of_count", "aten.histogram.bin_ct", (x, 7), [counts * 9, edges], range=[-1.0, 1.0])
+    assert wrong.status == "fail"
