@@ -19,7 +19,7 @@ from keel.partition.plan import Plan
 from keel.plugin import Backend, Refusal, refusal
 from keel.types import Call
 
-MOST = 64
+MOST = 24
 """How many operators are tried on backends that do not take them, those with the most calls first."""
 
 

@@ -23,6 +23,8 @@ ROUNDS = ((1_000, 16), (5_000, 6), (20_000, 3), (1 << 62, 1))
 """By the number of units: how many paths launches are priced on, and how often whole parts go over at most."""
 PATIENCE = 3
 """After so many paths that improve neither the placement nor, by a thousandth, the bound, no more are tried."""
+NEAR = 10
+"""A placement that is dearer than its bound by less than ``2**-NEAR`` of its cost is not looked past."""
 LINEAR = 300
 """Up to so many bundles the bound for three and more backends comes from a linear program."""
 
@@ -101,6 +103,8 @@ def solve(given: Problem, *, exact: bool = False) -> Solution:
 def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
     """The best placement found, and a bound in ticks."""
     best = _parted(terms, order, assign(terms))
+    if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all():     # there is no other
+        return best, best.ticks
     least = bound(terms) if terms.backends > 2 else value(terms, best.labels)
     if terms.backends > 2 and len(terms.cost) <= LINEAR and best.ticks - best.launches > least:
         least = max(least, relaxed(terms))
@@ -131,7 +135,7 @@ def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tup
         better = min(best, last, key=lambda f: f.ticks) if rounds == 1 else last
         best = min(best, _merged(terms, order, better), key=lambda f: f.ticks)
         idle = 0 if best.ticks < before[0] or least - before[1] > least >> 10 else idle + 1
-        if best.ticks <= least or idle == PATIENCE:
+        if best.ticks - least <= abs(best.ticks) >> NEAR or idle == PATIENCE:
             break
     return best, least
 
