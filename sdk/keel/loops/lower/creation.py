@@ -51,8 +51,12 @@ def iota(b: Builder, length: Dim, *, start: Dim, step: Dim, **_: Any) -> Value:
 
 
 def progression(b: Builder, start: Number | Dim, step: Number | Dim, end: Number | Dim) -> Value:
-    """start + i * step: whole numbers exactly, others in float64, as eager does, rounded once."""
+    """start + i * step: whole numbers exactly, others in float64, as eager does, rounded once. In an integer dtype the
+    numbers are rounded towards zero first.
+    """
     (i,) = b.at
+    if not out_dtype(b).is_floating_point:
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
     if any(isinstance(v, float) and not v.is_integer() for v in (start, step)):
         place = b.cast(b.position(i), torch.float64)
         return store(b, b.apply("fma", place, b.number(step, torch.float64), b.number(start, torch.float64)))

@@ -78,6 +78,11 @@ def test_ranges(dtype: torch.dtype | None) -> None:
     check(aten.arange.default, 4.0, dtype=dtype)
 
 
+def test_a_range_of_integers_rounds_its_numbers_first() -> None:
+    check(aten.arange.start_step, -1.5, 5, 1, dtype=torch.int32)
+    check(aten.arange.start_step, 1.5, -9.7, -2.6, dtype=torch.int32)
+
+
 def test_a_long_range_is_exact() -> None:
     want = aten.arange.start_step(0, 3.3, 1e-4, dtype=torch.float64).float()
     call = call_of(aten.arange.start_step, (0, 3.3, 1e-4), {}, want)
