@@ -346,7 +346,10 @@ def fit(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor |
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    one = tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)    # of elements in one place all are the same
+    part = tensor[one]
+    made = torch.empty_strided(part.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(part)
+    return made.expand(tensor.shape)
 
 
 def by_cases(*cases: tuple[int, bool]) -> int:

@@ -6,7 +6,7 @@ import torch
 import keel
 import keel_interp
 from keel.loop_backend import compile_part
-from keel.runtime.launch import CHUNK
+from keel.runtime.launch import CHUNK, fit
 
 
 def longest(count: int) -> int:
@@ -34,3 +34,12 @@ def test_a_long_list_has_a_chunk_of_the_frame_stack_for_itself() -> None:
 
 def test_a_short_list_takes_no_more_than_it_needs() -> None:
     assert longest(2) < CHUNK // 4
+
+
+def test_a_result_is_laid_out_as_promised_where_elements_share_a_place_too() -> None:
+    x = torch.arange(4.0)
+    for promised in (torch.rand(1).expand(4), torch.rand(2, 1).t().expand(4, 2), torch.rand(4, 6)[:, ::2],
+                     torch.rand(3, 4).t()):
+        given = x[:1].expand(4).clone() if promised.dim() == 1 else promised.contiguous()
+        found = fit(given, promised.stride())
+        assert found is not None and found.stride() == promised.stride() and torch.equal(found, given)
