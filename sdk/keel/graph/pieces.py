@@ -40,33 +40,35 @@ class _Asked:
 
 @lru_cache(maxsize=4096)
 def _written_out(asked: _Asked) -> tuple[Call, ...]:
-    def known(value: Any) -> Any:
-        match value:
-            case TensorType():
-                return TensorType(value.dtype, tuple(value_of(n, asked.sizes) for n in value.shape),
-                                  tuple(value_of(n, asked.sizes) for n in value.strides), value.device)
-            case SymType() if value.kind == "int":
-                return value_of(value.expr, asked.sizes)
-            case list() | tuple():
-                return type(value)(known(v) for v in value)
-        return value
-    call = asked.call
-    return _ends(call, [known(a) for a in call.args], {k: known(v) for k, v in call.kwargs.items()}, DEPTH) or ()
+    return _ends(asked.call, asked.sizes, DEPTH) or ()
 
 
-def _ends(call: Call, args: Any, kwargs: Mapping[str, Any], depth: int) -> tuple[Call, ...] | None:
+def _known(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An argument with numbers for its symbols, those of pieces that only a run tells too."""
+    match value:
+        case TensorType():
+            return TensorType(value.dtype, tuple(value_of(n, sizes) for n in value.shape),
+                              tuple(value_of(n, sizes) for n in value.strides), value.device)
+        case SymType() if value.kind == "int":
+            return value_of(value.expr, sizes)
+        case list() | tuple():
+            return type(value)(_known(v, sizes) for v in value)
+    return value
+
+
+def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] | None:
     """The pieces of a call; None where it is not written out."""
     found = decomposition_of(call.op) if depth else None
     if found is None:
         return None
     try:
-        graph = recorded(found, args, kwargs)
+        graph = recorded(found, _known(call.args, sizes), {k: _known(v, sizes) for k, v in call.kwargs.items()})
     except NotRecorded:
         return None
     ends: list[Call] = []
     for node in _needed(graph):
         if (piece := call_of(node)) is not None:
-            below = _ends(piece, piece.args, piece.kwargs, depth - 1) if _composite(piece) else None
+            below = _ends(piece, sizes, depth - 1) if _composite(piece) else None
             ends += [piece] if below is None else below
     return tuple(ends)
 

@@ -50,3 +50,10 @@ def test_the_arithmetic_of_a_composite_is_its_pieces_unless_it_is_known_by_name(
     assert price(gelu(4), sheet).alone == pytest.approx(32 / 1e6)
     known = Cost(flops={}, scalars=1e6, bandwidth=1e12, weights={"aten.gelu": 2.0})
     assert price(gelu(4), known, {}, pieces(gelu(4), {})).alone == pytest.approx(2 * 32 / 1e6)
+
+
+def test_sizes_that_only_a_run_tells_count_as_some() -> None:
+    n = sympy.Symbol("u0", integer=True, nonnegative=True)
+    out = (t(n), t(5, dtype=torch.int64), t(n, dtype=torch.int64))
+    call = Call(aten.unique_consecutive.default, (t(5), True, True, 0), {}, out)
+    assert "cumsum" in names(call)
