@@ -122,7 +122,7 @@ def _steady(name: str, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapp
             coarse: torch.dtype | None) -> Bound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
     multiples of a sixteenth or one changes nothing (0 in a sum, 1 in a product), a result that the dtype has; and what
-    is multiplied by 0.
+    is multiplied by 0 and sure to be finite.
     """
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
@@ -135,8 +135,9 @@ def _steady(name: str, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapp
             error = error_of(x)
             sure = torch.full((), True) if error is None else error == 0
             known, none = known & sure, none | (sure & (value == 0) & (name == "mul"))
-    dtype = _coarser(out.dtype, coarse)
-    known = (known & (small | idle) & (bound.value.to(dtype).double() == bound.value)) | (none & (bound.value == 0))
+    dtype, finite = _coarser(out.dtype, coarse), bound.error is None or bound.error.isfinite()
+    known = known & (small | idle) & (bound.value.to(dtype).double() == bound.value)
+    known = known | (none & (bound.value == 0) & finite)
     if not bool(known.any()):
         return bound
     ulps = torch.where(known, 0.0, bound.ulps)

@@ -282,3 +282,8 @@ def test_a_lost_count_is_seen_beside_one_that_may_be_in_either_bin() -> None:
     counts, edges = torch.histogram(x, 7, range=(-1.0, 1.0))
     wrong = verdict("histogram_of_count", "aten.histogram.bin_ct", (x, 7), [counts * 9, edges], range=[-1.0, 1.0])
     assert wrong.status == "fail"
+
+
+def test_what_may_have_overflowed_times_zero_is_open() -> None:
+    x, zero = (tracked(torch.tensor([v]), analysed) for v in (1e38, 0.0))
+    assert float(errors(x * 10 * zero)) == float("inf") and float(errors(x / 10 * zero)) == 0
