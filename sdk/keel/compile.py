@@ -63,7 +63,7 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
 
     ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
     fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
-    where at least two backends have to be told apart and all have data sheets, but by a last resort only
+    where at least two backends work on the graph's devices and all have data sheets, but by a last resort only
     what no other takes; else by order.  ``costs`` are data sheets to be used instead of the backends' own, by name, or
     the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  Raises KeelError.
     """
@@ -131,7 +131,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     certificate.check(gm, plan, constants)
 
     def again(refusals: Refusals) -> Plan:
-        found = place(gm, settings.backends, refusals, strict=strict, price=price)
+        found = place(gm, settings.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
         certificate.check(gm, found, constants)
         return found
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))

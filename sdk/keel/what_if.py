@@ -61,8 +61,10 @@ def suppose(backends: Sequence[Backend], without: Sequence[str] = (),
 def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: Iterable[str] = ()) -> tuple[Step, ...]:
     """What each backend might take of what it refuses, the most seconds first, and then the most calls.
 
-    Each operator is tried by itself: the graph is placed again as if the backend took every call of it.
+    Each operator is tried by itself: the graph is placed again, by cost if it was so before, as if the backend took
+    every call of it.
     """
+    price = price if plan.claim is not None else None
     fixed = frozenset(constants)
     before, nodes = _total(gm, plan, fixed), {n.name: n for n in gm.graph.nodes}
     last = {b.name for b in plan.backends if b.last_resort}

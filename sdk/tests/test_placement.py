@@ -128,6 +128,12 @@ def test_a_graph_is_written_out_as_far_as_it_is_cheapest() -> None:
         "gelu": "whole"}
 
 
+def test_where_one_backend_alone_works_on_the_device_there_is_nothing_to_decide() -> None:
+    elsewhere = replace(acme(), device="cuda")
+    _, heard = compiled(model, X, W, backends=[elsewhere, plain()])
+    assert heard[0].plan.claim is None and set(owners(heard).values()) == {"plain"}
+
+
 def test_backends_are_mixed_only_where_that_is_worth_it() -> None:
     """The products are a little faster on acme, by less than data sheets are right."""
     for flops, mixed in ((1.02e9, False), (1.5e9, True)):

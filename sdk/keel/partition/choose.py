@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import fx
 
 from keel.errors import KeelError
@@ -29,11 +30,14 @@ WORTH = 0.03
 
 def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None,
            ) -> tuple[fx.GraphModule, Plan]:
-    """The graph in calls that ``backends`` take, and its placement: by order, or by what ``price`` says.
+    """The graph in calls that ``backends`` take, and its placement: by what ``price`` says, or by order where there is
+    none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its devices.
 
     Raises what ``negotiate`` and ``place`` raise.
     """
     gm = negotiate(captured, backends, strict=strict)
+    if price is not None and not price.compete and _at_home(gm, backends) < 2:
+        price = None
     plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
     if price is None or plan.claim is None:
         return gm, plan
@@ -54,6 +58,13 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     alone = min((t for t in single if _left(t[2]) <= most), key=lambda t: t[0].seconds, default=best)
     claim, gm, plan = alone if alone[0].seconds * (1 - WORTH) <= best[0].seconds else best
     return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
+
+
+def _at_home(gm: fx.GraphModule, backends: Sequence[Backend]) -> int:
+    """How many backends, those of last resort left out, work on a device that the graph's tensors are on."""
+    values = (node.meta.get("val") for node in gm.graph.nodes)
+    devices = {v.device.type for v in values if isinstance(v, torch.Tensor) and v.dim() > 0}
+    return sum(b.device == "*" or b.device in devices for b in backends if not b.last_resort)
 
 
 def _left(plan: Plan) -> int:
