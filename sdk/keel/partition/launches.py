@@ -103,8 +103,8 @@ def solve(given: Problem, *, exact: bool = False) -> Solution:
 def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
     """The best placement found, and a bound in ticks."""
     best = _parted(terms, order, assign(terms))
-    if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all():     # there is no other
-        return best, best.ticks
+    if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all() and len(np.unique(best.labels)) <= 2:
+        return best, best.ticks                               # there is no other, and none has cheaper parts
     least = bound(terms) if terms.backends > 2 else value(terms, best.labels)
     if terms.backends > 2 and len(terms.cost) <= LINEAR and best.ticks - best.launches > least:
         least = max(least, relaxed(terms))

@@ -77,6 +77,20 @@ def test_a_launch_that_costs_more_than_it_gains_is_not_made() -> None:
         assert found.seconds == pytest.approx(found.bound) == pytest.approx(found.work + found.moves + found.launches)
 
 
+def test_the_bound_holds_where_each_unit_has_one_backend() -> None:
+    above = 0
+    for seed in range(60):
+        r = random.Random(seed)
+        needs = [sorted(r.sample(range(v), min(v, r.randint(0, 2)))) for v in range(12)]
+        owners = [r.randrange(3) for _ in needs]
+        compute = np.where(np.arange(3) == np.array(owners)[:, None], 1e-6, np.inf)
+        found = solve(problem(compute, needs, place=[0, 0, 0], launch=1e-6))
+        fewest = cheapest_parts(owners, needs, [1, 1, 1])
+        assert found.bound <= (12 + fewest) * 1e-6 + 1e-15
+        above += len(set(found.group)) > fewest
+    assert above                                              # or nothing was tried
+
+
 def test_one_backend_is_one_part() -> None:
     found = solve(problem(np.ones((3, 1)), [[], [0], []], launch=2.0))
     assert found.group == (0, 0, 0) and found.seconds == pytest.approx(5) and found.gap == 0
