@@ -85,6 +85,8 @@ def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0
 
 SALT = (("specials", 0.16), ("wide", 0.08), ("ties", 0.08))
 """Classes, and the share of each, of what stands among random values where elements do not touch each other."""
+MIDWAY = 0.06
+"""The share of those halfway between numbers of a narrower dtype."""
 CROSSED = 0.1
 """Of operands, the share of elements that are special in all."""
 
@@ -102,7 +104,24 @@ def salted(draw: Draw, dtype: torch.dtype, n: int, *, low: float = -4.0, high: f
             here = (chance >= reached) & (chance < reached + share)
             found = torch.where(here, fill(draw, kind, dtype, n), found)
         reached += share
+    if dtype in (torch.float32, torch.float64):
+        here = (chance >= reached) & (chance < reached + MIDWAY)
+        found = torch.where(here, _midway(draw, dtype, n, low, high), found)
     return found
+
+
+def _midway(draw: Draw, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
+    """Halfway between neighbours of a narrower dtype, or so near to it that cutting off digits of float32 leads there,
+    and rounding them does not.
+    """
+    x, which, off = draw.uniform(n, low, high), draw.integers(n, 0, 3), draw.integers(n, -1, 2).double()
+    finest = torch.float32 if dtype == torch.float64 else torch.float16
+    for k, narrow in enumerate((torch.bfloat16, torch.float16, finest)):
+        near = x.to(narrow)
+        middle = (near.double() + torch.nextafter(near, torch.full((), INF, dtype=narrow)).double()) / 2
+        step = torch.finfo(dtype).eps if narrow == finest else 0.75 * torch.finfo(torch.float32).eps
+        x = torch.where(which == k, middle * (1 + off * step), x)
+    return x.to(dtype)
 
 
 def crossed(draw: Draw, operands: list[torch.Tensor]) -> list[torch.Tensor]:

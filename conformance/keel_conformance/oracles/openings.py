@@ -14,6 +14,8 @@ Opening = Callable[[Named, Sequence[Any]], Sequence[Tensor | None]]
 LIMITED = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 """Floats without infinities: what is beyond the largest may become that or NaN."""
 
+ROUNDED_TWICE = (torch.float16, torch.bfloat16)
+
 
 def opened(name: str, named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
     """For each result of a member the elements that may be anything; None where none may."""
@@ -30,12 +32,21 @@ def _converted(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
     if out.dtype in LIMITED:
         return [value.isfinite() & (value.abs() > torch.finfo(out.dtype).max) | value.isinf()]
     if inexact(out.dtype):
-        return [None]
+        return [_nearer(value, out) if x.dtype == torch.float64 and out.dtype in ROUNDED_TWICE else None]
     facts = torch.iinfo(out.dtype)
     whole = value.trunc()
     top = float(facts.max) if facts.bits < 64 else 2.0 ** (63 if facts.min < 0 else 64)
     inside = (whole >= float(facts.min)) & ((whole <= top) if facts.bits < 64 else (whole < top))
     return [~inside]
+
+
+def _nearer(value: Tensor, out: Tensor) -> Tensor:
+    """convert.C1 asks for the nearest; where eager PyTorch, which rounds to float32 first, misses it, it does not say
+    what is right.
+    """
+    wide = out.double()
+    other = torch.nextafter(out, torch.where(value > wide, torch.inf, -torch.inf).to(out.dtype)).double()
+    return wide.isfinite() & other.isfinite() & ((value - other).abs() < (value - wide).abs())
 
 
 def _divided(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:

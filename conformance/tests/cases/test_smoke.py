@@ -64,3 +64,13 @@ def test_calls_that_differ_most_come_first() -> None:
     x = Part(torch.float32, (2, 3), (3, 1), own=True)
     calls = [Skeleton("o", (x, 2)), Skeleton("o", (x, 3)), Skeleton("o", (x, -1)), Skeleton("o", (x, 0.5))]
     assert ranked(calls, [facets(c) for c in calls]) == [calls[0], calls[2], calls[3], calls[1]]
+
+
+def test_casts_are_those_that_lose_something() -> None:
+    domain = domain_of("convert")
+    assert domain is not None
+    chosen = {(c.dtype, str(arguments(c, 0).kwargs.get("dtype"))) for c in cases_of(domain, "smoke", 0)
+              if c.kind == "op"}
+    assert {("f32", "torch.bfloat16"), ("f32", "torch.bool"), ("f64", "torch.float16"), ("i64", "torch.int32"),
+            ("i64", "torch.float32")} <= chosen
+    assert len({c.levels["layout"] for c in cases_of(domain, "smoke", 0) if c.kind == "op"}) >= 4

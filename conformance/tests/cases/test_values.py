@@ -90,3 +90,13 @@ def test_of_operands_special_values_stand_beside_any_others() -> None:
     assert (row == 1).all() and (x == 1).float().mean() > 0.85
     i, j = crossed(Draw("case"), [torch.ones(1105, dtype=torch.int64), torch.ones(1105, dtype=torch.uint8)])
     assert ((i == torch.iinfo(i.dtype).min) & (j == 255)).any()
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+def test_numbers_halfway_between_those_of_narrower_dtypes_stand_among_random_ones(narrow: torch.dtype) -> None:
+    """Cut off to float32 first they go to another side; rounded to that first they do not."""
+    x = salted(Draw("case"), torch.float64, 4000)
+    x = x[x.isfinite() & (x.abs() < 1000)]
+    cut = torch.where(x.float().double().abs() > x.abs(), torch.nextafter(x.float(), torch.zeros(())), x.float())
+    assert (cut.to(narrow) != x.float().to(narrow)).any()
+    assert x.float().to(narrow).equal(x.to(narrow))

@@ -34,3 +34,13 @@ def test_a_division_of_integers_by_zero_is_open():
     x, y = torch.tensor([1, 5, -(2**63)]), torch.tensor([0, 2, -1])
     (places,) = opened("remainder", {"self": x, "other": y}, [torch.zeros(3, dtype=torch.int64)])
     assert places.tolist() == [True, False, True]
+
+
+def test_the_nearest_is_right_where_eager_rounds_twice() -> None:
+    x, op = torch.tensor([1 + 2.0 ** -8 + 2.0 ** -52, 1.5], dtype=torch.float64), torch.ops.aten._to_copy.default
+    case = Case("convert", "", "op", "core", str(op))
+    for first, status in ((1 + 2.0 ** -7, "pass"), (1.0, "pass")):
+        got = torch.tensor([first, 1.5]).bfloat16()
+        assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [got]).status in (status, "vacuous")
+    wrong = torch.tensor([1.0, 1.0]).bfloat16()
+    assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [wrong]).status == "fail"

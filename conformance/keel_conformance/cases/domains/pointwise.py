@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, Op
+from keel import DTYPE_NAMES, MEMBERS, Op
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
@@ -34,6 +34,10 @@ WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
 PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
 """The sizes and values of those that are tried with each dtype and form of such a member."""
+CASTS = (("f32", "bf16"), ("f32", "b8"), ("f64", "f16"), ("i64", "f32"), ("f32", "i32"), ("i64", "i32"), ("f64", "f32"),
+         ("f64", "bf16"), ("i32", "u8"), ("f32", "f16"), ("bf16", "f32"))
+"""From and to which dtypes a cast tells most."""
+LAID = ("contiguous", "transposed", "gapped", "offset")
 NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
 SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
@@ -123,7 +127,17 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                     must=tuple(every if op.name in WHOLE else every[:8]),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload,
                     facets={f"f{i}": facets(f) for i, f in enumerate(forms)})
-    return replace(domain, telling=_telling(domain))
+    return replace(domain, telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain))
+
+
+def _casts(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+    """Each in another layout."""
+    target = {DTYPE_NAMES[v]: f"f{i}" for i, f in reversed([*enumerate(forms)])
+              for v in f.kwargs.values() if isinstance(v, torch.dtype) and v in DTYPE_NAMES}
+    wishes = [{"dtype": one, "form": target[other], "shape": "17x65", "partner": "alike", "values": "random",
+               "layout": LAID[k % len(LAID)]} for k, (one, other) in enumerate(CASTS) if other in target]
+    found = [_completed(domain, wish) for wish in wishes if wish["dtype"] in domain.factors["dtype"]]
+    return tuple(levels for levels in found if levels is not None)
 
 
 def _partners(shape: str, partner: str) -> bool:
