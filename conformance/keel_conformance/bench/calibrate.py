@@ -47,10 +47,17 @@ Times = Mapping[str, float]
 
 def calibrate(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
     """The measured sheet of each backend, by name; what cannot be measured from outside (a link, memory, overrides) is
-    that of its own sheet.
+    that of its own sheet.  A backend that has no tensors on ``device`` is measured on its own.
 
     Raises what compiling raises for a backend that does not take additions and products in float32.
     """
+    homes = {b.name: device if b.device in ("*", device) else b.device for b in backends}
+    found = (_together([b for b in backends if homes[b.name] == home], home) for home in dict.fromkeys(homes.values()))
+    sheets = {name: sheet for some in found for name, sheet in some.items()}
+    return {b.name: sheets[b.name] for b in backends}
+
+
+def _together(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
     times: dict[str, dict[str, float]] = {b.name: {} for b in backends}
     for title, (fn, args) in _probes(device):
         parts = {b.name: made for b in backends if (made := _taken(b, fn, args, title not in NEEDED)) is not None}
