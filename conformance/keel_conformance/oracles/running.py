@@ -156,6 +156,8 @@ def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | N
         known = bound.error is None or not bool((bound.error != 0).any())
         return tracked(out, evaluate, None, None if known else bound.error)
     error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
+    if error is not None:                                      # 0 times what is not known, say
+        error = error.nan_to_num(INF, INF)
     made = tracked(out, evaluate, bound.value, error)
     made.burst = bound.burst
     return made

@@ -17,8 +17,8 @@ from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan
 from keel_conformance.oracles import times
 from keel_conformance.oracles.judge import judge, target_of
-from keel_conformance.oracles.rules import flat
-from keel_conformance.oracles.running import analysed
+from keel_conformance.oracles.rules import Bound, flat
+from keel_conformance.oracles.running import _wrapped, analysed
 from keel_conformance.oracles.tracked import error_of, errors, plain_of, tracked, ulp
 
 aten = torch.ops.aten
@@ -287,3 +287,9 @@ def test_a_lost_count_is_seen_beside_one_that_may_be_in_either_bin() -> None:
 def test_what_may_have_overflowed_times_zero_is_open() -> None:
     x, zero = (tracked(torch.tensor([v]), analysed) for v in (1e38, 0.0))
     assert float(errors(x * 10 * zero)) == float("inf") and float(errors(x / 10 * zero)) == 0
+
+
+def test_an_error_that_is_no_number_is_none_that_is_known() -> None:
+    def rule(error: float) -> Any:
+        return _wrapped(torch.ones(1), Bound(torch.ones(1).double(), torch.tensor([error]).double()), analysed, None)
+    assert float(errors(rule(float("nan")))) == float("inf") and float(errors(rule(0.5))) == 0.5
