@@ -79,10 +79,11 @@ MEANT: Mapping[str, frozenset[str]] = {
         "reshape_alias_copy", "view_copy_as", "squeeze", "squeeze_all", "squeeze_copy", "squeeze_copy_dim",
         "squeeze_copy_dims", "unsqueeze", "unsqueeze_copy", "resize", "resize_as", "foreach_clone", "view_as_real",
         "view_as_complex", "view_as_real_copy", "view_as_complex_copy", "bitcast", "assert_async", "empty",
-        "device_put", "conj_copy", "constant"}),
+        "device_put", "conj_copy", "constant", "convert", "convert_unfused"}),
     "nan": frozenset({"empty"}),
     "uninitialised": frozenset({"empty"}),
 }
-"""Members that do, by what they are, what a control does: they give a constant, or their argument's elements in order,
-or memory as it is found. Their cases bear no values that could tell.
+"""Members that do, by what they are, what a control does: they give a constant, or their argument's elements in order
+(in another dtype, which results are written in anyway), or memory as it is found. Their cases bear no values that could
+tell.
 """

@@ -187,7 +187,7 @@ def joined_from_the_first(node: fx.Node, args: Sequence[Any], kwargs: Mapping[st
 # -- memory and calls --------------------------------------------------------------------------------------------------
 
 
-@broken(breaks=("contract.calls", "contract.graphs", "contract.models", "contract.aliases"),
+@broken(breaks=("contract.calls", "contract.graphs", "contract.models", "contract.aliases", "contract.layouts"),
         programs=("graphs-*", "calls-*", "aliases-*", "drawn-program", "models-*", "layouts-*"))
 def two_results_in_one_memory(gm: fx.GraphModule) -> Called:
     """Of results of the same type the second is written where the first one lies."""

@@ -47,7 +47,7 @@ def _sizes() -> None:
             label = "dynamic" if dynamic else "recompiled"
 
             @shapes("C1", "C2", cited.get(name, "C1"), name=f"{name}-{label}", exact=exact,
-                    smoke=bool(dynamic) and name in ("pointwise", "reduced"))
+                    smoke=bool(dynamic) and name in ("pointwise", "reduced", "size-as-number"))
             def body(lab: Lab, fn: Any = fn, make: Any = make, dynamic: bool | None = dynamic) -> None:
                 go = lab.compile(fn, dynamic=dynamic)
                 for n, m in sizes(lab):

@@ -40,7 +40,7 @@ layouts.function("channels-last-convolved", ["C1", "C2"], lambda x, w: F.conv2d(
 layouts.function("expanded", ["C1", "C2"], lambda x: (x + 1, x.sum(0)), lambda lab: [lab.ints(1, 7).expand(5, 7)],
                  smoke=True)
 layouts.function("expanded-against-whole", ["C1", "C2"], lambda a, b: a * b,
-                 lambda lab: [lab.ints(5, 1, 7).expand(5, 3, 7), lab.ints(5, 3, 7)])
+                 lambda lab: [lab.ints(5, 1, 7).expand(5, 3, 7), lab.ints(5, 3, 7)], smoke=True)
 layouts.function("gaps", ["C1", "C2"], lambda x: (x * 2, x.sum(1)), lambda lab: [lab.ints(9, 12)[1:7, 3:10]])
 layouts.function("steps", ["C1", "C2"], lambda x: (x + 1).t(), lambda lab: [lab.ints(9, 12)[::2, 1::3]])
 layouts.function("offset-of-one", ["C2"], lambda x: (x * 3, x.amax()), lambda lab: [lab.ints(130)[1:]], smoke=True)
@@ -109,7 +109,7 @@ def sum_after_the_program(lab: Lab) -> None:
         lab.gradient("w", w, "contract.layouts.C3")
 
 
-@layouts("C2", "calls.C1")
+@layouts("C2", "calls.C1", smoke=True)
 def another_layout_at_each_call(lab: Lab) -> None:
     go = lab.compile(lambda x: (x * 2, x.sum(1)))
     for call in lab.each():

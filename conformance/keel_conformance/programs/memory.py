@@ -214,7 +214,7 @@ aliases.function("result-twice", ["C3", "C1"], lambda x: (y := x * 2, y), grid, 
 aliases.function("result-and-its-view", ["C1"], lambda x: (y := x + 1, y.t(), y[1]), grid, smoke=True)
 aliases.function("two-views-of-a-result", ["C1"], lambda x: ((y := x * 3)[:2], y[1:]), grid)
 aliases.function("two-views-of-an-argument", ["C4", "C1"], lambda x: (x[:3], x[2:]), grid)
-aliases.function("equal-but-separate", ["C1"], lambda x: (x + 1, x + 1), grid)
+aliases.function("equal-but-separate", ["C1"], lambda x: (x + 1, x + 1), grid, smoke=True)
 aliases.function("written-argument-returned", ["C2"], lambda x: x.add_(1), grid)
 aliases.function("detached", ["C1", "C4"], lambda x: (x.detach(), (y := x * 2), y.detach()), grid)
 aliases.function("contiguous-of-contiguous", ["C4"], lambda x: (x.contiguous(), x + 1), grid)

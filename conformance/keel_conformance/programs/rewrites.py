@@ -132,7 +132,7 @@ graphs.function("turned-and-multiplied", ["C1"], lambda a, b: (
 graphs.function("sliced-twice-in-a-row", ["C1"], lambda x: (
     (x[2:] + 1)[3:] * 2, x[1:].sum(0)[2:] - 1, x[3:].narrow(1, 2, 3).relu(), x[:, 1:][2:].t() + 1, x[2:][:, 3:] @ x[
         :5, 1:3], x[::3][1:] + x[1][None]), lambda lab: [lab.ints(9, 8)])
-graphs.function("sliced-twice", ["C1"], sliced, lambda lab: [lab.ints(9, 8)])
+graphs.function("sliced-twice", ["C1"], sliced, lambda lab: [lab.ints(9, 8)], smoke=True)
 graphs.function("joined-within", ["C1"], lambda a, b: (
     torch.cat([a, b, a * 2]).sum(0), torch.cat([a.relu(), b.relu()], 1)[:, 3:11] + 1, torch.stack([a - 1, b + 1]).amax(
         0) * torch.stack([b, a], 2).sum(2), torch.cat([torch.cat([a, b]), b - a]).t()),
@@ -190,7 +190,7 @@ graphs.function("alike-but-for-numbers-in-a-row", ["C1"], lambda x: (
 graphs.function("alike-integers", ["C1"], lambda x: (
     x // 2, x // 3, x % 4, x % 5, x << 1, x << 2, x & 6, x & 5, x.sum(0), x.sum(1), x.gather(0, x % 5), x.gather(
         1, x % 5)), lambda lab: [lab.index(9, 5, 5)])
-graphs.function("constants-of-one-size", ["C1"], constants, lambda lab: [lab.ints(4, 7)])
+graphs.function("constants-of-one-size", ["C1"], constants, lambda lab: [lab.ints(4, 7)], smoke=True)
 graphs.function("constants-of-one-size-used-late", ["C1"], lambda x: (
     (x.relu() + torch.full((5, 5), 3.0, dtype=x.dtype)).sum(0), (x @ torch.full((5, 5), 2.0, dtype=x.dtype)),
     x.masked_fill(x > 0, 4.0).masked_fill(x < 0, -9.0), x.new_full((5,), 8) * x.new_full((5,), 2)),
