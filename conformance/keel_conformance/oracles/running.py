@@ -52,8 +52,7 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
     if getattr(decompose, "__self__", None) is op:             # PyTorch's own, which a mode would call without end
-        with torch._C.DisableTorchFunction():
-            return decompose(*args, **kwargs)
+        return decompose(*args, **kwargs)
     with Made(evaluate):
         return decompose(*args, **kwargs)
 
