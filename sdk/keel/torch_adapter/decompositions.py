@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+import torch
 import torch._prims as prims
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
@@ -50,6 +51,12 @@ def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
 
 @cache
 def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
-    """What each prim is in terms of ATen operators."""
+    """What each prim is in terms of ATen operators.  PyTorch has a conversion write to memory of its own."""
     known = (p for p in vars(prims).values() if hasattr(p, "impl_aten"))
-    return MappingProxyType({p if isinstance(p, OpOverload) else p.default: p.impl_aten for p in known})
+    return MappingProxyType({**{p if isinstance(p, OpOverload) else p.default: p.impl_aten for p in known},
+                             torch.ops.prims.convert_element_type.default: _converted})
+
+
+def _converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    found: torch.Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)
+    return found

@@ -31,6 +31,8 @@ def operators(gm: fx.GraphModule) -> list[str]:
 CALLS = [
     (aten._softmax.default, (R(3, 4), -1, False)),
     (aten.gelu.default, (R(3, 4),)),
+    (aten.lcm.default, (torch.tensor([4, 6], dtype=torch.int8), torch.tensor([6, 9], dtype=torch.int8))),
+    (aten.renorm.default, (R(3, 4).bfloat16(), 2, 0, 1.0)),
     (aten.native_layer_norm.default, (R(3, 4), [4], R(4), R(4), 1e-5)),
     (aten.native_layer_norm_backward.default, (R(3, 4), R(3, 4), [4], R(3, 1), R(3, 1), R(4), R(4), [True] * 3)),
     (aten._native_batch_norm_legit_no_training.default, (R(2, 3, 4), R(3), R(3), R(3), R(3).abs(), 0.1, 1e-5)),
