@@ -16,7 +16,7 @@ def seed():
 
 
 @pytest.mark.parametrize("op", [aten.var_mean.correction, aten.var.correction, aten.std.correction], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str)
 @pytest.mark.parametrize(("shape", "dim", "keywords"), [
     ((4, 33), [1], {}), ((4, 33), [1], {"correction": 0, "keepdim": True}), ((2, 3, 65), [0, 2], {"correction": 2}),
     ((2, 17), None, {}), ((), None, {"correction": 0}), ((3, 1), [1], {}), ((3, 2), [-1], {"correction": 5})])

@@ -29,8 +29,14 @@ def all_dims(x: torch.Tensor, dims: list[int] | None) -> list[int]:
 
 
 def _moments(x: torch.Tensor, dims: list[int] | None, correction: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """(variance, mean) of a tensor in its accurate dtype, dims kept."""
+    """(variance, mean) of a tensor in its accurate dtype, dims kept. The variance of complex numbers is that of their
+    real parts and that of their imaginary ones together.
+    """
     over = all_dims(x, dims)
+    if x.is_complex():
+        parts = aten.view_as_real.default(x if x.dim() else aten.reshape.default(x, [1]))
+        spread = aten.sum.dim_IntList(_moments(parts, over or [0], correction)[0], [-1])
+        return spread if x.dim() else aten.reshape.default(spread, []), aten.mean.dim(x, over, True)
     count = prod([x.shape[d] for d in over]) if x.dim() else 1
     mean = aten.sum.dim_IntList(x, over, True) / count
     apart = x - mean
@@ -58,18 +64,19 @@ def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any =
              keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """Variance and mean over ``dim``."""
     var, mean = _moments(accurate(x), dim, correction)
-    return (_dropped(x, dim, keepdim, var).to(x.dtype), _dropped(x, dim, keepdim, mean).to(x.dtype))
+    return (_dropped(x, dim, keepdim, var).to(x.dtype.to_real()), _dropped(x, dim, keepdim, mean).to(x.dtype))
 
 
 @family(aten.var.correction, clauses=_CLAUSES)
 def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
         keepdim: bool = False) -> torch.Tensor:
     """Variance over ``dim``."""
-    return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype)
+    return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype.to_real())
 
 
 @family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",))
 def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
         keepdim: bool = False) -> torch.Tensor:
     """Standard deviation over ``dim``."""
-    return _dropped(x, dim, keepdim, aten.sqrt.default(_moments(accurate(x), dim, correction)[0])).to(x.dtype)
+    found = aten.sqrt.default(_moments(accurate(x), dim, correction)[0])
+    return _dropped(x, dim, keepdim, found).to(x.dtype.to_real())
