@@ -80,7 +80,7 @@ class Names:
     def laid_out(self, found: torch.Tensor, promised: torch.Tensor) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
         sizes = [expression(n) for n in promised.shape]
-        mine, theirs = _layout(found, sizes), _layout(promised, sizes)
+        mine, theirs = _layout(found, [self._known(n) for n in found.shape]), _layout(promised, sizes)
         return len(mine) == len(theirs) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
             for x, y in zip(mine, theirs, strict=True))
