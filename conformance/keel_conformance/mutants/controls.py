@@ -67,7 +67,9 @@ def nan(made: Tensor, given: Sequence[Tensor]) -> Tensor:
 
 @control
 def uninitialised(made: Tensor, given: Sequence[Tensor]) -> Tensor:
-    """Results are what their memory held."""
+    """Results are what their memory held: large numbers, for the memory of a right result may come back as it was."""
+    if made.dtype != torch.bool:
+        made.untyped_storage().fill_(0x5A)
     return made
 
 
