@@ -200,7 +200,7 @@ def _moved(body: tuple[Stmt, ...], values: dict[Axis, Index]) -> tuple[Stmt, ...
 
 
 def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements without those whose results nobody uses."""
+    """The statements without those whose results nobody uses; a check is there for what it records."""
     used: set[int] = set()
 
     def sweep(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -211,7 +211,7 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 if inner:
                     kept.append(replace(stmt, body=inner))
                 continue
-            if not isinstance(stmt, Store) and not used & set(results_of(stmt)):
+            if not isinstance(stmt, Store | Check) and not used & set(results_of(stmt)):
                 continue
             if not isinstance(stmt, Const | Position):
                 used.update(getattr(stmt, "args", ()), [v for v in (getattr(stmt, "mask", None),) if v is not None])

@@ -5,6 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from keel.errors import BadIndex
+from keel.plugin import Limits
+
 
 def scaled_pool(x, scale):
     return F.max_pool2d(F.relu(x * scale.rsqrt()[:, None, None]), 3, 2, 1)
@@ -36,3 +39,30 @@ def test_values_alone_of_an_extreme_with_positions(scheduled, text, reduce, dtyp
     assert f"arg{reduce}" not in written
     both = text(scheduled(lambda x: tuple(getattr(x, reduce)(1)), x))
     assert f"arg{reduce}" in both
+
+
+def row_by_number(x, i):
+    """A row taken by its number from a tensor that a fold makes, of one row."""
+    best = x.amin(1)
+    row = best.amax(0, keepdim=True)[i]
+    return row.amax(0, keepdim=True), row.amax(1, keepdim=True), best
+
+
+def test_a_fold_of_one_place_is_read_by_number(scheduled):
+    x = torch.randn(1, 9, 16)
+    scheduled(row_by_number, x, torch.tensor([0]))
+    with pytest.raises(BadIndex, match="the index 1 of a dimension of size 1"):
+        scheduled(row_by_number, x, torch.tensor([1]))
+
+
+@pytest.mark.parametrize("parallel", [1, 64])
+def test_a_place_whose_number_changes_nothing_is_checked(scheduled, parallel):
+    """Split or not: what is read is the one place in any case."""
+    numbers = torch.zeros(4096, dtype=torch.int64)
+
+    def total(x, i):
+        return (x.expand(1)[i] * 0.5).sum()
+    scheduled(total, torch.randn(1), numbers, limits=Limits(parallel=parallel))
+    numbers[77] = 1
+    with pytest.raises(BadIndex, match="the index 1 of a dimension of size 1"):
+        scheduled(total, torch.randn(1), numbers, limits=Limits(parallel=parallel))
