@@ -216,12 +216,14 @@ class _State:
         if stmt.mask is not None and self.value(stmt.mask) != torch.bool:
             self.fail(f"the mask %{stmt.mask} is not bool.")
         if stmt.mask is None:
-            self.within(stmt.index, buffer.size)
+            self.within(stmt.index, buffer.size, axes)
 
-    def within(self, i: Index, size: Dim) -> None:
-        """Where the index is a sum of distinct axes its bounds are reached, so that crossing an end is certain."""
+    def within(self, i: Index, size: Dim, axes: tuple[Axis, ...]) -> None:
+        """Where the index is a sum of distinct axes its bounds are reached, so that crossing an end is certain; but not
+        in loops of which one may have no steps.
+        """
         found = bounds(i)
-        if found is None or not all(isinstance(a, Axis) and positive(a.size) for a, _ in i.terms):
+        if found is None or not all(isinstance(a, Axis) for a, _ in i.terms) or not all(positive(a.size) for a in axes):
             return
         if positive(-found[0]):
             self.fail(f"the index goes down to {found[0]}.")

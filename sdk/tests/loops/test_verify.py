@@ -177,6 +177,16 @@ def test_an_index_is_refused_only_where_it_certainly_leaves() -> None:
                   "  store o[0] %0"))
 
 
+def test_what_a_loop_without_steps_would_do_is_not_refused() -> None:
+    """A tensor without elements has loops over its other sizes, and is stored to in none of their steps."""
+    verify(parsed("kernel k(a: i8[3]) -> (o: i8[0]):", "parallel i0 < 3, i1 < 0:", "  %0 = load a[i0]",
+                  "  store o[i0] %0"))
+    verify(parsed("kernel k(a: i8[3]) -> (o: i8[0]):", "parallel i1 < 0:", "  parallel i0 < 3:", "    %0 = load a[i0]",
+                  "    store o[i0] %0"))
+    assert "the index goes up to 2" in refused(parsed(
+        "kernel k(a: i8[3]) -> (o: i8[0]):", "parallel i0 < 3, i1 < 1:", "  %0 = load a[i0]", "  store o[i0] %0"))
+
+
 def test_a_masked_access_may_lie_outside() -> None:
     verify(parsed("kernel k(a: f32[4], m: b8[9]) -> (o: f32[9]):", "parallel i0 < 9:", "  %0 = load m[i0]",
                   "  %1 = load a[i0] if %0", "  store o[i0] %1"))
