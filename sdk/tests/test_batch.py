@@ -31,6 +31,28 @@ def test_each_call_has_its_result_and_its_owner():
                 assert torch.equal(mine, theirs)
 
 
+@pytest.mark.parametrize("asked", [
+    (aten.sub.Tensor, (X > 0, X), {}), (aten.sub.Tensor, (X, X > 0), {}), (aten.select.int, (X, 0, 3), {}),
+    (aten.as_strided.default, (X, [3, 2], [-1, 1]), {}),
+], ids=["bool minus float", "float minus bool", "no such row", "negative stride"])
+def test_a_call_that_breaks_a_precondition_is_for_eager_to_refuse(asked):
+    """Fake tensors of some PyTorch give each of these a type, and a backend that relies on them would read on."""
+    op, args, kwargs = asked
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        op(*args, **kwargs)
+    with pytest.raises((type(eager.value), keel.KeelError)):
+        keel.compile_calls([asked], backends=["cpp", "eager"], strict=True).run([(args, kwargs)])
+
+
+def test_no_backend_is_asked_for_a_call_that_breaks_a_precondition():
+    eager = keel.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp", "eager"])
+    assert eager.owners == (frozenset({"eager"}),)
+    assert "aten.sub.Tensor requires what this call does not keep: " in eager.refusals[0][0]
+    with pytest.raises(keel.KeelError, match=r"aten\.sub\.Tensor requires what this call does not keep") as error:
+        keel.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp"], strict=True)
+    assert error.value.code == "no-owner"
+
+
 def test_a_composite_is_done_in_pieces():
     batch = keel.compile_calls([(aten._softmax.default, (X, 1, False), {})], backends=["interp", adder, "eager"])
     assert "interp" in batch.owners[0]

@@ -19,7 +19,7 @@ from keel.graph.calls import bases, call_of, is_call, where
 from keel.graph.expand import Lookup, expand
 from keel.graph.left_out import refuse_left_out, why_undone
 from keel.plugin import Backend, Refusal, refusal
-from keel.spec import descent
+from keel.spec import broken, descent
 from keel.torch_adapter import (
     Captured,
     NotRecorded,
@@ -119,9 +119,14 @@ class _Desk:
         call = call_of(node)
         assert call is not None
         if (found := self.asked.get(call.key)) is None:
-            answers = ((b.name, refusal(b, call, strict=self.strict)) for b in self.backends)
+            answers = ((b.name, self._refusal(b, call)) for b in self.backends)
             found = self.asked[call.key] = {name: why for name, why in answers if why is not None}
         return found
+
+    def _refusal(self, backend: Backend, call: Call) -> Refusal | None:
+        if not backend.last_resort and (sentence := broken(call)) is not None:
+            return Refusal(f"{call.name} requires what this call does not keep: {sentence}")
+        return refusal(backend, call, strict=self.strict)
 
     def verdict(self, node: fx.Node) -> Verdict | None:
         call = call_of(node)
@@ -138,8 +143,8 @@ class _Desk:
         if any(b.name not in refused for b in self.backends if not b.last_resort):
             return Verdict(kept=True, first=True)
         last = any(b.name not in refused for b in self.backends if b.last_resort)
-        if last and all(b.last_resort for b in self.backends):
-            return Verdict(kept=True, first=False)
+        if broken(call) is not None or (last and all(b.last_resort for b in self.backends)):
+            return Verdict(kept=True, first=False) if last else None
         parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
         if below is not None and all(v is not None and v.first for v in below):

@@ -3,6 +3,7 @@ from keel.spec.bind import bind
 from keel.spec.normal import descent, is_normal, normal_form, overload_of
 from keel.spec.op import Budget, Op, Requires, Sample
 from keel.spec.opset import MEMBERS, OPSET, decomposition_of
+from keel.spec.required import broken
 
-__all__ = ["MEMBERS", "OPSET", "Budget", "Op", "Requires", "Sample", "bind", "decomposition_of",
-           "descent", "is_normal", "normal_form", "overload_of"]
+__all__ = ["MEMBERS", "OPSET", "Budget", "Op", "Requires", "Sample", "bind", "broken",
+           "decomposition_of", "descent", "is_normal", "normal_form", "overload_of"]
