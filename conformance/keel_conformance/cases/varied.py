@@ -126,7 +126,8 @@ def _sound(op: Op, made: Skeleton | None) -> Skeleton | None:
 
 def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
     """Whether the operator set speaks of a call that eager PyTorch does: its results are no sparse ones, and what it is
-    written out into can be computed, too. Some kernels accept words and numbers that no clause knows.
+    written out into can be computed, too, and gives results of the same types. Some kernels accept words and numbers
+    that no clause knows, and dtypes of which they give something else than what is asked for.
     """
     target = next(t for t in op.targets if str(t) == made.overload)
     args, kwargs = redrawn(made, dtype)
@@ -136,11 +137,16 @@ def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
             keel.compile_calls([(target, args, kwargs)], backends=["eager"])
             results = target(*args, **kwargs)
             decompose = decomposition_of(target)
-            if decompose is not None:
-                decompose(*args, **kwargs)
+            written_out = results if decompose is None else decompose(*args, **kwargs)
         except Exception:                                      # whatever it is, this is no case
             return False
-    return all(r.layout == torch.strided for _, r in walk(((results,), {})) if isinstance(r, torch.Tensor))
+    found, others = _tensors(results), _tensors(written_out)
+    return all(r.layout == torch.strided for r in found) and (
+        written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others])
+
+
+def _tensors(results: Any) -> list[torch.Tensor]:
+    return [r for _, r in walk(((results,), {})) if isinstance(r, torch.Tensor)]
 
 
 def _apart(ask: Any) -> Any:

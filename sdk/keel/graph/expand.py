@@ -77,10 +77,10 @@ class Names:
         return len(a) == len(b) and all(self._known(x) == expression(y) or same(x, y)
                                         for x, y in zip(a, b, strict=True))
 
-    def laid_out(self, found: torch.Tensor, promised: torch.Tensor) -> bool:
+    def laid_out(self, found: torch.Tensor, promised: Memory) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
-        sizes = [expression(n) for n in promised.shape]
-        mine, theirs = _layout(found, [self._known(n) for n in found.shape]), _layout(promised, sizes)
+        sizes = [expression(n) for n in promised.sizes]
+        mine, theirs = _layout(Memory.of(found), [self._known(n) for n in found.shape]), _layout(promised, sizes)
         return len(mine) == len(theirs) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
             for x, y in zip(mine, theirs, strict=True))
@@ -115,16 +115,36 @@ def as_promised(found: Any, promised: Any, names: Names) -> Any:
     if not names.equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
     names.learn(found.storage_offset(), promised.storage_offset())
-    if names.laid_out(found, promised):
+    if (laid := _laid(found, Memory.of(promised), names)) is None:
+        raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
+    return laid
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where a tensor's elements lie."""
+
+    sizes: tuple[int | torch.SymInt, ...]
+    strides: tuple[int | torch.SymInt, ...]
+    start: int | torch.SymInt
+
+    @classmethod
+    def of(cls, t: torch.Tensor) -> Memory:
+        return cls(tuple(t.shape), t.stride(), t.storage_offset())
+
+
+def _laid(found: torch.Tensor, like: Memory, names: Names) -> torch.Tensor | None:
+    """``found``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
+    if names.laid_out(found, like):
         return found
-    for copied in (_permuted, _spread):
-        candidate = copied(found, promised)
-        if candidate is not None and names.laid_out(candidate, promised):
+    for copied in (_permuted, _spread, _repeated):
+        candidate = copied(found, like)
+        if candidate is not None and names.laid_out(candidate, like):
             return candidate
-    raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
+    return None
 
 
-def _permuted(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _permuted(found: torch.Tensor, like: Memory) -> torch.Tensor:
     """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
@@ -133,11 +153,11 @@ def _permuted(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return placed
 
 
-def _spread(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+def _spread(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
     """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
     or may, or where only the run tells where they lie.
     """
-    start, sizes, strides = like.storage_offset(), list(like.shape), list(like.stride())
+    start, sizes, strides = like.start, list(like.sizes), list(like.strides)
     if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _apart(like):
         return None
     extent: Any = start + 1
@@ -149,36 +169,51 @@ def _spread(found: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
     return placed
 
 
-def _apart(t: torch.Tensor) -> bool:
+def _repeated(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
+    """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
+    equal.  None where no dimension is such.
+    """
+    repeated = [d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True))
+                if same(s, 0) and not same(n, 1)]
+    if not repeated:
+        return None
+    for d in repeated:
+        found = aten.slice.Tensor(found, d, 0, 1)
+    once = Memory(tuple(1 if d in repeated else n for d, n in enumerate(like.sizes)), like.strides, like.start)
+    laid = _laid(found, once, Names())
+    return None if laid is None else aten.expand.default(laid, list(like.sizes))
+
+
+def _apart(m: Memory) -> bool:
     """Whether no two elements share memory: each stride is known to be past all that lies below it."""
     below: Any = 1
-    for d in reversed(_order(t)):
-        if same(t.shape[d], 1):
+    for d in reversed(_order(m)):
+        if same(m.sizes[d], 1):
             continue
-        if not holds(t.stride(d) >= below):
+        if not holds(m.strides[d] >= below):
             return False
-        below = below + (t.shape[d] - 1) * t.stride(d)
+        below = below + (m.sizes[d] - 1) * m.strides[d]
     return True
 
 
-def _layout(t: torch.Tensor, sizes: Sequence[sympy.Expr]) -> list[Any]:
+def _layout(m: Memory, sizes: Sequence[sympy.Expr]) -> list[Any]:
     """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
     one element, nor any of a tensor with none.
     """
     if any(n == 0 for n in sizes):
         return []
-    return [t.storage_offset(), *(s for n, s in zip(sizes, t.stride(), strict=True) if n != 1)]
+    return [m.start, *(s for n, s in zip(sizes, m.strides, strict=True) if n != 1)]
 
 
-def _order(t: torch.Tensor) -> list[int]:
+def _order(m: Memory) -> list[int]:
     """The dimensions from the outermost to the innermost in memory."""
     def size(d: int) -> tuple[int, int]:
-        stride = hint_of(t.stride(d))
+        stride = hint_of(m.strides[d])
         if stride is None:                                    # of several elements, as far as one can tell
-            expr = expression(t.stride(d))
+            expr = expression(m.strides[d])
             stride = int(expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(_MANY))))
         return -stride, d
-    return sorted(range(t.dim()), key=size)
+    return sorted(range(len(m.sizes)), key=size)
 
 
 _MANY = 1 << 12

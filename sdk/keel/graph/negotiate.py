@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -71,7 +71,7 @@ def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Looku
     refuse_left_out(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
-    gm.meta["keel.refusals"] = {n.name: dict(desk.refusals(n)) for n in gm.graph.nodes if is_call(n)}
+    gm.meta["keel.refusals"] = {n.name: desk.reasons(n) for n in gm.graph.nodes if is_call(n)}
     return gm
 
 
@@ -114,6 +114,15 @@ class _Desk:
     asked: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
     decided: dict[Any, Verdict | None] = field(default_factory=dict)
     undone: dict[Any, str] = field(default_factory=dict)
+    whole: dict[Any, str] = field(default_factory=dict)
+
+    def reasons(self, node: fx.Node) -> dict[str, Refusal]:
+        """The refusals, and with them why a call that could be written out is left to a last resort."""
+        call = call_of(node)
+        assert call is not None
+        by, more = self.refusals(node), self.whole.get(call.key)
+        return dict(by) if more is None else {
+            who: replace(why, sentence=f"{why.sentence} {more}") for who, why in by.items()}
 
     def refusals(self, node: fx.Node) -> Mapping[str, Refusal]:
         call = call_of(node)
@@ -150,6 +159,10 @@ class _Desk:
         if below is not None and all(v is not None and v.first for v in below):
             return Verdict(kept=False, first=True, parts=parts)
         if last:
+            if parts is not None and below is not None:
+                pieces = zip(filter(is_call, parts.nodes), below, strict=True)
+                left = next(str(n.target) for n, v in pieces if v is None or not v.first)
+                self.whole[call.key] = f"It stays whole, for nobody else takes its piece {left}."
             return Verdict(kept=True, first=False)
         if below is not None and None not in below:
             return Verdict(kept=False, first=False, parts=parts)
@@ -164,6 +177,7 @@ class _Desk:
             parts = expand(node, found, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
+            self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
             return None
         _drop_unused(parts)                                  # what only told a dtype has no need of an owner
         return parts

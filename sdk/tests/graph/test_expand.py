@@ -49,6 +49,15 @@ def test_a_copy_onto_elements_that_share_memory_is_refused() -> None:
         expand(node, lambda x, y, **_: aten.clone.default(y), mode)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("strides", [(0, 1), (2, 0), (0, 3), (0, 0)], ids=str)
+def test_a_copy_may_repeat_what_lies_in_one_place(strides: tuple[int, int], symbolic: bool) -> None:
+    x = torch.randn(30).as_strided((3, 4), strides)
+    node, mode = node_of(lambda x: aten._neg_view.default(x), aten._neg_view.default, x, symbolic=symbolic)
+    found, = results(node, mode, aten.neg.default, x)
+    assert torch.equal(found, -x) and found.stride() == strides
+
+
 def test_a_size_of_its_own_is_the_promised_one_everywhere() -> None:
     x = torch.tensor([[2.0, 0, 3]])
     node, mode = node_of(lambda x: aten.nonzero.default(x), aten.nonzero.default, x, symbolic=False)

@@ -57,6 +57,19 @@ def test_a_composite_stays_whole_for_the_last_resort_if_one_piece_is_not_claimed
     gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX[1:]), LAST])
     assert operators(gm) == ["_softmax.default"]
     assert set(gm.meta["keel.refusals"]["_softmax"]) == {"some"}
+    assert str(gm.meta["keel.refusals"]["_softmax"]["some"]).endswith(
+        "It stays whole, for nobody else takes its piece aten.amax.default.")
+
+
+def test_a_composite_stays_whole_for_the_last_resort_if_its_decomposition_fails() -> None:
+    def fails(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+        return x.exp().to(torch.float64)
+    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX), LAST],
+                   descent=lambda call: fails if call.name == "aten._softmax.default" else None)
+    assert operators(gm) == ["_softmax.default"]
+    assert str(gm.meta["keel.refusals"]["_softmax"]["some"]).endswith(
+        "It stays whole, for its decomposition failed: Its decomposition gives torch.float64 on cpu, not torch.float32 "
+        "on cpu.")
 
 
 def test_the_last_resort_alone_keeps_all() -> None:

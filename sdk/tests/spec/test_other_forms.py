@@ -20,6 +20,7 @@ def x(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 CASES: dict[str, Any] = {
     "add_relu": lambda: holds(aten._add_relu.Tensor, x(3, 4), x(4), alpha=2),
+    "add_relu of integers": lambda: holds(aten._add_relu.Tensor, *torch.randint(-9, 9, (2, 3, 4)), alpha=1.7),
     "add_relu number": lambda: holds(aten._add_relu.Scalar, x(3, 4), 0.5),
     "aminmax": lambda: holds(aten._aminmax.default, x(3, 4)),
     "aminmax along": lambda: holds(aten._aminmax.dim, x(3, 4), 1, True),

@@ -142,6 +142,7 @@ def test_dropout_backward(dtype: torch.dtype) -> None:
     for scale in (1.0, 2.0, 0.0, 1 / 0.7):
         agree(aten.native_dropout_backward.default, grad, mask, scale)
         agree(aten.native_dropout_backward.default, grad.t(), mask.t(), scale)
+        agree(aten.native_dropout_backward.default, mask.to(torch.int64) * 3, mask, scale)
 
 
 def test_dropouts_gradient_is_that_of_its_definition() -> None:

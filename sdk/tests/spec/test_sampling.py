@@ -46,6 +46,9 @@ def test_the_input_has_no_gradient_where_none_is_wanted() -> None:
 def test_affine_grids() -> None:
     agree(aten.affine_grid_generator.default, torch.randn(2, 2, 3), [2, 3, 4, 5], False)
     agree(aten.affine_grid_generator.default, torch.randn(2, 3, 4), [2, 3, 4, 5, 3], True)
+    for align in (False, True):
+        agree(aten.affine_grid_generator.default, torch.randn(1, 3, 4), [1, 1, 1, 4, 1], align)
+        agree(aten.affine_grid_generator.default, torch.randn(1, 2, 3), [1, 1, 1, 1], align)
 
 
 @pytest.mark.parametrize(("n", "mode"), [(2, 0), (2, 2), (3, 1)])

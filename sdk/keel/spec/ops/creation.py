@@ -330,11 +330,23 @@ family.composite("arange", "arange", "arange.start", doc="0 or start, then 1 mor
 family.composite("eye", "eye", "eye.m", doc="1 where row and column are the same, else 0.",
                  clauses=("The default float without a dtype.",), tags=_CREATION, dtypes=ALL,
                  samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5)))
-family.composite("logspace", *(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
-                 doc="base to the powers that linspace gives.", clauses=("One number is base ** start.",),
-                 tags=_CREATION, dtypes=(torch.float32, torch.float64),
-                 samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
-                                        for ends in ((0, 1), (3, -7))))
+
+
+@family(*(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")), clauses=(
+    "One number is base ** start.", "In an integer dtype start and end are cut to whole numbers first.",
+    "Of a base below 0 the powers that are no whole ones are NaN."), tags=_CREATION,
+        dtypes=(torch.float32, torch.float64), samples=lambda dtype: (
+            Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50) for ends in ((0, 1), (3, -7))))
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None,
+             layout: Any = None, device: Any = None, pin_memory: Any = None) -> Tensor:
+    """base to the powers that linspace gives."""
+    dtype = dtype or floating_dtype(start, end)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        start, end = (v.to(dtype) if isinstance(v, torch.Tensor) else int(v) for v in (start, end))
+    powers = linspace(start, end, steps, dtype=torch.complex128 if dtype.is_complex else torch.float64, device=device)
+    return aten.pow.Scalar(base, powers).to(dtype)
+
+
 for _name, _doc in (("tril_indices", "not above"), ("triu_indices", "not below")):
     family.composite(_name, _name, doc=f"Row and column of each element of a matrix that is {_doc} a diagonal.",
                      clauses=("Elements are in the order of rows.", "offset moves the diagonal to the right."),

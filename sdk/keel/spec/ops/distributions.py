@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from keel.spec.op import Family, Requires
+from keel.spec.ops.operands import floating_dtype
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -280,8 +281,9 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
 
 @family("native_dropout_backward", clauses=(
     "The gradient is grad * mask * scale, where mask is that of the forward and scale is 1 / (1 - p), or 0 for p of 1.",
+    "It has the gradient's dtype, or the default float where that is none.",
 ))
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient with respect to what was dropped from."""
     value = accurate(grad)
-    return (value * (mask.to(value.dtype) * scale)).to(grad.dtype)
+    return (value * (mask.to(value.dtype) * scale)).to(floating_dtype(grad))

@@ -35,13 +35,16 @@ def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], max_lengths: Seq
 
 
 @family("_padded_dense_to_jagged_forward", clauses=(
-    _OFFSETS, "total_L is the sum of the lengths; elements beyond a row's length are left out.",
+    _OFFSETS, "total_L is the sum of the lengths, and read from the offsets where it is not given; elements "
+    "beyond a row's length are left out.",
     "A row that is longer than the padded one has zeros at its end."), tags=_TAGS)
 def padded_to_jagged(dense: Tensor, offsets: Sequence[Tensor], total_L: Any = None) -> Tensor:
     """Rows of one length cut to many lengths, one after another."""
-    if len(offsets) != 1 or total_L is None:
+    if len(offsets) != 1:
         return NotImplemented
     rows, length = dense.shape[:2]
+    if total_L is None:
+        total_L = aten._local_scalar_dense.default(aten.select.int(offsets[0], 0, rows))
     count = aten.arange.start_step(0, total_L, dtype=offsets[0].dtype, device=dense.device)
     row = aten.searchsorted.Tensor(offsets[0], count, right=True) - 1
     row = aten.clamp.default(row, 0, rows - 1)

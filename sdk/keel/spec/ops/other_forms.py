@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from keel.spec.op import Family
+from keel.spec.ops.operands import common_dtype, floating_dtype
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -18,10 +19,13 @@ def _scalar_sum(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return aten.relu.default(aten.add.Scalar(x, other, alpha))
 
 
-@family("_add_relu.Tensor", "_add_relu.Scalar", clauses=("The result is relu(x + alpha * other).",),
+@family("_add_relu.Tensor", "_add_relu.Scalar",
+        clauses=("The result is relu(x + alpha * other); in integers alpha is cut to a whole number.",),
         forms={"aten._add_relu.Scalar": _scalar_sum}, tags=frozenset({"pointwise"}))
 def add_relu(x: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
     """A sum, and 0 where it is below."""
+    if isinstance(alpha, float) and not common_dtype(x, other).is_floating_point:
+        alpha = int(alpha)
     return aten.relu.default(aten.add.Tensor(x, other, alpha=alpha))
 
 
@@ -164,4 +168,4 @@ def glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Ten
     slope = gate * (1 - gate)
     first = dgrad * gate + grad * slope * db
     second = slope * (dgrad * a + grad * da + grad * a * (1 - 2 * gate) * db)
-    return aten.cat.default([first, second], dim).to(grad_x.dtype)
+    return aten.cat.default([first, second], dim).to(floating_dtype(grad_x))

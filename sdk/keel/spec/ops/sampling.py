@@ -223,7 +223,27 @@ def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_m
     return aten.view.default(dx, list(x.shape)).to(x.dtype) if output_mask[0] else None, dgrid
 
 
-family.composite("affine_grid_generator", "affine_grid_generator", tags=_TAGS,
-                 doc="The grid of places that an affine map of the result's coordinates gives.", clauses=(
-                     "Row i of theta gives coordinate i, as theta times (x, y, 1), or (x, y, z, 1).",
-                     "-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges."))
+@family("affine_grid_generator", tags=_TAGS, clauses=(
+    "Row i of theta gives coordinate i, as theta times (x, y, 1), or (x, y, z, 1).",
+    "-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges; of one element it "
+    "is 0."))
+def affine_grid_generator(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
+    """The grid of places that an affine map of the result's coordinates gives."""
+    sizes, maps = list(size[2:]), accurate(theta)
+    rank = len(sizes)
+
+    def coefficient(k: int) -> Tensor:
+        found: Tensor = aten.view.default(aten.select.int(maps, 2, k), [theta.shape[0], *[1] * rank, rank])
+        return found
+    grid = coefficient(rank)
+    for d, n in enumerate(sizes):
+        line = aten.view.default(_middles(n, align_corners, grid), [n if k == d else 1 for k in range(rank)] + [1])
+        grid = grid + line * coefficient(rank - 1 - d)
+    shape = [theta.shape[0], *sizes, rank]
+    return aten.clone.default(aten.expand.default(grid, shape), memory_format=torch.contiguous_format).to(theta.dtype)
+
+
+def _middles(n: Any, align: bool, like: Tensor) -> Tensor:
+    """The coordinates of the middles of n elements in a row. Numerators are whole, so each is rounded once."""
+    twice = 2 * aten.arange.default(n, dtype=like.dtype, device=like.device) - (n - 1)
+    return twice / ((n - 1 if n > 1 else 1) if align else n)
