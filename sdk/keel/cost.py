@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.spec import OPSET
+from keel.spec import OPSET, bind
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType
 
 UNKNOWN = 1024
@@ -128,7 +128,9 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
         whole = not pieces or call.name in cost.weights or packet in cost.weights
         alone = sum(_arithmetic(c, cost, sizes) for c in ((call,) if whole else pieces))
     if cost.fuses and fusable(call):
-        return Price(alone, tuple(b / cost.bandwidth for b in work.read),
+        picked = _picked(call)
+        alone += sum(work.read[i] for i in picked) / cost.bandwidth
+        return Price(alone, tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
                      tuple(b / cost.bandwidth for b in work.written))
     traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth
     return replace(nothing, alone=alone if given is not None else max(alone, traffic) + cost.call)
@@ -157,13 +159,44 @@ def crossing(there: Cost, here: Cost, amount: float) -> float:
 # -- work -------------------------------------------------------------------------------------------------------------
 
 def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
-    """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``."""
+    """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``.
+
+    Of an operand that is read at places which are data, so much is read as there are places, and one that is changed at
+    such places is work for those: the rest is copied, which is traffic.
+    """
     results = [t for t in call.out if isinstance(t, TensorType)]
     dtype = next((t.dtype for t in (*call.tensors, *results)), torch.float32)
-    flops = _flops(call, sizes)
+    flops, places, picked = _flops(call, sizes), _places(call, sizes), _picked(call)
+    read = [size_of(t, sizes) for t in call.tensors]
+    for i in picked:
+        read[i] = min(read[i], places * call.tensors[i].dtype.itemsize)
     most = max((elements(t, sizes) for t in (*call.tensors, *results)), default=0.0)
-    return Work(dtype, flops or 0.0, 0.0 if flops is not None else most * _weight(call, most),
-                tuple(size_of(t, sizes) for t in call.tensors), tuple(size_of(t, sizes) for t in results))
+    scalars = most * _weight(call, most) if math.isnan(places) else places
+    return Work(dtype, flops or 0.0, 0.0 if flops is not None else scalars,
+                tuple(read), tuple(size_of(t, sizes) for t in results))
+
+
+def picks(call: Call) -> str | None:
+    """The parameter that is read at places which are data and nowhere else: what is fused reads it from memory."""
+    member = OPSET.get(call.op)
+    return None if member is None or member.places is None else member.places.of
+
+
+def _picked(call: Call) -> tuple[int, ...]:
+    """The tensors among the call's that are read so."""
+    name = picks(call)
+    given = None if name is None else bind(call)[name]
+    return tuple(i for i, t in enumerate(call.tensors) if t is given)[:1]
+
+
+def _places(call: Call, sizes: Sizes) -> float:
+    """How many elements the call reads or writes at places that are data; NaN: that is not said."""
+    member = OPSET.get(call.op)
+    if member is None or member.places is None:
+        return math.nan
+    if member.places.count is not None:
+        return math.prod(float(value_of(n, sizes)) for n in member.places.count.of(bind(call)))
+    return sum(elements(t, sizes) for t in call.out[:1] if isinstance(t, TensorType))
 
 
 def elements(t: TensorType, sizes: Sizes) -> float:

@@ -45,6 +45,26 @@ def test_operations_of(op, args, out: TensorType, flops: float) -> None:
     assert work_of(call(op, *args, out=out)).flops == flops
 
 
+TABLE, AT = t(5000, 16), t(3, 4, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(("op", "args", "out", "elements", "read"), [
+    (aten.embedding.default, (TABLE, AT), t(3, 4, 16), 192, (768, 96)),
+    (aten.index.Tensor, (TABLE, [None, AT]), t(5000, 3, 4), 60000, (240000, 96)),
+    (aten.gather.default, (TABLE, 0, AT), t(3, 4), 12, (48, 96)),
+    (aten.index.Tensor, (t(2), [AT]), t(3, 4), 12, (8, 96)),
+    (aten.searchsorted.Tensor, (t(1000), t(7)), t(7, dtype=torch.int64), 70, (280, 28)),
+    (aten.scatter.value, (TABLE, 0, AT, 0.0), TABLE, 12, (320000, 96)),
+    (aten.index_put.default, (TABLE, [AT], t(16)), TABLE, 192, (320000, 96, 64)),
+    (aten.index_add.default, (TABLE, 0, t(4, dtype=torch.int64), t(4, 16)), TABLE, 64, (320000, 32, 256)),
+    (aten.index_fill.int_Scalar, (TABLE, 1, t(2, dtype=torch.int64), 0.0), TABLE, 10000, (320000, 16)),
+], ids=lambda v: getattr(v, "__name__", ""))
+def test_places_that_are_data_are_work_and_the_rest_is_traffic(
+        op, args, out: TensorType, elements: float, read: tuple[float, ...]) -> None:
+    work = work_of(call(op, *args, out=out))
+    assert work.scalars == elements and work.read == read and work.written == (out.numel * out.dtype.itemsize,)
+
+
 def test_a_sort_takes_a_logarithm_more_than_an_addition() -> None:
     sort = Call(aten.sort.stable, (t(1024),), {"stable": True}, (t(1024), t(1024, dtype=torch.int64)))
     assert work_of(sort).scalars == 1024 * 10

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
+from keel.spec.bind import bound
 from keel.spec.excluded import exclusion_of_value, left_out
 from keel.torch_adapter import dim_of, expression, is_operator, may_alias
 from keel.types import Call, SymType, TensorType, Type, leaves
@@ -89,6 +90,15 @@ def typed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(typed, value)) if type(value) in (list, tuple) else tuple(map(typed, value))
     return value
+
+
+def picked(node: fx.Node, name: str | None) -> fx.Node | None:
+    """The node that a call is given as the parameter ``name``, unless it is given that as another one too."""
+    if name is None or not callable(node.target):
+        return None
+    found = bound(node.target, node.args, node.kwargs).get(name)
+    given = sum(v is found for v in leaves([list(node.args), list(node.kwargs.values())]))
+    return found if isinstance(found, fx.Node) and given == 1 else None
 
 
 def bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:

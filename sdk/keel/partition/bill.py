@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from keel.cost import Cost, fusable, is_free, price, size_of
-from keel.graph.calls import call_of, type_of
+from keel.cost import Cost, fusable, is_free, picks, price, size_of
+from keel.graph.calls import call_of, picked, type_of
 from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
 from keel.partition.plan import Plan
@@ -86,7 +86,7 @@ class _Book:
                 self._links(node, maker)
         if self.fusing:
             for node, readers in self._roots().items():
-                self._loops(node, readers)
+                self._loops(node, *readers)
         return self.sums[1]
 
     def _maker(self, node: fx.Node) -> fx.Node | None:
@@ -125,24 +125,27 @@ class _Book:
     def _parts(self, users: Iterable[fx.Node]) -> list[int]:
         return sorted(self.part[u.name] for u in users if u.name in self.part)
 
-    def _roots(self) -> dict[fx.Node, list[fx.Node]]:
-        """By each tensor that is no view: the calls, views left out, that read its memory (or None for the caller)."""
+    def _roots(self) -> dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]]:
+        """By each tensor that is no view: the calls, views left out, that read all of its memory (or the output), and
+        those that read it at places which are data."""
         root: dict[fx.Node, fx.Node] = {}
-        found: dict[fx.Node, list[fx.Node]] = {}
+        found: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.gm.graph.nodes:
             maker = self._maker(node)
             viewed = self._viewed(maker, root) if maker is not None else None
             if maker is None and (node.op != "placeholder" or not self.bytes[node]):
                 continue
             base = root[node] = node if viewed is None else root[viewed]
-            found.setdefault(base, []).extend(
-                u for u in node.users if u.op == "output" or (u.name in self.part and not _free(u)))
+            whole, picking = found.setdefault(base, ([], []))
+            for u in node.users:
+                if u.op == "output" or (u.name in self.part and not _free(u)):
+                    (picking if _picks(u, node) else whole).append(u)
         return found
 
     def _viewed(self, maker: fx.Node, root: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
         return next((a for a in maker.all_input_nodes if a in root), None) if _free(maker) else None
 
-    def _loops(self, node: fx.Node, readers: list[fx.Node]) -> None:
+    def _loops(self, node: fx.Node, readers: list[fx.Node], picking: list[fx.Node]) -> None:
         """What loops read and write of one tensor."""
         size, maker = self.bytes[node], self._maker(node)
         looped = self._parts(u for u in readers if u in self.looped)
@@ -151,7 +154,7 @@ class _Book:
         if maker is not None and maker in self.looped:
             i = self.part[maker.name]
             own = self.plan.parts[i].owner.name
-            if any(u not in self.looped for u in readers):
+            if any(u not in self.looped for u in readers) or not set(picking) <= set(readers):
                 self.sums[0][i] += self._stream(i, size)
             else:
                 self.sums[1][i] += self._stream(i, size) * len(first.keys() - {own})
@@ -167,6 +170,12 @@ class _Book:
 def _free(node: fx.Node) -> bool:
     call = call_of(node)
     return call is not None and is_free(call)
+
+
+def _picks(user: fx.Node, node: fx.Node) -> bool:
+    """Whether a call reads the tensor at places that are data and nowhere else."""
+    call = call_of(user) if user.op == "call_function" else None
+    return call is not None and picked(user, picks(call)) is node
 
 
 def _looped(node: fx.Node) -> bool:

@@ -3,7 +3,8 @@
 A call has the price of its roofline on each backend that takes it, a composite that of all its pieces' arithmetic. What
 a backend that fuses passes between calls of one loop stays out of memory, so such a call has the price of its
 arithmetic, and its traffic is charged by tensor: on each backend that reads a tensor in loops, once, unless its own
-loops made it; on its maker, unless only loops of that same backend read it. A view is free, shares its operand's
+loops made it; on its maker, unless only loops of that same backend read it.  What a call reads at places that are data
+comes from memory, as much as there are places, and is part of its own price.  A view is free, shares its operand's
 traffic, and stays with it where it can.
 
 Tensors lie where the graph's are, and move to the memory of a backend that has one of its own (``Cost.link``) and back,
@@ -22,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from keel.cost import Cost, fusable, is_free, price, size_of
-from keel.graph.calls import type_of
+from keel.cost import Cost, fusable, is_free, picks, price, size_of
+from keel.graph.calls import picked, type_of
 from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
 from keel.partition.problem import Floats, Ints, Problem, Tensors, problem, tensors
@@ -72,13 +73,15 @@ def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
 @dataclass(frozen=True, eq=False)
 class _Values:
     """The tensors of a graph: those it is given, then what units make.  ``root[i]`` is the tensor whose memory tensor i
-    shows (itself, unless a view made it), always before it; ``readers[i]`` are the units that read tensor i itself."""
+    shows (itself, unless a view made it), always before it; ``readers[i]`` are the units that read tensor i itself, and
+    ``pickers[i]`` those of them that read it only at places that are data."""
 
     nodes: list[fx.Node]
     maker: Ints
     size: Floats
     root: Ints
     readers: list[list[int]]
+    pickers: list[set[int]]
     returned: Taken
 
     @staticmethod
@@ -106,9 +109,14 @@ class _Values:
             for a in node.all_input_nodes:
                 if (i := number.get(a)) is not None:
                     readers[i].append(u)
+        pickers: list[set[int]] = [set() for _ in nodes]
+        for u, (node, call) in enumerate(zip(units.nodes, units.calls, strict=True)):
+            if (given := picked(node, picks(call))) is not None and given in number:
+                pickers[number[given]].add(u)
         returned = np.zeros(len(nodes), bool)
         returned[[number[r] for r in graph.output_node().all_input_nodes if r in number]] = True
-        return _Values(nodes, np.array(maker, np.int64), np.array(size), np.array(root, np.int64), readers, returned)
+        return _Values(nodes, np.array(maker, np.int64), np.array(size), np.array(root, np.int64), readers, pickers,
+                       returned)
 
 
 def _base(node: fx.Node, unit: int, units: Units, number: Mapping[fx.Node, int], root: Sequence[int]) -> int:
@@ -178,8 +186,8 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     rows: list[int] = []
     readers: list[list[int]] = []
     written: list[bool] = []
-    for i, (reading, shown) in enumerate(_shown(values, free)):
-        looped = [u for u in reading if loops[u]]
+    for i, (reading, picking, shown) in enumerate(_shown(values, free)):
+        looped = [u for u in reading if loops[u] and u not in picking]
         made = values.maker[i] >= 0 and bool(loops[values.maker[i]])
         out = made and (shown or len(looped) < len(reading))
         if out:
@@ -196,20 +204,23 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     return tensors(own, readers, ways, home=np.where(own < 0, backends, -1), size=size), fixed
 
 
-def _shown(values: _Values, free: Taken) -> list[tuple[list[int], bool]]:
-    """By tensor: the units that read its memory through whatever views, and whether the graph returns it.
+def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:
+    """By tensor: the units that read its memory through whatever views, those of them that read it only at places that
+    are data, and whether the graph returns it.
 
     Of a view all that is told with the tensor that it shows.
     """
     work, returned = (~free).tolist(), values.returned.tolist()
     reading = [[u for u in units if work[u]] for units in values.readers]
+    whole = [{u for u in units if u not in picking} for units, picking in zip(reading, values.pickers, strict=True)]
     for i, r in enumerate(values.root.tolist()):
         if r != i:
             reading[r] = sorted({*reading[r], *reading[i]})
-            reading[i] = []
+            whole[r] |= whole[i]
+            reading[i], whole[i] = [], set()
             returned[r] |= returned[i]
             returned[i] = False
-    return list(zip(reading, returned, strict=True))
+    return [(units, {*units} - whole[i], returned[i]) for i, units in enumerate(reading)]
 
 
 def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) -> tuple[Ints, Tensors]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from keel.spec.rules import Args, DtypeRule, Out
+from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
 from keel.torch_adapter import operator_named
 from keel.types import Type
 
@@ -55,6 +55,19 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Places:
+    """The elements that an operator reads or writes at places which are data.
+
+    There are as many as ``count`` has, or, without it, the first result. ``of`` is the parameter of which nothing else
+    is read; without it they are written, beside what is read and written in order. Costs follow from it; it promises
+    nothing, and no lock has it.
+    """
+
+    of: str | None = None
+    count: ShapeRule | None = None
+
+
+@dataclass(frozen=True)
 class Op:
     """One member of the operator set.
 
@@ -64,7 +77,8 @@ class Op:
     (parameter names) have the dtype ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first
     tensor argument. ``decompose`` takes the overload's arguments, fake tensors with symbolic sizes included, and gives
     its results over simpler members; a composite without it has PyTorch's. ``forms`` has the decompositions of those
-    overloads, by full name, whose parameters or results are not the normal form's.
+    overloads, by full name, whose parameters or results are not the normal form's. ``places`` say how much it reads or
+    writes at places that are data.
     """
 
     name: str
@@ -84,6 +98,7 @@ class Op:
     samples: Samples | None = None
     budget: Mapping[torch.dtype, Budget] = field(default_factory=dict)
     tags: frozenset[str] = frozenset()
+    places: Places | None = None
     reason: str | None = None
 
     @cached_property

@@ -34,7 +34,10 @@ def model(x: Any, w: Any, b: Any) -> Any:
     y = ((x @ w).relu() * 2 + b).t()
     mean, rest = torch.std_mean(y, 1, keepdim=True)
     z = (y - mean).exp() / rest
-    return z @ w, torch.softmax(z[:32], -1).sum(0), z.unsqueeze(0), x + b
+    order = b.argsort()
+    rows = torch.nn.functional.embedding(order[:8], y.t()) * z[order][:8] + order[order][:8, None]
+    put = x.index_put((order[:3],), rows[:3] * 2)
+    return z @ w, torch.softmax(z[:32], -1).sum(0), z.unsqueeze(0), x + b, rows, put + put.gather(1, order[None])
 
 
 def problem_of(gm: fx.GraphModule, backends: Sequence[Backend], **how: Any) -> Any:
@@ -103,6 +106,18 @@ def test_what_is_no_loop_reads_and_writes_memory_by_itself(trace: Trace, takes: 
     acme = replace(takes("acme", "*"), cost=LOOPS)
     product = 2 * 64 ** 3 / 1e9
     assert seconds(gm, plan_of(gm, [acme], [0, 0, 0])) == pytest.approx(2 * MB / 4e3 + product + 4 * MB / 1e3)
+
+
+def test_what_is_read_at_places_that_are_data_is_read_from_memory_as_far_as_there_are_places(
+        trace: Trace, takes: Takes) -> None:
+    at = torch.arange(4)
+    acme = replace(takes("acme", "*"), cost=LOOPS)
+    gm = trace(lambda x, i: x[i].sin(), X, at)
+    rows = 4 * 64 * 4 / 1e9                                   # read, and written after the sine, and 8 bytes an index
+    assert seconds(gm, plan_of(gm, [acme], [0, 0])) == pytest.approx(2 * rows + 32 / 1e9 + 2 * 256 / 1e9)
+    gm = trace(lambda x, i: x.cos()[i].sin(), X, at)          # the cosine has to be written before
+    assert seconds(gm, plan_of(gm, [acme], [0, 0, 0])) == pytest.approx(
+        MB / 4e3 + 2 * MB / 1e3 + 2 * rows + 32 / 1e9 + 2 * 256 / 1e9)
 
 
 def test_views_between_loops_pass_nothing_through_memory(trace: Trace, takes: Takes) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from keel.spec import OPSET
+from keel.spec.bind import bound
+from keel.spec.opset import MEMBERS
+from keel.types import TensorType
+
 from .decomposed import holds
 
 aten = torch.ops.aten
@@ -44,3 +49,23 @@ def test_sorting_puts_nan_last_and_keeps_ties() -> None:
 def test_rows_that_are_missing_are_filled() -> None:
     got = aten.nonzero_static(torch.tensor([[NAN, -0.0], [0.0, 3.0]]), size=3, fill_value=-7)
     assert got.tolist() == [[0, 0], [1, 1], [-7, -7]]
+
+
+@pytest.mark.parametrize("member", [m for m in MEMBERS.values() if m.places], ids=lambda m: m.name)
+def test_what_is_read_at_places_that_are_data_is_a_parameter_of_every_overload(member) -> None:
+    for op in member.targets:
+        names = {a.name for a in op._schema.arguments}
+        assert member.places.of is None or member.places.of in names
+        assert OPSET[op] is member
+
+
+def test_counts_of_places_are_sizes() -> None:
+    t, at = TensorType.dense(torch.float32, (9, 4)), TensorType.dense(torch.int64, (5,))
+    bags = bound(aten._embedding_bag.default, (t, at, at), {})
+    assert list(OPSET[aten._embedding_bag.default].places.count.of(bags)) == [5, 4]
+    renormed = bound(aten.embedding_renorm.default, (t, at, 1.0, 2.0), {})
+    assert list(OPSET[aten.embedding_renorm.default].places.count.of(renormed)) == [5, 4]
+    filled = bound(aten.index_fill.int_Scalar, (t, 1, at, 0.0), {})
+    assert sorted(OPSET[aten.index_fill.int_Scalar].places.count.of(filled)) == [5, 9]
+    gone = bound(aten._embedding_bag_dense_backward.default, (t, at, at, at, at, 7, False, 0, None), {})
+    assert list(OPSET[aten._embedding_bag_dense_backward.default].places.count.of(gone)) == [5, 4]

@@ -1,13 +1,13 @@
 """Reads from and writes to places that are data: gathering, scattering, indexing, searching."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from keel.spec.dtypes import ALL, REALS
-from keel.spec.op import Budget, Family, Requires, Sample, Samples
+from keel.spec.op import Budget, Family, Places, Requires, Sample, Samples
 from keel.spec.rules import (
     DENSE,
     Args,
@@ -83,7 +83,8 @@ family.primitive(
     "gather", "gather.default", doc="The elements at given indices along a dimension.", clauses=(
         _BITS, "Element i of the result is the operand's at i, but index[i] along dim.", _INSIDE,
         "A scalar counts as one element."),
-    out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS, budget=EXACT)
+    out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS,
+    places=Places("self"), budget=EXACT)
 
 
 def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samples:
@@ -106,25 +107,28 @@ def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samp
     return samples
 
 
+_PICKED = Places(count=shape_of("index"))
 COPIED = Out(SAME, shape_of("self"), DENSE)
 family.primitive(
     "scatter", "scatter.src", "scatter.value", doc="Elements written to given indices along a dimension.", clauses=(
         _BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(distinct=True), tags=TAGS,
-    budget=EXACT)
+    places=_PICKED, budget=EXACT)
 family.primitive(
     "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
         "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
         "Integers wrap around, and bools give whether one is true.", "The order of additions is not specified.",
         _INSIDE),
-    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS, budget=SUMS)
+    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS, places=_PICKED,
+    budget=SUMS)
 family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
         "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with include_self "
         "over the operand's too.", _KEEPS, "A mean of integers is rounded towards minus infinity.",
         "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified.", _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
-    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS, budget=SUMS)
+    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS, places=_PICKED,
+    budget=SUMS)
 
 
 # -- by lists of indices ----------------------------------------------------------------------------------------------
@@ -170,14 +174,16 @@ family.primitive(
         "A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in row-major "
         "order.",
         "An index outside is an error; _unsafe_index leaves it unnoticed."),
-    out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, budget=EXACT)
+    out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, places=Places("self"),
+    budget=EXACT)
 family.primitive(
     "index_put", "index_put.default", "_unsafe_index_put.default",
     doc="The operand with elements written at places given by one index per dimension.", clauses=(
         "values broadcast to the sizes that index would give.", _KEEPS, _LAST,
         "With accumulate values are added, all that go to one place; the order is not specified.",
         "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
-    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS, budget=SUMS)
+    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS,
+    places=Places(count=INDEXED.shape), budget=SUMS)
 
 
 # -- searching --------------------------------------------------------------------------------------------------------
@@ -202,6 +208,15 @@ def _rows(args: Args) -> bool:
         for a, b in zip(sequence.shape[:-1], x.shape[:-1], strict=True)))
 
 
+def _halved(name: str) -> ShapeRule:
+    """A step for each halving of a row of ``name``."""
+    def of(args: Args) -> Sequence[Any]:
+        row, x = args[name].shape[-1:], args["self"]
+        steps = [n.bit_length() for n in row if isinstance(n, int)]
+        return (*x.shape, *steps) if isinstance(x, TensorType) else steps
+    return ShapeRule(f"shape(self), and a step for each halving of {name}", of)
+
+
 WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64)
 family.primitive(
     "searchsorted", "searchsorted.Tensor", doc="Where elements would go in a sorted sequence.", clauses=(
@@ -211,7 +226,8 @@ family.primitive(
         "A sequence of one dimension serves all elements; one of more has a row for each row of them."),
     out=(Out(WHOLE, shape_of("self"), DENSE),),
     requires=(Requires("The sequence has one dimension, or the elements' sizes but for the last.", _rows),),
-    dtypes=REALS, samples=_searches, tags=TAGS, budget=EXACT)
+    dtypes=REALS, samples=_searches, tags=TAGS,
+    places=Places("sorted_sequence", _halved("sorted_sequence")), budget=EXACT)
 
 
 def _statics(dtype: torch.dtype) -> Iterator[Sample]:
@@ -238,8 +254,8 @@ family.primitive(
 
 # -- composites -------------------------------------------------------------------------------------------------------
 
-@family("index_select.default", tags=TAGS, clauses=(_BITS, _INSIDE, "An index without dimensions is one index.",
-                                                     "Of a scalar it is the scalar."))
+@family("index_select.default", tags=TAGS, places=Places("self"), clauses=(
+    _BITS, _INSIDE, "An index without dimensions is one index.", "Of a scalar it is the scalar."))
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The operand's slices of size 1 along a dimension, at given indices."""
     if not x.dim():
@@ -249,7 +265,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return aten.index.Tensor(x, [*[None] * dim, at]).contiguous()
 
 
-@family("embedding.default", tags=TAGS, clauses=(
+@family("embedding.default", tags=TAGS, places=Places("weight"), clauses=(
     _BITS, _INSIDE, "padding_idx, scale_grad_by_freq and sparse matter to the gradient only."))
 def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_by_freq: bool = False,
               sparse: bool = False) -> Tensor:
@@ -257,7 +273,8 @@ def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_b
     return aten.index.Tensor(weight, [index]).contiguous()
 
 
-@family("searchsorted.Scalar", tags=TAGS, clauses=("It is searchsorted of a tensor without dimensions.",))
+@family("searchsorted.Scalar", tags=TAGS, places=Places("sorted_sequence", _halved("sorted_sequence")),
+        clauses=("It is searchsorted of a tensor without dimensions.",))
 def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = False, right: bool = False,
                         side: str | None = None, sorter: Tensor | None = None) -> Tensor:
     """Where a number would go in a sorted sequence."""
@@ -265,20 +282,22 @@ def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = Fals
     return aten.searchsorted.Tensor(sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
 
 
-@family("bucketize.Tensor", tags=TAGS, clauses=("It is searchsorted of the boundaries, which have one dimension.",))
+@family("bucketize.Tensor", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
+        clauses=("It is searchsorted of the boundaries, which have one dimension.",))
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie."""
     return aten.searchsorted.Tensor(boundaries, x, out_int32=out_int32, right=right)
 
 
-@family("bucketize.Scalar", tags=TAGS, clauses=("It is bucketize of a tensor without dimensions.",))
+@family("bucketize.Scalar", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
+        clauses=("It is bucketize of a tensor without dimensions.",))
 def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries a number lies."""
     value = aten.full.default([], number, dtype=boundaries.dtype, device=boundaries.device)
     return aten.searchsorted.Tensor(boundaries, value, out_int32=out_int32, right=right)
 
 
-@family(aten.put.default, clauses=(
+@family(aten.put.default, places=_PICKED, clauses=(
     "index counts through the whole of x in row-major order, from the end if it is negative.",
     "With accumulate, source is added to what stands there; equal indices add up.",
 ))

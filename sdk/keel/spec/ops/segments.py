@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import Family, Places
 from keel.spec.ops.statistics import accurate
+from keel.spec.rules import ShapeRule
 
 aten = torch.ops.aten
 family = Family("segments")
@@ -162,7 +163,13 @@ _BAGS = ("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag
          "element came from.")
 
 
-@family("_embedding_bag.default", tags=TAGS, clauses=_BAGS)
+_ROWS = ShapeRule("the elements of indices, and of a row", lambda args: (
+    args["indices"].numel, args["weight"].shape[1]))
+_ADDED = Places(count=ShapeRule("the elements of indices, and of a row of grad", lambda args: (
+    args["indices"].numel, args["grad"].shape[1])))
+
+
+@family("_embedding_bag.default", tags=TAGS, places=Places("weight", _ROWS), clauses=_BAGS)
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int = -1) -> Saved:
@@ -210,7 +217,7 @@ def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows
     return out.to(weight.dtype), saved, sizes, aten.where.self(filled, row, aten.full_like.default(row, 0))
 
 
-@family("_embedding_bag_forward_only.default", tags=TAGS, clauses=(
+@family("_embedding_bag_forward_only.default", tags=TAGS, places=Places("weight", _ROWS), clauses=(
     *_BAGS, "Of the sum with include_last_offset, the counts and rows are as many as the offsets."))
 def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
                                mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
@@ -225,7 +232,7 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
     return out, bag, zeros, aten.clone.default(zeros)
 
 
-@family("_embedding_bag_backward.default", tags=TAGS, clauses=(
+@family("_embedding_bag_backward.default", tags=TAGS, places=_ADDED, clauses=(
     "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
     "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
 def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
@@ -239,7 +246,7 @@ def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offse
                                         mode, per_sample_weights, padding_idx)
 
 
-@family("_embedding_bag_dense_backward.default", tags=TAGS, clauses=("As embedding_bag_backward.",))
+@family("_embedding_bag_dense_backward.default", tags=TAGS, places=_ADDED, clauses=("As embedding_bag_backward.",))
 def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor,
                                  maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int,
                                  per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
@@ -264,7 +271,7 @@ def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tens
     return _rows_added(num_weights, indices, rows).to(grad.dtype)
 
 
-@family("_embedding_bag_per_sample_weights_backward.default", tags=TAGS, clauses=(
+@family("_embedding_bag_per_sample_weights_backward.default", tags=TAGS, places=Places("weight", _ROWS), clauses=(
     "It is the gradient of embedding_bag with respect to per_sample_weights, 0 for padding.",))
 def embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor,
                                    mode: int, padding_idx: int = -1) -> Tensor:
@@ -275,7 +282,8 @@ def embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor
     return aten.where.self(_counted(indices, padding_idx), found, aten.full_like.default(found, 0.0)).to(grad.dtype)
 
 
-@family("embedding_renorm.default", tags=TAGS, clauses=(
+@family("embedding_renorm.default", tags=TAGS, places=Places(count=ShapeRule(
+    "the elements of indices, and of a row", lambda args: (args["indices"].numel, args["self"].shape[1]))), clauses=(
     "Rows that indices name are multiplied by max_norm / (norm + 1e-7) if their norm is above max_norm.",
     "Other rows stay."))
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, Requires
+from keel.spec.op import Family, Places, Requires
 from keel.spec.preconditions import gradient_of
+from keel.spec.rules import Args, ShapeRule, canonical, shape_of
 from keel.spec.rules_shape import DIAGONAL, SELECTED, SLICED, WINDOWS
 
 aten = torch.ops.aten
@@ -19,10 +20,20 @@ Tensor = torch.Tensor
 INDEXING, SHAPE = frozenset({"indexing"}), frozenset({"shape"})
 
 
+def _along(args: Args) -> Sequence[Any]:
+    x, index = args["self"], args["index"]
+    at = canonical(args["dim"], x.rank)
+    return *(n for d, n in enumerate(x.shape) if d != at), index.numel
+
+
+_ALONG = ShapeRule("the elements of index, and shape(self) but for dim", _along)
+_PICKED, _SLICES = Places(count=shape_of("index")), Places(count=shape_of("source"))
+
+
 def _theirs(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], tags: frozenset[str] = SHAPE,
-            requires: tuple[Requires, ...] = ()) -> None:
+            requires: tuple[Requires, ...] = (), places: Places | None = None) -> None:
     """A composite whose decomposition in PyTorch is sound."""
-    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags, requires=requires)
+    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags, requires=requires, places=places)
 
 
 _theirs("roll", "roll.default", doc="Elements moved along dimensions, those that fall off coming back.", clauses=(
@@ -65,20 +76,23 @@ for _dims in (1, 2, 3):
     _theirs(f"replication_pad{_dims}d", f"replication_pad{_dims}d.default", clauses=(
         "Each place around has the nearest element of the operand.",), doc="The operand with its border repeated.")
 _theirs("index_add", "index_add.default", tags=INDEXING, doc="Slices added, times alpha, at indices of a dimension.",
-        clauses=("What goes to one place is all added up, in no specified order.",))
-_theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written at indices of a dimension.", clauses=(
+        places=_SLICES, clauses=("What goes to one place is all added up, in no specified order.",))
+_theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written at indices of a dimension.",
+        places=_SLICES, clauses=(
     "Where indices are equal, one of the slices stands there; which one is not specified.",))
 _theirs("index_fill", "index_fill.int_Scalar", "index_fill.int_Tensor", tags=INDEXING,
-        doc="A value written at indices of a dimension.", clauses=("Negative indices count from the end.",))
-_theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, doc="index where a mask is true, fill "
-        "elsewhere.", clauses=("Indices where the mask is false are not looked at.",))
-_theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING,
-        doc="index_put with accumulate, of values where a mask is true.",
+        doc="A value written at indices of a dimension.", places=Places(count=_ALONG),
+        clauses=("Negative indices count from the end.",))
+_theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, places=Places("self"),
+        doc="index where a mask is true, fill elsewhere.",
         clauses=("Indices where the mask is false are not looked at.",))
-_theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING, doc="The gradient of embedding "
-        "with respect to its table.", clauses=(
-            "What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
-            "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
+_theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING,
+        doc="index_put with accumulate, of values where a mask is true.", places=Places(count=shape_of("values")),
+        clauses=("Indices where the mask is false are not looked at.",))
+_theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING,
+        places=Places(count=shape_of("grad_output")), doc="The gradient of embedding with respect to its table.",
+        clauses=("What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
+                 "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
 _theirs("isin", "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", tags=INDEXING,
         doc="Whether elements are among others.", clauses=("NaN equals nothing.", "invert gives the opposite."))
 _theirs("renorm", "renorm.default", tags=frozenset({"reduction"}), doc="Slices along a dimension whose norm is above "
@@ -91,7 +105,7 @@ _theirs("logsumexp", "logsumexp.default", tags=frozenset({"reduction"}),
             "NaN gives NaN."))
 
 
-@family("take.default", tags=INDEXING, clauses=("Negative indices count from the end.",))
+@family("take.default", tags=INDEXING, places=Places("self"), clauses=("Negative indices count from the end.",))
 def take(x: Tensor, index: Tensor) -> Tensor:
     """Elements at indices into the whole in row-major order."""
     return aten.index.Tensor(aten.reshape.default(x, [x.numel()]), [index])
@@ -102,21 +116,22 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 _NAMES = {"add": "sum", "multiply": "prod"}
 
 
-@family("scatter.reduce", tags=INDEXING, clauses=("It is scatter_reduce with sum (add) or prod (multiply), the "
-                                                   "operand's elements included.",))
+@family("scatter.reduce", tags=INDEXING, places=_PICKED, clauses=(
+    "It is scatter_reduce with sum (add) or prod (multiply), the operand's elements included.",))
 def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """Elements added or multiplied at given indices along a dimension."""
     return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
 
 
-@family("scatter.value_reduce", tags=INDEXING, clauses=("It is scatter.reduce of a tensor of equal elements.",))
+@family("scatter.value_reduce", tags=INDEXING, places=_PICKED, clauses=(
+    "It is scatter.reduce of a tensor of equal elements.",))
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     """A value added or multiplied at given indices along a dimension."""
     src = aten.full.default(list(index.shape), value, dtype=x.dtype, device=x.device)
     return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
 
 
-@family("index_reduce.default", tags=INDEXING, clauses=(
+@family("index_reduce.default", tags=INDEXING, places=_SLICES, clauses=(
     "reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the operand's too.",
     "A mean of integers is rounded towards minus infinity."))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
