@@ -11,5 +11,6 @@ COST = Cost(
     weights={
         "aten.exp": 2.0, "aten.log": 2.9, "aten.tanh": 3.1, "aten.erf": 3.8, "aten.sigmoid": 3.3, "aten.sin": 13.6,
         "aten.sqrt": 1.9, "aten.pow": 25, "aten._softmax": 4.2, "reduction": 0.2, "scan": 15, "sort": 16,
-        "random": 21, "shape": 2.3, "indexing": 1.3,
-    })
+        "random": 21, "shape": 2.3, "indexing": 1.3, "grouped convolution": 2.4, "depthwise convolution": 2.8,
+    },
+    passes={"depthwise convolution": 4.0})

@@ -11,5 +11,6 @@ COST = Cost(
     weights={
         "aten.exp": 1.2, "aten.log": 1.5, "aten.tanh": 1.8, "aten.erf": 3.7, "aten.sigmoid": 2.4, "aten.sin": 2.5,
         "aten.sqrt": 1.5, "aten.pow": 16, "aten._softmax": 3.6, "reduction": 0.3, "scan": 4.2, "sort": 12,
-        "random": 16, "shape": 2.1, "indexing": 2.9,
-    })
+        "random": 16, "shape": 2.1, "indexing": 2.9, "grouped convolution": 2.5, "depthwise convolution": 2.9,
+    },
+    passes={"depthwise convolution": 4.1})

@@ -12,8 +12,10 @@ SHEETS = {
         weights={
             "aten.exp": 2.5, "aten.log": 4.3, "aten.tanh": 13.4, "aten.erf": 4.9, "aten.sigmoid": 4.0,
             "aten.sin": 3.1, "aten.sqrt": 2.5, "aten.pow": 22, "aten._softmax": 5.1, "reduction": 0.2, "scan": 7.5,
-            "sort": 17, "random": 62, "shape": 3.5,
-        }),
+            "sort": 17, "random": 62, "shape": 3.5, "pointwise convolution": 1.6, "grouped convolution": 2.9,
+            "depthwise convolution": 3.6,
+        },
+        passes={"depthwise convolution": 4.5}),
     "openvino": Cost(
         flops=FLOPS, scalars=1.6e9, bandwidth=1.4e10, launch=8e-5, call=2e-6,
         weights={

@@ -18,7 +18,7 @@ import torch
 
 from keel.errors import KeelError
 from keel.spec import OPSET, bind
-from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType
+from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType, leaves
 
 UNKNOWN = 1024
 """What a size counts as of which nothing is known."""
@@ -46,10 +46,11 @@ class Cost:
     (elementwise ones, reductions, moves; see :func:`fusable`).  ``link`` leads from the memory where the tensors of its
     parts are to the memory where it computes; None: it computes where they are.  ``memory`` are bytes.
 
-    ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``) or tag of the operator set
-    (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.  ``seconds`` overrides the
-    estimate, by overload or packet: a number of seconds, or a function of the call; where the call is fused, besides
-    its traffic with memory.
+    ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``), kind (see :func:`named`) or
+    tag of the operator set (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.
+    ``passes`` say so of traffic: how often tensors go through memory, by libraries that bring them into a layout of
+    their own first; where loops are fused, of calls that are none.  ``seconds`` overrides the estimate, by overload or
+    packet: a number of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
     """
 
     flops: Mapping[torch.dtype, float]
@@ -61,6 +62,7 @@ class Cost:
     link: Link | None = None
     memory: float = math.inf
     weights: Mapping[str, float] = field(default_factory=dict)
+    passes: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class Cost:
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
                 "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "seconds": plain}
+                "passes": dict(self.passes), "seconds": plain}
 
     @staticmethod
     def from_json(text: str) -> Cost:
@@ -132,7 +134,7 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
         alone += sum(work.read[i] for i in picked) / cost.bandwidth
         return Price(alone, tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
                      tuple(b / cost.bandwidth for b in work.written))
-    traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth
+    traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth * _said(cost.passes, call)
     return replace(nothing, alone=alone if given is not None else max(alone, traffic) + cost.call)
 
 
@@ -172,6 +174,8 @@ def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
         read[i] = min(read[i], places * call.tensors[i].dtype.itemsize)
     most = max((elements(t, sizes) for t in (*call.tensors, *results)), default=0.0)
     scalars = most * _weight(call, most) if math.isnan(places) else places
+    if _tagged(call, "pooling"):
+        scalars = max(most, _window(call) * sum(elements(t, sizes) for t in results[:1]))
     return Work(dtype, flops or 0.0, 0.0 if flops is not None else scalars,
                 tuple(read), tuple(size_of(t, sizes) for t in results))
 
@@ -254,15 +258,35 @@ def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
         return 0.0
     work = work_of(call, sizes)
     rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
-    return (work.flops / rate + work.scalars / cost.scalars) * _weight_on(call, cost)
+    return (work.flops / rate + work.scalars / cost.scalars) * _said(cost.weights, call)
 
 
-def _weight_on(call: Call, cost: Cost) -> float:
-    if not cost.weights:
-        return 1.0
+def _said(table: Mapping[str, float], call: Call) -> float:
+    """What a table of a sheet says of a call; 1 where it says nothing."""
+    return next((table[name] for name in named(call) if name in table), 1.0) if table else 1.0
+
+
+def named(call: Call) -> tuple[str, ...]:
+    """The names by which a sheet may speak of a call, the most special first: its overload, its packet, its kind, and
+    the tags of the operator set.
+
+    Kinds are those of convolutions, by what a step of theirs shares: one is ``depthwise`` where each group has one
+    channel, so that each element that is read serves one channel of results, and a multiplication takes as long as the
+    reading; else ``pointwise`` where its window has one element, so that it is a matrix product; or ``grouped``.
+    """
     member = OPSET.get(call.op)
-    named = (call.name, call.name.rpartition(".")[0], *sorted(member.tags if member is not None else ()))
-    return next((cost.weights[name] for name in named if name in cost.weights), 1.0)
+    tags = sorted(member.tags if member is not None else ())
+    return call.name, call.name.rpartition(".")[0], *(_convolution(call) if "convolution" in tags else ()), *tags
+
+
+def _convolution(call: Call) -> tuple[str, ...]:
+    args = bind(call)
+    weight = args.get("weight")
+    if not isinstance(weight, TensorType) or weight.rank < 3:
+        return ()
+    if args.get("groups", 1) != 1:
+        return ("depthwise convolution", "grouped convolution")[weight.shape[1] != 1:]
+    return ("pointwise convolution",) if all(n == 1 for n in weight.shape[2:]) else ()
 
 
 def _shape(value: Any, sizes: Sizes) -> Any:
@@ -271,6 +295,11 @@ def _shape(value: Any, sizes: Sizes) -> Any:
     if isinstance(value, SymType):
         return value_of(value.expr, sizes) if value.kind == "int" else 1
     return type(value)(_shape(v, sizes) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _window(call: Call) -> float:
+    """How many elements each of a pool's results is made of; 1 where that is not said."""
+    return math.prod(float(n) for n in leaves([bind(call).get("kernel_size", 1)]) if isinstance(n, int))
 
 
 def _weight(call: Call, most: float) -> float:

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sympy
 import torch
 
-from keel.cost import Cost, Link, crossing, price, read_sheets, work_of
+from keel.cost import Cost, Link, crossing, named, price, read_sheets, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 
@@ -120,6 +121,40 @@ def test_weights_make_operators_dearer(key: str) -> None:
     assert price(MM, sheet).alone == pytest.approx(2 * 48000 / 1e9)
 
 
+def convolution(window: int, channels: int, groups: int = 1) -> Call:
+    weight = t(32, channels, window, window)
+    return call(aten.convolution.default, t(1, channels * groups, 8, 8), weight, None, [1, 1],
+                [window // 2] * 2, [1, 1], False, [0, 0], groups, out=t(1, 32, 8, 8))
+
+
+@pytest.mark.parametrize(("made", "kinds"), [
+    (convolution(3, 16), ()), (convolution(1, 16), ("pointwise convolution",)),
+    (convolution(3, 4, 8), ("grouped convolution",)), (convolution(1, 4, 8), ("grouped convolution",)),
+    (convolution(3, 1, 32), ("depthwise convolution", "grouped convolution")),
+], ids=["spatial", "pointwise", "grouped", "grouped pointwise", "depthwise"])
+def test_convolutions_are_of_kinds(made: Call, kinds: tuple[str, ...]) -> None:
+    assert named(made) == ("aten.convolution.default", "aten.convolution", *kinds, "convolution")
+    assert named(replace(made, op=aten._convolution.default))[2:-1] == kinds
+
+
+def test_a_kind_has_its_weight_and_its_passes() -> None:
+    sheet = Cost(flops={torch.float32: 1e9}, scalars=1.0, bandwidth=math.inf,
+                 weights={"convolution": 2.0, "pointwise convolution": 3.0})
+    work = 2 * 32 * 8 * 8 * 16
+    assert price(convolution(3, 16), sheet).alone == pytest.approx(2 * 9 * work / 1e9)
+    assert price(convolution(1, 16), sheet).alone == pytest.approx(3 * work / 1e9)
+    slow = Cost(flops={torch.float32: math.inf}, scalars=1.0, bandwidth=1e9, passes={"depthwise convolution": 3.0})
+    size = 4 * (2 * 32 * 64 + 32 * 9)
+    assert price(convolution(3, 1, 32), slow).alone == pytest.approx(3 * size / 1e9)
+    assert price(MM, slow).alone == pytest.approx(10400 / 1e9)
+
+
+def test_a_pool_is_as_much_work_as_its_windows_have_elements() -> None:
+    pool = Call(aten.max_pool2d_with_indices.default, (t(1, 8, 9, 9), [3, 3], [2, 2], [1, 1]), {},
+                (t(1, 8, 5, 5), t(1, 8, 5, 5, dtype=torch.int64)))
+    assert work_of(pool).scalars == 8 * 25 * 9
+
+
 def test_files_of_sheets_are_read_by_name(tmp_path: Path) -> None:
     file = tmp_path / "sheets.json"
     file.write_text(json.dumps({"machine": {}, "sheets": {"acme": SHEET.as_json()}}))
@@ -138,7 +173,7 @@ def test_tensors_cross_through_the_hosts_memory() -> None:
 
 def test_sheets_are_data() -> None:
     sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
-                 seconds={"aten.mm": 0.5})
+                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5})
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 

@@ -30,6 +30,8 @@ SMALL = {"cpu": 1 << 14, "cuda": 1 << 20}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 NEEDED = frozenset({"a few calls", "many calls", "an addition", "additions", "a mixture", "torch.float32"})
 """The probes that every backend must take."""
+SMALL_WINDOW = "a depthwise convolution with a small window"
+"""The probe that is too little arithmetic for its traffic."""
 LEAST = 0.1
 """The smallest weight that an operator gets, should it seem to take no time."""
 FEW, MANY, CHAIN = 2, 32, 8
@@ -88,6 +90,7 @@ def _probes(device: str) -> Iterator[tuple[str, Probe]]:
     yield "a mixture", (_mixed, (small, small.clone()))
     for kind, probe, _ in _kinds(device):
         yield kind, probe
+    yield SMALL_WINDOW, _convolution(device, 3, 1)
     for dtype in DTYPES:
         x = torch.rand(PRODUCT[device], PRODUCT[device], device=device).to(dtype)
         yield str(dtype), (lambda x, y: x @ y, (x, x.clone()))
@@ -111,8 +114,18 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     yield "indexing", (lambda x, i: x[i], (rows, at)), n
     x, y = torch.rand(wide, 128, 64, device=device), torch.rand(wide, 64, 128, device=device)
     yield "aten.bmm", (torch.bmm, (x, y)), 2.0 * wide * 128 * 64 * 128
-    image, kernel = torch.rand(1, 4 * wide, 28, 28, device=device), torch.rand(4 * wide, 4 * wide, 3, 3, device=device)
-    yield "convolution", (lambda x, w: torch.conv2d(x, w, padding=1), (image, kernel)), 18.0 * (4 * wide * 28) ** 2
+    for kind, window, shared in (("convolution", 3, 4 * wide), ("pointwise convolution", 1, 8 * wide),
+                                 ("grouped convolution", 3, 8), ("depthwise convolution", 7, 1)):
+        probe = _convolution(device, window, shared)
+        yield kind, probe, 2.0 * probe[1][0].numel() * probe[1][1][0].numel()
+
+
+def _convolution(device: str, window: int, shared: int) -> Probe:
+    """Of four images in a cache, in groups of ``shared`` channels; in one, if those are many."""
+    channels = shared if shared > 8 else PRODUCT[device] // 8
+    image = torch.rand(4, channels, 28, 28, device=device)
+    kernel = torch.rand(channels, shared, window, window, device=device)
+    return lambda x, w: torch.conv2d(x, w, padding=window // 2, groups=channels // shared), (image, kernel)
 
 
 def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
@@ -120,7 +133,8 @@ def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
     found = {}
     for kind, _, work in _kinds(device):
         if kind in times:
-            rate = cost.flops[torch.float32] if kind in ("aten.bmm", "convolution") else cost.scalars
+            products = kind == "aten.bmm" or "convolution" in kind
+            rate = cost.flops[torch.float32] if products else cost.scalars
             found[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
     return found
 
@@ -135,7 +149,11 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
                  launch=launch, call=call, fuses=fuses, **given)
-    return replace(found, weights=_weights(times, device, found))
+    passes = {}
+    if SMALL_WINDOW in times:
+        moved = 4.0 * sum(2 * t.numel() for t in _convolution(device, 3, 1)[1][:1])
+        passes["depthwise convolution"] = max((times[SMALL_WINDOW] - launch - call) * found.bandwidth / moved, 1.0)
+    return replace(found, weights=_weights(times, device, found), passes=passes)
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -46,7 +46,8 @@ def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
     for sheet in sheets.values():
         assert set(sheet.flops) == {torch.float32}
         assert min(sheet.scalars, sheet.bandwidth, *sheet.weights.values()) > 0
-        assert {"convolution", "sort", "aten.exp"} <= set(sheet.weights)
+        assert {"convolution", "pointwise convolution", "sort", "aten.exp"} <= set(sheet.weights)
+        assert sheet.passes["depthwise convolution"] >= 1
 
 
 def test_files_keep_the_sheets_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
