@@ -6,7 +6,7 @@ import torch
 from keel import Backend, Call, Cost, KeelError, Rule, Support, torch_compile_backend
 from keel_foreign.sheets import SHEETS
 
-_UNKNOWN_SIZES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_MASKS = (torch.bool, torch.uint8)
 
 
 def untraceable(call: Call) -> str | None:
@@ -15,11 +15,20 @@ def untraceable(call: Call) -> str | None:
         return f"{call.name} is of higher order."
     if not call.out or call.op.overloadpacket.__name__.endswith("_"):
         return f"{call.name} acts by what it does, not by what it returns."
-    if _UNKNOWN_SIZES & set(call.op.tags):
+    if torch.Tag.data_dependent_output in call.op.tags or _unknown_size(call):
         return f"{call.name} gives a size or a number that is known only when it has run."
     if "c10d" in call.name:
         return f"{call.name} talks to other processes, in an order that must not change."
     return None
+
+
+def _unknown_size(call: Call) -> bool:
+    """Whether the call's result is as large as its data say; ``index`` is only where an index is a mask."""
+    if torch.Tag.dynamic_output_shape not in call.op.tags:
+        return False
+    if call.name != "aten.index.Tensor":
+        return True
+    return any(t.dtype in _MASKS for t in call.tensors[1:])
 
 
 def foreign(name: str, *, device: str = "*", cost: Cost | None = None) -> Backend:

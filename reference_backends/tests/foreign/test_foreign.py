@@ -72,6 +72,24 @@ def test_any_registered_backend_works(name: str) -> None:
     assert explanation.taken == {"mm": 1, name: 2}
 
 
+def test_symbols_that_another_compiler_makes_up_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    environments = []
+
+    def inventive(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        made = inputs[0].fake_mode.from_tensor(torch.ones(5, 7))
+        assert isinstance(made.shape[0], torch.SymInt)
+        environments.append((made.fake_mode.shape_env, next(iter(gm.graph.nodes)).meta["val"].fake_mode.shape_env))
+        return gm.forward
+    known = torch._dynamo.backends.registry
+    monkeypatch.setattr(known, "_BACKENDS", dict(known._BACKENDS))
+    monkeypatch.setattr(known, "_COMPILER_FNS", dict(known._COMPILER_FNS))
+    known.register_backend(inventive, name="inventive")
+    x = torch.randn(4, 4)
+    same(keel.compile(lambda x: x.sin(), backends=[foreign("inventive")], strict=True, dynamic=False)(x), x.sin())
+    [(theirs, ours)] = environments
+    assert theirs is not ours
+
+
 def test_a_backend_that_torch_compile_does_not_know() -> None:
     with pytest.raises(keel.KeelError, match=r"torch\.compile has no backend named 'inducktor'") as caught:
         keel.compile(torch.relu, backends=[foreign("inducktor")])
@@ -97,6 +115,25 @@ def test_keel_is_not_foreign_to_itself() -> None:
 def test_what_cannot_be_traced_is_refused(op: Callable[..., Any], reason: str) -> None:
     out = () if op is torch.ops.aten._assert_async.default else (keel.TensorType.dense(torch.float32, (4,)),)
     assert reason in str(untraceable(keel.Call(op, (), {}, out)))
+
+
+def test_an_index_is_refused_only_where_it_is_a_mask() -> None:
+    flags, at, mask = (keel.TensorType.dense(d, (4,)) for d in (torch.bool, torch.int64, torch.bool))
+    index = torch.ops.aten.index.Tensor
+    assert untraceable(keel.Call(index, (flags, [at]), {}, (flags,))) is None
+    for wrong in (mask, keel.TensorType.dense(torch.uint8, (4,))):
+        assert "known only" in str(untraceable(keel.Call(index, (flags, [None, wrong]), {}, (flags,))))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")    # Inductor's own, on import
+def test_inductor_reads_flags_at_places() -> None:
+    flags, at = torch.tensor([[True, False], [False, False]]), torch.tensor([1, 0, 0])
+
+    def fn(flags: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return flags[at, at] | flags[:, at][0]
+    explanation = keel.explain(fn, flags, at, backends=[inductor], strict=True)
+    assert set(explanation.taken) == {"inductor"}
+    assert keel.compile(fn, backends=[inductor], strict=True)(flags, at).tolist() == fn(flags, at).tolist()
 
 
 def test_the_rest_is_taken() -> None:

@@ -8,6 +8,8 @@ from typing import Any, cast
 import torch
 from torch import fx
 from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from keel.errors import KeelError
@@ -42,9 +44,20 @@ def torch_compile_backend(name: str) -> Foreign:
     return lambda gm: _compiled(cast(Callable[..., Any], lookup_backend(name)), gm)
 
 
+def _known(sizes: Sequence[Any]) -> bool:
+    """Whether none of these is a symbol."""
+    return all(isinstance(n, int) for n in sizes)
+
+
 def _compiled(backend: Callable[..., Any], gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     # What is being compiled around this part is none of the other compiler's business: it gets a trace of its own,
-    # which shares the sizes and what becomes known of them.
-    with tracing(TracingContext(fake_mode_of(gm))), _disable_current_modes(), torch.no_grad():
+    # which shares the sizes and what becomes known of them.  Where all sizes are known there is nothing to share, and
+    # symbols that the other compiler makes up must not become guards of what is compiled around the part.
+    mode = fake_mode_of(gm)
+    if all(isinstance(v, torch.Tensor) and _known((*v.shape, *v.stride())) for v in inputs):
+        mode = FakeTensorMode(shape_env=ShapeEnv())
+        with mode:
+            inputs = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in inputs]
+    with tracing(TracingContext(mode)), _disable_current_modes(), torch.no_grad():
         return cast(Callable[..., Sequence[Any]], backend(gm, inputs))
