@@ -35,12 +35,14 @@ def kinds_of(dtype: torch.dtype) -> tuple[str, ...]:
 class Draw:
     """The chance of one call of a case: ``text`` says which case, ``call`` which call. What must be equal in all calls
     (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``. A ``bare`` one has values that
-    cost nothing and say nothing: for who asks for types and attributes alone.
+    cost nothing and say nothing: for who asks for types and attributes alone. ``turn`` counts how often values were
+    drawn again.
     """
 
     text: str
     call: int = 0
     bare: bool = False
+    turn: int = 0
 
     @cached_property
     def fixed(self) -> random.Random:
@@ -48,7 +50,8 @@ class Draw:
 
     @cached_property
     def fresh(self) -> torch.Generator:
-        digest = hashlib.sha256(f"{self.text} {self.call}".encode()).digest()
+        which = f"{self.text} {self.call}" + (f" {self.turn}" if self.turn else "")
+        digest = hashlib.sha256(which.encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
     def uniform(self, n: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
@@ -251,7 +254,11 @@ def _exact(draw: Draw, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
 
 
 def _tiled(draw: Draw, values: torch.Tensor, n: int) -> torch.Tensor:
-    """All values as often as there is room for, in a drawn order."""
+    """All values as often as there is room for, in a drawn order; where there is one place, another at each turn."""
+    if n == 1 and draw.turn:
+        few = values if values.dtype == torch.bool or not len(_few(values.dtype)) else _few(values.dtype)
+        apart = int(draw.integers(1, 0, len(few))) if draw.turn % 2 else 0    # or all operands have the same one
+        return few[(draw.turn // 2 + apart) % len(few):][:1].clone()
     if n <= len(values):
         return draw.shuffled(values)[:n] if values.dtype != torch.uint64 else values[:n]
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):

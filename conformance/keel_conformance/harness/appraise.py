@@ -77,7 +77,8 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], threads: i
         which = ", ".join(map(str, tried.unlike))
         sentence = f"Result {which} has other bits when the same call is made again."
         return Verdict(case.id, "fail", "repeat", sentence, clauses.REPEATED)
-    return max(found, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
+    decided = [v for v in found if v.status != "vacuous"] or found    # one call that tells something is enough
+    return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
 def _judged(case: Case, trial: Trial, results: Sequence[Any], threads: int) -> Verdict:

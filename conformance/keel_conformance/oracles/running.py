@@ -6,6 +6,7 @@ bounds on its operands' errors to a bound on its result's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from keel import OPSET, Op, decomposition_of
 
-from . import linear, movement, openings, pointwise, special
+from . import linear, movement, openings, pointwise, resampled, special
 from .rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
 from .tracked import (
     BITS,
@@ -35,6 +36,8 @@ from .tracked import (
 STEADY = frozenset({"add", "sub", "mul"})
 """What these make of small multiples of a sixteenth has no more bits than a dtype has: see ``_steady``."""
 FAR = 2.0 ** 20
+WHOLE: Mapping[str, Rule] = resampled.RULES
+"""Of composites that are not followed into their pieces."""
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
 
 
@@ -48,6 +51,10 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
     args, kwargs = (mapped(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
         return _primitive(op, member, args, kwargs, evaluate, coarse)
+    if member is not None and (rule := WHOLE.get(member.name)) is not None:
+        with suppress(NoRule):
+            return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
+                kwargs, plain_of)))), evaluate, coarse)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
@@ -88,6 +95,12 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
         bounds = [_steady(member.name, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return mapped(out, lambda _: next(remaining))
+
+
+def _whole(rule: Rule, asked: Asked, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
+    """The one result of a composite that has a rule of its own."""
+    (bound,) = rule(asked)
+    return _wrapped(asked.outs[0], bound, evaluate, coarse)
 
 
 def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:

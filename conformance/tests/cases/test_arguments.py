@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from keel import MEMBERS
-from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.arguments import REDRAWN, arguments
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan
 
@@ -43,7 +43,8 @@ def other(trial: Trial) -> str:
 def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tuple[Case, ...]) -> None:
     for case in cases[::9]:
         one, again, two = arguments(case, 0), arguments(case, 0), arguments(case, 1)
-        assert one.notes == two.notes and other(one) == other(two), case.id
+        assert other(one) == other(two), case.id
+        assert one.notes == two.notes or REDRAWN in two.notes, case.id
         for x, same, y in zip(*map(tensors, (one, again, two)), strict=True):
             assert (x.dtype, x.shape, x.stride()) == (y.dtype, y.shape, y.stride()), case.id
             assert x.data_ptr() != y.data_ptr() or not x.numel(), case.id
