@@ -141,6 +141,12 @@ def write_beside_gradients(lab: Lab) -> None:
 
 # -- views -------------------------------------------------------------------------------------------------------------
 
+def _strided_between(x: Tensor) -> Tensor:
+    """Views whose offset is one in the storage, of results that are in memory at the same time."""
+    small, large = x @ x.t(), x.t() @ x
+    return small.as_strided((3, 4), (5, 1), 1) @ x[:4] + large.as_strided((3, 1), (14, 1), 2)
+
+
 views.function("transpose", ["C1", "C2"], lambda x: x.t(), grid, smoke=True)
 views.function("slices", ["C1", "C2"], lambda x: (x[1:4:2], x[:, -1], x[2]), grid)
 views.function("reshapes", ["C1", "C2"], lambda x: (x.view(7, 5), x.reshape(-1), x.unsqueeze(1)), grid)
@@ -149,6 +155,7 @@ views.function("expanded", ["C2"], lambda x: x.unsqueeze(1).expand(5, 3, 7), gri
 views.function("diagonal", ["C1", "C2"], lambda x: x.diagonal(1), grid)
 views.function("unfolded", ["C2"], lambda x: x.unfold(1, 3, 2), grid)
 views.function("as-strided", ["C2"], lambda x: x.as_strided((3, 4), (7, 2), 1), lambda lab: [lab.ints(5, 7)])
+views.function("as-strided-between", ["C2"], _strided_between, grid)
 views.function("pieces", ["C1", "C2"], lambda x: (*x.chunk(3, 1), *x.split(2), *x.unbind()[:2]), grid)
 views.function("of-a-view", ["C1", "C2"], lambda x: x[1:, ::2], lambda lab: [lab.ints(9, 8).t()[1:6, 1:]])
 views.function("of-a-result", ["C2"], lambda x: (x + 1).t()[1:], grid)

@@ -74,8 +74,12 @@ class _Program:
     # -- what lives where ------------------------------------------------------------------------------
 
     def _in_arena(self) -> list[int]:
-        """Base tensors that are made here, into memory given to the maker, and that no output shows."""
+        """Base tensors that are made here, into memory given to the maker, and that no output shows. What is read from
+        where its storage starts has a storage of its own, as it had in the graph.
+        """
         shown = {m for o in self.tensors.outputs if isinstance(o, int) for m in self._memory(o)}
+        shown |= {m for s in self.schedule.steps if isinstance(s, External) and s.absolute for t in s.operands
+                  for m in self._memory(t)}
         early = set(self.early)
         made: dict[int, None] = {}
         for step in self.schedule.steps:

@@ -18,6 +18,7 @@ from keel.graph.calls import call_of, type_of, where
 from keel.loops.define import Definition, Read
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
+from keel.spec import bind
 from keel.torch_adapter import dim_of
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
@@ -65,13 +66,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer."""
+    """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer.
+
+    ``absolute`` says that it counts from where its operand's storage starts, not from where the operand does.
+    """
 
     name: str
     extern: Extern
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     results: tuple[int, ...]                                 # -1 for an output that is no tensor
+    absolute: bool = False
 
     @property
     def operands(self) -> tuple[int, ...]:
@@ -163,7 +168,8 @@ class _Reader:
             values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in call.out]
             results = tuple(v if isinstance(v, int) else -1 for v in values)
             self.out.nodes.append(External(node.name, self.externs[call.name], tuple(map(self._slots, node.args)),
-                                           {k: self._slots(v) for k, v in node.kwargs.items()}, results))
+                                           {k: self._slots(v) for k, v in node.kwargs.items()}, results,
+                                           bind(call).get("storage_offset") is not None))
             return values if several else values[0]
         definition = self.lower(call)
         if isinstance(definition, str):

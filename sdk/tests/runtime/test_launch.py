@@ -43,3 +43,22 @@ def test_a_result_is_laid_out_as_promised_where_elements_share_a_place_too() -> 
         given = x[:1].expand(4).clone() if promised.dim() == 1 else promised.contiguous()
         found = fit(given, promised.stride())
         assert found is not None and found.stride() == promised.stride() and torch.equal(found, given)
+
+
+def test_what_counts_from_where_its_storage_starts_finds_it_there() -> None:
+    """An offset of ``as_strided`` is one in the storage, which an arena would be for all that lies in it."""
+    def fn(x, y):
+        first, second = x @ y, y @ x
+        return first.as_strided((3, 2), (4, 2), 1) @ second.as_strided((2, 3), (1, 6), 2) + first.as_strided(
+            (3, 1), (1, 1), 0)
+    x, y = torch.randn(4, 6), torch.randn(6, 4)
+    for backends in (["interp"], ["cpp", "eager"]):
+        torch.testing.assert_close(keel.compile(fn, backends=backends)(x, y), fn(x, y))
+
+
+def test_a_view_that_counts_from_the_start_of_a_view_finds_it_there() -> None:
+    def fn(x, y):
+        first, second = (x @ y).view(16).as_strided((4, 2), (4, 1), 2), (y @ x).t()[1:]
+        return first.as_strided((3, 2), (4, 2), 1) @ second.as_strided((2, 3), (1, 6), 2)
+    x, y = torch.randn(4, 6), torch.randn(6, 4)
+    torch.testing.assert_close(keel.compile(fn, backends=["interp"])(x, y), fn(x, y))
