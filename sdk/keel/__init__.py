@@ -4,7 +4,7 @@ from types import ModuleType
 
 from keel.batch import Asked, Batch, compile_calls
 from keel.compile import compile, compiled_graphs
-from keel.cost import Cost, Link, Price, price
+from keel.cost import Cost, Link, Pattern, Price, price
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import BadIndex, KeelError, KeelWarning
 from keel.explain import Explanation, explain
@@ -106,6 +106,7 @@ __all__ = [
     "Mod",
     "Monoid",
     "Op",
+    "Pattern",
     "Position",
     "Price",
     "Program",

@@ -35,6 +35,18 @@ class Link:
     latency: float
 
 
+@dataclass(frozen=True)
+class Pattern:
+    """Calls that a backend runs as one where it has all of them: each is the only reader of the one before.
+
+    ``names`` say of each call, in order, its overload, packet, kind or tag.  It saves ``seconds``, or, by default, what
+    the roofline says: what passes between its calls stays out of memory, and all of them are one call.
+    """
+
+    names: tuple[str, ...]
+    seconds: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """A data sheet.  Rates are per second and what is reached in practice, not the peak of a brochure.
@@ -51,6 +63,9 @@ class Cost:
     ``passes`` say so of traffic: how often tensors go through memory, by libraries that bring them into a layout of
     their own first; where loops are fused, of calls that are none.  ``seconds`` overrides the estimate, by overload or
     packet: a number of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
+
+    ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
+    operands), the first that a call begins counting, and a call in one of them at most.
     """
 
     flops: Mapping[torch.dtype, float]
@@ -63,6 +78,7 @@ class Cost:
     memory: float = math.inf
     weights: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, float] = field(default_factory=dict)
+    patterns: tuple[Pattern, ...] = ()
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +88,8 @@ class Cost:
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
                 "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "passes": dict(self.passes), "seconds": plain}
+                "passes": dict(self.passes), "seconds": plain,
+                "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns]}
 
     @staticmethod
     def from_json(text: str) -> Cost:
@@ -81,8 +98,9 @@ class Cost:
             said = json.loads(text)
             flops = {DTYPES_BY_NAME[name]: float(rate) for name, rate in said.pop("flops").items()}
             link, memory = said.pop("link", None), said.pop("memory", None)
+            patterns = tuple(Pattern(tuple(p["names"]), p["seconds"]) for p in said.pop("patterns", ()))
             return Cost(flops=flops, link=None if link is None else Link(**link),
-                        memory=math.inf if memory is None else float(memory), **said)
+                        memory=math.inf if memory is None else float(memory), patterns=patterns, **said)
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise KeelError("bad-text", "a data sheet cannot be read", {"json": f"{type(e).__name__}: {e}"},
                             do="Write one with keel bench --calibrate and change that.") from e
@@ -118,24 +136,52 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
     A composite may be given with its ``pieces``: then its arithmetic is theirs, unless the sheet says of it by name
     what it takes.
     """
-    packet = call.name.rpartition(".")[0]
-    given = cost.seconds.get(call.name, cost.seconds.get(packet))
     work = work_of(call, sizes)
     nothing = Price(0.0, (0.0,) * len(work.read), (0.0,) * len(work.written))
     if is_free(call):
         return nothing
-    if given is not None:
-        alone = float(given(call) if callable(given) else given)
-    else:
-        whole = not pieces or call.name in cost.weights or packet in cost.weights
-        alone = sum(_arithmetic(c, cost, sizes) for c in ((call,) if whole else pieces))
+    alone, given = _busy(call, cost, sizes, pieces)
     if cost.fuses and fusable(call):
         picked = _picked(call)
         alone += sum(work.read[i] for i in picked) / cost.bandwidth
         return Price(alone, tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
                      tuple(b / cost.bandwidth for b in work.written))
     traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth * _said(cost.passes, call)
-    return replace(nothing, alone=alone if given is not None else max(alone, traffic) + cost.call)
+    return replace(nothing, alone=alone if given else max(alone, traffic) + cost.call)
+
+
+@dataclass(frozen=True)
+class InChain:
+    """A call of a pattern: which of its tensor arguments the call before it gives, and its pieces (see ``price``)."""
+
+    call: Call
+    inner: tuple[int, ...]
+    pieces: Sequence[Call] = ()
+
+
+def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes = MappingProxyType({})) -> float:
+    """The seconds that a backend of that sheet saves by running calls as one: what they and the tensors between them
+    take one by one, less the longer of all their arithmetic and of what they read and write besides.
+
+    Calls that are loops of a backend that fuses pay for no more than their arithmetic already, and go on doing so.
+    """
+    apart = busy = traffic = 0.0
+    before: tuple[bool, Price] | None = None
+    for i, link in enumerate(chain):
+        own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
+        loop = cost.fuses and fusable(link.call)
+        apart += own.alone
+        if before is not None and before[0] != loop:           # what loops pass on is charged by tensor
+            apart += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
+        busy += own.alone if loop else _busy(link.call, cost, sizes, link.pieces)[0]
+        if not loop:
+            outer = sum(b for j, b in enumerate(work.read) if j not in link.inner)
+            outer += sum(work.written) if i == len(chain) - 1 else 0.0
+            traffic += outer / cost.bandwidth * _said(cost.passes, link.call)
+        before = loop, own
+    if pattern.seconds is not None:
+        return min(pattern.seconds, apart)
+    return max(apart - max(busy, traffic) - cost.call, 0.0)
 
 
 def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
@@ -250,6 +296,16 @@ _CUBIC = MappingProxyType({
     "_linalg_solve_ex": 2 / 3, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_ldl_factor_ex": 1 / 3,
     "_linalg_eigh": 9.0, "_linalg_eig": 25.0, "linalg_eig": 25.0, "_linalg_svd": 21.0, "geqrf": 2.0,
 })
+
+
+def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple[float, bool]:
+    """The seconds of a call's arithmetic, or what the sheet says that it takes, and whether it does."""
+    packet = call.name.rpartition(".")[0]
+    given = cost.seconds.get(call.name, cost.seconds.get(packet))
+    if given is not None:
+        return float(given(call) if callable(given) else given), True
+    whole = not pieces or call.name in cost.weights or packet in cost.weights
+    return sum(_arithmetic(c, cost, sizes) for c in ((call,) if whole else pieces)), False
 
 
 def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:

@@ -10,7 +10,7 @@ import pytest
 import sympy
 import torch
 
-from keel.cost import Cost, Link, crossing, named, price, read_sheets, work_of
+from keel.cost import Cost, Link, Pattern, crossing, named, price, read_sheets, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 
@@ -182,3 +182,10 @@ def test_sheets_are_data() -> None:
 def test_what_is_no_sheet_is_told(text: str) -> None:
     with pytest.raises(KeelError, match="bad-text"):
         Cost.from_json(text)
+
+
+def test_sheets_with_patterns_are_data() -> None:
+    sheet = replace(SHEET, patterns=(Pattern(("aten.mm", "pointwise")), Pattern(("sort",), 1e-3)))
+    assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
+    assert Cost.from_json(json.dumps({k: v for k, v in SHEET.as_json().items() if k not in ("patterns", "passes")})) \
+        == SHEET

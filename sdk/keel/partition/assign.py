@@ -46,7 +46,9 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
         colour = {b.name: i for i, b in enumerate(order)}
         colours = [colour[b.name] for b in by_order(units, asked)]
         groups = cluster(colours, units.needs)
-    groups = sink(groups, colours, units.needs, _movable(units))
+    chained = {u for s in given.savings if s.chain for u in s.units} if solved is not None else set[int]()
+    movable = [m and u not in chained for u, m in enumerate(_movable(units))]
+    groups = sink(groups, colours, units.needs, movable)
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
         members[group].append(unit)

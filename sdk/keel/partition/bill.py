@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from keel.cost import Cost, fusable, is_free, picks, price, size_of
+from keel.cost import Cost, InChain, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import call_of, picked, type_of
+from keel.graph.patterns import found_in
 from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
 from keel.partition.plan import Plan
@@ -78,6 +79,14 @@ class _Book:
             if key not in known:
                 known[key] = price(call, self.sheet(i), self.sizes, pieces(call, self.sizes)).alone
             self.sums[0][i] += known[key]
+        for name, sheet in self.sheets.items():
+            for found in found_in(self.gm.graph, sheet.patterns):
+                parts = {self.part[node.name] for node in found.nodes}
+                i = min(parts)
+                if len(parts) == 1 and self.plan.parts[i].owner.name == name:
+                    chain = [InChain(c, inner, pieces(c, self.sizes)) for node, inner in zip(
+                        found.calls, found.inner, strict=True) if (c := call_of(node)) is not None]
+                    self.sums[0][i] -= saved(chain, found.pattern, sheet, self.sizes)
         return self.sums[0]
 
     def moves(self) -> list[float]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keel.partition.cluster import Users, cluster, owners, users_of
+from keel.partition.cluster import Users, cluster, owners, renumbered, users_of
 from keel.partition.exact import optimum, relaxed
 from keel.partition.expand import assign, bound
 from keel.partition.memory import fitting
-from keel.partition.problem import FORBIDDEN, Ints, Problem, Stars, Terms, contracted, scaled, value
+from keel.partition.problem import FORBIDDEN, Ints, Problem, Saving, Stars, Terms, contracted, scaled, value
 
 ROUNDS = ((1_000, 16), (5_000, 6), (20_000, 3), (1 << 62, 1))
 """By the number of units: how many paths launches are priced on, and how often whole parts go over at most."""
@@ -59,10 +59,11 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """What units wait for, and which wait for them."""
+    """What units wait for, which wait for them, and which save time in one part."""
 
     needs: Sequence[Sequence[int]]
     users: Users
+    chains: Sequence[Saving] = ()
 
     def __len__(self) -> int:
         return len(self.needs)
@@ -85,7 +86,7 @@ def solve(given: Problem, *, exact: bool = False) -> Solution:
     fits; ``over`` is not empty where nothing found does.
     """
     terms = scaled(given)
-    order = _Order(given.needs, users_of(given.needs))
+    order = _Order(given.needs, users_of(given.needs), [s for s in given.savings if s.chain])
 
     def again(dearer: Terms) -> tuple[Ints, list[int]]:
         placed, _ = _joint(dearer, order, False)
@@ -143,9 +144,19 @@ def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tup
 def _parted(terms: Terms, order: _Order, labels: Ints) -> _Found:
     colours = labels[terms.bundle].tolist()
     launch = terms.launch.tolist()
-    groups = cluster(colours, order.needs, launch, order.users)
+    groups = _in_one(cluster(colours, order.needs, launch, order.users), colours, order.chains)
     launches = sum(launch[c] for c in owners(groups, colours))
     return _Found(labels, groups, value(terms, labels) + launches, launches)
+
+
+def _in_one(groups: list[int], colours: Sequence[int], chains: Sequence[Saving]) -> list[int]:
+    """The groups, with all of a chain that its backend has in the group of its last unit: what nobody else waits for
+    may run as late as that."""
+    for chain in chains:
+        if all(colours[u] == chain.backend for u in chain.units):
+            for u in chain.units:
+                groups[u] = groups[chain.units[-1]]
+    return renumbered(groups) if chains else groups
 
 
 def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int, int]]:

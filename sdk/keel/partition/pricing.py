@@ -7,6 +7,8 @@ loops made it; on its maker, unless only loops of that same backend read it.  Wh
 comes from memory, as much as there are places, and is part of its own price.  A view is free, shares its operand's
 traffic, and stays with it where it can.
 
+What a backend runs as one saves time where it has all of it.
+
 Tensors lie where the graph's are, and move to the memory of a backend that has one of its own (``Cost.link``) and back,
 once for all its calls.  What the graph returns ends where the graph's tensors are: so what is saved for a backward
 graph pays its way out here and its way in there.  Constants are moved once for all runs, for nothing.
@@ -14,7 +16,7 @@ graph pays its way out here and its way in there.  Constants are moved once for 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from keel.cost import Cost, fusable, is_free, picks, price, size_of
+from keel.cost import Cost, InChain, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import picked, type_of
+from keel.graph.patterns import found_in
 from keel.graph.pieces import pieces
 from keel.graph.typical import typical_sizes
-from keel.partition.problem import Floats, Ints, Problem, Tensors, problem, tensors
+from keel.partition.problem import Floats, Ints, Problem, Saving, Tensors, problem, tensors
 from keel.partition.units import Units, is_pick
 from keel.plugin import Backend
 from keel.types import TensorType, Type
@@ -60,7 +63,8 @@ class Pricing:
         passed, fixed = _traffic(values, free, _loops(units, sheets), sheets)
         place, moved = _moved(values, sheets, self.constants)
         return problem(compute + fixed, units.needs, moved, place=place, launch=[s.launch for s in sheets],
-                       memory=_memory(sheets, place), together=_together(units, free, taken), passed=passed)
+                       memory=_memory(sheets, place), together=_together(units, free, taken), passed=passed,
+                       savings=list(_savings(units, sheets, taken, sizes)))
 
 
 def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
@@ -237,6 +241,19 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
     made = values.maker >= 0
     return place, tensors(values.maker, values.readers, ways, home=np.where(made, -1, 0),
                           ends=np.where(values.returned, 0, -1), size=values.size.astype(np.int64))
+
+
+def _savings(units: Units, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
+    """What each backend saves by running calls as one, where it takes all of them."""
+    for b, sheet in enumerate(sheets):
+        for found in found_in(units.nodes[0].graph, sheet.patterns):
+            members = tuple(units.numbers[node] for node in found.nodes)
+            if taken[list(members), b].all():
+                calls = [units.calls[units.numbers[node]] for node in found.calls]
+                chain = [InChain(c, inner, pieces(c, sizes)) for c, inner in zip(calls, found.inner, strict=True)]
+                seconds = saved(chain, found.pattern, sheet, sizes)
+                if seconds > 0:
+                    yield Saving(members, b, seconds, chain=True)
 
 
 def _memory(sheets: Sequence[Cost], place: Ints) -> Floats:

@@ -48,11 +48,15 @@ class Tensors:
 
 @dataclass(frozen=True)
 class Saving:
-    """``seconds`` that are saved where ``backend`` has all of ``units``: a pattern that it runs as one."""
+    """``seconds`` that are saved where ``backend`` has all of ``units``: a pattern that it runs as one.
+
+    A ``chain`` is saved in one part: of its units, in order, each but the last is waited for by others of them alone.
+    """
 
     units: tuple[int, ...]
     backend: int
     seconds: float
+    chain: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Graphs as placement problems, and their bills: what calls, loops, links and launches come to, by both counts."""
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import fx
 
-from keel.cost import Cost, Link
+from keel.cost import Cost, Link, Pattern
 from keel.errors import KeelError
 from keel.partition import Part, Plan, bill, check, place
 from keel.partition.cluster import cluster
@@ -73,6 +74,9 @@ def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Tra
                     fuses=r.random() < 0.6, link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
                     seconds=r.choice(({}, {"aten.mm": 1e-4, "aten.exp.default": lambda call: 2e-5})))
     backends = [replace(takes(n, "*"), cost=sheet()) for n in ("a", "b", "c")[:r.randint(2, 3)]]
+    patterns = (Pattern(("aten.mm", "aten.relu", "aten.mul")), Pattern(("pointwise", "pointwise")),
+                Pattern(("pointwise", "contraction"), 2e-6))
+    backends[0] = replace(backends[0], cost=replace(backends[0].cost, patterns=patterns[:r.randint(0, 3)]))
     constants = frozenset(r.sample([n.name for n in gm.graph.find_nodes(op="placeholder")], 1))
     units, given = problem_of(gm, backends, constants=constants)
     terms = scaled(given)
@@ -88,6 +92,60 @@ def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Tra
     assert plan.claim is not None and plan.claim.seconds <= min(
         seconds(gm, plan_of(gm, backends, [b] * len(units.nodes)), constants=constants) for b in range(len(backends))
     ) + 1e-9
+
+
+LINEAR = Pattern(("contraction", "aten.relu"))
+
+
+def test_a_pattern_saves_what_passes_between_its_calls_and_all_calls_but_one(trace: Trace, takes: Takes) -> None:
+    gm = trace(lambda x, w: (x @ w).t().relu(), X, W)
+    slow = replace(SHEET, flops={torch.float32: 1e12}, call=1e-6)
+    apart, whole = (replace(takes(n, "*"), cost=replace(slow, patterns=p)) for n, p in (("a", ()), ("w", (LINEAR,))))
+    assert seconds(gm, plan_of(gm, [apart], [0, 0, 0])) == pytest.approx((3 + 2) * MB / 1e3 + 2e-6)
+    assert seconds(gm, plan_of(gm, [whole], [0, 0, 0])) == pytest.approx(3 * MB / 1e3 + 1e-6)
+    loops = replace(takes("l", "*"), cost=replace(LOOPS, flops={torch.float32: 1e12}, patterns=(LINEAR,)))
+    product = 2 * 64 ** 3 / 1e12
+    assert seconds(gm, plan_of(gm, [loops], [0, 0, 0])) == pytest.approx(   # the result is written by the loop
+        max(2 * MB / 1e3, product + MB / 4e3) + MB / 1e3)
+
+
+def test_what_is_run_as_one_stays_on_one_backend_and_in_one_part(trace: Trace, takes: Takes) -> None:
+    gm = trace(lambda x, w: (x @ w).relu() + (x.sin() @ w).cos(), X, W)
+    quick = replace(takes("quick", "*"), cost=replace(SHEET, scalars=1e8, patterns=(LINEAR,)))
+    loops = replace(takes("loops", "*"), cost=replace(SHEET, flops={torch.float32: 1e8}, call=4e-6))
+    for patterns, relu in (((), "loops"), ((replace(LINEAR, seconds=5e-5),), "quick")):
+        backends = [replace(quick, cost=replace(quick.cost, patterns=patterns)), loops]
+        plan = place(gm, backends, price=Pricing())
+        check(gm, plan)
+        owners = {n: o.name for n, o in plan.owner_of.items()}
+        assert owners["mm"] == owners["mm_1"] == "quick" and owners["relu"] == relu and owners["cos"] == "loops"
+    [part] = [p for p in plan.parts if "relu" in p.nodes]
+    assert "mm" in part.nodes
+
+
+def test_placements_with_patterns_are_the_best_there_are(trace: Trace, takes: Takes) -> None:
+    gm = trace(lambda x, w: ((x @ w).relu() @ w).relu().t() @ (x @ x).sin(), X, W)
+    count = len(units_of(gm.graph).nodes)
+    for seed in range(6):
+        r = random.Random(seed)
+
+        def sheet(r: random.Random = r) -> Cost:
+            patterns = (LINEAR, Pattern(("pointwise", "contraction"), r.choice((1e-6, 1e-4, 1e-3))))
+            return Cost(flops={torch.float32: r.choice((1e9, 3e9))}, scalars=r.choice((1e8, 1e9)),
+                        bandwidth=r.choice((1e8, 1e9)), call=r.choice((0.0, 1e-5)), fuses=r.random() < 0.5,
+                        patterns=tuple(r.sample(patterns, r.randint(0, 2))))
+        backends = [replace(takes(n, "*"), cost=sheet()) for n in "ab"]
+        plan = place(gm, backends, price=Pricing())
+        check(gm, plan)
+        assert plan.claim is not None and plan.claim.seconds == pytest.approx(min(
+            seconds(gm, one_part(gm, backends, labels)) for labels in itertools.product((0, 1), repeat=count)))
+
+
+def one_part(gm: fx.GraphModule, backends: Sequence[Backend], labels: Sequence[int]) -> Plan:
+    """A plan as the bill reads it, in which all calls of a backend are one part, runnable or not."""
+    units = units_of(gm.graph)
+    parts = [(b, tuple(units.nodes[u].name for u, at in enumerate(labels) if at == i)) for i, b in enumerate(backends)]
+    return Plan(tuple(Part(b.name, b, names) for b, names in parts if names), tuple(backends), {})
 
 
 def test_what_a_loop_passes_on_costs_where_it_leaves(trace: Trace, takes: Takes) -> None:
