@@ -57,8 +57,8 @@ class Builder:
 
 
 def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
-    """Each hand-written kernel at each dtype, at fixed and at symbolic sizes; each scalar operation at each dtype;
-    drawn ones. Smoke takes a tenth of each.
+    """Each hand-written kernel at each dtype, at fixed and at symbolic sizes; each scalar operation at each dtype
+    in several nests; drawn ones. Smoke takes a tenth of each.
     """
     count = 0
     for form in forms.FORMS.values():
@@ -72,8 +72,10 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
                     sizes = f"{'fixed' if static else 'symbolic'}{first}"
                     yield _case(form.name, dtype, (("sizes", sizes), ("values", "exact")), form.clauses, seed)
     for n, (name, dtype) in enumerate(scalars.names()):
-        if tier != "smoke" or n % 12 == 5:
-            yield _case(f"scalar-{name}", dtype, (("sizes", "symbolic"), ("values", "special")), ("C2", "C6"), seed)
+        for nest in scalars.NESTS if tier != "smoke" else ("alone",) if n % 12 == 5 else ():
+            yield _case(f"scalar-{name}", dtype, (
+                ("sizes", "fixed" if nest == "turned" else "symbolic"), ("nest", nest), ("values", "special")),
+                        ("C2", "C6"), seed)
     for n in range(DRAWN[tier]):
         yield _case("drawn", "", (("number", str(n)), ("values", "exact")), ("C1", "C3", "C4", "C7", "C8"), seed)
 
@@ -89,7 +91,7 @@ def made_of(case: Case) -> Made:
     if name == "drawn":
         return drawn.made(case.seed * 100_003 + int(case.levels["number"]))
     if name.startswith("scalar-"):
-        found = scalars.made(name.removeprefix("scalar-"), case.dtype)
+        found = scalars.made(name.removeprefix("scalar-"), case.dtype, case.levels["nest"])
     else:
         sizes = case.levels["sizes"]
         static = sizes.startswith("fixed")

@@ -135,7 +135,7 @@ class _Draw:
             which, rows = self.number(), self.random.choice((2, 5))
             where, many = self.place(axes, False)
             held = self.buffer(torch.int64, many, "in")
-            self.fills[held] = Fill(low=0, high=2)
+            self.fills[held] = Fill("ints", 0, 2)
             out.append(Load(which, held, where, torch.int64))
             if self.random.random() < 0.5:
                 which, same = self.check(which, held, rows, mask, out)
@@ -158,7 +158,7 @@ class _Draw:
         low, high = (-rows if wrap else 0), rows
         if not right:
             low, high = self.random.choice(((low - 1, low + 1), (high - 1, high + 1)))
-        self.fills[held] = Fill(low=low, high=high)
+        self.fills[held] = Fill("ints", low, high)
         sites = self.random.choice((1, 3))
         record = self.buffer(torch.int64, sites, "inout")
         self.fills[record] = ZERO

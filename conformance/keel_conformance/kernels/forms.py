@@ -13,8 +13,7 @@ from keel import DTYPE_NAMES, MONOIDS, Kernel, parse
 
 from .made import Fill, Made
 
-INTS = Fill()
-SAME, ZERO = Fill(low=2, high=3), Fill(low=0, high=1)
+SAME, ZERO = Fill("ints", 2, 3), Fill("ints", 0, 1)
 """Wherever a wrong index leads, there is the same; what a check records in was 0."""
 SIZES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 255, 257, 1023, 1025)
 """Around vector and tile boundaries."""
@@ -31,6 +30,7 @@ class Form:
     dtypes: tuple[str, ...]
     fills: Mapping[str, Fill]
     empty: bool = True                                       # sizes may be 0
+    sizes: tuple[Mapping[str, int], ...] = ()                # of each call, where they are no usual ones
 
     def kernel(self, dtype: str, sizes: Mapping[str, int] | None) -> Kernel:
         """The kernel for these sizes; for all of them without."""
@@ -59,6 +59,11 @@ def forms() -> Iterator[Form]:
     for name, (text, letters, clauses, dtypes, fills, empty) in OTHERS.items():
         yield Form(name, text, letters, clauses, dtypes, fills, empty)
     yield from _atomics()
+    yield from _constants()
+    for name, (text, letters, clauses, dtypes, fills) in LONG.items():
+        sizes = {"N": (70_001, 40_000, 3), "M": (3, 2, 50_000)}
+        yield Form(name, text, letters, clauses, dtypes, fills, True, tuple(
+            {s: sizes[s][call] for s in letters} for call in range(3)))
 
 
 NUMBERS = ("f32", "f64", "i32", "i64", "i8", "u8", "i16")
@@ -118,7 +123,9 @@ def _text(name: str, what: str, monoid: str, loops: str, at: str, held: str, siz
 
 
 def _fill(monoid: str) -> Mapping[str, Fill]:
-    return {"a": Fill(low=1, high=2)} if monoid == "prod" else {}
+    kind = {"prod": "factors", "max": "ranked", "min": "ranked", "argmax": "ranked",
+            "argmin": "ranked"}.get(monoid, "")
+    return {"a": Fill(kind)} if kind else {}
 
 
 ALL = (*NUMBERS, "bf16", "f16", "u16", "u32", "u64", "b8", "c64", "c128")
@@ -164,6 +171,22 @@ kernel split(a: T[N], b: T[5]) -> (o: T[N]):
     %1 = load a[i // 3]
     %2 = add %0 %1
     store o[i] %2""", "N", ("C1", "C6"), NUMBERS, {}, False),
+    "quotients-of-negatives": ("""
+kernel negative(a: T[7], b: T[N + 9]) -> (o: T[N], p: i64[N], q: i64[N]):
+  parallel i < N:
+    %0 = load a[(i - 5) % 7]
+    %1 = load b[(i - 8) // 3 + 3]
+    %2 = add %0 %1
+    store o[i] %2
+    %3 = position (i - 8) // 3
+    store p[i] %3
+    %4 = position (i - 5) % 7 - 9
+    store q[i] %4""", "N", ("C1", "C6"), NUMBERS, {}, False),
+    "turned-round": ("""
+kernel round(a: T[N*M]) -> (o: T[N*M]):
+  parallel i < N, j < M:
+    %0 = load a[M*i + (j + M - 1) % M]
+    store o[M*i + j] %0""", "NM", ("C1", "C6"), NUMBERS, {}, False),
     "broadcast": ("""
 kernel broadcast(a: T[N], b: T[M], c: T[1]) -> (o: T[N*M]):
   parallel i < N, j < M:
@@ -237,27 +260,27 @@ kernel gather(a: T[7*M], b: i64[N]) -> (o: T[N*M]):
   parallel i < N, j < M:
     %0 = load b[i]
     %1 = load a[M*(%0 < 7) + j]
-    store o[M*i + j] %1""", "NM", ("C1", "C6"), ALL, {"b": Fill(low=0, high=7)}, True),
+    store o[M*i + j] %1""", "NM", ("C1", "C6"), ALL, {"b": Fill("ints", 0, 7)}, True),
     "gather-narrow-index": ("""
 kernel gather(a: T[7], b: i32[N]) -> (o: T[N]):
   parallel i < N:
     %0 = load b[i]
     %1 = load a[(%0 < 7)]
-    store o[i] %1""", "N", ("C1", "C6"), NUMBERS, {"b": Fill(low=0, high=7)}, True),
+    store o[i] %1""", "N", ("C1", "C6"), NUMBERS, {"b": Fill("ints", 0, 7)}, True),
     "checked": ("""
 kernel checked(a: T[7*M], b: i64[N]) -> (o: T[N*M], t: inout i64[2]):
   parallel i < N, j < M:
     %0 = load b[i]
     %1 = check t[1]: %0 < 7 wrap
     %2 = load a[M*(%1 < 7) + j]
-    store o[M*i + j] %2""", "NM", ("C8", "C1", "C6"), NUMBERS, {"b": Fill(low=-7, high=7), "t": ZERO}, True),
+    store o[M*i + j] %2""", "NM", ("C8", "C1", "C6"), NUMBERS, {"b": Fill("ints", -7, 7), "t": ZERO}, True),
     "checked-and-wrong": ("""
 kernel wrong(a: T[7], b: i64[N]) -> (o: T[N], t: inout i64[1]):
   parallel i < N:
     %0 = load b[i]
     %1 = check t[0]: %0 < 7
     %2 = load a[(%1 < 7)]
-    store o[i] %2""", "N", ("C8", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=6, high=8), "t": ZERO}, True),
+    store o[i] %2""", "N", ("C8", "C6"), NUMBERS, {"a": SAME, "b": Fill("ints", 6, 8), "t": ZERO}, True),
     "checked-below": ("""
 kernel below(a: T[N], b: i64[N*M]) -> (o: T[N], t: inout i64[3]):
   parallel i < N:
@@ -266,7 +289,7 @@ kernel below(a: T[N], b: i64[N*M]) -> (o: T[N], t: inout i64[3]):
       %1 = check t[2]: %0 < N wrap
       %2 = load a[(%1 < N)]
       %3 = reduce max %2
-    store o[i] %3""", "NM", ("C8", "C3", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=-1026, high=-1025), "t": ZERO},
+    store o[i] %3""", "NM", ("C8", "C3", "C6"), NUMBERS, {"a": SAME, "b": Fill("ints", -1026, -1025), "t": ZERO},
                       False),
     "checked-and-masked": ("""
 kernel masked(a: T[M], b: i64[N], c: b8[N]) -> (o: T[N], t: inout i64[2]):
@@ -280,7 +303,7 @@ kernel masked(a: T[M], b: i64[N], c: b8[N]) -> (o: T[N], t: inout i64[2]):
     %6 = check t[1]: %0 < M if %5
     %7 = load a[(%6 < M)] if %5
     %8 = add %3 %7
-    store o[i] %8""", "NM", ("C8", "C4", "C6"), NUMBERS, {"a": SAME, "b": Fill(low=1999, high=2000), "t": ZERO},
+    store o[i] %8""", "NM", ("C8", "C4", "C6"), NUMBERS, {"a": SAME, "b": Fill("ints", 1999, 2000), "t": ZERO},
                            False),
     "scatter": ("""
 kernel scatter(a: T[N], b: i64[N]) -> (o: T[N]):
@@ -295,6 +318,18 @@ kernel place(a: T[N]) -> (o: inout T[N]):
     %1 = load a[i]
     %2 = sub %0 %1
     store o[i] %2""", "N", ("C1", "C5", "C6"), NUMBERS, {}, True),
+    "places-of-extremes": ("""
+kernel places(a: T[N*M*K]) -> (o: T[N], p: i64[N], q: T[N], r: i64[N]):
+  parallel i < N:
+    reduce j < M, k < K:
+      %0 = load a[M*K*i + K*j + k]
+      %1 = position K*j + k
+      %2, %3 = reduce argmax %0 %1
+      %4, %5 = reduce argmin %0 %1
+    store o[i] %2
+    store p[i] %3
+    store q[i] %4
+    store r[i] %5""", "NMK", ("C3", "C6"), NUMBERS, {"a": Fill("ranked")}, True),
     "several-results": ("""
 kernel several(a: T[N*M]) -> (o: T[N], p: T[N*M], q: T[N*M], r: T[1]):
   parallel i < N:
@@ -369,7 +404,7 @@ kernel product(a: T[N*K], b: T[K*M]) -> (o: T[N*M]):
 
 def _atomics() -> Iterator[Form]:
     for mode in ("add", "min", "max", "mul"):
-        fills = {"a": Fill(low=1, high=2)} if mode == "mul" else {}
+        fills = _fill("prod") if mode == "mul" else {}
         yield Form(f"atomic-{mode}", f"""
 kernel atomic(a: T[N*M]) -> (o: inout T[M]):
   parallel i < N, j < M:
@@ -381,9 +416,72 @@ kernel atomic(a: T[N], b: i64[N]) -> (o: inout T[5]):
     %0 = load a[i]
     %1 = load b[i]
     store {mode} o[(%1 < 5)] %0""", "N", ("C1", "C5", "C6"), ("f32", "f64", "i32", "i64"),
-                   {"b": Fill(low=0, high=5), **fills})
+                   {"b": Fill("ints", 0, 5), **fills})
 
 
+CONSTANTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(FLOATS, ("0.1", "-1.2345678912345678", "1e30", "-0.0", "inf", "-inf", "nan", "16777217.0")),
+    "i64": ("1099511627777", "-4611686018427387905", "9223372036854775807", "-9223372036854775808", "255", "-1"),
+    "i32": ("16777217", "2147483647", "-2147483648", "255", "-1"), "i16": ("32767", "-32768", "255"),
+    "i8": ("127", "-128"), "u8": ("255", "128"), "b8": ("true", "false"),
+}
+"""What literals may lose digits, a sign or a bit of."""
+
+
+def _constants() -> Iterator[Form]:
+    """Each where flags say so; elsewhere what was given."""
+    for dtype, values in CONSTANTS.items():
+        lines = "".join(f"""
+    %{3 * k} = load b[{len(values)}*i + {k}]
+    %{3 * k + 1} = const {value} : T
+    %{3 * k + 2} = where %{3 * k} %{3 * k + 1} %99
+    store o[{len(values)}*i + {k}] %{3 * k + 2}""" for k, value in enumerate(values))
+        yield Form(f"constants-{dtype}", f"""
+kernel constants(a: T[N], b: b8[{len(values)}*N]) -> (o: T[{len(values)}*N]):
+  parallel i < N:
+    %99 = load a[i]{lines}""", "N", ("C1", "C6"), (dtype,), {})
+
+
+LONG: Mapping[str, tuple[str, str, tuple[str, ...], tuple[str, ...], Mapping[str, Fill]]] = {
+    "long-copy": ("""
+kernel copy(a: T[N]) -> (o: T[N], p: T[N]):
+  parallel i < N:
+    %0 = load a[i]
+    store o[N - i - 1] %0
+    %1 = load a[i // 3 * 2]
+    store p[i] %1""", "N", ("C1", "C5", "C6"), ("f32", "f64", "i32", "u8"), {}),
+    "long-turn": ("""
+kernel turn(a: T[N*M], b: T[M]) -> (o: T[N*M]):
+  parallel i < N, j < M:
+    %0 = load a[N*j + i]
+    %1 = load b[j]
+    %2 = add %0 %1
+    store o[M*i + j] %2""", "NM", ("C1", "C5", "C6"), ("f32", "i64"), {}),
+    "long-positions": ("""
+kernel positions(a: i64[1]) -> (o: i64[N]):
+  %0 = load a[0]
+  parallel i < N:
+    %1 = position 5*i + 1
+    %2 = position i % 40000
+    %3 = lt %0 %2
+    %4 = where %3 %1 %2
+    store o[i] %4""", "N", ("C1", "C6"), ("i64",), {"a": Fill("ints", 20_000, 30_000)}),
+    "long-folds": ("""
+kernel folds(a: T[N]) -> (o: T[1], p: i64[1], q: T[1], r: T[N]):
+  reduce i < N:
+    %0 = load a[i]
+    %1 = position i
+    %2 = reduce sum %0
+    %3, %4 = reduce argmax %0 %1
+  store o[0] %2
+  store p[0] %4
+  store q[0] %3
+  scan i < N:
+    %5 = load a[i]
+    %6 = scan sum %5
+    store r[i] %6""", "N", ("C3", "C7", "C6"), ("f32", "f64", "i32", "i64"), {}),
+}
+"""More elements than 65,536, or than 16 bits count, in all or along an axis."""
 FORMS: Mapping[str, Form] = {f.name: f for f in forms()}
 
 
@@ -401,7 +499,7 @@ def made(form: Form, dtype: str, static: bool, first: int) -> Made:
             sizes["NM"[first // 2 % 2] if len(form.letters) > 1 else form.letters] = 0
         return {s: sizes[s] for s in form.letters}
 
-    sizes = tuple(at(0 if static else call) for call in range(3))
+    sizes = tuple((form.sizes[0 if static else call] if form.sizes else at(0 if static else call)) for call in range(3))
     kernel = form.kernel(dtype, sizes[0] if static else None)
     welford = "welford" in form.name
     fills = {**form.fills, **({"a": Fill("within", 90, 110)} if welford else {})}

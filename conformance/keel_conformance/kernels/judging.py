@@ -1,13 +1,15 @@
 """What a kernel should have left in memory, by the interpreter, and how far a memory may be from it.
 
-Exact kernels are compared bit for bit, NaN equal to NaN and, where a fold may meet its elements in any order, -0 to 0.
+Exact kernels are compared bit for bit, NaN equal to NaN and, where the sign of a zero depends on the order of what is
+folded or on which of two equal numbers is taken, -0 to 0.
 A scalar operation f may be off by
 
     k * (ulp(f(x)) + |f(x (1 + u)) - f(x)|),
 
 k being the budget of the operator of that name: k units in the last place where f is flat, and what k roundings of its
 argument amount to where it is steep. The reference is the interpreter in float64; for a float64 operation that has the
-same budget itself, which is added. What the interpreter gives in the kernel's dtype is right too: it is the definition,
+same budget itself, which is added, and how steep f is follows from ``STEPS`` steps, of which one may be less than what
+PyTorch's function rounds. What the interpreter gives in the kernel's dtype is right too: it is the definition,
 and early overflow is PyTorch's own. Welford's fold of n numbers may be off by 4 n u max|x| in the mean and by
 4 n u ||x|| sqrt(S) + (n u ||x||)^2 in the sum of squared deviations S (Chan, Golub, LeVeque: Algorithms for computing
 the sample variance, 1983, section 3: the relative error of updating is of order n kappa u, kappa = ||x|| / sqrt(S)).
@@ -20,11 +22,12 @@ from math import prod
 import torch
 from torch import Tensor
 
-from keel import Buffer, interpret
+from keel import Apply, Buffer, Kernel, Reduce, Scan, Store, interpret, walk
 
 from .made import ZONE, Made
 
 CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def expectation(made: Made, seed: int, call: int) -> list[Want]:
         memory = made.memory(seed, call)
         if nudge:
             for b, m in zip(made.kernel.buffers, memory, strict=True):
-                if b.role == "in" and b.dtype.is_floating_point:
+                for _ in range(_steps(b.dtype) if b.role == "in" and b.dtype.is_floating_point else 0):
                     m.copy_(torch.nextafter(m, torch.full_like(m, torch.inf)))
         if precise:                                          # float64 where the kernel rounds
             return widened(made, memory, call)
@@ -53,6 +56,10 @@ def expectation(made: Made, seed: int, call: int) -> list[Want]:
         return [Want(m) for m in plain]
     precise, moved = run(precise=True), run(precise=True, nudge=True)
     return [Want(m, p, q) for m, p, q in zip(plain, precise, moved, strict=True)]
+
+
+def _steps(dtype: torch.dtype) -> int:
+    return STEPS if dtype == torch.float64 else 1
 
 
 def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
@@ -73,14 +80,15 @@ def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> 
         return "memory outside of the buffer was written.", "contract.kernels.C5", 0.0
     mine, theirs = made.inner(have), made.inner(want.memory)
     if buffer.role == "in" or made.ulps is None or want.precise is None or not mine.is_floating_point():
-        return (*_exact(mine, theirs, buffer), 0.0)
+        return (*_exact(mine, theirs, buffer, signed(made.kernel)), 0.0)
     assert want.moved is not None
     return _rounded(made, buffer, mine, theirs, made.inner(want.precise), made.inner(want.moved), call)
 
 
 def off(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[Tensor, Tensor, Tensor]:
     """The places in a memory of elements that are wrong, what should stand there, and how far from it is allowed."""
-    wrong, allowed, right = _differ(have, want.memory), torch.zeros(len(have), dtype=torch.float64), want.memory
+    wrong = _differ(have, want.memory, signed(made.kernel))
+    allowed, right = torch.zeros(len(have), dtype=torch.float64), want.memory
     mine, inside = made.inner(have), slice(ZONE, len(have) - ZONE)
     if buffer.role != "in" and want.precise is not None and want.moved is not None and mine.is_floating_point():
         precise, moved = made.inner(want.precise), made.inner(want.moved)
@@ -92,21 +100,33 @@ def off(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tupl
     return places, right[places], allowed[places]
 
 
-def _differ(mine: Tensor, theirs: Tensor) -> Tensor:
-    """Elements of other bits, NaN and zeros of any sign left out."""
+def signed(kernel: Kernel) -> bool:
+    """Whether the sign of each zero is decided."""
+    for stmt in walk(kernel.body):
+        match stmt:
+            case Reduce() | Scan() | Apply(op="minimum" | "maximum"):
+                return False
+            case Store() if stmt.mode != "write":
+                return False
+    return True
+
+
+def _differ(mine: Tensor, theirs: Tensor, signs: bool) -> Tensor:
+    """Elements of other bits, NaN left out, and without ``signs`` zeros."""
     if mine.is_complex():
         parts = (torch.view_as_real(x).flatten() for x in (mine, theirs))
-        return _differ(*parts).reshape(-1, 2).any(1)
+        return _differ(*parts, signs).reshape(-1, 2).any(1)
     wrong = mine.view(CELLS[mine.dtype.itemsize]) != theirs.view(CELLS[mine.dtype.itemsize])
     if mine.is_floating_point():
-        wrong &= ~((mine == theirs) | (mine.isnan() & theirs.isnan()))
+        alike = torch.zeros_like(wrong) if signs else mine == theirs
+        wrong &= ~(alike | (mine.isnan() & theirs.isnan()))
     return wrong
 
 
-def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer) -> tuple[str, str]:
+def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer, signs: bool) -> tuple[str, str]:
     if mine.is_complex():
         mine, theirs = torch.view_as_real(mine).flatten(), torch.view_as_real(theirs).flatten()
-    wrong = _differ(mine, theirs)
+    wrong = _differ(mine, theirs, signs)
     if not wrong.any():
         return "", ""
     at = int(wrong.nonzero()[0])
@@ -152,7 +172,7 @@ def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved: Tensor) -> Tensor:
-    steep = (moved.double() - precise.double()).abs()
+    steep = (moved.double() - precise.double()).abs() / _steps(dtype)
     steep = torch.where(steep.isfinite(), steep, 0.0)
     k = max(made.ulps or 0.0, 0.5)
     if dtype == torch.float64:                               # whose reference may lose what is below the normal numbers

@@ -16,10 +16,22 @@ CALLS = 3
 
 @dataclass(frozen=True)
 class Fill:
-    """``ints`` from ``low`` to below ``high``; ``special`` values of floats and integers, mixed with others; ``within``
-    an interval of floats; ``places`` all different, below the buffer's size."""
+    """Of ``kind``
 
-    kind: str = "ints"
+    numbers          integers whose sums are exact in any order: all that an integer dtype has, of float64 more than
+                     float32 has
+    ints             from ``low`` to below ``high``
+    divisors         those but 0
+    factors          whose products are exact in any order
+    ranked           few, the extremes, infinities and NaN among them
+    special          those where operations differ, mixed with others
+    above-the-least  those but the least integer, which has no quotient by -1
+    midway           those, and numbers halfway between neighbours of a narrower dtype
+    within           an interval of floats
+    places           all different, below the buffer's size
+    """
+
+    kind: str = "numbers"
     low: float = -3
     high: float = 4
 
@@ -27,7 +39,8 @@ class Fill:
 @dataclass(frozen=True)
 class Made:
     """``sizes`` has each symbol's value at each call. ``ulps`` is None where results are exact, else how far they may
-    be off, in units in the last place of the precise result; ``fold`` says that Welford's fold is what rounds.
+    be off, in units in the last place of the precise result; ``fold`` says that Welford's fold is what rounds. Kernels
+    that are alike but for ``salt`` are run on other values.
     """
 
     kernel: Kernel
@@ -35,10 +48,11 @@ class Made:
     fills: Mapping[str, Fill] = field(default_factory=dict)
     ulps: float | None = None
     fold: bool = False
+    salt: int = 0
 
     def memory(self, seed: int, call: int) -> list[Tensor]:
         """For each of the kernel's buffers a memory that holds it, and ``ZONE`` elements before and after it."""
-        draw = torch.Generator().manual_seed(seed * 97 + call)
+        draw = torch.Generator().manual_seed(seed * 97 + call + 1_000_003 * self.salt)
         return [zoned(filled(self.fills.get(b.name, Fill()), b, max(evaluate(b.size, self.sizes[call]), 0), draw))
                 for b in self.kernel.buffers]
 
@@ -70,9 +84,73 @@ def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Ten
             return (fill.low + x * (fill.high - fill.low)).to(dtype)
         case "special":
             return mixed(dtype, count, draw)
-    low = int(fill.low) if dtype.is_signed or dtype.is_floating_point else max(int(fill.low), 0)
-    found = torch.randint(low, max(int(fill.high), low + 1), (count,), generator=draw)
+        case "above-the-least":
+            found = mixed(dtype, count, draw)
+            return torch.where(found == torch.iinfo(dtype).min, 1, found) if dtype.is_signed else found
+        case "midway":
+            return midway(dtype, count, draw)
+        case "ranked":
+            return ranked(dtype, count, draw)
+        case "factors" if dtype.is_floating_point:
+            return FACTORS[torch.randint(0, len(FACTORS), (count,), generator=draw)].to(dtype)
+        case "divisors":
+            found = _between(fill, dtype, count, draw)
+            return torch.where(found == 0, 1, found).to(dtype)
+        case "numbers" | "factors" if not (dtype.is_floating_point or dtype.is_complex):
+            return bits(dtype, count, draw)
+        case "numbers" if dtype == torch.float64:
+            return torch.randint(-WIDE, WIDE, (count,), generator=draw).to(dtype)
+    found = _between(fill, dtype, count, draw)
     return torch.complex(found.double(), -found.double()).to(dtype) if dtype.is_complex else found.to(dtype)
+
+
+WIDE = 1 << 25
+"""Products of two such numbers, and sums of eight of these, are exact in float64; float32 lacks some of them."""
+FACTORS = torch.tensor([0.5, 2.0, *[1.0, -1.0] * 15])
+"""So many of them are 1 that no product of thousands leaves what float32 has."""
+
+
+def _between(fill: Fill, dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
+    low = int(fill.low) if dtype.is_signed or dtype.is_floating_point else max(int(fill.low), 0)
+    return torch.randint(low, max(int(fill.high), low + 1), (count,), generator=draw)
+
+
+def bits(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
+    """Any integers of the dtype."""
+    held = torch.randint(0, 256, (count * dtype.itemsize,), generator=draw, dtype=torch.uint8)
+    return held.view(dtype)
+
+
+def ranked(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
+    """Few values, so that many are equal; NaN in some calls, where it is rare, in some places, or nowhere."""
+    if dtype.is_floating_point:
+        info = torch.finfo(dtype)
+        few = torch.tensor([-3.0, -1.0, 0.0, 0.5, 2.0, info.min, info.max, -torch.inf, torch.inf],
+                           dtype=torch.float64).to(dtype)
+        some = int(torch.randint(2, len(few) + 1, (), generator=draw))          # often without an infinity
+        share = (0.0, 0.003, 0.05)[int(torch.randint(0, 3, (), generator=draw))]
+        found = few[torch.randint(0, some, (count,), generator=draw)]
+        return torch.where(torch.rand(count, generator=draw) < share, torch.nan, found).to(dtype)
+    bounds = torch.iinfo(dtype)
+    near = [v for v in (-2, -1, 0, 1, 7) if v >= bounds.min]
+    few = torch.tensor([*near, bounds.max - 1, bounds.max, bounds.min, bounds.min + 1]).to(dtype)
+    some = int(torch.randint(2, len(few) + 1, (), generator=draw))
+    return few[torch.randint(0, some, (count,), generator=draw)]
+
+
+def midway(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
+    """Of each three one special value or so, one halfway between numbers of 16 bits, or of 32, one as near to that as
+    float32, or float64, has.
+    """
+    narrow = (torch.bfloat16, torch.float16, torch.float32)
+    which = torch.randint(0, 3 if dtype == torch.float64 else 2, (count,), generator=draw)
+    x, found = torch.randn(count, generator=draw, dtype=torch.float64) * 4, mixed(dtype, count, draw)
+    off = torch.randint(-1, 2, (count,), generator=draw) * torch.finfo(dtype).eps
+    for k, small in enumerate(narrow[:3 if dtype == torch.float64 else 2]):
+        near = x.to(small)
+        above = torch.nextafter(near, torch.full((), torch.inf, dtype=small))
+        x = torch.where(which == k, (near.double() + above.double()) / 2 * (1 + off), x)
+    return torch.where(torch.rand(count, generator=draw) < 0.3, found, x.to(dtype))
 
 
 def mixed(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:

@@ -1,6 +1,7 @@
 """A kernel for each scalar operation and dtype, on special values; casts between all dtypes."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -38,19 +39,41 @@ def names() -> Iterator[tuple[str, str]]:
             yield from ((row.name, dtype) for dtype in DOMAINS[row.domain])
 
 
-def made(name: str, dtype: str) -> Made:
+NESTS: Mapping[str, tuple[str, str, str, str]] = {
+    # The sizes, the loops, the index of the first operand and result, and that of the others.
+    "alone": ("N", "parallel i < N:", "i", "i"),
+    "turned": ("N*M", "parallel i < N, j < M:", "M*i + j", "N*j + i"),
+    "shared": ("N*M", "parallel i < N, j < M:", "M*i + j", "M*i + j"),
+}
+"""Where an operation stands: what is wrong of one of them alone is seen by several cases."""
+SIZES = {"alone": ({"N": 257}, {"N": 64}, {"N": 1000}), "turned": ({"N": 33, "M": 17},) * 3,
+         "shared": ({"N": 5, "M": 130}, {"N": 40, "M": 7}, {"N": 1, "M": 300})}
+
+
+def made(name: str, dtype: str, nest: str = "alone") -> Made:
+    """The kernel of an operation; of the nest ``turned`` for its sizes, of the others for any."""
     op, _, want = name.partition("-to-")
     row = SCALARS[op]
     result = want or ("b8" if row.result == "bool" else dtype)
-    letters = "abc"[:row.arity]
+    letters, sizes = "abc"[:row.arity], SIZES[nest]
     held = {x: "b8" if op == "where" and x == "a" else dtype for x in letters}
-    loads = "\n".join(f"    %{k} = load {x}[i]" for k, x in enumerate(letters))
-    given = " ".join(f"%{k}" for k in range(row.arity))
-    text = (f"kernel scalar({', '.join(f'{x}: {d}[N]' for x, d in held.items())}) -> (o: {result}[N]) where N:\n"
-            f"  parallel i < N:\n{loads}\n    %{row.arity} = {op} {given}{' : ' + want if want else ''}\n"
-            f"    store o[i] %{row.arity}\n")
+    size, loops, at, other = NESTS[nest]
+    loads = "\n".join(f"    %{k} = load {x}[{other if k else at}]" for k, x in enumerate(letters))
+    given, cast = " ".join(f"%{k}" for k in range(row.arity)), f" : {want}" if want else ""
+    compute = f"    %{row.arity} = {op} {given}{cast}\n"
+    if nest == "shared" and row.arity > 1 and op != "where":  # of one operand with another at the beginning of its row
+        compute += f"    %8 = load {letters[-1]}[M*i]\n    %9 = {op} {given[:-1]}8{cast}\n    store p[{at}] %9\n"
+    more = f", p: {result}[{size}]" if "%9" in compute else ""
+    buffers = ", ".join(f"{x}: {d}[{size}]" for x, d in held.items())
+    text = f"kernel scalar({buffers}) -> (o: {result}[{size}]{more})"
+    where = f" where {', '.join(sizes[0])}:\n  {loops}\n"
+    text += f"{where}{loads}\n{compute}    store o[{at}] %{row.arity}\n"
+    if nest == "turned":
+        text = text.replace(where, where.replace(" where N, M", ""))
+        for letter, n in sizes[0].items():
+            text = re.sub(rf"\b{letter}\b", str(n), text)
     fills = {x: fill(op, k, dtype, want) for k, x in enumerate(letters)}
-    return Made(parse(text), tuple({"N": n} for n in (257, 64, 1000)), fills, ulps(op, dtype_of(dtype)))
+    return Made(parse(text), sizes, fills, ulps(op, dtype_of(dtype)), salt=list(NESTS).index(nest))
 
 
 def fill(op: str, operand: int, dtype: str, want: str) -> Fill:
@@ -58,12 +81,14 @@ def fill(op: str, operand: int, dtype: str, want: str) -> Fill:
     floating = dtype_of(dtype).is_floating_point
     if op == "cast" and floating and not dtype_of(want).is_floating_point and want != "b8":
         return Fill("within", 0 if want.startswith("u") else -120, 120)
+    if op == "cast" and floating and dtype_of(want).itemsize < dtype_of(dtype).itemsize:
+        return Fill("midway")
     if op in ("floordiv", "truncdiv", "mod", "fmod"):
         if operand:
-            return Fill(low=1, high=9)
-        return Fill(low=-50, high=50) if floating else Fill("special")
+            return Fill("divisors", -9, 9)
+        return Fill("ints", -50, 50) if floating else Fill("above-the-least")
     if op in ("shl", "shr"):
-        return Fill(low=0, high=7) if operand else Fill("special")
+        return Fill("ints", 0, 8 * dtype_of(dtype).itemsize) if operand else Fill("special")
     if op in ("lgamma", "digamma"):
         return Fill("within", 0.05, 30)
     if op in ("sin", "cos", "tan"):

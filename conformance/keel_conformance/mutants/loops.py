@@ -298,3 +298,74 @@ def whole_numbers_of_bools(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
         return (stmt,)
     whole = values.new()
     return (Apply(whole, "trunc", stmt.args, source), replace(stmt, args=(whole,)))
+
+
+# -- digits and signs --------------------------------------------------------------------------------------------------
+
+
+def through(stmt: Reduce | Scan, dtype: torch.dtype, values: Values) -> tuple[Stmt, ...]:
+    """The fold of what is left of its first argument in ``dtype``."""
+    narrow, back = values.new(), values.new()
+    return (Apply(narrow, "cast", stmt.args[:1], dtype), Apply(back, "cast", (narrow,), stmt.dtypes[0]),
+            replace(stmt, args=(back, *stmt.args[1:])))
+
+
+@loops(breaks=())
+def sums_of_integers_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """Integers are added as float32."""
+    mine = isinstance(stmt, Reduce) and stmt.monoid == "sum" and stmt.dtypes[0] in (torch.int32, torch.int64)
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce) and mine else (stmt,)
+
+
+@loops(breaks=())
+def sums_of_doubles_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """float64 numbers are added as float32."""
+    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "sum" and stmt.dtypes[0] == torch.float64
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
+
+
+@loops(breaks=())
+def products_are_extremes(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """The combination of products is max."""
+    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod"
+    return (replace(stmt, monoid="max"),) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
+
+
+@loops(breaks=())
+def places_pass_over_nan(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """argmax and argmin pass over NaN."""
+    if not isinstance(stmt, Reduce) or not stmt.monoid.startswith("arg") or not stmt.dtypes[0].is_floating_point:
+        return (stmt,)
+    test, worst, chosen = values.new(), values.new(), values.new()
+    return (Apply(test, "isnan", stmt.args[:1], torch.bool),
+            Const(worst, float("-inf" if stmt.monoid == "argmax" else "inf"), stmt.dtypes[0]),
+            Apply(chosen, "where", (test, worst, stmt.args[0]), stmt.dtypes[0]),
+            replace(stmt, args=(chosen, stmt.args[1])))
+
+
+@loops(breaks=())
+def positions_of_16_bits(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """Positions wrap at 32,768."""
+    if not isinstance(stmt, Position):
+        return (stmt,)
+    whole, narrow = values.new(), values.new()
+    return (replace(stmt, result=whole), Apply(narrow, "cast", (whole,), torch.int16),
+            Apply(stmt.result, "cast", (narrow,), torch.int64))
+
+
+@loops(breaks=())
+def literals_of_32_bits(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """Literals of 64 bits are cut to 32."""
+    if not isinstance(stmt, Const) or stmt.dtype not in (torch.int64, torch.float64):
+        return (stmt,)
+    narrow = torch.int32 if stmt.dtype == torch.int64 else torch.float32
+    return (replace(stmt, value=torch.tensor(stmt.value, dtype=stmt.dtype).to(narrow).item()),)
+
+
+@loops(breaks=())
+def negatives_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """neg is 0 - x."""
+    if not isinstance(stmt, Apply) or stmt.op != "neg" or not stmt.dtype.is_floating_point:
+        return (stmt,)
+    zero = values.new()
+    return (Const(zero, 0.0, stmt.dtype), Apply(stmt.result, "sub", (zero, *stmt.args), stmt.dtype))
