@@ -56,11 +56,11 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
     if member.name == "empty":
         return Verdict(case.id, "pass", "contract")
     named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
-    if "random" in member.tags:
+    if "random" in member.tags and statistical.draws(member.name, named):
         sentence = statistical.breach(member.name, named, results, calls)
         return Verdict(case.id, "fail" if sentence else "pass", "statistical", sentence)
     if (holds := order.property_of(member.name, named) or factors.PROPERTIES.get(member.name)) is not None:
-        sentence = holds(named, results, eager)
+        sentence = factors.unknown(trial.args, results, eager) or holds(named, results, eager)
         return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)
     expected = expect(member, op, trial, eager)
     verdict = _verdict(case, trial, results, expected, op)

@@ -76,6 +76,11 @@ LAWS: Mapping[str, Callable[[Named], Law]] = {
 }
 
 
+def draws(name: str, named: Named) -> bool:
+    """Whether a random member draws when it is called with these arguments."""
+    return name != "rrelu" or bool(named["training"])
+
+
 def breach(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
     """What of a random member's promises is broken, in a sentence; nothing if they are kept."""
     level = LEVEL / max(calls, 1)
@@ -117,20 +122,48 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
             low, high = (torch.as_tensor(np.asarray(b).copy()).to(x.dtype).double().numpy() for b in (low, high))
         lost = np.isnan(of.cdf(np.where(np.isnan(values), 0.0, values)))   # parameters of no distribution
         outside = ~lost & ~((values >= low) & (values <= high))
-        outside |= ~np.isfinite(values) & ~lost
+        outside |= ~np.isfinite(values) & ~lost & ~_beyond(x, of)
         outside |= (values <= low) & ~lost if positive else False
         outside |= (values >= high) & np.isfinite(high) if half_open and not _coarse(x.dtype) else False
         if discrete:
-            outside |= (values != np.floor(values)) & ~lost
+            outside |= ((values != np.floor(values)) | (np.asarray(of.pmf(values)) == 0)) & ~lost
     if np.any(outside):
         at = tuple(int(i) for i in np.argwhere(outside)[0])
         return f"Draw {list(at)} is {values[at]!r}, which the distribution does not give."
+    if sentence := _constant(x, of, discrete, level):
+        return sentence
     kept = ~lost.reshape(-1)
     if _coarse(x.dtype):
         low_, high_ = _between(x, of)
         return _around(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
     uniform = _transformed(values, of, discrete)[kept]
     return _uniformly(uniform, level) or _dependent(uniform, level)
+
+
+def _beyond(x: Tensor, of: Any) -> Any:
+    """Where a draw is infinite because the distribution reaches beyond what the dtype holds."""
+    reach = overflow(x.dtype) if x.dtype.is_floating_point else math.inf
+    far = np.where(_np(x) > 0, of.sf(reach), of.cdf(-reach))
+    return np.isinf(_np(x)) & (far > LEVEL)
+
+
+def _constant(x: Tensor, of: Any, discrete: bool, level: float) -> str:
+    """Draws that are all the same number: each but the first has the chance of what is rounded to it, or below it where
+    that is the smallest normal, at which some generators of positive numbers stop.
+    """
+    values = x.double()
+    if x.numel() < 2 or not bool((values == values.reshape(-1)[0]).all()):
+        return ""
+    number = float(values.reshape(-1)[0])
+    with np.errstate(all="ignore"):
+        if discrete:
+            chance = of.pmf(_np(x))
+        else:
+            step = ulp(values, x.dtype).numpy()
+            ends = bool(np.all(np.asarray(of.support()[0]) >= 0)) and number <= 2 * torch.finfo(x.dtype).smallest_normal
+            chance = of.cdf(_np(x) + step) - (0.0 if ends else of.cdf(_np(x) - step)) + torch.finfo(x.dtype).eps
+        p = float(np.prod(np.nan_to_num(np.asarray(chance, dtype=float).reshape(-1)[1:], nan=1.0)))
+    return f"All {x.numel()} draws are {number!r}: p = {p:.2g}." if p < level else ""
 
 
 def _coarse(dtype: torch.dtype) -> bool:
@@ -304,8 +337,6 @@ def _rrelu(named: Named, results: Sequence[Any], level: float) -> str:
     """
     x, (out, noise) = named["self"], results
     low, high = named["lower"], named["upper"]
-    if not named["training"]:
-        return ""
     slopes = torch.where(x > 0, torch.ones((), dtype=x.dtype), noise).double()
     best = x.double() * slopes
     near = (out.double() - best).abs() <= ulp(best, x.dtype) + 0.5 * ulp(slopes, x.dtype) * x.double().abs()

@@ -84,3 +84,53 @@ def test_what_dropout_scales_past_the_range_is_infinite() -> None:
     x = torch.cat([torch.full((64,), 3e38), torch.full((64,), 3e-45)])
     assert judge(Case("native_dropout", "", "op", "core", "aten.native_dropout.default"), Trial((x, 0.3, True)),
                  list(aten.native_dropout.default(x, 0.3, True))).status != "fail"
+
+
+@pytest.mark.parametrize(("member", "op", "args", "number"), [
+    ("normal", aten.randn.default, ([17],), 0.0), ("rand_like", aten.rand_like.default, (HALVES[0, :9],), 0.5),
+    ("geometric", aten.geometric.default, (LIKE.flatten()[:255], 0.9), 1.0),
+    ("binomial", aten.binomial.default, (torch.full((30,), 7.0), torch.full((30,), 0.5)), 3.0)])
+def test_a_few_draws_that_are_all_the_same_are_none(member: str, op: Any, args: Any, number: float) -> None:
+    case, right = Case(member, "", "op", "core", str(op)), op(*args)
+    assert judge(case, Trial(args), [right]).status == "pass"
+    found = judge(case, Trial(args), [torch.full_like(right, number)])
+    assert found.status == "fail" and "draws are" in found.sentence
+
+
+def test_what_no_chance_gives_is_no_draw() -> None:
+    sure = torch.tensor([0.0, 1.0, 0.5])
+    case = Case("bernoulli", "", "op", "core", "aten.bernoulli.default")
+    assert judge(case, Trial((sure,)), [torch.tensor([0.0, 1.0, 1.0])]).status == "pass"
+    assert judge(case, Trial((sure,)), [torch.tensor([0.0, 0.0, 1.0])]).status == "fail"
+
+
+def test_a_distribution_that_reaches_past_the_range_gives_infinities() -> None:
+    torch.manual_seed(0)
+    x = torch.empty(4000, dtype=torch.float16)
+    op = aten.cauchy.default
+    got = op(x, 0.0, 5.0)
+    got[7] = float("inf")
+    assert judge(Case("cauchy", "", "op", "core", str(op)), Trial((x, 0.0, 5.0)), [got]).status == "pass"
+    normal = aten.normal_functional.default
+    got = normal(x, 0.0, 5.0)
+    got[7] = float("inf")
+    assert judge(Case("normal_functional", "", "op", "core", str(normal)), Trial((x, 0.0, 5.0)), [got]).status == "fail"
+
+
+def test_what_draws_nothing_out_of_training_is_computed() -> None:
+    op, x = aten.rrelu_with_noise_functional.default, torch.linspace(-3, 3, 40)
+    args = (x, torch.zeros(40), 0.125, 0.5, False)
+    right, noise = op(*args)
+    case = Case("rrelu", "", "op", "core", str(op))
+    assert judge(case, Trial(args), [right, noise]).status == "pass"
+    for wrong in (x, torch.zeros(40), torch.full((40,), float("nan"))):
+        assert judge(case, Trial(args), [wrong, noise]).status == "fail"
+
+
+def test_a_factor_that_is_nan_fails() -> None:
+    op, x = aten.linalg_eig.default, torch.tensor([[2.0, 1.0], [0.0, 3.0]])
+    case = Case("eig", "", "op", "core", str(op))
+    values, vectors = op(x)
+    assert judge(case, Trial((x,)), [values, vectors]).status == "pass"
+    for wrong in ([values, vectors * float("nan")], [values * float("nan"), vectors]):
+        assert judge(case, Trial((x,)), wrong).status == "fail"

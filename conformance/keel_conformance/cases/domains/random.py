@@ -10,19 +10,21 @@ from typing import Any
 import torch
 
 from keel import Op
-from keel_conformance.cases.domain import Domain, Levels
+from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain, wrong
 from keel_conformance.cases.values import Draw
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    "17": (17,), "0d": (), "1": (1,), "0": (0,), "3x5": (3, 5), "2x3x4x5": (2, 3, 4, 5), "129x8": (129, 8),
-    "70001": (70001,), "1025": (1025,), "33x65": (33, 65), "8": (8,), "2x0x3": (2, 0, 3),
-    "65": (65,), "127": (127,), "5x1x9": (5, 1, 9), "257": (257,)}
+    "17": (17,), "0d": (), "1": (1,), "0": (0,), "7x33": (7, 33), "2x3x4x50": (2, 3, 4, 50), "129x8": (129, 8),
+    "70001": (70001,), "1025": (1025,), "33x65": (33, 65), "1000": (1000,), "2x0x3": (2, 0, 3),
+    "255": (255,), "127x3": (127, 3), "50x1x9": (50, 1, 9), "257": (257,)}
+FEW = ("17", "0d", "1", "0", "2x0x3")
+"""Sizes of so few draws that these say little: not in each layout."""
 PAIRS: Mapping[str, tuple[float, float]] = {"usual": (0.0, 1.0), "apart": (-3.0, 5.0), "narrow": (0.25, 0.75),
                                             "below": (-8.0, -1.0)}
 BOUNDS: Mapping[str, tuple[int, int]] = {"coin": (0, 2), "one": (5, 6), "signed": (-7, 8), "byte": (0, 127),
                                          "below": (-100, -50)}
-SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.01, "most": 0.9}
+SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.1, "most": 0.9}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64)
 _Make = Callable[[Levels, tuple[int, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
 
@@ -35,6 +37,17 @@ def _share(levels: Levels) -> Arg:
         which = draw.integers(n, 0, 6)
         return torch.where(which == 0, 0.0, torch.where(which == 1, 1.0, p)).to(dtype)
     return Arg(SHAPES[levels["shape"]], draw=drawn, lies="any")
+
+
+def _counts(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    return draw.integers(prod(shape), 0, 30).to(dtype)
+
+
+def _chosen(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Of 9 with replacement as many as the sizes say, or 20 of 33 without."""
+    if levels["again"] == "with":
+        return (Arg((2, 9), 0.1, 4.0, kind="random"), max(prod(shape), 1), True), {}
+    return (Arg((max(shape[:1], default=1) % 8 + 1, 33), 0.1, 4.0, kind="random"), 20, False), {}
 
 
 def _sized(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -58,6 +71,9 @@ def _bounds(levels: Levels) -> tuple[int, int]:
     return BOUNDS[levels["bounds"]]
 
 
+SURE = ("none", "all")
+"""Shares of which nothing is left to chance."""
+TAME = ("bernoulli", "poisson", "gamma", "binomial", "normal_around", "multinomial")
 _P = {"p": tuple(SHARES)}
 _PAIRED, _BOUNDED = {"pair": tuple(PAIRS)}, {"bounds": tuple(BOUNDS)}
 _COUNTS = {"bounds": ("coin", "byte", "high")}
@@ -85,6 +101,14 @@ MADE: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]], _Make, tuple[torch.
     "native_dropout": ("native_dropout.default", {**_P, "train": ("train", "not")}, lambda levels, shape: (
         (Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS),
     "poisson": ("poisson.default", {}, lambda levels, shape: ((Arg(shape, 0.0, 20.0, kind="random"),), {}), FLOATS),
+    "binomial": ("binomial.default", {}, lambda levels, shape: (
+        (Arg(shape, draw=_counts), _share(levels)), {}), FLOATS[:2]),
+    "normal_around": ("normal.Tensor_Tensor", {}, lambda levels, shape: (
+        (Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}), FLOATS),
+    "multinomial": ("multinomial.default", {"again": ("with", "without")}, _chosen, FLOATS),
+    "rrelu": ("rrelu_with_noise_functional.default", {"train": ("train", "not")}, lambda levels, shape: (
+        (Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5, levels["train"] == "train"), {}),
+        FLOATS[:2]),                                           # eager PyTorch has others' noise wrong
     "gamma": ("_standard_gamma.default", {}, lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
               FLOATS[:2]),
 }
@@ -113,8 +137,12 @@ def build(op: Op) -> Domain | None:
         notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
         return Ask(f"aten.{overload}", args, kwargs, notes=notes)
     tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
-    return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes,
-                  kinds=("random", "specials") if tensors and op.name not in ("bernoulli", "poisson", "gamma") else (
-                      "own",), negatives=_NEGATIVES.get(op.name, ()), telling=(
-                      {"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}), cites={
-                      f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
+    rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
+    if "p" in factors:
+        rules += [Rule(("p", "layout"), lambda p, layout: p not in SURE or layout == "contiguous"),
+                  Rule(("p", "values"), lambda p, values: p not in SURE or values != "specials")]
+    return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes, rules=tuple(rules),
+                  kinds=("random", "specials") if tensors and op.name not in TAME else ("own",),
+                  negatives=_NEGATIVES.get(op.name, ()),
+                  telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
+                  cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
