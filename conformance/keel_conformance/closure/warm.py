@@ -7,12 +7,11 @@ import torch
 
 from keel import universe
 
+from ..workers.forks import MODES
 from .jobs import Job
 from .work import work
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
-# A backward pass starts autograd's threads where PyTorch is built for devices, and after that nobody may fork.
-MODES = ("forward",) if torch.backends.cuda.is_built() else ("forward", "training")
 for name in ("nn.functional.linear", "softmax", "index_select"):
     for mode in MODES:
         for dynamic in (False, True):

@@ -7,12 +7,13 @@ import torch
 
 from keel import universe
 
+from ..workers.forks import MODES
 from .jobs import Job
 from .measure import work
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
 for name in ("nn.functional.linear", "softmax"):
-    for mode in ("forward", "training"):
+    for mode in MODES:
         work(Job("interp", name, mode, samples=1), lambda doing: None)
 universe.names()
 gc.collect()

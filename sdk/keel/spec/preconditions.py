@@ -37,14 +37,18 @@ def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
     return Requires(f"The tensors are {which}.", lambda args: all(t.dtype in dtypes for t in _types(args, names)))
 
 
-def gradient_of(view: Out) -> Requires:
+def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
     """Of the gradient of a view, by the view's own rule. PyTorch's kernels broadcast one of other sizes; no view has
-    such a gradient.
+    such a gradient, but with ``repeated`` it may have one element in a dimension that the view leaves alone, as
+    ``istft`` gives it.
     """
     def holds(args: Args) -> bool:
         grad = args["grad_output"] if "grad_output" in args else args["grad_in"]
         whole = TensorType.dense(grad.dtype, sizes(args["input_sizes"]))
         want = view.shape.of({"dimension": args.get("dim"), **args, "self": whole})
+        alone = [d for d in range(whole.rank) if d != args["dim"] % max(whole.rank, 1)] if repeated else []
         return len(want) == grad.rank and all(
-            a == b or not isinstance(a, int) or not isinstance(b, int) for a, b in zip(want, grad.shape, strict=True))
-    return Requires("The gradient has the sizes of what it is the gradient of.", holds)
+            a == b or not isinstance(a, int) or not isinstance(b, int) or (b == 1 and d in alone)
+            for d, (a, b) in enumerate(zip(want, grad.shape, strict=True)))
+    return Requires("The gradient has the sizes of what it is the gradient of"
+                    f"{', or one element where that leaves a dimension alone' if repeated else ''}.", holds)

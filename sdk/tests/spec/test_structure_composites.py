@@ -25,6 +25,7 @@ def rand(*shape: int) -> torch.Tensor:
     (aten.select_backward.default, (M, [3, 5, 4], 1, 2)), (aten.slice_backward.default, (X, [3, 9, 5], 1, 1, 9, 2)),
     (aten.diagonal_backward.default, (rand(3), [3, 4], 1, 0, 1)),
     (aten.unfold_backward.default, (rand(3, 3, 2), [3, 4], 1, 2, 1)),
+    (aten.unfold_backward.default, (rand(1, 3, 2), [3, 4], 1, 2, 1)),
     (aten.reflection_pad1d.default, (M, [2, 1])), (aten.reflection_pad2d.default, (IMAGE, [1, 2, 3, 0])),
     (aten.reflection_pad3d.default, (IMAGE, [1, 2, 1, 0, 1, 0])),
     (aten.reflection_pad1d_backward.default, (rand(3, 7), M, [2, 1])),

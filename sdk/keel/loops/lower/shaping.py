@@ -171,7 +171,8 @@ def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, s
     within = b.at[dim] - window * step
     mask = (b.position(window) >= 0) & (b.position(window) < b.number(grad.type.shape[dim], torch.int64)) \
         & (b.position(within) < size)
-    element = b.math(grad.where(mask, [*b.at[:dim], window, *b.at[dim + 1:], within]))
+    at = [*b.at[:dim], window, *b.at[dim + 1:], within]
+    element = b.math(grad.where(mask, [0 if n == 1 else i for n, i in zip(grad.type.shape, at, strict=True)]))
     return store(b, b.reduce("any" if element.dtype == torch.bool else "sum", element))
 
 

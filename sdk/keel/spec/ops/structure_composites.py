@@ -64,8 +64,9 @@ _theirs("slice_backward", "slice_backward.default", doc="The gradient at a slice
 _theirs("diagonal_backward", "diagonal_backward.default", doc="The gradient at a diagonal, 0 elsewhere.",
         clauses=("It is the gradient of diagonal.",), requires=(gradient_of(DIAGONAL),))
 _theirs("unfold_backward", "unfold_backward.default", doc="The gradients of windows added up where they overlap.",
-        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified."),
-        requires=(gradient_of(WINDOWS),))
+        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified.",
+                 "A gradient of one element in another dimension than dim is repeated."),
+        requires=(gradient_of(WINDOWS, repeated=True),))
 for _dims in (1, 2, 3):
     _theirs(f"reflection_pad{_dims}d", f"reflection_pad{_dims}d.default", clauses=(
         "The border element itself is not repeated.", "Padding is less than the dimension."),

@@ -57,6 +57,7 @@ CASES = [
     (aten.unfold_backward.default, torch.rand(3, 4, 3, 3), [3, 4, 5], 2, 3, 1),
     (aten.unfold_backward.default, torch.rand(3, 4, 3, 3) < 0.3, [3, 4, 5], 2, 3, 1),
     (aten.unfold_backward.default, torch.rand(2, 2), [7], 0, 2, 4),
+    (aten.unfold_backward.default, torch.rand(1, 2, 1, 3), [3, 6, 5], 1, 3, 2),
     (aten.unfold_backward.default, torch.rand(1), [], 0, 1, 1),
     (aten.flip.default, X, [0, -1]),
     (aten.flip.default, X, []),
