@@ -39,6 +39,8 @@ UNBROKEN: Mapping[str, str] = {
     "input has at least two dimensions.": "Whatever breaks it breaks another one too.",
     "A value that is a float needs floats.": "Eager PyTorch takes it.",
     "The gradient has the sizes of what it is the gradient of.": "Eager PyTorch takes another, and broadcasts it.",
+    "The gradient has the sizes of what it is the gradient of, or one element where that leaves a dimension alone.":
+        "Eager PyTorch takes another, and broadcasts it.",
     "scale_result is not given: devices differ in whether it multiplies or divides.": "Eager PyTorch takes it.",
 }
 """Preconditions that no call breaks so that PyTorch refuses it for all to see, and why."""
