@@ -48,7 +48,8 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
         groups = cluster(colours, units.needs)
     chained = {u for s in given.savings if s.chain for u in s.units} if solved is not None else set[int]()
     movable = [m and u not in chained for u, m in enumerate(_movable(units))]
-    groups = sink(groups, colours, units.needs, movable)
+    if solved is None or not np.isfinite(given.memory).any():  # else what waits might keep too much alive
+        groups = sink(groups, colours, units.needs, movable)
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
         members[group].append(unit)

@@ -15,13 +15,14 @@ from keel.errors import KeelError
 from keel.graph.calls import call_of
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
+from keel.partition.room import rooms
 from keel.plugin import refusal
 
 
 def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> None:
     """Raises KeelError[bad-plan] unless every call of ``gm`` is in exactly one part, owners take their calls, every
     value is computed in the part that reads it or in an earlier one, effects keep their order, and a placement by cost
-    costs what it says.
+    costs what it says and keeps no more alive on a device than that has room for.
 
     ``constants`` are the names of inputs that never change.  Time linear in the graph, with one question to the owner
     per distinct call.
@@ -30,6 +31,7 @@ def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> No
     _owners(gm, plan, where)
     _order(gm, plan, where)
     _cost(gm, plan, constants)
+    _memory(gm, plan)
 
 
 def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
@@ -100,6 +102,13 @@ def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
         _fail(f"it says that it takes {said:.6g} seconds by the data sheets, and its bill says {found:.6g}")
     if plan.claim.bound > said + plan.claim.tick * len(plan.parts) + 1e-9 * said:  # the bound has rounded launches
         _fail(f"it says that it takes {said:.6g} seconds, and that nothing takes less than {plan.claim.bound:.6g}")
+
+
+def _memory(gm: fx.GraphModule, plan: Plan) -> None:
+    for room in rooms(gm, plan) if plan.claim is not None else ():
+        if room.used > room.budget:
+            _fail(f"it keeps {room.used} bytes alive at once at {' and '.join(room.backends)}, "
+                  f"where {room.budget:.0f} are")
 
 
 def _works(node: fx.Node) -> bool:
