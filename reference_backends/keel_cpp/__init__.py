@@ -11,7 +11,8 @@ LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)
 
 target = LoopTarget(
     name="cpp", device="cpu", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    checks=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe, cost=COST,
+    checks=True, concurrent=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe,
+    cost=COST,
 )
 backend = loop_backend(target)
 

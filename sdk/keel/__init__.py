@@ -59,6 +59,7 @@ from keel.plugin import (
     Refusal,
     Rule,
     Source,
+    Staged,
     Support,
     refusal,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "Scalar",
     "Scan",
     "Source",
+    "Staged",
     "Stmt",
     "Store",
     "Support",

@@ -19,7 +19,7 @@ from keel.loops.expand import expand, missing, missing_fold
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.lower import lower
 from keel.loops.verify import verify
-from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source
+from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
@@ -30,9 +30,11 @@ from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 def loop_backend(target: LoopTarget) -> Backend:
     """The graph-level backend that ``target`` amounts to."""
+    def compile(gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
+        return compile_part(target, gm)
     return Backend(name=target.name, device=target.device, supports=lambda call: refuse(target, call),
-                   compile=lambda gm: compile_part(target, gm), probe=target.probe, cost=target.cost,
-                   host_scalars=True, target=target, api=target.api)
+                   compile=Staged(lambda gm: begun(target, gm)) if target.concurrent else compile,
+                   probe=target.probe, cost=target.cost, host_scalars=True, target=target, api=target.api)
 
 
 # -- what a loop target takes --------------------------------------------------------------------------
@@ -93,6 +95,11 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 
 def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs."""
+    return begun(target, gm)()
+
+
+def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., tuple[Any, ...]]]:
+    """All of that but building the kernels, and a function that builds them."""
     plan = schedule_part(target, gm, gm.meta.get(FUEL))
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, target.render(k)) for k in kernels.values()]
@@ -102,11 +109,15 @@ def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[
         dump.write(folder, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
     launches = f"08-part{dump.count(folder, '08-*')}-launches.json"
     dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm))))
-    launchers = target.build(sources) if sources else []
-    if len(launchers) != len(sources):
-        raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
-    built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
-    return program(plan, built)
+
+    def finish() -> Callable[..., tuple[Any, ...]]:
+        launchers = target.build(sources) if sources else []
+        if len(launchers) != len(sources):
+            raise KeelError("build-failed",
+                            f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+        built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
+        return program(plan, built)
+    return finish
 
 
 def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:

@@ -66,6 +66,21 @@ class Support:
     rules: tuple[Rule, ...]
 
 
+@dataclass(frozen=True)
+class Staged:
+    """A ``compile`` in two stages, so that the parts of a graph are compiled beside each other.
+
+    ``begin`` is called for one part after the other, in their order and on the thread that compiles the graph, and does
+    what needs PyTorch; it returns the rest, a function without arguments that returns the compiled part.  That may run
+    on any thread, while others run: it waits for a compiler of its own process, say.
+    """
+
+    begin: Callable[[fx.GraphModule], Callable[[], Callable[..., Any]]]
+
+    def __call__(self, gm: fx.GraphModule) -> Callable[..., Any]:
+        return self.begin(gm)()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """A graph-level backend.
@@ -73,7 +88,7 @@ class Backend:
     ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
     the part's inputs (tensors, and ints where sizes are symbolic).  It returns a callable that takes those positionally
     and returns a tuple of the graph's outputs.  That must not write to its inputs, and returns each output with the
-    dtype, shape, strides and device of its ``meta["val"]``.
+    dtype, shape, strides and device of its ``meta["val"]``.  Where it is ``Staged``, parts are compiled beside others.
     """
 
     name: str
@@ -149,6 +164,7 @@ class LoopTarget:
     render: Callable[[Kernel], str]
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
     checks: bool = False                                      # whether ``render`` takes Check statements
+    concurrent: bool = False                                  # whether ``build`` may run on several threads at once
     externs: Mapping[str, Extern] = field(default_factory=dict)   # by overload name
     limits: Limits = Limits()
     suffix: str = "txt"                                       # of files that hold its sources
@@ -309,4 +325,4 @@ def _first_line(error: BaseException) -> str:
 
 
 __all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Refuses", "Rule",
-           "ScalarText", "Source", "Support", "SymType", "TensorType", "refusal"]
+           "ScalarText", "Source", "Staged", "Support", "SymType", "TensorType", "refusal"]

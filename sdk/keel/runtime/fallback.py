@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import fx
 
@@ -11,8 +11,9 @@ from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import where
 from keel.partition.plan import Part, Plan, Refusals
 from keel.partition.split import PartGraph, split
-from keel.plugin import Backend, Refusal
-from keel.runtime.checked import Promise, always, every_call, first_call, promise
+from keel.plugin import Refusal
+from keel.runtime.beside import Outcome, beside
+from keel.runtime.checked import Promise, Run, always, every_call, first_call, promise
 from keel.runtime.link import Linkable
 
 Again = Callable[[Refusals], Plan]
@@ -24,21 +25,26 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
     """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their graphs are given ``meta``.
 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
-    ``again``; parts that stay as they were are not compiled twice.  Under ``strict``, or if that leaves a call without
-    an owner, it is KeelError[compile-raised].
+    ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
+    each other; of several that raise, the first counts, and the others are asked again if they keep their part.  Under
+    ``strict``, or if that leaves a call without an owner, it is KeelError[compile-raised].
     """
-    done: dict[Any, Callable[..., Sequence[Any]]] = {}
+    done: dict[Any, Run] = {}
     lost: list[tuple[Part, KeelError]] = []
     while True:
         made: list[Linkable] = []
-        for graph in split(gm, plan):
-            part = graph.part
-            promised = promise(graph.gm, part.owner.name, part.name)
-            key = part.owner.name, part.nodes, graph.outputs
+        graphs = split(gm, plan)
+        promises = [promise(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
+        for graph in graphs:
+            graph.gm.meta |= meta or {}
+        todo = {graph.part.name: graph for graph in graphs if _key(graph) not in done}
+        found = beside(list(todo.values()))
+        done |= {_key(todo[name]): each.run for name, each in found.items() if callable(each.run)}
+        for graph, promised in zip(graphs, promises, strict=True):
+            part, key = graph.part, _key(graph)
             try:
                 if key not in done:
-                    graph.gm.meta |= meta or {}
-                    done[key] = _run(part.owner, graph.gm)
+                    done[key] = _compiled(graph, found.get(part.name))
             except Exception as raised:
                 plan, error = _replaced(gm, plan, part, raised, again, strict)
                 lost.append((part, error))
@@ -74,11 +80,19 @@ def _linkable(graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Pro
                     graph.part.owner.name, trouble)
 
 
-def _run(backend: Backend, gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
-    run = backend.compile(gm)
+def _key(graph: PartGraph) -> Any:
+    """What tells parts apart that are not compiled alike."""
+    return graph.part.owner.name, graph.part.nodes, graph.outputs
+
+
+def _compiled(graph: PartGraph, found: Outcome | None) -> Run:
+    """The compiled part, or what became of it already.  Raises what the backend raises."""
+    if found is not None and found.raised is not None:
+        raise found.raised
+    run = graph.part.owner.compile(graph.gm) if found is None else found.run
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
-    return run
+    return cast(Run, run)
 
 
 def _without(plan: Plan, part: Part, error: KeelError) -> Refusals:

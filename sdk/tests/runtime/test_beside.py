@@ -1,0 +1,95 @@
+"""Parts of backends that compile in two stages: beside each other, in one order, and with the errors of that order."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from keel import Backend, KeelError, KeelWarning, Staged
+from keel.graph.calls import call_of
+from keel.runtime import beside
+
+from ..line import takes, whole
+from .test_fallback import compiled
+
+
+def made(x: torch.Tensor) -> tuple[torch.Tensor]:
+    """Three parts of two backends."""
+    return ((x @ x).relu() @ x,)
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "_cores", lambda: 2)
+
+
+def staged(name: str, *ops: str, finish: Callable[[fx.GraphModule], Any], begun: list[str] | None = None) -> Backend:
+    def begin(gm: fx.GraphModule) -> Callable[[], Any]:
+        assert threading.current_thread() is threading.main_thread()
+        if begun is not None:
+            begun.append(",".join(n.name for n in gm.graph.nodes if call_of(n)))
+        return lambda: finish(gm)
+    return takes(*ops, name=name, compile=Staged(begin))
+
+
+def test_parts_are_begun_in_order_and_finished_beside_each_other() -> None:
+    met, begun = threading.Barrier(2, timeout=30), list[str]()
+
+    def finish(gm: fx.GraphModule) -> Any:
+        met.wait()                                             # which the first could not leave before the second came
+        return gm.forward
+    plan, parts = compiled([staged("half", "mm", finish=finish, begun=begun), whole("rest")], made)
+    assert begun == ["mm", "mm_1"] and [p.owner.name for p in plan.parts] == ["half", "rest", "half"]
+    assert [p.owner for p in parts] == ["half", "rest", "half"]
+
+
+def test_of_several_errors_the_first_part_s_counts_whichever_came_first() -> None:
+    second = threading.Event()
+
+    def finish(gm: fx.GraphModule) -> Any:
+        if any(n.name == "mm_1" for n in gm.graph.nodes):
+            second.set()
+            raise ValueError("the second")
+        second.wait(30)
+        raise ValueError("the first")
+    with pytest.raises(KeelError, match=r"could not compile part p0 .*\n.*the first"):
+        compiled([staged("half", "mm", finish=finish), takes("relu", name="rest")], made, strict=True)
+
+
+def test_what_was_compiled_beside_a_failure_is_kept() -> None:
+    compiled_parts = []
+
+    def finish(gm: fx.GraphModule) -> Any:
+        name = next(n.name for n in gm.graph.nodes if call_of(n))
+        compiled_parts.append(name)
+        if name == "mm":
+            raise ValueError("no")
+        return gm.forward
+    with pytest.warns(KeelWarning, match="half could not compile part p0 of 1 call"):
+        plan, _ = compiled([staged("half", "mm", finish=finish), whole("rest")], made)
+    assert sorted(compiled_parts) == ["mm", "mm_1"]
+    assert [(p.owner.name, p.nodes) for p in plan.parts] == [("rest", ("mm", "relu")), ("half", ("mm_1",))]
+
+
+def test_what_raises_at_once_is_as_good_as_what_raises_later() -> None:
+    def begin(gm: fx.GraphModule) -> Any:
+        raise ValueError("at once")
+    with pytest.warns(KeelWarning) as warned:
+        plan, _ = compiled([takes("mm", name="half", compile=Staged(begin)), whole("rest")], made)
+    assert len(warned) == 2 and [p.owner.name for p in plan.parts] == ["rest"]
+
+
+def test_a_single_part_is_finished_on_the_thread_that_compiles() -> None:
+    def finish(gm: fx.GraphModule) -> Any:
+        assert threading.current_thread() is threading.main_thread()
+        return gm.forward
+    compiled([staged("half", "relu", finish=finish), whole("rest")], made)
+
+
+def test_nothing_that_can_be_called_is_a_failure_too() -> None:
+    with pytest.raises(KeelError, match="TypeError: `compile` returned int, not a callable"):
+        compiled([staged("half", "mm", finish=lambda gm: 3), takes("relu", name="rest")], made)
