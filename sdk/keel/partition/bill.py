@@ -36,23 +36,27 @@ class PartBill:
         return self.work + self.moves + self.launch
 
 
-def bill(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> tuple[PartBill, ...] | None:
+def bill(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *,
+         apart: bool = False) -> tuple[PartBill, ...] | None:
     """The bill of each part; None where a backend that is no last resort has no data sheet.
 
     Sizes count as what they were while tracing.  A tensor that several backends take is charged to the first part that
-    reads it on each.
+    reads it on each.  ``apart``: what loops read and write is charged to every part, for what one part had in a cache
+    the next one of the same backend reads again; solvers do not count that.
     """
     sheets = {b.name: b.cost or DEAR for b in plan.backends if b.cost is not None or b.last_resort}
     if len(sheets) < len(plan.backends):
         return None
-    book = _Book(gm, plan, sheets, constants)
+    book = _Book(gm, plan, sheets, constants, apart)
     work, moves = book.work(), book.moves()
     return tuple(PartBill(part.name, work[i], moves[i], sheets[part.owner.name].launch)
                  for i, part in enumerate(plan.parts))
 
 
 class _Book:
-    def __init__(self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str]) -> None:
+    def __init__(self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str],
+                 apart: bool) -> None:
+        self.apart = apart
         self.gm, self.plan, self.sheets, self.constants = gm, plan, sheets, constants
         self.part = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
         self.sizes = typical_sizes(gm.graph)
@@ -158,11 +162,11 @@ class _Book:
         """What loops read and write of one tensor."""
         size, maker = self.bytes[node], self._maker(node)
         looped = self._parts(u for u in readers if u in self.looped)
-        first = {self.plan.parts[i].owner.name: i for i in reversed(looped)}
+        first = {self._side(i): i for i in reversed(looped)}
         own = None
         if maker is not None and maker in self.looped:
             i = self.part[maker.name]
-            own = self.plan.parts[i].owner.name
+            own = self._side(i)
             if any(u not in self.looped for u in readers) or not set(picking) <= set(readers):
                 self.sums[0][i] += self._stream(i, size)
             else:
@@ -170,6 +174,10 @@ class _Book:
         for owner, i in first.items():
             if owner != own:
                 self.sums[1][i] += self._stream(i, size)
+
+    def _side(self, part: int) -> str | int:
+        """What parts have in common that pay once for a tensor."""
+        return part if self.apart else self.plan.parts[part].owner.name
 
     def _stream(self, part: int, size: float) -> float:
         sheet = self.sheet(part)

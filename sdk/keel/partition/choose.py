@@ -17,6 +17,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import Price, place
+from keel.partition.bill import bill
 from keel.partition.plan import Claim, Plan
 from keel.partition.pricing import Pricing, Taken
 from keel.partition.problem import Problem
@@ -57,8 +58,16 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     most = len(gm.graph.nodes) if price.compete else _left(plan)
     best = min((t for t in tried if _left(t[2]) <= most), key=lambda t: t[0].seconds)
     alone = min((t for t in single if _left(t[2]) <= most), key=lambda t: t[0].seconds, default=best)
-    claim, gm, plan = alone if alone[0].seconds * (1 - WORTH) <= best[0].seconds else best
+    worth = _apart(best, price) <= _apart(alone, price) * (1 - WORTH)
+    claim, gm, plan = best if worth else alone
     return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
+
+
+def _apart(placed: tuple[Claim, fx.GraphModule, Plan], price: Pricing) -> float:
+    """The seconds of a placement by its bill, in which a part reads again what another part of its backend read."""
+    claim, gm, plan = placed
+    bills = bill(gm, plan, price.constants, apart=True) if len(plan.parts) > 1 else None
+    return claim.seconds if bills is None else sum(b.seconds for b in bills)
 
 
 def _at_home(gm: fx.GraphModule, backends: Sequence[Backend]) -> int:
