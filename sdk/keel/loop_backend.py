@@ -25,6 +25,7 @@ from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
+from keel.torch_adapter import real_tensors
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 
@@ -94,7 +95,7 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 # -- compiling -----------------------------------------------------------------------------------------
 
 def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
-    """The part as a callable over its inputs."""
+    """The part as a callable over its inputs; what it needs of memory of its own is made here."""
     return begun(target, gm)()
 
 
@@ -111,12 +112,13 @@ def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., 
     dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm))))
 
     def finish() -> Callable[..., tuple[Any, ...]]:
-        launchers = target.build(sources) if sources else []
-        if len(launchers) != len(sources):
-            raise KeelError("build-failed",
-                            f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
-        built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
-        return program(plan, built)
+        with real_tensors():
+            launchers = target.build(sources) if sources else []
+            if len(launchers) != len(sources):
+                raise KeelError("build-failed",
+                                f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+            built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
+            return program(plan, built)
     return finish
 
 

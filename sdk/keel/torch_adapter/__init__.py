@@ -1,6 +1,15 @@
 """The only room that touches private PyTorch.  This is its one face; what differs between versions is hidden inside."""
 from keel.torch_adapter.calls import Asked, captured_calls, recorded
-from keel.torch_adapter.capture import Boxed, Captured, Kind, capture, compiled_graphs, tidied, unwrapped
+from keel.torch_adapter.capture import (
+    Boxed,
+    Captured,
+    Kind,
+    capture,
+    compiled_graphs,
+    real_tensors,
+    tidied,
+    unwrapped,
+)
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.fault import Fault
@@ -50,6 +59,7 @@ __all__ = [
     "facts_of", "fake_mode_of", "fault_of", "flat", "flatten_call", "given_to", "gives_tensors", "has_effect",
     "hint_of", "holds", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out", "late", "makes_sizes",
     "may_alias", "nest", "number", "observed", "of_some", "operator_named", "overload_names", "parameters", "promise",
-    "record", "recorded", "rename", "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of",
+    "real_tensors", "record", "recorded", "rename", "same", "signature", "symbols_of", "tidied",
+    "torch_compile_backend", "tree_of",
     "tree_text", "unflatten", "unwrapped", "writes",
 ]

@@ -7,7 +7,7 @@ pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from traceback import format_exception
@@ -17,6 +17,7 @@ import torch
 from torch import fx
 from torch._guards import TracingContext
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.errors import KeelError
 from keel.torch_adapter.promises import correct
@@ -105,6 +106,11 @@ def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tup
         return tuple(i for i, n in saved if not n.name.startswith("tangents") and n.name not in constants)
     context = TracingContext.try_get()
     return tuple(context.fw_metadata.static_input_indices) if context and context.fw_metadata else ()
+
+
+def real_tensors() -> AbstractContextManager[Any]:
+    """Where tensors that are made are real: while it compiles PyTorch makes fake ones."""
+    return unset_fake_temporarily()
 
 
 @contextmanager

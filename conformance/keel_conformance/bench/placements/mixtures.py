@@ -90,10 +90,14 @@ def _beside(row: Mapping[str, Any], what: str) -> tuple[float, float, str]:
     """
     alone = {name: each[what] for name, each in row.items() if name != TOGETHER and not each["why"]}
     own, owners = row[TOGETHER][what], row[TOGETHER]["owners"]
-    if len(owners) == 1 and owners[0] in alone and len(row[TOGETHER]["parts"]) == len(row[owners[0]]["parts"]):
+    if len(owners) == 1 and owners[0] in alone and _calls(row[TOGETHER]) == _calls(row[owners[0]]):
         own = alone[owners[0]] = min(own, alone[owners[0]])
     which = min(alone, key=lambda name: alone[name], default="")
     return own, alone.get(which, float("inf")), which
+
+
+def _calls(each: Mapping[str, Any]) -> list[int]:
+    return sorted(part["calls"] for part in each["parts"])
 
 
 def _placed(row: Mapping[str, Any]) -> str:

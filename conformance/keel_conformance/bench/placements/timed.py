@@ -70,7 +70,7 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
             run(step, case, forward)
             runs[name] = case, forward
         except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
-            found[name].why = str(_root(raised)).strip().partition("\n")[0] or type(raised).__name__
+            found[name].why = _why(_root(raised))
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds)):
             for name, (case, forward) in runs.items():
@@ -113,6 +113,13 @@ def predicted(gm: fx.GraphModule, backend: Backend) -> float:
     anything = replace(backend, supports=lambda call: None, last_resort=False)
     claim = partition.place(gm, [anything], price=partition.Pricing(compete=True)).claim
     return 0.0 if claim is None else claim.seconds
+
+
+def _why(raised: BaseException) -> str:
+    """One line: what was not done, and the reasons."""
+    what = str(raised).strip().partition("\n")[0] or type(raised).__name__
+    reasons = (raised.reasons or {}) if isinstance(raised, KeelError) else {}
+    return " ".join([what, *(f"{who}: {str(why).partition(chr(10))[0]}" for who, why in reasons.items())])
 
 
 def _root(raised: BaseException) -> BaseException:

@@ -1,0 +1,30 @@
+"""A loop target as a graph-level backend."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import keel
+from keel import LoopTarget, Source, loop_backend
+
+
+def test_memory_that_is_made_while_compiling_is_real() -> None:
+    """PyTorch compiles where tensors that are made are fake; what a launcher keeps is used when it runs."""
+    made: list[torch.Tensor] = []
+
+    def build(sources: Sequence[Source]) -> list[Callable[..., Any]]:
+        def launch(in0: torch.Tensor, out0: torch.Tensor) -> None:
+            out0.copy_(in0 * made[-1])
+        made.append(torch.full((3,), 2.0))
+        return [launch for _ in sources]
+    lab = loop_backend(LoopTarget(
+        name="lab", device="cpu", dtypes={torch.float32: "float"}, reductions={}, build=build, scalars={"mul": "mul"},
+        render=str))
+    x = torch.randn(3, requires_grad=True)
+    for case in (x, x.detach()):
+        fn = torch.compile(lambda x: x * 2, backend="keel", options={"backends": [lab, "eager"]}, fullgraph=True)
+        assert torch.equal(fn(case), x * 2)
+    assert made and {type(t) for t in made} == {torch.Tensor}
+    assert torch.equal(keel.compile(lambda x: x * 2, backends=[lab])(x.detach()), x * 2)
