@@ -78,7 +78,7 @@ class _one_thread:
 
 def _spoil(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     """Right results are not left in memory, where who writes nothing would find them."""
-    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}         # a tensor known to be 0 has no memory
+    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}      # one known to be 0 has no memory
     for x in found:
         if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:
             x.untyped_storage().fill_(0x5A)
