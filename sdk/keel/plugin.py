@@ -16,7 +16,7 @@ from torch import fx
 from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
 from keel.loops.ir import Kernel
-from keel.types import Call, Dim, SymType, TensorType
+from keel.types import Call, Dim, SymType, TensorType, leaves
 
 API = 1
 """The version of this page.  A new optional field does not raise it; a field that goes or changes its meaning does."""
@@ -55,7 +55,7 @@ class Rule:
     results: frozenset[torch.dtype] | None = None            # dtypes of the results
     ranks: tuple[int, int] | None = None                     # lowest and highest rank, inclusive
     contiguous: bool = False                                 # every tensor argument must be row-major without gaps
-    static: bool = False                                     # every size must be known
+    static: bool = False                                     # every size must be known, of results and numbers too
     when: Refuses | None = None
 
 
@@ -278,11 +278,25 @@ def _not_contiguous(name: str, rule: Rule, call: Call) -> Refusal | None:
 
 
 def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
-    for t in call.tensors if rule.static else ():
-        if t.symbols:
-            return Refusal(f"{name} takes {call.name} at known sizes only, not on {t}.",
-                           "sizes that are marked static, or padded to one size")
+    if not rule.static:
+        return None
+    given = [v for v in leaves([list(call.args), list(call.kwargs.values())]) if isinstance(v, TensorType | SymType)]
+    for kind in (*given, *call.out):
+        unknown = kind.symbols if isinstance(kind, TensorType) else isinstance(kind, SymType) and not _known(kind)
+        if unknown:
+            return Refusal(f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in given)}.",
+                           "sizes that are marked static, as by dynamic=False, or padded to one size")
     return None
+
+
+def _at(kind: TensorType | SymType | None, given: bool) -> str:
+    if isinstance(kind, SymType):
+        return f"with the number {kind.expr}{'' if given else ' as its result'}"
+    return f"on {kind}" if given else f"with a result of {kind}"
+
+
+def _known(number: SymType) -> bool:
+    return not getattr(number.expr, "free_symbols", None)
 
 
 def _declined(name: str, rule: Rule, call: Call) -> Refusal | None:

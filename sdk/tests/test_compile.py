@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import keel
-from keel import Backend, KeelError, KeelWarning
+from keel import Backend, KeelError, KeelWarning, Rule, Support
 
 from .line import LITTLE, Seen, takes, whole
 
@@ -275,6 +275,22 @@ def test_static_compiles_once_for_each_size() -> None:
     for n in (5, 2, 9):
         compiled(R(n, 3, 4), R(4, 5))
     assert keel.compiled_graphs() - before == 3
+
+
+def test_a_backend_of_known_sizes_refuses_others_with_a_sentence_and_takes_them_where_they_are_static() -> None:
+    acme = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("*",), static=True),)),
+                   compile=lambda gm: gm.forward)
+    x, w = R(5, 3, 4), R(4, 5)
+    for dynamic, owner in ((True, "whole"), (False, "acme")):
+        torch.compiler.reset()
+        explanation = keel.explain(over_tokens, x, w, backends=[acme, whole()], dynamic=dynamic)
+        assert [name for name, calls in explanation.taken.items() if calls] == [owner]
+        refused = [r for graph in explanation.graphs for r in graph.refused if r.backend == "acme"]
+        assert bool(refused) == dynamic
+        assert all("at known sizes only" in r.reason and "dynamic=False" in str(r.nearest) for r in refused)
+    torch.compiler.reset()
+    with pytest.raises(KeelError, match="at known sizes only"):
+        keel.compile(over_tokens, backends=[acme], dynamic=True, strict=True)(x, w)
 
 
 def test_sizes_can_be_results(backends: list[Backend]) -> None:

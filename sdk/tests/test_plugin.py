@@ -9,7 +9,7 @@ import torch
 
 from keel.errors import KeelError, KeelWarning
 from keel.plugin import Backend, Refusal, Rule, Support, refusal
-from keel.types import Call, TensorType, symbol
+from keel.types import Call, SymType, TensorType, symbol
 
 aten = torch.ops.aten
 F32, F16, F64, I64 = torch.float32, torch.float16, torch.float64, torch.int64
@@ -63,12 +63,20 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
      "acme takes aten.mm.default on contiguous tensors, not on f32[4, 4]{1, 4}. It would take a contiguous copy."),
     (Rule(ops=(MM,), static=True), mm(tensor(symbol("s0"), 4), tensor(4, 4)),
      "acme takes aten.mm.default at known sizes only, not on f32[s0, 4]. "
-     "It would take sizes that are marked static, or padded to one size."),
+     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
+    (Rule(ops=("aten.nonzero",), static=True),
+     Call(aten.nonzero.default, (tensor(4),), {}, (tensor(symbol("u0"), 1),)),
+     "acme takes aten.nonzero.default at known sizes only, not with a result of f32[u0, 1]. "
+     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
+    (Rule(ops=("aten.full",), static=True), Call(aten.full.default, ([SymType(symbol("s0"))], 1.0), {}, ()),
+     "acme takes aten.full.default at known sizes only, not with the number s0. "
+     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
     (Rule(ops=(MM,), when=lambda call: "acme multiplies matrices of 32 rows and more."), SQUARE,
      "acme multiplies matrices of 32 rows and more."),
     (Rule(ops=(MM,), when=lambda call: Refusal("acme wants multiples of 8.", "padding to 8")), SQUARE,
      "acme wants multiples of 8. It would take padding to 8."),
-], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static", "when",
+], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static", "static result",
+        "static number", "when",
         "when with the nearest"])
 def test_a_refusal_says_what_failed_and_what_would_be_taken(rule: Rule, call: Call, text: str) -> None:
     assert str(refusal(acme(rule), call)) == text
