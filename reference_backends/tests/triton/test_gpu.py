@@ -116,3 +116,16 @@ def test_a_model_forward_and_backward(dtype: torch.dtype, dynamic: bool) -> None
         close = 1e-4 if dtype == torch.float32 else 3e-2
         for a, b in zip(found, want, strict=True):
             torch.testing.assert_close(a, b, rtol=close, atol=close * b.abs().max().item())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_indices_that_are_data_are_checked(training: bool) -> None:
+    """On the device, in what torch.compile makes of it, with nobody to fall back on."""
+    def fn(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(numbers, table) * 2
+    table = torch.randn(8, 16, device="cuda", requires_grad=training)
+    compiled = keel.compile(fn, backends=[backend], strict=True)
+    numbers = torch.tensor([1, 7, 0], device="cuda")
+    assert torch.equal(compiled(table, numbers), fn(table, numbers))
+    with pytest.raises(keel.KeelError, match="the index 99 of a dimension of size 8"):
+        keel.compile(fn, backends=[backend], strict=True)(table, torch.tensor([1, 99, 0], device="cuda"))
