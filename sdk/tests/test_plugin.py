@@ -75,9 +75,8 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
      "acme multiplies matrices of 32 rows and more."),
     (Rule(ops=(MM,), when=lambda call: Refusal("acme wants multiples of 8.", "padding to 8")), SQUARE,
      "acme wants multiples of 8. It would take padding to 8."),
-], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static", "static result",
-        "static number", "when",
-        "when with the nearest"])
+], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static",
+        "static result", "static number", "when", "when with the nearest"])
 def test_a_refusal_says_what_failed_and_what_would_be_taken(rule: Rule, call: Call, text: str) -> None:
     assert str(refusal(acme(rule), call)) == text
 
