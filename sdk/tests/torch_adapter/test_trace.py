@@ -33,6 +33,18 @@ def names(fn: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False) 
     return found
 
 
+def captured(fn: Callable[..., Any], inputs: list[torch.Tensor], *, dynamic: bool = False) -> Captured:
+    """The graph, without gradients."""
+    seen: list[Captured] = []
+
+    def compiler(found: Captured) -> Any:
+        seen.append(found)
+        return lambda args: found.gm(*args)
+    with torch.no_grad():
+        trace(fn, inputs, compiler, dynamic=dynamic)
+    return seen[0]
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_a_pair_where_gradients_are_asked_for(dynamic: bool) -> None:
     x = torch.rand(3, 5, requires_grad=True)
@@ -52,41 +64,23 @@ def test_no_operator_of_onednn() -> None:
 
 
 def test_values_of_symbols_hold_for_the_guards() -> None:
-    seen: list[Captured] = []
-
-    def compiler(captured: Captured) -> Any:
-        seen.append(captured)
-        return lambda args: captured.gm(*args)
-    with torch.no_grad():
-        trace(lambda x: (x.view(-1, 4).sum(1),), [torch.rand(6, 8)], compiler, dynamic=True)
-    x = next(iter(seen[0].gm.graph.nodes)).meta["val"]
+    seen = captured(lambda x: (x.view(-1, 4).sum(1),), [torch.rand(6, 8)], dynamic=True)
+    x = next(iter(seen.gm.graph.nodes)).meta["val"]
     rows, columns = (n.node.expr for n in x.shape)
-    found = assignments(seen[0].fake_mode, [rows, columns])
+    found = assignments(seen.fake_mode, [rows, columns])
     assert found[0] == {rows: 6, columns: 8} and len(found) > 1
     assert all(v[rows] * v[columns] % 4 == 0 for v in found)
 
 
 def test_sizes_that_only_the_run_tells_have_values_too() -> None:
-    seen: list[Captured] = []
-
-    def compiler(captured: Captured) -> Any:
-        seen.append(captured)
-        return lambda args: captured.gm(*args)
-    with torch.no_grad():
-        trace(lambda x: (x.nonzero(),), [torch.ones(6)], compiler)
-    number = next(n for n in seen[0].gm.graph.nodes if "nonzero" in str(n.target)).meta["val"].shape[0].node.expr
+    seen = captured(lambda x: (x.nonzero(),), [torch.ones(6)])
+    number = next(n for n in seen.gm.graph.nodes if "nonzero" in str(n.target)).meta["val"].shape[0].node.expr
     assert isinstance(number, sympy.Symbol)
-    assert all(v[number] >= 0 for v in assignments(seen[0].fake_mode, [number]))
+    assert all(v[number] >= 0 for v in assignments(seen.fake_mode, [number]))
 
 
 def test_values_of_sizes_that_only_the_run_tells_hold_for_what_it_asserts() -> None:
-    seen: list[Captured] = []
-
-    def compiler(captured: Captured) -> Any:
-        seen.append(captured)
-        return lambda args: captured.gm(*args)
-    with torch.no_grad():
-        trace(lambda x, start: (torch.narrow(x, 0, start, 6),), [torch.ones(7), torch.tensor(1)], compiler)
-    start = next(n.args[2] for n in seen[0].gm.graph.nodes if "slice" in str(n.target)).meta["val"].node.expr
-    found = [v[start] for v in assignments(seen[0].fake_mode, [start])]
+    seen = captured(lambda x, start: (torch.narrow(x, 0, start, 6),), [torch.ones(7), torch.tensor(1)])
+    start = next(n.args[2] for n in seen.gm.graph.nodes if "slice" in str(n.target)).meta["val"].node.expr
+    found = [v[start] for v in assignments(seen.fake_mode, [start])]
     assert found[0] == 1 and set(found) <= {0, 1, -6, -7}
