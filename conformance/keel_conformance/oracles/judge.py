@@ -21,7 +21,7 @@ from . import contract, factors, linear, openings, order, rounding, statistical,
 from .compare import MASKED, Finding, compare
 from .rules import Asked, NoRule, flat, widened
 from .running import analysed
-from .tracked import BITS, Evaluate, Tracked, inexact, leaves, mapped, tracked
+from .tracked import BITS, Evaluate, Tracked, errors, inexact, leaves, mapped, tracked
 
 FREE_ZEROS = frozenset({"maximum", "minimum", "amax", "amin", "sign", "fma", "pow", "sum", "prod", "max_with_index",
                         "min_with_index", "cummax", "cummin", "atan2"})
@@ -139,13 +139,19 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
         return Expected(member, eager, None, "times")
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
+    if member.kind == "composite":                            # of primitives it is known wherever they stand
+        free = openings.opened(member.name, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
+        found = tuple(map(_left_open, found, free))
     return Expected(member, eager, found, _oracle(member))
 
 
 def _left_open(want: Any, free: Tensor | None) -> Any:
+    """``want``, exact or tracked, of whose ``free`` elements nothing is known."""
     if free is None or not bool(free.any()):
         return want
-    return tracked(want, analysed, None, torch.where(free, float("inf"), 0.0))
+    if not isinstance(want, Tracked):
+        return tracked(want, analysed, None, torch.where(free, float("inf"), 0.0))
+    return tracked(want.plain, analysed, want.value, torch.where(free, float("inf"), errors(want)))
 
 
 def exact(member: Op, eager: Sequence[Any]) -> bool:

@@ -86,7 +86,13 @@ def _below(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
     return [upper, *[None] * (len(eager) - 1)]
 
 
+def _beside(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
+    """logit_backward.C3: with eps, what NaN gives is not specified."""
+    return [None if named.get("eps") is None else named["self"].isnan().broadcast_to(eager[0].shape)]
+
+
 OPEN: Mapping[str, Opening] = {
     "convert": _converted, "div": _divided, "remainder": _divided, "fmod": _divided, "floor_divide": _divided,
     "searchsorted": _searched, "bucketize": _searched, "frexp": _split, "ldl_factor": _below,
+    "logit_backward": _beside,
 }

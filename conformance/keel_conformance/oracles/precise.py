@@ -29,7 +29,9 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     """``value``, the function of ``x`` in float64, with each finite element correctly rounded; None where mpmath has
     not the function, or where there are too many elements.
 
-    Elements that are not finite, 0, or of operands beyond ``REACH`` stay: what clauses say of them is not rounded.
+    Elements that are not finite, or of operands that are 0 or beyond ``REACH``, stay: what clauses say of them is not
+    rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are not, for PyTorch's vectors
+    lose what is subnormal.
     """
     of = FUNCTIONS.get(name)
     if of is None or value.dtype != torch.float64 or x.dtype != torch.float64 or value.numel() > MOST:
@@ -39,8 +41,10 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
 
 
 def _rounded(of: Callable[[Any], Any], x: float, value: float) -> float:
-    if not math.isfinite(value) or value == 0.0 or not math.isfinite(x) or abs(x) > REACH:
+    if not math.isfinite(value) or not math.isfinite(x) or x == 0.0 or abs(x) > REACH:
         return value
     with mpmath.workdps(DIGITS):
         best = of(mpmath.mpf(x))
-    return float(best) if isinstance(best, mpmath.mpf) else value
+    if not isinstance(best, mpmath.mpf) or (value == 0.0 and float(best) == 0.0):
+        return value
+    return float(best)

@@ -44,3 +44,16 @@ def test_the_nearest_is_right_where_eager_rounds_twice() -> None:
         assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [got]).status in (status, "vacuous")
     wrong = torch.tensor([1.0, 1.0]).bfloat16()
     assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [wrong]).status == "fail"
+
+
+def test_what_nan_gives_beside_an_interval_is_open() -> None:
+    grad, x = torch.ones(32), torch.full((32,), torch.nan)
+    x[0] = 0.25
+    op = aten.logit_backward.default
+    case = Case("logit_backward", "", "op", "core", str(op))
+    for of_nan in (0.0, torch.nan):
+        for first, eps, status in ((1 / (0.25 * 0.75), 0.1, "pass"), (7.0, 0.1, "fail"), (1 / (0.25 * 0.75), None,
+                                   "pass" if of_nan != of_nan else "fail")):
+            got = torch.full((32,), of_nan)
+            got[0] = first
+            assert judge(case, Trial((grad, x, eps)), [got]).status == status

@@ -150,7 +150,8 @@ _declare("logit", doc="log(self / (1 - self)).", clauses=(
     "NaN gives NaN.", "0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.",
     "With eps, self is first brought into [eps, 1 - eps].", _FLOAT), samples=_probabilities)
 _declare("logit_backward", doc="The gradient of logit: grad / (self * (1 - self)).", clauses=(
-    "With eps it is 0 outside [eps, 1 - eps].", "Without, it is NaN outside [0, 1], and infinite at 0 and 1."),
+    "With eps it is 0 outside [eps, 1 - eps].", "Without, it is NaN outside [0, 1], and infinite at 0 and 1.",
+    "With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN."),
     samples=lambda dtype: (Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
                            for eps in (None, 0.1)), dtypes=FLOATS)
 _declare("sinc", doc="sin(pi self) / (pi self).", clauses=("NaN and infinities give NaN.", "0 gives 1.", _FLOAT))
