@@ -71,11 +71,12 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
         error = _added(error, _truncated(values, value, over))
     if not inexact(out.dtype):
         return [Bound(None, error)]
-    better = precise(member.name, values[0], value) if len(values) == 1 and error is None else None
-    if better is not None and out.dtype == torch.float64:
-        return [Bound(better, 0.5 * ulp(better, torch.float64) * (better != 0), budget(member, out.dtype))]
+    sure = len(values) == 1 and gaps[0] is None and lost_of(given[0]) is None
+    if sure and out.dtype == torch.float64 and (better := precise(member.name, values[0], value)) is not None:
+        error = _added(error, 0.5 * ulp(better, torch.float64) * (better != 0))
+        return [Bound(better, error, budget(member, out.dtype))]
     burst = _burst(member.name, values, value) if BITS[out.dtype] == 53 else None
-    value, error = _reference(member, value, error, out.dtype)
+    value, error = _reference(member, values, value, error, out.dtype)
     return [Bound(value, error, budget(member, out.dtype), burst)]
 
 
@@ -98,11 +99,17 @@ def budget(member: Any, dtype: torch.dtype) -> float:
     return float(ulps)
 
 
-def _reference(member: Any, value: Tensor, error: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """What float64 itself may be off by: as much as the member allows a float64 result."""
+def _reference(member: Any, values: Sequence[Any], value: Tensor, error: Tensor | None,
+               dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """What float64 itself may be off by: as much as the member allows a float64 result. PyTorch's vectors flush what
+    their functions make that is subnormal to 0, so that of a finite operand there is no more known than that it is.
+    """
     if dtype not in (torch.float64, torch.complex128):
         return value, error
     own = ulp(value, torch.float64) * budget(member, dtype)
+    if len(values) == 1 and budget(member, dtype) > 0.5:
+        least, operand = torch.finfo(torch.float64).smallest_normal, torch.as_tensor(values[0]).abs()
+        own = own + least * ((value.abs() < least) & operand.isfinite() & (operand > 0)).double()
     return value, own if error is None else error + own
 
 

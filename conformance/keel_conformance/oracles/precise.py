@@ -11,7 +11,7 @@ from torch import Tensor
 
 DIGITS = 40
 MOST = 512
-"""Of larger tensors the reference is eager PyTorch's float64, whose own budget then counts twice."""
+"""Of tensors with more values than this the reference is eager PyTorch's float64, whose own budget then counts twice."""
 
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "expm1": mpmath.expm1, "log": mpmath.log,
@@ -19,7 +19,8 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "cos": mpmath.cos, "tan": mpmath.tan, "asin": mpmath.asin, "acos": mpmath.acos, "atan": mpmath.atan,
     "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "asinh": mpmath.asinh, "acosh": mpmath.acosh,
     "atanh": mpmath.atanh, "erf": mpmath.erf, "sqrt": mpmath.sqrt, "rsqrt": lambda x: 1 / mpmath.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "reciprocal": lambda x: 1 / x,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "reciprocal": lambda x: 1 / x, "erfc": mpmath.erfc,
+    "digamma": mpmath.digamma,
 }
 REACH = 1e6
 """Beyond this a sine needs more digits than are kept, and an exponential has left the range."""
@@ -27,24 +28,30 @@ REACH = 1e6
 
 def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     """``value``, the function of ``x`` in float64, with each finite element correctly rounded; None where mpmath has
-    not the function, or where there are too many elements.
+    not the function, or where there are too many values.
 
     Elements that are not finite, or of operands that are 0 or beyond ``REACH``, stay: what clauses say of them is not
     rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are not, for PyTorch's vectors
     lose what is subnormal.
     """
     of = FUNCTIONS.get(name)
-    if of is None or value.dtype != torch.float64 or x.dtype != torch.float64 or value.numel() > MOST:
+    if of is None or value.dtype != torch.float64 or x.dtype != torch.float64:
         return None
-    found = [_rounded(of, a, b) for a, b in zip(x.flatten().tolist(), value.flatten().tolist(), strict=True)]
+    if x.numel() > MOST and x[x.isfinite()].unique().numel() > MOST:
+        return None
+    pairs = list(zip(x.flatten().tolist(), value.flatten().tolist(), strict=True))
+    wanted = {a for a, b in pairs if _rounds(a, b)}
+    with mpmath.workdps(DIGITS):
+        best = {a: of(mpmath.mpf(a)) for a in wanted}
+    found = [_rounded(best[a], b) if _rounds(a, b) else b for a, b in pairs]
     return torch.tensor(found, dtype=torch.float64).reshape(value.shape)
 
 
-def _rounded(of: Callable[[Any], Any], x: float, value: float) -> float:
-    if not math.isfinite(value) or not math.isfinite(x) or x == 0.0 or abs(x) > REACH:
-        return value
-    with mpmath.workdps(DIGITS):
-        best = of(mpmath.mpf(x))
+def _rounds(x: float, value: float) -> bool:
+    return math.isfinite(value) and math.isfinite(x) and x != 0.0 and abs(x) <= REACH
+
+
+def _rounded(best: Any, value: float) -> float:
     if not isinstance(best, mpmath.mpf) or (value == 0.0 and float(best) == 0.0):
         return value
     return float(best)
