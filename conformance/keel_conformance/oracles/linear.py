@@ -104,13 +104,13 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
     over = accumulated(asked, out.dtype)
     u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
     moved = torch.zeros(mag.shape, dtype=torch.float64) if asked.exact else (
-        (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF))
+        (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF, INF))
     least = torch.where(mag > 0, n * facts.smallest_normal * facts.eps, 0.0)
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
         error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
     sure = value.isnan() & (overflow(over) < overflow(torch.float64))    # by an operand
-    error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF))
+    error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF, INF))
     if whole:                                                  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
@@ -189,7 +189,7 @@ def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
 
 def prod(asked: Asked) -> Sequence[Bound]:
     """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
-    error on top. Nothing is known where the factors beyond 1, or those below, alone leave the range.
+    error on top; powers of two among them round nothing. Nothing is known where the factors beyond 1, or those below, alone leave the range.
     """
     if uncertain(asked.args):
         return [unknown(o) for o in asked.outs]
@@ -208,7 +208,7 @@ def prod(asked: Asked) -> Sequence[Bound]:
     zero = (value == 0) & (most < overflow(over)) & asked.exact
     special = ~value.isfinite() & ~wild & asked.exact
     error = torch.where(wild & ~zero, INF, torch.where(zero | special, 0.0, error))
-    return [Bound(value, error.nan_to_num(INF), 0.5 if out.dtype != over else 0.0)]
+    return [Bound(value, error.nan_to_num(INF, INF), 0.5 if out.dtype != over else 0.0)]
 
 
 def _float(x: Any) -> bool:
@@ -220,11 +220,16 @@ def _small(x: Tensor) -> Tensor:
 
 
 def _factors(asked: Asked) -> Tensor:
-    """How many factors each element has: the binary logarithm of the operator on twos; too many for that count as all
-    elements.
+    """How many factors each element has that may round a product: the binary logarithm of the operator on twos, and on
+    ones for the powers of two among exact factors, by which products are exact; too many for that count as all.
     """
-    twos = asked.again(lambda x: 2 * ones(x) if _float(x) else ones(x))[0]
-    return torch.where(twos.isfinite(), twos.log2(), float(asked.args[0].numel()))
+    sure = asked.exact and not asked.outs[0].dtype.is_complex
+
+    def twos(x: Any) -> Any:
+        found = 2 * ones(x) if _float(x) else ones(x)
+        return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, found) if sure and _float(x) else found
+    counted = asked.again(twos)[0]
+    return torch.where(counted.isfinite(), counted.log2(), (twos(asked.args[0]) == 2).double().sum())
 
 
 def logcumsumexp(asked: Asked) -> Sequence[Bound]:

@@ -70,5 +70,5 @@ def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any], ru
             if far is not None:
                 off = (wide(got) - values[k]).abs()
                 same = (wide(got) == values[k]) | (wide(got).isnan() & values[k].isnan())
-                farthest[k] = torch.maximum(far, torch.where(same, 0.0, off.nan_to_num(float("inf"))))
+                farthest[k] = torch.maximum(far, torch.where(same, 0.0, off.nan_to_num(float("inf"), float("inf"))))
     return [None if f is None else f * FACTOR for f in farthest]

@@ -316,3 +316,23 @@ def test_what_sigmoid_makes_that_is_subnormal_is_known_to_be_that() -> None:
     for found, status in ((1.0930614500506392e-306, "pass"), (0.0, "pass"), (1e-290, "fail")):
         got = torch.full((16,), found, dtype=torch.float64)
         assert judge(case, Trial((grad, x), {"approximate": "tanh"}), [got]).status == status
+
+
+def test_a_product_that_leaves_the_range_in_some_order_is_open() -> None:
+    x = torch.tensor([1e200, 1e200, 1e-200, 1e-200, 0.5] * 2, dtype=torch.float64)
+    case = Case("prod", "", "op", "core", "aten.prod.dim_int")
+    for found in (0.25, 0.0, torch.nan, torch.inf):
+        got = torch.tensor(found, dtype=torch.float64)
+        assert judge(case, Trial((x, 0)), [got]).status in ("pass", "vacuous")
+    x = torch.tensor([3e38] * 3 + [0.0], dtype=torch.float32)
+    for found in (0.0, torch.nan):
+        assert judge(case, Trial((x, 0)), [torch.tensor(found)]).status in ("pass", "vacuous")
+
+
+def test_powers_of_two_round_no_product() -> None:
+    """A thousand of them, and one other factor: the result is that one."""
+    x = torch.tensor([2.0, 0.5] * 20 + [1.0] * 960 + [1 + 2.0 ** -7]).bfloat16()
+    case = Case("prod", "", "op", "core", "aten.prod.dim_int")
+    for places, status in ((0, "pass"), (3, "fail")):
+        got = torch.tensor(1 + 2.0 ** -7 + places * 2.0 ** -7).bfloat16()
+        assert judge(case, Trial((x, 0)), [got]).status == status
