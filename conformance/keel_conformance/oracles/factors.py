@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tracked import wide, wide_dtype
+from .compare import compare
+from .running import analysed
+from .tracked import tracked, wide, wide_dtype
 
+aten = torch.ops.aten
 THRESHOLD = 30.0
 Named = Mapping[str, Any]
 Property = Callable[[Named, Sequence[Any], Sequence[Any]], str]
@@ -113,6 +116,33 @@ def lu_factor(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     if len(results) > 2 and (sentence := _equal("info", results[2].long(), count)):
         return sentence
     return residual("A = P L U", p @ lower @ u, a, torch.maximum(_norm(a), grown), _eps(results[0]))
+
+
+def _of_factors(formula: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> Property:
+    """The factors come last, and are those of A or of its transpose (linalg_det.C2); the first results are ``formula``
+    of the diagonal of that U and of the determinant of P, within the bounds of error analysis.
+    """
+    def holds(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+        a, (*first, lu, pivots) = named["A"], results
+        turned = a.mT if a.is_contiguous() and not a.is_complex() else a
+        if sentence := lu_factor({"A": turned, "pivot": True}, (lu, pivots), eager[-2:]):
+            return sentence
+        exchanges = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
+        sign = (1 - 2 * (exchanges % 2)).to(lu.dtype)
+        expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analysed), sign)
+        found = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
+        return next((f"It does not follow from the factors. {sentence}" for sentence in found if sentence), "")
+    return holds
+
+
+def _det(diagonal: Tensor, sign: Tensor) -> tuple[Tensor, ...]:
+    return (aten.mul.Tensor(aten.prod.dim_int(diagonal, -1), sign),)
+
+
+def _slogdet(diagonal: Tensor, sign: Tensor) -> tuple[Tensor, ...]:
+    signs = aten.prod.dim_int(aten.sgn.default(diagonal), -1)
+    logs = aten.sum.dim_IntList(aten.log.default(aten.abs.default(diagonal)), [-1])
+    return aten.mul.Tensor(signs, sign), logs
 
 
 def linalg_lu(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
@@ -269,6 +299,7 @@ def inverse(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
 
 PROPERTIES: Mapping[str, Property] = {
     "cholesky": cholesky, "cholesky_or_raise": cholesky, "lu_factor": lu_factor, "linalg_lu": linalg_lu,
+    "linalg_det": _of_factors(_det), "linalg_slogdet": _of_factors(_slogdet),
     "linalg_qr": linalg_qr, "geqrf": geqrf, "eigh": eigh, "eig": eig, "linalg_eigvals": eigvals, "svd": svd,
     "triangular_solve": triangular, "linalg_solve_ex": solve, "linalg_inv_ex": inverse,
 }

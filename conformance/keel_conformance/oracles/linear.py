@@ -189,7 +189,8 @@ def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
 
 def prod(asked: Asked) -> Sequence[Bound]:
     """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
-    error on top; powers of two among them round nothing. Nothing is known where the factors beyond 1, or those below, alone leave the range.
+    error on top; powers of two among them round nothing. Nothing is known where the factors beyond 1, or those below,
+    alone leave the range.
     """
     if uncertain(asked.args):
         return [unknown(o) for o in asked.outs]

@@ -150,6 +150,7 @@ def _operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
 def _settled(x: Tensor, over: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """A tensor of another float dtype may be rounded to the one computed in."""
     value, error = wide(x), x.error if isinstance(x, Tracked) else None
+    over = over.to_complex() if x.dtype.is_complex and not over.is_complex and inexact(over) else over
     if x.dtype == over or not inexact(x.dtype) or not inexact(over):
         return value, error
     near = value.to(over).to(value.dtype)

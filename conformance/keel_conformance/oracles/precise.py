@@ -11,7 +11,7 @@ from torch import Tensor
 
 DIGITS = 40
 MOST = 512
-"""Of tensors with more values than this the reference is eager PyTorch's float64, whose own budget then counts twice."""
+"""Of tensors of more values the reference is eager PyTorch's float64, whose own budget then counts twice."""
 
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "expm1": mpmath.expm1, "log": mpmath.log,

@@ -182,3 +182,28 @@ def test_whole_numbers_and_their_parts_are_summed_without_rounding() -> None:
     call = (plane, grid, 0, 0, False)
     assert verdict("grid_sampler", aten.grid_sampler_2d.default, call, [aten.grid_sampler_2d.default(*call)]
                    ).figures["masked"] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_determinant_follows_from_its_factors(dtype: torch.dtype, scale: float) -> None:
+    """As a product in any order; where eager PyTorch is its own reference, too."""
+    a = (torch.randn(3, 7, 7, dtype=dtype, generator=torch.Generator().manual_seed(1)) * scale).mT
+    det, lu, pivots = aten._linalg_det.default(a)
+    order = lu.diagonal(0, -2, -1).flip(-1).cumprod(-1)[..., -1] / lu.diagonal(0, -2, -1).prod(-1) * det
+    for results, status in (([det, lu, pivots], "pass"), ([order, lu, pivots], "pass"), ([-det, lu, pivots], "fail"),
+                            ([det * (1 + 100 * torch.finfo(dtype).eps), lu, pivots], "fail"),
+                            ([det, lu.roll(1, 0), pivots], "fail"), ([det, lu, pivots.roll(1, 0)], "fail")):
+        assert verdict("linalg_det", aten._linalg_det.default, (a,), results).status == status
+    sign, logs, lu, pivots = aten._linalg_slogdet.default(a)
+    for results, status in (([sign, logs, lu, pivots], "pass"), ([-sign, logs, lu, pivots], "fail"),
+                            ([sign, logs + 1e-3, lu, pivots], "fail")):
+        assert verdict("linalg_slogdet", aten._linalg_slogdet.default, (a,), results).status == status
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_the_magnitude_of_complex_numbers_is_held_to_its_digits(dtype: torch.dtype) -> None:
+    x = torch.randn(40, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    right = aten.abs.default(x)
+    assert verdict("abs", aten.abs.default, (x,), [right]).status == "pass"
+    assert verdict("abs", aten.abs.default, (x,), [right * (1 + 64 * torch.finfo(dtype).eps)]).status == "fail"
