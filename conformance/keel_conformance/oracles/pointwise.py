@@ -54,7 +54,7 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
 
     def at(*operands: Any) -> Tensor:
         result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
-        return result
+        return _subnormal(operands[0], result) if member.name == "sigmoid" else result
     if member.name in STEPS:
         return [_step(member.name, at, values, [
             g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)])]
@@ -76,7 +76,7 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
         error = _added(error, 0.5 * ulp(better, torch.float64) * (better != 0))
         return [Bound(better, error, budget(member, out.dtype))]
     burst = _burst(member.name, values, value) if BITS[out.dtype] == 53 else None
-    value, error = _reference(member, values, value, error, out.dtype)
+    value, error = _reference(member, value, error, out.dtype)
     return [Bound(value, error, budget(member, out.dtype), burst)]
 
 
@@ -99,18 +99,19 @@ def budget(member: Any, dtype: torch.dtype) -> float:
     return float(ulps)
 
 
-def _reference(member: Any, values: Sequence[Any], value: Tensor, error: Tensor | None,
-               dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """What float64 itself may be off by: as much as the member allows a float64 result. PyTorch's vectors flush what
-    their functions make that is subnormal to 0, so that of a finite operand there is no more known than that it is.
-    """
+def _reference(member: Any, value: Tensor, error: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """What float64 itself may be off by: as much as the member allows a float64 result."""
     if dtype not in (torch.float64, torch.complex128):
         return value, error
     own = ulp(value, torch.float64) * budget(member, dtype)
-    if len(values) == 1 and budget(member, dtype) > 0.5:
-        least, operand = torch.finfo(torch.float64).smallest_normal, torch.as_tensor(values[0]).abs()
-        own = own + least * ((value.abs() < least) & operand.isfinite() & (operand > 0)).double()
     return value, own if error is None else error + own
+
+
+def _subnormal(x: Tensor, value: Tensor) -> Tensor:
+    """sigmoid, which is exp there to the last place; PyTorch has 1 / (1 + exp(-x)), whose exponential overflows before
+    the result is subnormal.
+    """
+    return torch.where(x < -40.0, x.exp(), value) if x.dtype == value.dtype == torch.float64 else value
 
 
 def call_with(asked: Asked, operands: Mapping[str, Any]) -> tuple[Any, ...]:

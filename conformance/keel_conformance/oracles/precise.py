@@ -31,8 +31,8 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     not the function, or where there are too many values.
 
     Elements that are not finite, or of operands that are 0 or beyond ``REACH``, stay: what clauses say of them is not
-    rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are not, for PyTorch's vectors
-    lose what is subnormal.
+    rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are PyTorch's, which loses some
+    that are subnormal.
     """
     of = FUNCTIONS.get(name)
     if of is None or value.dtype != torch.float64 or x.dtype != torch.float64:

@@ -296,7 +296,7 @@ def test_an_error_that_is_no_number_is_none_that_is_known() -> None:
 
 
 def test_functions_of_float64_are_held_to_what_they_are_and_not_to_eager() -> None:
-    """Eager PyTorch's vectors lose what is subnormal, and its digamma all digits beside a pole."""
+    """Eager PyTorch's log1p loses the least numbers, and its digamma all digits beside a pole."""
     x = torch.tensor([5e-324, -5e-324, 1e-310, 0.5] * 300, dtype=torch.float64)
     case = Case("log1p", "", "op", "core", "aten.log1p.default")
     right = torch.where(x == 0.5, aten.log1p.default(x[3]), x)
@@ -310,10 +310,10 @@ def test_functions_of_float64_are_held_to_what_they_are_and_not_to_eager() -> No
     assert judge(case, Trial((x,)), [right * 0.7]).status == "fail"
 
 
-def test_what_sigmoid_makes_that_is_subnormal_is_known_to_be_that() -> None:
+def test_what_sigmoid_makes_that_is_subnormal_is_no_zero() -> None:
     grad, x = (torch.tensor([v] * 16, dtype=torch.float64) for v in (-195.73834473221575, -21.237891579388684))
     case = Case("gelu_backward", "", "op", "core", "aten.gelu_backward.default")
-    for found, status in ((1.0930614500506392e-306, "pass"), (0.0, "pass"), (1e-290, "fail")):
+    for found, status in ((1.0930614500506392e-306, "pass"), (1.1e-306, "quality warning"), (1e-290, "fail")):
         got = torch.full((16,), found, dtype=torch.float64)
         assert judge(case, Trial((grad, x), {"approximate": "tanh"}), [got]).status == status
 
