@@ -34,12 +34,10 @@ def _mask(kind: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torc
     return drawn
 
 
-def _setting(levels: Levels) -> tuple[tuple[Arg, Arg, Arg], bool, Arg | None] | None:
+def _setting(levels: Levels) -> tuple[tuple[Arg, Arg, Arg], bool, Arg | None]:
     b, h, q, k, d = SIZES[levels["size"]]
     kind = levels["mask"]
     causal = kind == "causal"
-    if causal and q != k:
-        return None
     mask = None
     if kind in ("additive", "hidden_row", "broadcast"):
         sizes = (1, 1, q, k) if kind == "broadcast" else (b, h, q, k)
@@ -49,19 +47,13 @@ def _setting(levels: Levels) -> tuple[tuple[Arg, Arg, Arg], bool, Arg | None] | 
     return tensors, causal, mask
 
 
-def _sdpa(levels: Levels) -> Ask | None:
-    found = _setting(levels)
-    if found is None:
-        return None
-    tensors, causal, mask = found
+def _sdpa(levels: Levels) -> Ask:
+    tensors, causal, mask = _setting(levels)
     return Ask(f"{FLASH}.default", (*tensors, 0.0, causal), {"attn_mask": mask, "scale": SCALES[levels["scale"]]})
 
 
-def _sdpa_back(levels: Levels) -> Ask | None:
-    found = _setting(levels)
-    if found is None:
-        return None
-    tensors, causal, mask = found
+def _sdpa_back(levels: Levels) -> Ask:
+    tensors, causal, mask = _setting(levels)
     scale = SCALES[levels["scale"]]
 
     def forward(which: int) -> From:

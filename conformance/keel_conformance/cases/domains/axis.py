@@ -21,8 +21,11 @@ from keel_conformance.cases.values import EXACT_BITS, KINDS, Draw, fill, kinds_o
 PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
     "last": lambda n: ((3, n), 1), "first": lambda n: ((n, 5), 0), "middle": lambda n: ((2, n, 7), 1),
     "alone": lambda n: ((n,), 0), "rank4": lambda n: ((2, 3, n, 4), 2), "wide": lambda n: ((n, 40), 0),
+    "square": lambda n: ((n, n), 0), "cube": lambda n: ((n, n, n), 1),
 }
-"""Sizes with the dimension of size n, and which it is."""
+"""Sizes with the dimension of size n, and which it is; where all are equal, another one gives the same sizes."""
+LIMITS: Mapping[str, int] = {"square": 129, "cube": 17}
+"""The largest n of those that grow with it."""
 EXTENTS = (*map(str, sizes.EXTENTS), "0", "0d", "33000")
 LONG = "33000"
 """Of which there are more than 65,536 elements in all; alone and last only."""
@@ -93,10 +96,19 @@ def _norm(power: float, *more: Any) -> tuple[str, Arguments]:
     return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, [dim], *more), {})
 
 
-def _of_size(overload: str, size: Callable[[int], int], *more: Any, **keywords: Any) -> tuple[str, Arguments]:
-    """With a number of elements that follows from the size of the dimension."""
+def _last_norm(power: float) -> tuple[str, Arguments]:
+    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, [dim - max(x.dim(), 1)]), {})
+
+
+def _two_norm(power: float) -> tuple[str, Arguments]:
+    _, made = _two("linalg_vector_norm.default")
+    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, made(x, dim, dtype)[0][1], True), {})
+
+
+def _of_size(overload: str, size: Callable[[int], int], *more: Any, end: bool = False) -> tuple[str, Arguments]:
+    """With a number of elements that follows from the size of the dimension, which may be counted from the ``end``."""
     return f"aten.{overload}", lambda x, dim, dtype: (
-        (x, size(x.shape[dim] if x.dim() else 1), dim, *more), keywords)
+        (x, size(x.shape[dim] if x.dim() else 1), dim - max(x.dim(), 1) * end, *more), {})
 
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -141,11 +153,11 @@ ALONG: Mapping[str, Along] = {
     "amax": _several("amax.default", "amax.default", empty=False),
     "amin": _several("amin.default", "amin.default", empty=False),
     "any": Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
-                  "two": _two("any.dims"), "list": _dims("any.dims", True), "unlisted": _none("any.dims", [])}, _NONE,
-                 telling=("b8", "two", "random")),
+                  "two": _two("any.dims"), "list": _last("any.dims", True), "end": _end("any.dim"),
+                 "unlisted": _none("any.dims", [])}, _NONE, telling=("b8", "two", "random")),
     "all": Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
-                  "two": _two("all.dims"), "list": _dims("all.dims", True), "unlisted": _none("all.dims", [])}, _NONE,
-                 dtypes=_ALL, telling=("b8", "two", "random")),
+                  "two": _two("all.dims"), "list": _last("all.dims", True), "end": _end("all.dim"),
+                 "unlisted": _none("all.dims", [])}, _NONE, dtypes=_ALL, telling=("b8", "two", "random")),
     **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
                     "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False)
        for name in ("argmax", "argmin")},
@@ -158,6 +170,7 @@ ALONG: Mapping[str, Along] = {
     "reduce_xor": Along({"one": _dims("hash_tensor.default"), "keep": _dims("hash_tensor.default", keepdim=True),
                          "all": _none("hash_tensor.default")}, _NONE, empty=False),
     "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
+                            "end": _last("count_nonzero.dim_IntList"),
                             "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL),
     "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
     "cumsum": _scan("cumsum.default", terms=True, even=True, telling=("bf16", "end", "random"),
@@ -168,18 +181,22 @@ ALONG: Mapping[str, Along] = {
     "logsumexp": _several("logsumexp.default", dtypes=_FLOATS),
     "linalg_vector_norm": Along(
         {**{f"ord{p}": _norm(p) for p in (2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))},
-         "keep": _norm(2, True), "all": _none("linalg_vector_norm.default", 2)}, _NONE, empty=False,
+         "keep": _norm(2, True), "end": _last_norm(3), "two": _two_norm(1),
+         "all": _none("linalg_vector_norm.default", 2)}, _NONE, empty=False,
         dtypes=_FLOATS),
     "sort": Along({
         "one": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim})),
         "down": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim, "descending": True})),
-        "loose": _dim("sort.default"), "loose_down": _dim("sort.default", True)}, many=2),
+        "loose": _dim("sort.default"), "loose_down": _end("sort.default", True),
+        "end": (f"aten.{_SORT}", lambda x, dim, dtype: (
+            (x,), {"stable": True, "dim": dim - max(x.dim(), 1), "descending": True}))}, many=2),
     "topk": Along({"one": _of_size(_TOPK, lambda n: 1), "half": _of_size(_TOPK, lambda n: (n + 1) // 2),
                    "whole": _of_size(_TOPK, lambda n: n), "least": _of_size(_TOPK, lambda n: min(n, 3), False),
                    "unsorted": _of_size(_TOPK, lambda n: min(n, 3), True, False),
-                   "none": _of_size(_TOPK, lambda n: 0)}, empty=False, many=2),
+                   "end": _of_size(_TOPK, lambda n: min(n, 3), end=True), "none": _of_size(_TOPK, lambda n: 0)},
+                  empty=False, many=2),
     "kthvalue": Along({"first": _of_size(_KTH, lambda n: 1), "last": _of_size(_KTH, lambda n: n, True),
-                       "half": _of_size(_KTH, lambda n: (n + 1) // 2)}, empty=False, dtypes=_REALS, many=2),
+                       "half": _of_size(_KTH, lambda n: (n + 1) // 2, end=True)}, empty=False, dtypes=_REALS, many=2),
     # of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
     "median": _indexed("median.dim", dtypes=_REALS, apart=True),
     "nanmedian": _indexed("nanmedian.dim", dtypes=_REALS, apart=True),
@@ -190,6 +207,8 @@ ALONG: Mapping[str, Along] = {
     "log_softmax": _scan("_log_softmax.default", dtypes=_FLOATS),
     "safe_softmax": _scan("_safe_softmax.default", dtypes=_FLOATS),
 }
+_WHOLE = ("all", "two", "two_keep", "unlisted")
+"""Forms that may reduce all elements."""
 _HALF_TO_FLOAT = ("softmax", "log_softmax")
 
 
@@ -211,7 +230,7 @@ def _domain(op: Op, along: Along) -> Domain:
     rules = (
         Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
         Rule(("extent", "place"), lambda extent, place: place == "alone" if extent == "0d"
-             else place in ("alone", "last") if extent == LONG else True),
+             else place in ("alone", "last") if extent == LONG else int(extent) <= LIMITS.get(place, 1 << 20)),
         Rule(("extent", "form"), lambda extent, form: _sized(along, extent, form)),
         Rule(("extent", "place", "layout"),
              lambda extent, place, layout: layouts.fits(layout, shape_of(extent, place)[0])),
@@ -232,7 +251,7 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
 
 def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
     shape, dim = shape_of(levels["extent"], levels["place"])
-    over = prod(shape) if levels["form"] in ("all", "two", "two_keep", "unlisted") else shape[dim] if shape else 1
+    over = prod(shape) if levels["form"] in _WHOLE else shape[dim] if shape else 1
     x = _filled(along, levels["values"], dtype, shape, dim, over, draw).reshape(shape)
     x = layouts.place(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
@@ -275,15 +294,19 @@ def _turns(rows: torch.Tensor, draw: Draw, kinds: int) -> torch.Tensor:
 
 def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
     """Special values, not all in each of the rows that are reduced, where one would hide the others: all of them; no
-    NaN; small ones; small ones and NaN, without zeros; nothing but one infinity.
+    NaN; small ones; small ones and NaN, without zeros; nothing but one infinity; one among zeros.
     """
-    which = _turns(x, draw, 5)
+    which, rows = _turns(x, draw, 6), x.numel() // x.shape[-1]
     plain = draw.uniform(x.numel(), -4.0, 4.0).to(x.dtype).reshape(x.shape)
     small = (which == 2) | (which == 3)
     x = torch.where(((which == 1) | (which == 2)) & x.isnan(), plain, x)
     x = torch.where(small & (x.abs() > 1000), plain, x)
     x = torch.where((which == 3) & (x == 0), plain, x)
     x = torch.where((which == 3) & (torch.arange(x.shape[-1]) == int(draw.integers(1, 0, x.shape[-1]))), torch.nan, x)
+    few = torch.tensor([torch.nan, -torch.inf, torch.finfo(x.dtype).smallest_normal, torch.nan], dtype=torch.float64)
+    lone = few[draw.integers(rows, 0, len(few))].reshape(which.shape).to(x.dtype)
+    place = torch.arange(x.shape[-1]) == draw.integers(rows, 0, x.shape[-1]).reshape(which.shape)
+    x = torch.where(which == 5, torch.where(place, lone, torch.zeros_like(x)), x)
     return torch.where(which == 4, torch.inf if draw.call % 2 == 0 else -torch.inf, x)
 
 

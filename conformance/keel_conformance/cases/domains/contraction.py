@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ from keel_conformance.cases.domain import Domain, Levels, Negative
 from keel_conformance.cases.domains.calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
 from keel_conformance.cases.values import Draw, fill
 
-KS = ("64", "1", "7", "8", "9", "0", "63", "65", "127", "128", "129", "1000", "4096")
-SIZES = ("3x5", "1x1", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")
+KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
+SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")
 KINDS = ("random", "nonfinite", "cancel", "duplicates", "exact", "tiny")
 ALL = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8,
        torch.uint8, torch.complex64, torch.complex128)
@@ -230,26 +231,31 @@ def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, 
 
 def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
     floats = FLOATS if "gelu" in factors else tuple(d for d in ALL if d.is_floating_point or d.is_complex)
-    return domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
+    made = domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
                   cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
                   untested={"C2": _WHOLE_SCALES} if "truncated" in "".join(op.clauses) else
                            {"C3": "Integers are tried by mv."} if op.name == "addmv" else {})
+    square = [{**{f: levels[0] for f, levels in made.factors.items()}, "dtype": dtype, "k": k,
+               "size": "17x17", "beside": "row", "scale": scale, "values": "random"}
+              for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))
+              if "size" in factors]
+    return replace(made, must=tuple(levels for levels in square if made.allows(levels)))
 
 
 BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "mm": lambda op: domain(op, _MN, _mm, dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(
         {"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}), negatives=_shapes("aten.mm.default")),
-    "bmm": lambda op: domain(op, {"k": KS, "size": SIZES[:6], "batch": ("3", "1", "2", "0", "17")}, _bmm,
+    "bmm": lambda op: domain(op, {"k": KS, "size": SIZES[:7], "batch": ("3", "1", "2", "0", "17")}, _bmm,
                              dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(),
                              negatives=_shapes("aten.bmm.default", True)),
     "addmm": lambda op: _build_added(op, _addmm("aten.addmm.default"), _ADDED),
     "addmm_activation": lambda op: _build_added(op, _addmm("aten._addmm_activation.default"), {
-        "k": ("64", "1", "9", "129"), "size": SIZES[:5], "scale": tuple(SCALES), "beside": BESIDES[:2],
+        "k": ("64", "1", "9", "129"), "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES[:2],
         "gelu": ("relu", "gelu")}),
     "baddbmm": lambda op: _build_added(op, _baddbmm, {
-        "k": KS[:11], "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES, "batch": ("3", "1", "2")}),
+        "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES, "batch": ("3", "1", "2")}),
     "addbmm": lambda op: _build_added(op, _addbmm, {
-        "k": KS[:11], "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")}),
+        "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")}),
     "mv": lambda op: _mv_like(op, _vector("aten.mv.default", False), {"rows": ("5", "1", "33", "0", "8"), **_K}),
     "addmv": lambda op: _build_added(op, _vector("aten.addmv.default", True), {
         "rows": ("5", "1", "33", "0", "8"), **_K, "scale": tuple(SCALES), "beside": ("full",)}),

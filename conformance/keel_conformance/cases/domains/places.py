@@ -21,7 +21,8 @@ from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, salted
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0), "33": ((33,), 0), "1025": ((1025,), 0), "3x33": ((3, 33), 1), "65x5": ((65, 5), 0),
     "17x129": ((17, 129), 1), "2x9x7": ((2, 9, 7), 1), "4x1x8": ((4, 1, 8), 1), "2x3x16x5": ((2, 3, 16, 5), 2),
-    "300x257": ((300, 257), 0), "1x1": ((1, 1), 0), "17x17": ((17, 17), 1), "9x3x9": ((9, 3, 9), 0),
+    "300x257": ((300, 257), 0), "1x1": ((1, 1), 0), "17x17": ((17, 17), 1), "16x16": ((16, 16), 0),
+    "9x3x9": ((9, 3, 9), 0),
 }
 """Sizes of the operand, and the dimension that is indexed."""
 TAKEN = ("different", "equal", "one", "few", "none", "many")
@@ -47,13 +48,15 @@ class Given:
         return self.along(negative)
 
     def full(self) -> torch.Tensor:
-        """An index of the operand's rank, as long as the places along the dimension."""
-        places = self.along(False)
+        """An index of the operand's rank, as long as the places along the dimension; turned on from line to line."""
+        places, size = self.along(False), self.x.shape[self.dim]
         shape = [*self.x.shape]
         shape[self.dim] = len(places)
-        view = [1] * self.x.dim()
-        view[self.dim] = -1
-        return places.reshape(view).expand(shape).contiguous()
+        found = torch.zeros(shape, dtype=torch.int64)
+        for d, n in enumerate(shape):
+            view = [1] * d + [-1] + [1] * (len(shape) - d - 1)
+            found += (places if d == self.dim else (d + 1) * torch.arange(n)).reshape(view)
+        return found % max(size, 1)
 
     def sized(self, n: int) -> tuple[int, ...]:
         return (*self.x.shape[:self.dim], n, *self.x.shape[self.dim + 1:])
@@ -107,15 +110,21 @@ def _scatter_value(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.dim, g.full(), True if g.x.dtype == torch.bool else 3), {}
 
 
-def _select(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (g.x, g.dim, g.index()), {}
+def _select(dtype: torch.dtype = torch.int64, end: bool = False) -> Call:
+    """The dimension may be counted from the ``end``."""
+    return lambda g: ((g.x, g.dim - g.x.dim() * end, g.index().to(dtype)), {})
 
 
-def _slices(**keywords: Any) -> Call:
+def _slices(end: bool = False, **keywords: Any) -> Call:
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index()
-        return (g.x, g.dim, index, g.like(g.sized(len(index)))), keywords
+        return (g.x, g.dim - g.x.dim() * end, index, g.like(g.sized(len(index)))), keywords
     return call
+
+
+def _fraction(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Scaled by no whole number, where the dtype has others."""
+    return _slices(alpha=1.5 if g.x.dtype.is_floating_point else -3)(g)
 
 
 def _lists(negative: bool) -> Call:
@@ -177,12 +186,18 @@ def _padded_embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (table, index, int(min(1, table.shape[0] - 1))), {}
 
 
+def _narrow_embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """With a matrix of 32-bit indices."""
+    (table, index), _ = _embedding(g)
+    return (table, torch.stack([index, index.flip(0)], 1).to(torch.int32)), {}
+
+
 def _take(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.index(True)), {}
 
 
-def _filled(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (g.x, g.dim, g.index(), True if g.x.dtype == torch.bool else 3), {}
+def _filled(end: bool) -> Call:
+    return lambda g: ((g.x, g.dim - g.x.dim() * end, g.index(), True if g.x.dtype == torch.bool else 3), {})
 
 
 def _flipped(*dims: int) -> Call:
@@ -208,9 +223,9 @@ def _joined(count: int, end: bool = False) -> Call:
 
 
 def _joined_mixed(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """With one of a wider dtype, and one of no elements that has no dimension but one."""
+    """With one of no elements that has no dimension but one, and one of a wider dtype after it."""
     wide = torch.complex128 if g.x.dtype.is_complex else torch.float64
-    return ([g.x, g.like(tuple(g.x.shape)).to(wide), torch.empty(0, dtype=g.x.dtype)], g.dim), {}
+    return ([g.x, torch.empty(0, dtype=g.x.dtype), g.like(tuple(g.x.shape)).to(wide)], g.dim), {}
 
 
 def _stacked(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -242,14 +257,21 @@ PLACED: Mapping[str, Placed] = {
                          "negative": ("aten.index_put.default", _put(True)),
                          "broadcast": ("aten.index_put.default", _put_one),
                          "add": ("aten.index_put.default", _put(False, True)),
+                         "add_negative": ("aten.index_put.default", _put(True, True)),
                          "unsafe": ("aten._unsafe_index_put.default", _put(False))}, unique=True, sums=True),
-    "index_select": Placed({"one": ("aten.index_select.default", _select)}),
+    "index_select": Placed({"one": ("aten.index_select.default", _select()),
+                            "end": ("aten.index_select.default", _select(end=True)),
+                            "narrow": ("aten.index_select.default", _select(torch.int32))}),
     "index_add": Placed({"one": ("aten.index_add.default", _slices()),
-                         "alpha": ("aten.index_add.default", _slices(alpha=2))}, dtypes=_REALS, sums=True),
-    "index_copy": Placed({"one": ("aten.index_copy.default", _slices())}, unique=True),
-    "index_fill": Placed({"one": ("aten.index_fill.int_Scalar", _filled)}),
+                         "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
+                         "fraction": ("aten.index_add.default", _fraction)}, dtypes=_REALS, sums=True),
+    "index_copy": Placed({"one": ("aten.index_copy.default", _slices()),
+                          "end": ("aten.index_copy.default", _slices(True))}, unique=True),
+    "index_fill": Placed({"one": ("aten.index_fill.int_Scalar", _filled(False)),
+                          "end": ("aten.index_fill.int_Scalar", _filled(True))}),
     "embedding": Placed({"one": ("aten.embedding.default", _embedding),
-                         "padded": ("aten.embedding.default", _padded_embedding)}, dtypes=_FLOATS),
+                         "padded": ("aten.embedding.default", _padded_embedding),
+                         "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS),
     "take": Placed({"one": ("aten.take.default", _take)}),
     "flip": Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
                     "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
@@ -285,7 +307,7 @@ def _domain(op: Op, placed: Placed) -> Domain:
     rules = (
         Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
         Rule(("shape", "layout"), lambda shape, layout: _lies(placed, layout, *SHAPES[shape])),
-        Rule(("form", "taken"), lambda form, taken: not placed.unique or form == "add"
+        Rule(("form", "taken"), lambda form, taken: not placed.unique or form.startswith("add")
              or taken in ("different", "few", "none")),
         Rule(("form", "shape"), lambda form, shape: form != "cut" or min(SHAPES[shape][0]) > 1),
     )
@@ -331,7 +353,8 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Tri
         return torch.where(places % 2 == 1, places - shape[dim], places) if negative else places
     x = layouts.place(like(shape), levels["layout"])
     args, kwargs = placed.forms[levels["form"]][1](Given(x, dim, along, like, levels["layout"]))
-    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction"
+                                         else ()))
 
 
 def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:

@@ -23,12 +23,15 @@ from keel_conformance.cases.harvest import tried
 from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
 from keel_conformance.cases.values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
 
-PARTNERS = ("alike", "dense", "row", "column", "0d", "outer")
+PARTNERS = ("alike", "dense", "row", "column", "0d", "outer", "middle", "first", "turns")
 """What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of
-no dimension, or crossed with it.
+no dimension, or crossed with it; with ones in the middle, or everywhere but first; with ones where the first has none.
 """
 ALL, EVERY = "all", "every"
 """Sizes that follow from values: all combinations of special values; all values that a dtype has."""
+EACH = ((ALL, "contiguous", "alike", ALL), ("1025", "contiguous", "alike", "random"),
+        ("17x65", "transposed", "alike", "random"), ("17x17", "contiguous", "row", "random"))
+"""Sizes, layout, partner and values that are tried with each dtype, in the form of most operands of that dtype."""
 MOST = 16
 WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
@@ -124,10 +127,21 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                    "values": kind} for d in factors["dtype"] for form in number for shape, kind in PAIRED
                   if DTYPES[d] in takes[form] and not planes[form] and kind in (ALL, *kinds_of(DTYPES[d]))]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
-                    must=tuple(every if op.name in WHOLE else every[:8]),
+                    must=tuple(every) if op.name in WHOLE else (*every[:8], *_each(factors, forms, rules)),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload,
                     facets={f"f{i}": facets(f) for i, f in enumerate(forms)})
     return replace(domain, telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain))
+
+
+def _each(factors: Mapping[str, tuple[str, ...]], forms: tuple[Skeleton, ...], rules: tuple[Rule, ...],
+          ) -> list[Levels]:
+    own = [sum(p.own for _, p in slots(f)) for f in forms]
+    order = sorted(range(len(forms)), key=lambda i: -own[i])
+    wishes = [{"dtype": d, "form": f"f{i}", "shape": shape, "layout": layout, "partner": partner, "values": values}
+              for d in factors["dtype"] for i in [next(i for i in order if DTYPES[d] in forms[i].dtypes)]
+              for shape, layout, partner, values in EACH]
+    return [w for w in wishes if all(w[f] in factors[f] for f in w)
+            and all(r.holds(*(w[f] for f in r.factors)) for r in rules)]
 
 
 def _casts(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
@@ -145,10 +159,12 @@ def _partners(shape: str, partner: str) -> bool:
         return partner == "alike"
     given = sizes.shape_of(shape)
     match partner:
-        case "row" | "column":
+        case "row" | "column" | "first":
             return len(given) >= 2
-        case "outer":
-            return len(given) >= 2 and 0 not in given and prod(given) < 2000
+        case "middle":
+            return len(given) >= 3
+        case "outer" | "turns":
+            return len(given) >= (2 if partner == "outer" else 3) and 0 not in given and prod(given) < 2000
         case "0d":
             return len(given) >= 1
     return True
@@ -262,6 +278,8 @@ def combinations(dtypes: list[torch.dtype], draw: Draw) -> list[torch.Tensor]:
 
 
 def _crossed(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
+    if partner == "turns":
+        return tuple(1 if d % 2 else n for d, n in enumerate(shape))
     return (*shape[:-1], 1) if partner == "outer" else shape
 
 
@@ -273,6 +291,12 @@ def _beside(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
             return (*shape[:-1], 1)
         case "outer":
             return (*(1 for _ in shape[:-1]), shape[-1])
+        case "middle":
+            return (shape[0], *(1 for _ in shape[1:-1]), shape[-1])
+        case "first":
+            return (shape[0], *(1 for _ in shape[1:]))
+        case "turns":
+            return tuple(n if d % 2 else 1 for d, n in enumerate(shape))
         case "0d":
             return ()
     return shape
