@@ -32,6 +32,13 @@ BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tenso
                        lambda lab, n, m: [lab.ints(n, m)], True),
     "sizes-of-sizes": (lambda a: (torch.zeros(a.shape[0] // 2 + 1), torch.arange(a.shape[0] * 2), a[:a.shape[1] // 2]),
                        lambda lab, n, m: [lab.ints(n, m)], True),
+    "of-what-is-left": (lambda a: (a[2:] * 2, a[2:].sum(0), a[:, a.shape[1] // 2:] - 1,
+                                   a[a.shape[0] // 2:].t() + a.shape[0], F.pad(a, (0, 2))[:, 2:] + 1),
+                        lambda lab, n, m: [lab.ints(n, m)], True),
+    "counted-by-hand": (lambda a: (a.sum(0) * 2 - a.shape[0], (a - a.shape[1]).relu() * (a.shape[0] + 3),
+                                   torch.arange(a.shape[0])[:, None] * a.shape[1] + torch.arange(a.shape[1]),
+                                   a.new_full((a.shape[1] // 2 + 1,), a.shape[0] * 2 - 1)),
+                        lambda lab, n, m: [lab.ints(n, m)], True),
     "masked": (lambda a: torch.where(torch.arange(a.shape[1]) <= torch.arange(a.shape[0])[:, None], a, 0),
                lambda lab, n, m: [lab.ints(n, m)], True),
     "written": (lambda a, b: (a.add_(b), a.sum(0))[1], lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
@@ -41,7 +48,7 @@ BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tenso
 
 
 def _sizes() -> None:
-    cited = {"size-as-number": "C3", "sizes-of-sizes": "C4"}
+    cited = {"size-as-number": "C3", "sizes-of-sizes": "C4", "of-what-is-left": "C4", "counted-by-hand": "C3"}
     for name, (fn, make, exact) in BODIES.items():
         for dynamic in (None, True):
             label = "dynamic" if dynamic else "recompiled"
@@ -262,7 +269,8 @@ def no_mode_left_behind(lab: Lab) -> None:
 
 def _modes() -> tuple[object, ...]:
     return (torch.get_default_dtype(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
-            torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.get_default_device())
+            torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.get_default_device(),
+            bool(torch.full((), 1e-310, dtype=torch.float64) * 0.5 > 0))        # numbers below the normal ones are kept
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
@@ -340,6 +348,18 @@ def _outside() -> None:
 
 
 _outside()
+
+
+@errors("C1", "C2")
+def assertion_on_values(lab: Lab) -> None:
+    def fn(x: Tensor) -> Tensor:
+        torch._assert_async((x > 0).all(), "All are to be positive.")
+        return x * 2 - 1
+
+    go = lab.compile(fn)
+    for call in lab.each():
+        lab.run(go, lab.ints(5, low=1))
+        raised(lab, f"call {call}", go, lab.ints(5, low=-3, high=0))
 
 
 @errors("C2", "gradients.C1", profile="training")

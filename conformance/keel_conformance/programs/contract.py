@@ -73,6 +73,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Each call's results follow from that call's arguments, whatever was given before and wherever they lie.",
         "A result keeps its values when the program is called again.",
         "Nothing is kept from one call to the next but what the program itself keeps.",
+        "Calls from several threads at once do not disturb each other.",
     )),
     "shapes": ("Sizes that change", (
         "A call with other sizes gives what eager PyTorch gives, sizes 0 and 1 included.",

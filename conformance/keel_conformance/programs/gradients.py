@@ -109,6 +109,19 @@ def backward_twice(lab: Lab) -> None:
             lab.see(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
 
 
+@gradients("C8")
+def backward_thrice_in_parts(lab: Lab) -> None:
+    """What the forward pass saved serves each of them."""
+    go = lab.compile(lambda a, b: ((a * b).relu() * b, (a @ b.t()).cumsum(0) * 2, (a + b).square().sum(1)))
+    for _ in lab.each():
+        a, b = (x.requires_grad_() for x in two(lab))
+        found = lab.run(go, a, b)
+        tangents = [lab.ints(*x.shape) for x in found]
+        for k in (1, 0, 2, 0):
+            grads = torch.autograd.grad(found[k], [a, b], tangents[k], retain_graph=True)
+            lab.see(f"gradients of {k}", grads, "contract.gradients.C8", strides=False)
+
+
 @gradients("C1")
 def asked_of_one(lab: Lab) -> None:
     go = lab.compile(lambda a, b: ((a * b).sum(0), b * 2 + a))

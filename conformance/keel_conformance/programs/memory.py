@@ -59,6 +59,14 @@ mutation.function("cast-into", ["C2"], lambda a, b: (a.copy_(b), a + 1)[1],
                   lambda lab: [lab.ints(8), lab.ints(8, dtype=torch.int32)])
 mutation.function("running-maximum", ["C2"], lambda m, x: (m.copy_(torch.maximum(m, x.amax(0))), x - m)[1],
                   lambda lab: [lab.ints(7), lab.ints(5, 7)])
+mutation.function("from-its-other-end", ["C2", "C3"], lambda x: (x.copy_(x.flip(0) + 1), x.add_(x.roll(1, 1)))[1],
+                  grid)
+mutation.function("from-its-other-half", ["C2", "C3"], lambda x: (
+    x[:3].add_(x[3:] * 2), x[1:4].sub_(x.sum(0)), x * 1)[2], lambda lab: [lab.ints(6, 5)])
+mutation.function("from-its-columns", ["C2", "C3"], lambda x: (x.copy_(x.t() + x), x.sub_(x.amax(1)), x.cumsum(0))[2],
+                  lambda lab: [lab.ints(6, 6)])
+mutation.function("from-what-it-sums-to", ["C2", "C3"], lambda x: (
+    x.sub_(x.sum(0)), x.copy_(x.cumsum(1)), x.amax(0))[2], grid)
 mutation.function("turned", ["C7"], lambda x: (x.t_(), x + 1)[1], grid)
 mutation.function("one-more-dimension", ["C7"], lambda x: (x.unsqueeze_(1), x * 2)[1], grid)
 

@@ -1,7 +1,10 @@
 """Contract programs about what is given and kept: numbers, Python structures, buffers, one call after another."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -270,6 +273,40 @@ def same_memory_other_values(lab: Lab) -> None:
     for _ in lab.each():
         lab.run(go, x)
         x.copy_(lab.ints(5, 4))
+
+
+@calls("C1", "models.C3")
+def same_memory_under_another_name(lab: Lab) -> None:
+    """What lies there is written by the caller; neither address nor version tells."""
+    go = lab.compile(lambda x, w: (x * w, x.sum(0) - w))
+    memory, weights = lab.ints(5, 4), lab.ints(4)
+    for _ in lab.each():
+        lab.run(go, memory.data, weights.detach())
+        memory.copy_(lab.ints(5, 4))
+        weights.data.add_(1)
+
+
+@calls("C4", "models.C1", smoke=True)
+def several_threads(lab: Lab) -> None:
+    """Each has arguments of its own."""
+    go = lab.compile(lambda a, b: ((a @ b).relu() - a, (a * b).cumsum(0), (a - b).sum(1)))
+    for _ in lab.each():
+        lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
+        given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
+        with switching(1e-5), ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda pair: go(*pair), given))
+        lab.see("results of threads", found)
+
+
+@contextmanager
+def switching(seconds: float) -> Iterator[None]:
+    """Threads take turns as often as that."""
+    was = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(was)
 
 
 @calls("C1")
