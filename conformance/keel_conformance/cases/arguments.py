@@ -42,19 +42,26 @@ def arguments(case: Case, call: int) -> Trial:
     return made
 
 
+def signs(domain: Domain, levels: Levels, call: int, turn: int = 0) -> frozenset[str]:
+    """What nothing computed may pass for the results of a call of a choice (see ``blank``)."""
+    found = _told(domain, levels, Draw(repr(levels), call, turn=turn))
+    return frozenset() if found is None else found[0]
+
+
 def _drawn(case: Case, domain: Domain, call: int, turn: int) -> Trial | None:
+    made = domain.make(_levels(case, domain, turn), DTYPES[case.dtype], Draw(case.digest, call, turn=turn))
+    return made if made is None or not turn else replace(made, notes=made.notes | {REDRAWN})
+
+
+def _levels(case: Case, domain: Domain, turn: int) -> Levels:
     """With ``turn`` another class of values than the case's, each in turn; then special values, where it has them."""
     levels: Levels = {**case.levels, "dtype": case.dtype}
-    draw = Draw(case.digest, call, turn=turn)
-    if not turn:
-        return domain.make(levels, DTYPES[case.dtype], draw)
-    here = domain.factors.get("values", ())
+    here = domain.factors.get("values", ()) if turn else ()
     classes = [v for v in AGAIN if v in here and domain.allows({**levels, "values": v})]
-    if classes:
-        rare = next((v for v in RARE if v in classes), classes[0])
-        levels = {**levels, "values": classes[turn - 1] if turn <= len(classes) else rare}
-    made = domain.make(levels, DTYPES[case.dtype], draw)
-    return None if made is None else replace(made, notes=made.notes | {REDRAWN})
+    if not classes:
+        return levels
+    rare = next((v for v in RARE if v in classes), classes[0])
+    return {**levels, "values": classes[turn - 1] if turn <= len(classes) else rare}
 
 
 @lru_cache(1024)
@@ -63,15 +70,18 @@ def _turn(case: Case, call: int) -> int:
     domain = domain_of(case.op)
     if not call or domain is None or "random" in domain.op.tags:
         return 0
-    first, own = _told(case, domain, 0, 0), _told(case, domain, call, 0)
-    if first is None or own is None or not first[0]:
+    def told(call: int, turn: int) -> blank.Told | None:
+        return _told(domain, _levels(case, domain, turn), Draw(case.digest, call, turn=turn), case.overload)
+    first = told(0, 0)
+    own = told(call, 0) if first is not None and first[0] else None
+    if first is None or own is None:
         return 0
     best, turn = _alike(first[0], own[0]), 0
     small = sum(x.numel() for x in _tensors(case, domain)) <= SMALL
     for k in range(1, 1 + len(domain.factors.get("values", ())) + (TURNS if small else FEW_TURNS)):
         if not best:
             break
-        found = _told(case, domain, call, k)
+        found = told(call, k)
         if found is not None and found[1] == own[1] and _alike(first[0], found[0]) < best:
             best, turn = _alike(first[0], found[0]), k
     return turn
@@ -84,11 +94,12 @@ def _alike(first: frozenset[str], later: frozenset[str]) -> int:
     return sum(1 if sign == "identity" else 2 for sign in (later if blank.EXTREME in first else first & later))
 
 
-def _told(case: Case, domain: Domain, call: int, turn: int) -> blank.Told | None:
-    made = _drawn(case, domain, call, turn)
+def _told(domain: Domain, levels: Levels, draw: Draw, overload: str = "") -> blank.Told | None:
+    made = domain.make(levels, DTYPES[levels["dtype"]], draw)
     if made is None:
         return None
-    target = next((t for t in domain.op.targets if str(t) == case.overload), domain.op.targets[0])
+    overload = overload or domain.overload(levels)
+    target = next((t for t in domain.op.targets if str(t) == overload), domain.op.targets[0])
     return blank.told(target, made.args, made.kwargs)
 
 

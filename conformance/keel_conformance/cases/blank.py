@@ -15,6 +15,7 @@ from torch import Tensor
 
 NEAR = 2.0 ** -7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""
+FIRST = 16
 EXTREME = "extreme"
 """No element is of a magnitude at which all is decided."""
 
@@ -34,11 +35,18 @@ def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
         except Exception:                                      # of whatever kind
             return None
         given = list(tensors((args, kwargs)))
-        results = [x for x in found if x.numel()]
-        said = frozenset(name for name, holds in _SIGNS.items() if results and all(holds(x, given) for x in results))
+        said = _said([x.reshape(-1) for x in found if x.numel()], given)
         types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in found]))
         _spoil(found, given)
     return said, types
+
+
+def _said(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
+    """Most have none, and the first few elements show it."""
+    left = list(_SIGNS) if results else []
+    for most in (FIRST, None):
+        left = [name for name in left if all(_SIGNS[name](x[:most], given) for x in results)]
+    return frozenset(left)
 
 
 def _bare(value: Any) -> Any:

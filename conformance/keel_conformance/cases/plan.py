@@ -13,6 +13,7 @@ from keel_conformance.cases.clauses import cited
 from keel_conformance.cases.covering import covering, further
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.sift import sifted
 from keel_conformance.cases.smoke import few
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
@@ -77,8 +78,11 @@ def _of_rooms(tier: str, seed: int) -> Iterator[Case]:
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
-    """The cases of one member: the most telling, then those that must be, a covering array, negative ones."""
-    for levels in choices(domain, tier, seed):
+    """The cases of one member: the most telling, then those that must be, a covering array, negative ones;
+    few of which no values tell anything.
+    """
+    of = {"stay": 0, "plenty": 3} if tier == "smoke" else {"least": LEAST}
+    for levels in sifted(domain, choices(domain, tier, seed), seed=seed, **of):
         yield case_of(domain, levels, seed)
     for negative in domain.negatives[:1 if tier == "smoke" else None]:
         yield Case(domain.op.name, domain.op.family, "negative", domain.op.profile, negative.overload or _first(domain),

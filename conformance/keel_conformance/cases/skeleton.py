@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -141,8 +141,14 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
         x = torch.tensor(list(part.values), dtype=part.dtype).to(dtype)
         if dtype.is_floating_point or dtype.is_complex:       # other values with the same structure
             x = x * 0.5 ** (draw.call % 3)
+        elif part.dtype == torch.bool and draw.turn:          # a mask, of which nothing was told as it is
+            other = (draw.uniform(x.numel()) < 0.5, ~x.bool(), torch.ones_like(x), torch.zeros_like(x))
+            x = other[draw.turn % 4].to(x.dtype)
         return x.reshape(part.shape)
     kind = values if values in kinds_of(dtype) else "random"
+    if draw.turn and part.low == part.high:                    # all alike in the sample, and nothing was told of it
+        part = replace(part, low=part.low / 2 if part.low > 0 else part.low - 1,
+                       high=part.high / 2 if part.high < 0 else part.high + 1)
     if values == SALTED and part.low < 0:
         return salted(draw, dtype, n, low=part.low, high=part.high).reshape(part.shape)
     x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)

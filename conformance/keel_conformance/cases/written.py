@@ -224,12 +224,25 @@ def _numbers() -> Iterator[Written]:
         yield "rrelu_with_noise_functional.default", (x, noise, 0.25, 0.25, True), {}
 
 
+def _copies() -> Iterator[Written]:
+    """Whose elements come in another order, or more than once each."""
+    for shape in ((2, 3), (5, 4), (3, 17), (33, 2), (8, 8)):
+        yield "t_copy.default", (number(*shape),), {}
+        yield "repeat.default", (number(*shape), [2, 3]), {}
+        yield "repeat.default", (number(*shape), [2, 1, 4]), {}
+        yield "repeat.default", (number(*shape), [1, 2]), {}
+        yield "transpose_copy.int", (number(*shape), 0, -1), {}
+        yield "unfold_copy.default", (number(*shape), 0, 2, 1), {}
+        yield "rot90.default", (number(*shape), 1, [0, 1]), {}
+        yield "rot90.default", (number(*shape), -3, [1, 0]), {}
+
+
 def written() -> Mapping[str, list[Written]]:
     """The calls, by the full name of the overload."""
     made: list[Callable[[], Iterator[Written]]] = [
         *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
         lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _views, _places, _forms,
-        _jagged, _norms, _numbers]
+        _jagged, _norms, _numbers, _copies]
     found: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():

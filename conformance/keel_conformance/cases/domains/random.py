@@ -15,9 +15,9 @@ from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain, 
 from keel_conformance.cases.values import Draw
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    "17": (17,), "0d": (), "1": (1,), "0": (0,), "7x33": (7, 33), "2x3x4x50": (2, 3, 4, 50), "129x8": (129, 8),
-    "70001": (70001,), "1025": (1025,), "33x65": (33, 65), "1000": (1000,), "2x0x3": (2, 0, 3),
-    "255": (255,), "127x3": (127, 3), "50x1x9": (50, 1, 9), "257": (257,)}
+    "129x8": (129, 8), "7x33": (7, 33), "2x3x4x50": (2, 3, 4, 50), "70001": (70001,), "1025": (1025,),
+    "33x65": (33, 65), "1000": (1000,), "255": (255,), "127x3": (127, 3), "50x1x9": (50, 1, 9), "257": (257,),
+    "2x0x3": (2, 0, 3), "17": (17,), "0d": (), "1": (1,), "0": (0,)}
 FEW = ("17", "0d", "1", "0", "2x0x3")
 """Sizes of so few draws that these say little: not in each layout."""
 PAIRS: Mapping[str, tuple[float, float]] = {"usual": (0.0, 1.0), "apart": (-3.0, 5.0), "narrow": (0.25, 0.75),
