@@ -336,3 +336,10 @@ def test_powers_of_two_round_no_product() -> None:
     for places, status in ((0, "pass"), (3, "fail")):
         got = torch.tensor(1 + 2.0 ** -7 + places * 2.0 ** -7).bfloat16()
         assert judge(case, Trial((x, 0)), [got]).status == status
+
+
+def test_what_this_pytorch_has_no_kernel_for_is_not_judged() -> None:
+    x = torch.ones(3)
+    case = Case("bitwise_and", "", "op", "core", "aten.bitwise_and.Tensor")
+    found = judge(case, Trial((x, x)), [x])
+    assert found.status == "not run" and "itself does not do this call. NotImplementedError" in found.sentence

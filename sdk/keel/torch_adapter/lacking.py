@@ -30,6 +30,11 @@ def _shuffled(x: torch.Tensor, groups: int) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
+def _transformed(x: torch.Tensor, dim: Any, normalization: int, forward: bool) -> torch.Tensor:
+    """How it lies in memory, ``layouts`` knows."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def _slices(x: torch.Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
     return aten.unique_consecutive.default(x, return_inverse, return_counts, dim)
 
@@ -64,6 +69,7 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     aten.geqrf.default: _geqrf, aten.binomial.default: _binomial, aten._standard_gamma.default: _gamma,
 }
 _INSTEAD: Mapping[Any, Callable[..., Any]] = {
+    aten._fft_c2c.default: _transformed,                      # raises in 2.11 where dimensions are not sorted
     aten.native_channel_shuffle.default: _shuffled,           # a view, which only a contiguous operand has
     aten.multi_margin_loss.default: _loss,                    # taken apart, with other sizes for a single example
     aten.multilabel_margin_loss_forward.default: _marked_loss,     # the same, and other numbers
