@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from ..cases.case import Case
@@ -79,6 +80,22 @@ def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -
         if mine:
             bars.append(Bar(f"killed at {level} level", percent(count, len(mine)), "", None, f"{count} of {len(mine)}"))
     return bars
+
+
+def count_bars(cases: Sequence[Case], few: Mapping[str, str]) -> list[Bar]:
+    """How many cases operators have; ``few`` says of some why these are fewer than 60."""
+    counts = Counter(c.op for c in cases if c.kind in ("op", "negative"))
+    least = min((n for op, n in counts.items() if op not in few), default=0)
+    middle = median(counts.values()) if counts else 0
+    low = [f"{op} {n}" for op, n in sorted(counts.items(), key=lambda pair: pair[1]) if n < LEAST and op not in few]
+    named_few = [f"{op} {counts[op]}" for op in few if op in counts]
+    return [Bar("cases of an operator, median", f"{middle:g}", "at least 200", middle >= MEDIAN,
+                f"{len(counts)} operators, {sum(counts.values())} cases"),
+            Bar("cases of an operator, least", least, "at least 60", least >= LEAST,
+                named(low) if low else f"fewer for a reason: {named(named_few)}" if named_few else "")]
+
+
+MEDIAN, LEAST = 200, 60
 
 
 @dataclass(frozen=True)

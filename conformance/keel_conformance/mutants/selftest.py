@@ -20,6 +20,7 @@ from keel import MEMBERS
 from .. import report
 from ..cases.arguments import arguments
 from ..cases.case import Case
+from ..cases.domains import domain_of
 from ..cases.plan import PROFILES, ROOMS, TIERS, plan
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
@@ -34,11 +35,13 @@ EAGER, LOOPS = "eager", "interp"
 REPEATS = 10
 SHARES = {"smoke": 12, "standard": 1, "full": 1}
 """Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case of so many."""
-EACH = {"smoke": 1, "standard": 4, "full": 8}
+EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
 of the operator's.
 """
-PARTS = ("mutants", "controls", "benign", "repeats")
+PARTS = ("plan", "mutants", "controls", "benign", "repeats")
+DRAWS = 64
+"""Fewer numbers than this drawn at random may be any."""
 
 
 def selftest(
@@ -48,6 +51,8 @@ def selftest(
                                        "that must pass.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
     mutant: Annotated[list[str] | None, typer.Option(help="Only mutants that fit this pattern; repeatable.")] = None,
+    op: Annotated[list[str] | None, typer.Option(help="Only cases of operators that fit this pattern; "
+                                                 "repeatable.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Only these parts: {', '.join(PARTS)}.")] = None,
     json: Json = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the logs, from which --resume goes on.")] = None,
@@ -64,7 +69,8 @@ def selftest(
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
-        sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption)
+        sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,
+                          tuple(fitting(MEMBERS, op)) if op else ())
         bars = sitting.bars(parts, range(seeds), fitting(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
@@ -76,7 +82,8 @@ def selftest(
 
 @dataclass
 class Sitting:
-    """One run of it. ``rows`` are what the bars are made of."""
+    """One run of it, on cases of the members ``ops``, of all if there are none. ``rows`` are what the bars are made of.
+    """
 
     console: Console
     tier: str
@@ -85,6 +92,7 @@ class Sitting:
     folder: Path
     resume: bool
     interruption: Interruption
+    ops: tuple[str, ...] = ()
     rows: dict[str, list[Any]] = field(default_factory=dict)
     eager: dict[int, Verdicts] = field(default_factory=dict)
     plans: dict[int, tuple[Case, ...]] = field(default_factory=dict)
@@ -92,7 +100,7 @@ class Sitting:
     def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Bar]:
         found: list[Bar] = []
         steps: dict[str, Callable[[], list[Bar]]] = {
-            "mutants": lambda: self.mutants(seeds, names), "controls": self.controls,
+            "plan": self.counts, "mutants": lambda: self.mutants(seeds, names), "controls": self.controls,
             "benign": lambda: self.benign(seeds), "repeats": self.repeats}
         for part in parts:
             if self.interruption.by is None:
@@ -103,8 +111,15 @@ class Sitting:
 
     def plan(self, seed: int) -> tuple[Case, ...]:
         if seed not in self.plans:
-            self.plans[seed] = plan(profile=self.profile, tier=self.tier, seed=seed)
+            self.plans[seed] = plan(profile=self.profile, tier=self.tier, seed=seed, ops=self.ops)
         return self.plans[seed]
+
+    def counts(self) -> list[Bar]:
+        """How many cases operators have; at tier smoke that is no matter."""
+        if self.tier == "smoke":
+            return []
+        few = {name: domain.few for name in MEMBERS if (domain := domain_of(name)) is not None and domain.few}
+        return scores.count_bars(self.plan(0), few)
 
     def planned(self, seed: int, mutants: Sequence[Mutant]) -> tuple[Case, ...]:
         """The part of the plan that mutants may reach: at the higher tiers it takes minutes to draw all up."""
@@ -114,7 +129,7 @@ class Sitting:
                                                              for t in op.targets)]
         names = [c.op for c in of_rooms(self.tier, seed) if c.profile in PROFILES[self.profile]
                  and any(fits(c.op, m.programs) for m in mutants)]
-        wanted = [*members, *dict.fromkeys(names)]
+        wanted = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
         return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted) if wanted else ()
 
     def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
@@ -250,7 +265,8 @@ def bears(case: Case) -> bool:
             found = overload(case.overload)(*trial.args, **trial.kwargs)
     except Exception:                                         # then it is no case to judge anything by
         return False
-    return any(x.numel() for x in tensors(list(found) if isinstance(found, tuple | list) else [found]))
+    least = DRAWS if "random" in MEMBERS[case.op].tags else 1
+    return any(x.numel() >= least for x in tensors(list(found) if isinstance(found, tuple | list) else [found]))
 
 
 def meant(control: str, case: Case) -> bool:

@@ -71,3 +71,21 @@ def test_an_interrupted_sitting_falls_short(sitting: Sitting) -> None:
     sitting.interruption.by = signal.SIGINT
     (bar,) = sitting.bars(["mutants", "repeats"], [0], ["sub-swapped"])
     assert bar.holds is False and "SIGINT" in bar.note
+
+
+def test_cases_of_operators_are_counted(sitting: Sitting) -> None:
+    assert sitting.bars(["plan"], [0], []) == []
+    sitting.tier = "standard"
+    middle, least = sitting.bars(["plan"], [0], [])
+    assert (middle.value, middle.holds, least.value, least.holds) == ("4", False, 4, False) and "add 4" in least.note
+
+
+def test_one_draw_bears_no_value() -> None:
+    drawn = {c.levels["shape"]: selftest.bears(c) for c in selftest.plan(ops=("bernoulli",), profile="strict")
+             if c.kind == "op"}
+    assert drawn["70001"] and not drawn["0d"] and not drawn["1"]
+
+
+def test_controls_are_tried_on_the_operators_that_are_asked_for(tmp_path: Path) -> None:
+    found = Sitting(Console(quiet=True), "smoke", "core", 1, tmp_path, False, Interruption(), ("exp",))
+    assert {c.op for c in found.plan(0)} == {"exp"}
