@@ -217,3 +217,35 @@ def full_of_integers(op: Any, x: Any, value: Any, **kw: Any) -> Any:
     finite = isinstance(value, float) and value == value and abs(value) < 1e18
     return op(x, int(value), **{**kw, "dtype": op(x, value, **kw).dtype} if finite else kw) if finite else op(
         x, value, **kw)
+
+
+@wrong("aten.gather", breaks="gather")
+def gather_by_turned_indices(op: Any, x: Tensor, dim: int, index: Tensor, **kw: Any) -> Any:
+    """``gather`` reads the indices of a square along the other dimension."""
+    square = index.dim() == 2 and index.shape[0] == index.shape[1]
+    return op(x, dim, index.t() if square else index, **kw)
+
+
+@wrong("aten.index_select", breaks="index_select")
+def index_select_from_the_end(op: Any, x: Tensor, dim: int, index: Tensor) -> Any:
+    """``index_select`` along a dimension that is counted from the end goes along the first where that has its size."""
+    return op(x, 0 if dim < 0 and x.dim() and x.shape[0] == x.shape[dim] else dim, index)
+
+
+@wrong("aten.embedding", breaks="embedding")
+def embedding_of_narrow_indices(op: Any, weight: Tensor, index: Tensor, *args: Any) -> Any:
+    """``embedding`` reads 32-bit indices in reverse."""
+    return op(weight, index.flip(-1) if index.dtype == torch.int32 and index.dim() else index, *args)
+
+
+@wrong("aten.index_add", breaks="index_add")
+def index_add_of_whole_alpha(op: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+    """``index_add`` cuts alpha off at the point."""
+    return op(x, dim, index, source, alpha=int(alpha))
+
+
+@wrong("aten.cat", breaks="cat")
+def cat_stops_at_nothing(op: Any, xs: Any, dim: int = 0) -> Any:
+    """``cat`` writes zeros for what comes after a tensor without elements."""
+    empty = next((k for k, x in enumerate(xs) if not x.numel()), len(xs))
+    return op([x if k <= empty else torch.zeros_like(x) for k, x in enumerate(xs)], dim)

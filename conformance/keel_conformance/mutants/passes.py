@@ -1,6 +1,7 @@
 """Mutants of what compilers do with whole graphs: fuse, fold, keep by too little, drop."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -158,3 +159,102 @@ def draws_merged(gm: fx.GraphModule) -> Called:
             return known.setdefault((node.target, found.shape, found.dtype), found).clone() if drawn else found
         return run(gm, inputs, do)
     return call
+
+
+@broken(breaks=("contract.graphs", "contract.models"), programs=GRAPHS)
+def limits_of_limits(gm: fx.GraphModule) -> Called:
+    """Of two clamps in a row the second one is all there is."""
+    def call(*inputs: Any) -> Any:
+        sources: dict[fx.Node, Any] = {}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            if packet(node) != "aten.clamp" or not isinstance(node.args[0], fx.Node):
+                return plainly(node, args, kwargs)
+            sources[node] = sources.get(node.args[0], args[0])
+            return plainly(node, (sources[node], *args[1:]), kwargs)
+        return run(gm, inputs, do)
+    return call
+
+
+@broken(breaks=("contract.graphs", "contract.models", "contract.dtypes"), programs=(*GRAPHS, "dtypes-*"))
+def quotients_cancel(gm: fx.GraphModule) -> Called:
+    """An integer divided and multiplied by one number is what it was."""
+    def call(*inputs: Any) -> Any:
+        values: dict[Any, Any] = {}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            values.update((a, x) for a, x in zip(node.args, args, strict=True) if isinstance(a, fx.Node))
+            found, source = plainly(node, args, kwargs), next(iter(node.args), None)
+            divided = isinstance(source, fx.Node) and packet(source) in ("aten.div", "aten.floor_divide")
+            if packet(node) != "aten.mul" or not divided or not isinstance(source, fx.Node) or (
+                    found.is_floating_point() or source.args[1] != node.args[1]):
+                return found
+            return laid(values[source.args[0]], found)
+        return run(gm, inputs, do)
+    return call
+
+
+@broken(breaks=("contract.graphs", "contract.models", "contract.shapes"), programs=(*GRAPHS, "shapes-*"))
+def pieces_of_the_first(gm: fx.GraphModule) -> Called:
+    """A slice of joined tensors that begins in the first and fits into it is taken from its end."""
+    def call(*inputs: Any) -> Any:
+        joined: dict[Any, tuple[Any, int]] = {}
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            if packet(node) == "aten.cat":
+                joined[node] = (args[0][0], (*args, 0)[1])
+            found = plainly(node, args, kwargs)
+            if packet(node) != "aten.slice" or node.args[0] not in joined or len(args) < 3:
+                return found
+            (first, along), (_, dim, start) = joined[node.args[0]], args[:3]
+            size = found.shape[dim]
+            end = first.shape[dim]
+            if dim != along % found.dim() or not 0 < start < end < start + size or size > end:
+                return found
+            return laid(first.narrow(dim, end - size, size), found)
+        return run(gm, inputs, do)
+    return call
+
+
+@broken(breaks=("contract.calls", "contract.models"), programs=("calls-*", "models-*"))
+def threads_share_results(gm: fx.GraphModule) -> Called:
+    """Results lie in memory that other threads write to before they are copied out of it."""
+    held: dict[Any, list[Any]] = {}
+
+    def call(*inputs: Any) -> Any:
+        found = run(gm, inputs, plainly)
+        memory = held.setdefault(shapes(inputs), [x.clone() if isinstance(x, Tensor) else x for x in found])
+        mine = [isinstance(x, Tensor) and not shares(x, inputs) for x in found]
+        for m, x, own in zip(memory, found, mine, strict=True):
+            if own:
+                m.copy_(x)
+        time.sleep(1e-4)
+        return tuple(m.clone() if own else x for m, x, own in zip(memory, found, mine, strict=True))
+    return call
+
+
+@broken(breaks=("contract.errors",), programs=("errors-*",))
+def assertions_dropped(gm: fx.GraphModule) -> Called:
+    """Assertions are not made."""
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return None if "assert" in str(node.target) else plainly(node, args, kwargs)
+    return lambda *inputs: run(gm, inputs, do)
+
+
+@broken(breaks=("contract.graphs", "contract.arguments", "contract.models"), programs=("arguments-*", "graphs-*"))
+def twelve_arguments(gm: fx.GraphModule) -> Called:
+    """Arguments beyond the twelfth are the twelfth, where they have its type."""
+    def call(*inputs: Any) -> Any:
+        last = inputs[11] if len(inputs) > 12 else None
+        same = [isinstance(x, Tensor) and isinstance(last, Tensor) and shapes([x]) == shapes([last]) for x in inputs]
+        return run(gm, [last if k > 11 and same[k] else x for k, x in enumerate(inputs)], plainly)
+    return call
+
+
+@broken(breaks=("contract.graphs", "contract.scalars", "contract.models"), programs=("graphs-*", "scalars-*"))
+def numbers_of_few_digits(gm: fx.GraphModule) -> Called:
+    """Python numbers are rounded to bfloat16."""
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        short = tuple(float(torch.tensor(a).bfloat16()) if isinstance(a, float) else a for a in args)
+        return plainly(node, short, kwargs)
+    return lambda *inputs: run(gm, inputs, do)

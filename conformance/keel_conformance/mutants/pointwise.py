@@ -342,3 +342,28 @@ def add_stops_at_65536(op: Any, *args: Any, **kw: Any) -> Any:
 def sqrt_through_half(op: Any, x: Tensor) -> Any:
     """``sqrt`` computes in float16."""
     return op(x.to(torch.float16)) if x.is_floating_point() else op(x)
+
+
+@wrong("aten.add", "aten.mul", "aten.sub", breaks=("add", "mul", "sub"))
+def ones_in_the_middle(op: Any, x: Any, y: Any, *args: Any, **kw: Any) -> Any:
+    """Of an operand with a one between its sizes the first matrix serves all."""
+    between = isinstance(x, Tensor) and isinstance(y, Tensor) and x.dim() == y.dim() == 3 and y.shape[1] == 1
+    if not between or x.shape[1] == 1 or not 1 < y.shape[0] == x.shape[0]:
+        return op(x, y, *args, **kw)
+    return op(x, y[:1].expand(y.shape), *args, **kw)
+
+
+@wrong("aten.mul", breaks="mul")
+def rows_for_columns(op: Any, x: Any, y: Any, *args: Any) -> Any:
+    """A vector is lined up with the first dimension of a matrix where it has its size."""
+    fits = isinstance(x, Tensor) and isinstance(y, Tensor) and x.dim() == 2 and y.shape == x.shape[:1]
+    return op(x, y[:, None] if fits and x.shape[0] == x.shape[1] else y, *args)
+
+
+@wrong("aten.add", breaks="add")
+def small_sums_saturate(op: Any, x: Any, y: Any, *args: Any, **kw: Any) -> Any:
+    """Sums of uint8 stop at 255."""
+    found = op(x, y, *args, **kw)
+    if found.dtype != torch.uint8 or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        return found
+    return (x.int() + kw.get("alpha", 1) * y.int()).clamp(0, 255)

@@ -283,3 +283,29 @@ def group_norm_of_one_group(op: Any, x: Tensor, weight: Any, bias: Any, n: int, 
     """``group_norm`` normalises over all channels."""
     value, _, _ = op(x, weight, bias, n, c, hw, 1, eps)
     return (value, *op(x, weight, bias, n, c, hw, group, eps)[1:])
+
+
+@wrong("aten.sum", breaks="sum")
+def last_but_one_is_the_first(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: Any) -> Any:
+    """``sum`` along the last dimension but one goes along the first where that has its size."""
+    given = list(dim) if isinstance(dim, list | tuple) else []
+    if given in ([-2], [-3]) and x.dim() >= -given[0] and x.shape[0] == x.shape[given[0]]:
+        other = -1 if given == [-2] and x.dim() == 2 and x.shape[0] == x.shape[1] else 0
+        return op(x, [other], *more, **kw).reshape(op(x, dim, *more, **kw).shape)
+    return op(x, *([] if dim is None else [dim]), *more, **kw)
+
+
+@wrong("aten.any", breaks="any")
+def any_passes_over_nan(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
+    """``any`` takes NaN for false."""
+    return op(torch.nan_to_num(x, 0.0) if x.is_floating_point() else x, *args, **kw)
+
+
+@wrong("aten.sort", breaks="sort")
+def sort_from_the_end_ascends(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
+    """``sort`` along a dimension that is counted from the end always ascends."""
+    if kw.get("dim", 0) < 0:
+        kw = {**kw, "descending": False}
+    if len(args) > 1 and type(args[0]) is int and args[0] < 0:
+        args = (args[0], False, *args[2:])
+    return op(x, *args, **kw)

@@ -201,3 +201,20 @@ def max_pool_gradient_overwrites(op: Any, grad: Tensor, x: Tensor, *more: Any) -
 def dropout_gradient_without_scale(op: Any, grad: Tensor, mask: Tensor, scale: float) -> Any:
     """The gradient of dropout is not scaled."""
     return op(grad, mask, 1.0)
+
+
+@wrong(SDPA, breaks="sdpa")
+def attention_lined_up_at_the_end(op: Any, q: Tensor, k: Tensor, v: Tensor, p: float = 0.0, causal: bool = False,
+                                  **kw: Any) -> Any:
+    """A causal mask of more keys than queries shows the last query all keys."""
+    more = k.shape[-2] - q.shape[-2]
+    if not causal or more <= 0 or kw.get("attn_mask") is not None:
+        return op(q, k, v, p, causal, **kw)
+    mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(more)
+    return op(q, k, v, p, False, **{**kw, "attn_mask": torch.where(mask, 0.0, -torch.inf).to(q.dtype)})
+
+
+@wrong("aten.addmm", breaks="addmm")
+def addmm_of_a_column(op: Any, c: Tensor, a: Tensor, b: Tensor, **kw: Any) -> Any:
+    """``addmm`` adds a vector to columns where the product is square."""
+    return op(c[:, None] if c.dim() == 1 and len(c) == a.shape[0] == b.shape[1] else c, a, b, **kw)

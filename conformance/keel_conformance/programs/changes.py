@@ -350,16 +350,32 @@ def _outside() -> None:
 _outside()
 
 
-@errors("C1", "C2")
-def assertion_on_values(lab: Lab) -> None:
-    def fn(x: Tensor) -> Tensor:
+def _assertions() -> None:
+    """Of what a program says of its values, before, between and after what it computes."""
+    def first(x: Tensor) -> Tensor:
         torch._assert_async((x > 0).all(), "All are to be positive.")
         return x * 2 - 1
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        lab.run(go, lab.ints(5, low=1))
-        raised(lab, f"call {call}", go, lab.ints(5, low=-3, high=0))
+    def between(x: Tensor) -> Tensor:
+        y = x.cumsum(0)
+        torch._assert_async(y[-1] > 0, "The sum is to be positive.")
+        return y.flip(0)
+
+    def last(x: Tensor) -> Tensor:
+        y = (x * x + x).sum()
+        torch._assert_async(x.amax() >= 1, "One is to be positive.")
+        return y
+
+    for fn in (first, between, last):
+        @errors("C1", "C2", name=f"assertion-on-values-{fn.__name__}")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go = lab.compile(fn)
+            for call in lab.each():
+                lab.run(go, lab.ints(5, low=1))
+                raised(lab, f"call {call}", go, lab.ints(5, low=-3, high=0))
+
+
+_assertions()
 
 
 @errors("C2", "gradients.C1", profile="training")

@@ -83,6 +83,8 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
         lab.ints(5, 5, dtype=d), lab.index(5, 5), lab.flags(5, 5)])
 graphs.function("pairs-of-integers", ["C1", "dtypes.C3"], of_integers,
                 lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)], smoke=True)
+graphs.function("pairs-of-integers-of-32-bits", ["C1", "dtypes.C3"], of_integers,
+                lambda lab: [(lab.index(1 << 31, 5, 7) - (1 << 30)).to(torch.int32)])
 graphs.function("pairs-of-small-integers", ["C1", "dtypes.C3"], of_integers, lambda lab: [lab.index(99, 6, 9) - 49])
 graphs.function("operands-that-change-places", ["C1"], lambda a, b: (
     a - b, b - a, a / (b.abs() + 1) * 0, a < b, b < a, a @ b, b @ a, torch.where(a > 0, a, b),

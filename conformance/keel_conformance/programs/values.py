@@ -286,16 +286,23 @@ def same_memory_under_another_name(lab: Lab) -> None:
         weights.data.add_(1)
 
 
-@calls("C4", "models.C1", smoke=True)
-def several_threads(lab: Lab) -> None:
+def _threads() -> None:
     """Each has arguments of its own."""
-    go = lab.compile(lambda a, b: ((a @ b).relu() - a, (a * b).cumsum(0), (a - b).sum(1)))
-    for _ in lab.each():
-        lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
-        given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
-        with switching(1e-5), ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda pair: go(*pair), given))
-        lab.see("results of threads", found)
+    for name, fn in (("", lambda a, b: ((a @ b).relu() - a, (a * b).cumsum(0), (a - b).sum(1))),
+                     ("-of-one-result", lambda a, b: (a.relu() * b + 1).t() - a),
+                     ("-that-sum", lambda a, b: (a.sum(0), (b - a).amax(1), (a * b).sum()))):
+        @calls("C4", "models.C1", name=f"several-threads{name}", smoke=not name)
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go = lab.compile(fn)
+            for _ in lab.each():
+                lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
+                given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
+                with switching(1e-5), ThreadPoolExecutor(4) as pool:
+                    found = list(pool.map(lambda pair: go(*pair), given))
+                lab.see("results of threads", found)
+
+
+_threads()
 
 
 @contextmanager
