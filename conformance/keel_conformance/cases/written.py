@@ -225,7 +225,7 @@ def _numbers() -> Iterator[Written]:
 
 
 def _copies() -> Iterator[Written]:
-    """Whose elements come in another order, or more than once each."""
+    """Whose elements come in another order, or more than once each, or are none of the argument's."""
     for shape in ((2, 3), (5, 4), (3, 17), (33, 2), (8, 8)):
         yield "t_copy.default", (number(*shape),), {}
         yield "repeat.default", (number(*shape), [2, 3]), {}
@@ -235,6 +235,10 @@ def _copies() -> Iterator[Written]:
         yield "unfold_copy.default", (number(*shape), 0, 2, 1), {}
         yield "rot90.default", (number(*shape), 1, [0, 1]), {}
         yield "rot90.default", (number(*shape), -3, [1, 0]), {}
+        for value in (2.5, -3, 7):
+            yield "full_like.default", (number(*shape), value), {}
+            yield "new_full.default", (number(*shape), [3, 4], value), {}
+            yield "fill.Scalar", (number(*shape), value), {}
 
 
 def written() -> Mapping[str, list[Written]]:
