@@ -11,7 +11,7 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check bless conform bench new docs demo
+.PHONY: help dev test check bless cases conform bench new docs demo
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -41,6 +41,10 @@ check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
 bless: $(STAMP)  ## rewrite golden files, then show what changed
 	$(BIN)/python -m pytest -q --bless $(ARGS) || true
 	git --no-pager diff --stat -- '*/golden/*'
+
+cases: $(STAMP)  ## write the calls anew that conformance cases are drawn from
+	$(BIN)/python -m keel_conformance.cases.harvest samples
+	$(BIN)/python -m keel_conformance.cases.harvest written
 
 conform: $(STAMP)  ## run the conformance suite on BACKEND=cpp
 	$(BIN)/keel conform --backend $(BACKEND) $(ARGS)
