@@ -10,6 +10,7 @@ import sympy
 import torch
 from torch import Tensor
 
+import keel
 from keel import SCALARS, Apply, Axis, Buffer, Kernel, Launcher, Load, Loop, Source, Store, index
 from keel_cpp import target
 
@@ -193,3 +194,14 @@ def test_integer_division(op: str, launchers: dict[tuple[str, torch.dtype], Laun
 
 def test_every_scalar_op_has_a_text() -> None:
     assert set(target.scalars) == set(SCALARS)
+
+
+def test_silu_keeps_its_digits_where_its_exponential_would_overflow() -> None:
+    for dtype, least in ((F32, -100.0), (F64, -740.0)):
+        x = torch.linspace(least, 20, 4001, dtype=dtype)
+        found = keel.compile(torch.nn.functional.silu, backends=["cpp"], strict=True)(x).double()
+        best = x.double() * torch.where(x < -40, x.double().exp(), x.double().sigmoid())
+        # sigmoid is a multiple of the smallest number, which x multiplies.
+        allowed = 8 * torch.finfo(dtype).eps * best.abs() + 2 * torch.finfo(dtype).smallest_normal * torch.finfo(
+            dtype).eps * (1 + x.double().abs())
+        assert bool(((found - best).abs() <= allowed).all())

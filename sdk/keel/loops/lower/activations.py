@@ -155,7 +155,7 @@ def tanh_backward(b: Builder, grad: Value, y: Value) -> Value:
 
 
 def silu(b: Builder, x: Value) -> Value:
-    return x / (1.0 + b.apply("exp", -x))
+    return x * b.apply("sigmoid", x)                           # exp(-x) would overflow before the result is 0
 
 
 def both_sides(b: Builder, x: Value) -> tuple[Value, Value]:
