@@ -135,7 +135,7 @@ def test_a_backend_for_known_sizes_only_refuses_others_in_words() -> None:
                     supports=Support((Rule(ops=("aten.mm",), static=True),)))
     found = keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=True)
     (why,) = (r for g in found.graphs for r in g.refused if r.operator == "aten.mm.default")
-    assert "at known sizes only" in why.reason and why.nearest == "sizes that are marked static, or padded to one size"
+    assert "at known sizes only" in why.reason and "sizes that are marked static" in str(why.nearest)
     torch.compiler.reset()
     assert keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=False).taken["fixed"] == 1
 

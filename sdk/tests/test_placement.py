@@ -78,6 +78,16 @@ def test_by_cost_the_last_resort_competes() -> None:
     assert set(owners(heard).values()) == {"eager"}
 
 
+@pytest.mark.parametrize(("gain", "expected"), [(0.05, {"acme"}), (0.2, {"acme", "last"})])
+def test_a_last_resort_that_competes_is_mixed_in_only_where_that_is_worth_it(gain: float, expected: set[str]) -> None:
+    seconds = {"aten.mm": 1.0, "aten.relu": 1.0, "aten.sin": 1.0}
+    some = replace(plain(replace(SHEET, seconds=seconds)), name="acme")
+    last = replace(plain(replace(SHEET, seconds={**seconds, "aten.mm": 2.0, "aten.sin": 1.0 - 4 * gain})), name="last",
+                   last_resort=True)
+    _, heard = compiled(model, X, W, backends=[some, last], placement="cost")
+    assert set(owners(heard).values()) == expected
+
+
 def test_gradients_of_a_mixture() -> None:
     layer = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
     expected = torch.autograd.grad(layer(X).sum(), list(layer.parameters()))

@@ -57,7 +57,9 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
         single += _placed(other, backends, strict, _among(price, some))
     most = len(gm.graph.nodes) if price.compete else _left(plan)
     best = min((t for t in tried if _left(t[2]) <= most), key=lambda t: t[0].seconds)
-    alone = min((t for t in single if _left(t[2]) <= most), key=lambda t: t[0].seconds, default=best)
+    fitting = [t for t in single if _left(t[2]) <= most]
+    pure = [t for t in fitting if len({part.owner.name for part in t[2].parts}) == 1]
+    alone = min(pure or fitting, key=lambda t: t[0].seconds, default=best)
     worth = _apart(best, price) <= _apart(alone, price) * (1 - WORTH)
     claim, gm, plan = best if worth else alone
     return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
@@ -93,8 +95,10 @@ def _placed(gm: fx.GraphModule, backends: Sequence[Backend], strict: bool,
 
 
 def _alone(backends: Sequence[Backend], compete: bool) -> Iterator[tuple[Backend, ...]]:
-    """Each backend with those of last resort, and those alone if they compete."""
+    """Each backend with those of last resort; if they compete, each without them too, and those alone."""
     last = tuple(b for b in backends if b.last_resort)
+    if last and compete:
+        yield from ((b,) for b in backends if not b.last_resort)
     yield from ((b, *last) for b in backends if not b.last_resort)
     if last and compete:
         yield last
