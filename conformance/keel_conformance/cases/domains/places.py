@@ -87,8 +87,8 @@ def _narrow(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.dim - g.x.dim(), _fewer(g, g.full())), {}
 
 
-def _gather(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (g.x, g.dim, g.full()), {}
+def _gather(end: bool = False) -> Call:
+    return lambda g: ((g.x, g.dim - g.x.dim() * end, g.full()), {})
 
 
 def _scatter(*more: Any, **keywords: Any) -> Call:
@@ -228,8 +228,9 @@ def _joined_mixed(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ([g.x, torch.empty(0, dtype=g.x.dtype), g.like(tuple(g.x.shape)).to(wide)], g.dim), {}
 
 
-def _stacked(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return ([g.x, g.like(tuple(g.x.shape))], g.dim), {}
+def _stacked(end: bool = False) -> Call:
+    """The new dimension stands before the one that counts, or last."""
+    return lambda g: (([g.x, g.like(tuple(g.x.shape))], -1 if end else g.dim), {})
 
 
 def _padded(low: int, high: int, value: float | None = None) -> Call:
@@ -241,7 +242,8 @@ _ADD = Placed({"one": ("aten.scatter_add.default", _scatter()), "wider": ("aten.
 _REDUCES = (("sum", True), ("mean", False), ("amax", True), ("prod", False), ("amin", False), ("sum", False),
             ("mean", True), ("amax", False), ("prod", True), ("amin", True))
 PLACED: Mapping[str, Placed] = {
-    "gather": Placed({"one": ("aten.gather.default", _gather), "narrow": ("aten.gather.default", _narrow)}),
+    "gather": Placed({"one": ("aten.gather.default", _gather()), "end": ("aten.gather.default", _gather(True)),
+                      "narrow": ("aten.gather.default", _narrow)}),
     "scatter": Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
                        "wider": ("aten.scatter.src", _wider())},
                       unique=True),
@@ -282,7 +284,8 @@ PLACED: Mapping[str, Placed] = {
                    whole=True),
     "cat": Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),
                    "mixed": ("aten.cat.default", _joined_mixed), "one": ("aten.cat.default", _joined(0))}, whole=True),
-    "stack": Placed({"two": ("aten.stack.default", _stacked)}, whole=True),
+    "stack": Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))},
+                    whole=True),
     "pad": Placed({"both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
                    "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
                    "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1))}, whole=True),
