@@ -25,7 +25,7 @@ from ..cases.plan import PROFILES, ROOMS, TIERS, plan
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
 from ..workers.run import Interruption, interruptible, progress_on
-from . import BENIGN, CONTROLS, MUTANTS, scores
+from . import BENIGN, CONTROLS, MUTANTS, conduct, scores
 from .controls import MEANT
 from .execute import tensors
 from .mutant import Mutant, fits, packet_of
@@ -39,7 +39,9 @@ EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
 of the operator's.
 """
-PARTS = ("plan", "mutants", "controls", "benign", "repeats")
+COSTED = 40
+"""What the harness takes is measured on one case of so many of the standard tier."""
+PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolation", "resume", "onboarding")
 DRAWS = 64
 """Fewer numbers than this drawn at random may be any."""
 
@@ -101,13 +103,24 @@ class Sitting:
         found: list[Bar] = []
         steps: dict[str, Callable[[], list[Bar]]] = {
             "plan": self.counts, "mutants": lambda: self.mutants(seeds, names), "controls": self.controls,
-            "benign": lambda: self.benign(seeds), "repeats": self.repeats}
+            "benign": lambda: self.benign(seeds), "repeats": self.repeats,
+            "overhead": lambda: conduct.overhead_bars(spread(self.standard(), COSTED), self.folder / "overhead",
+                                                      self.jobs),
+            "isolation": lambda: conduct.isolation_bars(self.folder / "isolation"),
+            "resume": lambda: conduct.resume_bars(self.folder / "resume", len(self.standard())),
+            "onboarding": lambda: conduct.onboarding_bars(self.folder / "onboarding", self.jobs)}
         for part in parts:
             if self.interruption.by is None:
                 found += steps[part]()
         if self.interruption.by is not None:
             found.append(Bar("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}"))
         return found
+
+    def standard(self) -> tuple[Case, ...]:
+        """The plan of a whole run."""
+        if self.tier == "standard":
+            return self.plan(0)
+        return plan(profile=self.profile, tier="standard", seed=0, ops=self.ops)
 
     def plan(self, seed: int) -> tuple[Case, ...]:
         if seed not in self.plans:
