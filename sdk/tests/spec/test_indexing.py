@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel.spec import OPSET
+from keel.spec import OPSET, decomposition_of
 from keel.spec.bind import bound
 from keel.spec.opset import MEMBERS
 from keel.types import TensorType
@@ -69,3 +69,15 @@ def test_counts_of_places_are_sizes() -> None:
     assert sorted(OPSET[aten.index_fill.int_Scalar].places.count.of(filled)) == [5, 9]
     gone = bound(aten._embedding_bag_dense_backward.default, (t, at, at, at, at, 7, False, 0, None), {})
     assert list(OPSET[aten._embedding_bag_dense_backward.default].places.count.of(gone)) == [5, 4]
+
+
+@pytest.mark.parametrize("number", [0.3, -6.5, 2, 7.0])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+def test_a_number_is_looked_for_as_what_a_sum_with_it_is(number, dtype) -> None:
+    """Not cut off to an integer first."""
+    x = torch.tensor([-7, -6, -6, 0, 0, 1, 2, 2, 7]).to(dtype)
+    for right in (False, True):
+        assert torch.equal(decomposition_of(aten.searchsorted.Scalar)(x, number, right=right),
+                           aten.searchsorted.Scalar(x, number, right=right))
+        assert torch.equal(decomposition_of(aten.bucketize.Scalar)(number, x, right=right),
+                           aten.bucketize.Scalar(number, x, right=right))

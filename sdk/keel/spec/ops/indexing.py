@@ -277,9 +277,11 @@ def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_b
         clauses=("It is searchsorted of a tensor without dimensions.",))
 def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = False, right: bool = False,
                         side: str | None = None, sorter: Tensor | None = None) -> Tensor:
-    """Where a number would go in a sorted sequence."""
-    value = aten.full.default([], number, dtype=sequence.dtype, device=sequence.device)
-    return aten.searchsorted.Tensor(sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
+    """Where a number would go in a sorted sequence: as a number of a sum of both."""
+    dtype = torch.result_type(sequence, number)
+    value = aten.full.default([], number, dtype=dtype, device=sequence.device)
+    return aten.searchsorted.Tensor(sequence.to(dtype), value, out_int32=out_int32, right=right, side=side,
+                                    sorter=sorter)
 
 
 @family("bucketize.Tensor", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
@@ -292,9 +294,10 @@ def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: 
 @family("bucketize.Scalar", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
         clauses=("It is bucketize of a tensor without dimensions.",))
 def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Between which boundaries a number lies."""
-    value = aten.full.default([], number, dtype=boundaries.dtype, device=boundaries.device)
-    return aten.searchsorted.Tensor(boundaries, value, out_int32=out_int32, right=right)
+    """Between which boundaries a number lies: as a number of a sum of both."""
+    dtype = torch.result_type(boundaries, number)
+    value = aten.full.default([], number, dtype=dtype, device=boundaries.device)
+    return aten.searchsorted.Tensor(boundaries.to(dtype), value, out_int32=out_int32, right=right)
 
 
 @family(aten.put.default, places=_PICKED, clauses=(
