@@ -353,17 +353,17 @@ _outside()
 def _assertions() -> None:
     """Of what a program says of its values, before, between and after what it computes."""
     def first(x: Tensor) -> Tensor:
-        torch._assert_async((x > 0).all(), "All are to be positive.")
+        torch.ops.aten._assert_async.msg((x > 0).all(), "All are to be positive.")
         return x * 2 - 1
 
     def between(x: Tensor) -> Tensor:
         y = x.cumsum(0)
-        torch._assert_async(y[-1] > 0, "The sum is to be positive.")
+        torch.ops.aten._assert_async.msg(y[-1] > 0, "The sum is to be positive.")
         return y.flip(0)
 
     def last(x: Tensor) -> Tensor:
         y = (x * x + x).sum()
-        torch._assert_async(x.amax() >= 1, "One is to be positive.")
+        torch.ops.aten._assert_async.msg(x.amax() >= 1, "One is to be positive.")
         return y
 
     for fn in (first, between, last):
