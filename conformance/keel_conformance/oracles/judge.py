@@ -73,7 +73,7 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
         return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
     if verdict.status == "pass" and expected.oracle == "ulp" and expected.tracked is not None and isinstance(
             results[0], Tensor):
-        sentence = rounding.one_sided(member.name, results[0], expected.tracked[0])
+        sentence = rounding.one_sided(member.name, trial.args, results[0], expected.tracked[0])
         return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
     if expected.oracle == "dot" and "exact" in trial.notes and not verdict.figures.get("ratio"):
         return replace(verdict, oracle="exact by construction")

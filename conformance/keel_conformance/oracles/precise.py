@@ -22,13 +22,19 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "reciprocal": lambda x: 1 / x, "erfc": mpmath.erfc,
     "digamma": mpmath.digamma,
 }
+LOSSY: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "digamma": lambda x: (x < 0) & ((x - x.round()).abs() < 1e-3),
+}
+"""Where eager PyTorch's own float64 loses most digits: beside poles, by its tangent of pi x. There mpmath judges
+tensors of any size.
+"""
 REACH = 1e6
 """Beyond this a sine needs more digits than are kept, and an exponential has left the range."""
 
 
 def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     """``value``, the function of ``x`` in float64, with each finite element correctly rounded; None where mpmath has
-    not the function, or where there are too many values.
+    not the function, or where there are too many values: but for elements where eager's are ``LOSSY``.
 
     Elements that are not finite, or of operands that are 0 or beyond ``REACH``, stay: what clauses say of them is not
     rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are PyTorch's, which loses some
@@ -38,6 +44,9 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     if of is None or value.dtype != torch.float64 or x.dtype != torch.float64:
         return None
     if x.numel() > MOST and x[x.isfinite()].unique().numel() > MOST:
+        lossy = LOSSY.get(name, torch.zeros_like)(x).bool()
+        if lossy.any() and (better := precise(name, x[lossy], value[lossy])) is not None:
+            return value.masked_scatter(lossy, better)
         return None
     pairs = list(zip(x.flatten().tolist(), value.flatten().tolist(), strict=True))
     wanted = {a for a, b in pairs if _rounds(a, b)}

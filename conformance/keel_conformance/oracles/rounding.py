@@ -5,6 +5,9 @@ of sums of products by their bias (``linear.statistics``).
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -18,8 +21,13 @@ LEAST = 48
 """Different results that have to be farther off: that they are all on one side by chance has p < 2^-47."""
 
 
-def one_sided(member: str, got: Tensor, want: Tensor) -> str:
-    """What is wrong with the roundings of all elements together, if anything; ``want`` is tracked."""
+def one_sided(member: str, given: Sequence[Any], got: Tensor, want: Tensor) -> str:
+    """What is wrong with the roundings of all elements together, if anything; ``want`` is tracked.
+
+    An operand of another dtype, or a number, may be rounded first, which puts all results off alike.
+    """
+    if any(not isinstance(x, Tensor) or x.dtype != got.dtype for x in given if isinstance(x, Tensor | float)):
+        return ""
     if member not in ARITHMETIC or not got.is_floating_point() or got.dtype.itemsize != 2 or got.dtype not in BITS:
         return ""
     value, facts = wide(want).reshape(-1), torch.finfo(got.dtype)

@@ -171,6 +171,24 @@ def test_results_of_16_bits_that_are_all_cut_off_fail(dtype: torch.dtype) -> Non
     assert found.status == "fail" and "toward zero" in found.sentence
 
 
+def test_a_number_that_is_rounded_before_it_is_multiplied_puts_all_results_off_alike() -> None:
+    x, number = draw(1025).half(), torch.tensor(-3.7469, dtype=torch.float64)
+    early, late = x * number.half(), (x.double() * number).half()
+    for got in (early, late):
+        assert verdict("mul", aten.mul.Tensor, (x, number), [got]).status == "pass"
+
+
+def test_what_lies_beside_a_pole_of_digamma_is_exact_in_large_tensors_too() -> None:
+    x = draw(1025).double()
+    x[7] = -1 + 2.0 ** -53
+    right = aten.digamma.default(x)
+    assert right[7] > -6e15, "this PyTorch keeps the digits: LOSSY can go"
+    for found, status in ((float(right[7]), "quality warning"), (-2.0 ** 53, "pass"), (-1.5 * 2.0 ** 53, "fail")):
+        got = right.clone()
+        got[7] = found
+        assert verdict("digamma", aten.digamma.default, (x,), [got]).status == status
+
+
 def test_whole_numbers_and_their_parts_are_summed_without_rounding() -> None:
     """So that what is taken from where floor and a step say is known: most of a grid's samples are."""
     x, y = torch.tensor([1.0, 2.5, -3.0625, 1.0]), torch.tensor([1.0, 0.25, 7.0, 2.0 ** -25])

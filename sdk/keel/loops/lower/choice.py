@@ -29,7 +29,8 @@ def bitwise(scalar: str) -> Rule:
 
 def logical(scalar: str) -> Rule:
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
-        return store(b, b.apply(scalar, *(b.cast(b.broadcast(t), torch.bool) for t in (x, y))))
+        common = result_dtype(x, y)
+        return store(b, b.apply(scalar, *(b.cast(rounded(b, t, common), torch.bool) for t in (x, y))))
     return rule
 
 

@@ -192,8 +192,32 @@ _declare("masked_fill", "masked_fill.Scalar", "masked_fill.Tensor", doc="value w
 
 # -- truth --------------------------------------------------------------------------------------------
 
-for _name in ("and", "or", "xor"):
-    _declare(f"logical_{_name}", doc=f"Whether self {_name} other.", clauses=(_TRUTH,), samples=tensors, dtypes=ALL)
+_CONVERTED = "Operands are converted to their common dtype first: an integer without dimensions may wrap to 0."
+
+
+def _truths(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    dtype = common_dtype(x, y)
+    return x.to(dtype).to(torch.bool), y.to(dtype).to(torch.bool)
+
+
+@ours("logical_and", clauses=(_TRUTH, _CONVERTED), samples=tensors, dtypes=ALL)
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    """Whether self and other."""
+    return aten.bitwise_and.Tensor(*_truths(x, y))
+
+
+@ours("logical_or", clauses=(_TRUTH, _CONVERTED), samples=tensors, dtypes=ALL)
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    """Whether self or other."""
+    return aten.bitwise_or.Tensor(*_truths(x, y))
+
+
+@ours("logical_xor", clauses=(_TRUTH, _CONVERTED), samples=tensors, dtypes=ALL)
+def logical_xor(x: Tensor, y: Tensor) -> Tensor:
+    """Whether self or other, and not both."""
+    return aten.bitwise_xor.Tensor(*_truths(x, y))
+
+
 _declare("logical_not", doc="Whether an element is false.", clauses=(_TRUTH,), dtypes=ALL)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from keel.loops.lower import lower, unary
+from keel.spec import decomposition_of
 
 from .calls import INF, NAN, SPECIAL, call_of, check, check_symbolic, lowered
 
@@ -168,6 +169,15 @@ DIVISIONS = {
     aten.remainder.Scalar,
     aten.fmod.Scalar,
 }
+
+
+@pytest.mark.parametrize("op", [aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default], ids=str)
+def test_truth_is_that_of_the_common_dtype(op: Any) -> None:
+    """A number without dimensions may wrap to 0, or be too small for a float."""
+    for x, y in ((torch.tensor([0, 1], dtype=torch.int8), torch.tensor(-2 ** 63)),
+                 (torch.tensor([0.0, 1.0]), torch.tensor(1e-300, dtype=torch.float64))):
+        check(op, x, y)
+        assert torch.equal(decomposition_of(op)(x, y), op(x, y))
 
 
 def pairs(x: torch.dtype, y: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
