@@ -115,6 +115,7 @@ class _Desk:
     decided: dict[Any, Verdict | None] = field(default_factory=dict)
     undone: dict[Any, str] = field(default_factory=dict)
     whole: dict[Any, str] = field(default_factory=dict)
+    breaks: dict[Any, str | None] = field(default_factory=dict)
 
     def reasons(self, node: fx.Node) -> dict[str, Refusal]:
         """The refusals, and with them why a call that could be written out is left to a last resort."""
@@ -133,9 +134,14 @@ class _Desk:
         return found
 
     def _refusal(self, backend: Backend, call: Call) -> Refusal | None:
-        if not backend.last_resort and (sentence := broken(call)) is not None:
+        if not backend.last_resort and (sentence := self._broken(call)) is not None:
             return Refusal(f"{call.name} requires what this call does not keep: {sentence}")
         return refusal(backend, call, strict=self.strict)
+
+    def _broken(self, call: Call) -> str | None:
+        if call.key not in self.breaks:
+            self.breaks[call.key] = broken(call)
+        return self.breaks[call.key]
 
     def verdict(self, node: fx.Node) -> Verdict | None:
         call = call_of(node)
@@ -152,7 +158,7 @@ class _Desk:
         if any(b.name not in refused for b in self.backends if not b.last_resort):
             return Verdict(kept=True, first=True)
         last = any(b.name not in refused for b in self.backends if b.last_resort)
-        if broken(call) is not None or (last and all(b.last_resort for b in self.backends)):
+        if self._broken(call) is not None or (last and all(b.last_resort for b in self.backends)):
             return Verdict(kept=True, first=False) if last else None
         parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
