@@ -60,6 +60,5 @@ __all__ = [
     "hint_of", "holds", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out", "late", "makes_sizes",
     "may_alias", "nest", "number", "observed", "of_some", "operator_named", "overload_names", "parameters", "promise",
     "real_tensors", "record", "recorded", "rename", "same", "signature", "symbols_of", "tidied",
-    "torch_compile_backend", "tree_of",
-    "tree_text", "unflatten", "unwrapped", "writes",
+    "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
 ]

@@ -18,20 +18,8 @@ def _geqrf(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty([*batch, n, m]).transpose(-2, -1), x.new_empty([*batch, torch.sym_min(m, n)])  # type: ignore[no-untyped-call]
 
 
-def _binomial(count: torch.Tensor, prob: torch.Tensor, generator: Any = None) -> torch.Tensor:
-    return torch.empty_like(count, memory_format=torch.contiguous_format)
-
-
-def _gamma(alpha: torch.Tensor, generator: Any = None) -> torch.Tensor:
-    return torch.empty_like(alpha, memory_format=torch.contiguous_format)
-
-
-def _shuffled(x: torch.Tensor, groups: int) -> torch.Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _transformed(x: torch.Tensor, dim: Any, normalization: int, forward: bool) -> torch.Tensor:
-    """How it lies in memory, ``layouts`` knows."""
+def _contiguous(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """A result of the first operand's type in one block; how a transform's lies in memory, ``layouts`` knows."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -66,11 +54,11 @@ def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OURS: Mapping[Any, Callable[..., Any]] = {
-    aten.geqrf.default: _geqrf, aten.binomial.default: _binomial, aten._standard_gamma.default: _gamma,
+    aten.geqrf.default: _geqrf, aten.binomial.default: _contiguous, aten._standard_gamma.default: _contiguous,
 }
 _INSTEAD: Mapping[Any, Callable[..., Any]] = {
-    aten._fft_c2c.default: _transformed,                      # raises in 2.11 where dimensions are not sorted
-    aten.native_channel_shuffle.default: _shuffled,           # a view, which only a contiguous operand has
+    aten._fft_c2c.default: _contiguous,                       # raises in 2.11 where dimensions are not sorted
+    aten.native_channel_shuffle.default: _contiguous,         # a view, which only a contiguous operand has
     aten.multi_margin_loss.default: _loss,                    # taken apart, with other sizes for a single example
     aten.multilabel_margin_loss_forward.default: _marked_loss,     # the same, and other numbers
     aten.unique_dim_consecutive.default: _slices,             # none, and its kernel is said to be composite
