@@ -124,9 +124,12 @@ def kept(result: Any) -> Any:
     """A copy of a result on the host, with its strides, and no more memory than it spans; another value as it is."""
     if not isinstance(result, Tensor) or result.layout != torch.strided or result.is_quantized:
         return result
-    result = result.detach().resolve_conj().resolve_neg()
+    result = result.detach()
     if not result.numel():
         return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
+    if result.is_conj() or result.is_neg():                   # what is computed of it would lie in no gaps
+        marked, result = result, torch.zeros(span(result), dtype=result.dtype).as_strided(result.shape, result.stride())
+        return result.copy_(marked)
     return _memory(result).to("cpu", copy=True).as_strided(result.shape, result.stride(), 0)
 
 

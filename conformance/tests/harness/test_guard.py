@@ -14,6 +14,8 @@ TENSORS = {
     "number": torch.tensor(1.0), "empty": torch.empty(0, 3), "misaligned": torch.randn(7)[1:],
     "half": torch.randn(9).to(torch.bfloat16)[3:], "bool": torch.tensor([True, False]), "byte": torch.arange(5).byte(),
     "complex": torch.randn(3, dtype=torch.complex64), "conjugate": torch.randn(3, dtype=torch.complex64).conj(),
+    "gapped conjugate": torch.randn(6, 7, dtype=torch.complex64)[1:3, 1:5:2].conj(),
+    "negated": torch.randn(5, dtype=torch.complex64).conj()[::2].imag,
     "flipped": torch.randn(2, 3, 4).permute(2, 0, 1), "windows": torch.randn(9).as_strided((4, 3), (2, 1)),
 }
 gapped = TENSORS["gapped"]
@@ -24,12 +26,12 @@ def test_a_guarded_tensor_is_the_same(name: str) -> None:
     x = TENSORS[name]
     g = guarded(x, "x")
     assert (g.tensor.shape, g.tensor.dtype) == (x.shape, x.dtype) and same_bits(g.tensor, x)
-    assert g.tensor.stride() == x.resolve_conj().stride() and g.fault() is None
-    assert g.tensor.is_conj() is False
+    assert g.tensor.stride() == x.resolve_conj().resolve_neg().stride() and g.fault() is None
+    assert g.tensor.is_conj() is g.tensor.is_neg() is False
     if x.numel():
-        assert g.tensor.data_ptr() % 64 == x.resolve_conj().storage_offset() * x.element_size() % 64
+        assert g.tensor.data_ptr() % 64 == x.resolve_conj().resolve_neg().storage_offset() * x.element_size() % 64
         assert g.interval[0] + ZONE <= g.tensor.data_ptr()
-    assert same_bits(kept(x), x) and kept(x).stride() == x.resolve_conj().stride()
+    assert same_bits(kept(x), x) and kept(x).stride() == x.stride()
 
 
 def poke(x: Tensor, offset: int) -> None:
@@ -70,7 +72,8 @@ def test_bits_are_compared() -> None:
 
 
 def test_density_is_told() -> None:
-    assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == ["gapped", "expanded", "windows"]
+    assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == ["gapped", "expanded", "gapped conjugate",
+                                                                                     "negated", "windows"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8))
