@@ -72,8 +72,8 @@ def test_bits_are_compared() -> None:
 
 
 def test_density_is_told() -> None:
-    assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == ["gapped", "expanded", "gapped conjugate",
-                                                                                     "negated", "windows"]
+    assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == [
+        "gapped", "expanded", "gapped conjugate", "negated", "windows"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8))
