@@ -17,9 +17,8 @@ from keel.errors import KeelError
 from keel.graph.left_out import refuse_inputs
 from keel.graph.verify import verify
 from keel.partition import certificate
-from keel.partition.assign import place
 from keel.partition.bill import PartBill, bill
-from keel.partition.choose import chosen
+from keel.partition.choose import again, chosen
 from keel.partition.plan import Plan, Refusals
 from keel.partition.pricing import Pricing, sheets_of
 from keel.plugin import Backend
@@ -130,12 +129,12 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     verify(gm, "negotiation")
     certificate.check(gm, plan, constants)
 
-    def again(refusals: Refusals) -> Plan:
-        found = place(gm, settings.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
+    def anew(refusals: Refusals) -> Plan:
+        found = again(gm, settings.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
         certificate.check(gm, found, constants)
         return found
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
-    plan, parts = compile_parts(gm, plan, again, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
+    plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     if listen is not None:
         listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants), constants))
     return link(gm, parts, captured.constants)

@@ -66,6 +66,9 @@ class Cost:
 
     ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
     operands), the first that a call begins counting, and a call in one of them at most.
+
+    ``doubt`` is the share, below 1, by which calls in a model take more or less than all that says.  Backends are mixed
+    only where that saves time however far their sheets are off by that much.
     """
 
     flops: Mapping[torch.dtype, float]
@@ -80,6 +83,12 @@ class Cost:
     passes: Mapping[str, float] = field(default_factory=dict)
     patterns: tuple[Pattern, ...] = ()
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
+    doubt: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.doubt < 1:
+            raise KeelError("bad-option", f"A data sheet has a doubt of {self.doubt}.",
+                            do="Give the share by which calls take more or less than it says, at least 0 and below 1.")
 
     def as_json(self) -> dict[str, Any]:
         """The sheet as plain data, without overrides that are functions."""
@@ -88,7 +97,7 @@ class Cost:
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
                 "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "passes": dict(self.passes), "seconds": plain,
+                "passes": dict(self.passes), "seconds": plain, "doubt": self.doubt,
                 "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns]}
 
     @staticmethod
@@ -196,6 +205,18 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
         raise KeelError("bad-text", f"{path} holds no data sheets", {"json": f"{type(e).__name__}: {e}"},
                         do="Write it with keel bench --calibrate.") from e
     return {name: Cost.from_json(sheet) for name, sheet in sheets.items()}
+
+
+def slowed(cost: Cost, by: float) -> Cost:
+    """The sheet of a backend on which all takes ``by`` times as long."""
+    def longer(given: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
+        return (lambda call: by * given(call)) if callable(given) else by * given
+    return replace(
+        cost, flops={d: rate / by for d, rate in cost.flops.items()}, scalars=cost.scalars / by,
+        bandwidth=cost.bandwidth / by, launch=cost.launch * by, call=cost.call * by,
+        link=None if cost.link is None else Link(cost.link.bandwidth / by, cost.link.latency * by),
+        patterns=tuple(p if p.seconds is None else replace(p, seconds=by * p.seconds) for p in cost.patterns),
+        seconds={name: longer(given) for name, given in cost.seconds.items()})
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 import sympy
 import torch
 
-from keel.cost import Cost, Link, Pattern, crossing, named, price, read_sheets, work_of
+from keel.cost import Cost, Link, Pattern, crossing, named, price, read_sheets, slowed, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 
@@ -171,9 +171,25 @@ def test_tensors_cross_through_the_hosts_memory() -> None:
     assert crossing(far, far, 1e6) == pytest.approx(2.002)
 
 
+def test_on_a_slowed_sheet_everything_takes_longer() -> None:
+    sheet = replace(SHEET, link=Link(1e6, 1e-3), launch=1e-6, patterns=(Pattern(("aten.mm",), 1e-3),),
+                    seconds={"aten.sin": 0.5, "aten.cos": lambda call: 0.25})
+    slow = slowed(sheet, 2.0)
+    sin, cos = (call(op, t(100), out=t(100)) for op in (aten.sin.default, aten.cos.default))
+    for each in (ADD, MM, sin, cos):
+        assert price(each, slow).alone == pytest.approx(2 * price(each, sheet).alone)
+    assert crossing(slow, SHEET, 1e6) == pytest.approx(2 * crossing(sheet, SHEET, 1e6))
+    assert slow.launch == 2e-6 and slow.patterns[0].seconds == 2e-3
+
+
+def test_a_doubt_is_a_share() -> None:
+    with pytest.raises(KeelError, match="a doubt of"):
+        replace(SHEET, doubt=1.0)
+
+
 def test_sheets_are_data() -> None:
     sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
-                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5})
+                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3)
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 

@@ -146,13 +146,27 @@ def test_where_one_backend_alone_works_on_the_device_there_is_nothing_to_decide(
 
 def test_backends_are_mixed_only_where_that_is_worth_it() -> None:
     """The products are a little faster on acme, by less than data sheets are right."""
-    for flops, mixed in ((1.02e9, False), (1.5e9, True)):
+    for flops, mixed in ((1.02e9, False), (1.4e9, False), (2e9, True)):
         torch.compiler.reset()
         products = takes("mm", name="acme", cost=replace(SHEET, flops={torch.float32: flops}))
         _, heard = compiled(model, X, W, backends=[products, plain()])
         (plan,) = (c.plan for c in heard)
         assert ({p.owner.name for p in plan.parts} == {"acme", "plain"}) is mixed
         assert plan.claim is not None and plan.claim.bound <= plan.claim.seconds
+
+
+def test_only_calls_that_gain_more_than_sheets_are_off_are_mixed_in() -> None:
+    """Of two operators that are faster on acme, the one that may not be stays where the rest is."""
+    seconds = {"aten.mm": 1.0, "aten.relu": 1.0, "aten.sin": 1.0}
+    rest = plain(replace(SHEET, seconds=seconds))
+    for doubt, gone in ((0.0, {"mm", "sin"}), (0.2, {"mm"}), (0.4, set())):
+        torch.compiler.reset()
+        some = takes("mm", "sin", name="acme",
+                     cost=replace(SHEET, seconds={**seconds, "aten.mm": 0.6, "aten.sin": 0.8}, doubt=doubt))
+        _, heard = compiled(model, X, W, backends=[some, rest])
+        assert {op for op, owner in owners(heard).items() if owner == "acme"} == gone
+        assert heard[0].bills is not None and heard[0].plan.claim is not None
+        assert sum(b.seconds for b in heard[0].bills) == pytest.approx(heard[0].plan.claim.seconds)
 
 
 def test_measured_sheets_replace_the_backends_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,16 @@
 
 Negotiation keeps a call whole if any backend takes it so, however slow that is there.  So by cost the graph is also
 negotiated as each backend alone would have it, and the cheapest placement counts: none is dearer, by the data sheets,
-than the best single backend with what it leaves to a last resort.  And where that one is dearer by no more than data
-sheets are wrong, it is taken: what mixing gains would be lost in the noise, what it costs would not.
+than the best single backend with what it leaves to a last resort.
+
+Sheets are off, each by its own ``doubt``.  What stays on the best single backend takes the same either way; so a
+mixture is made of those calls only that are faster elsewhere if all of that one is faster than its sheet says, and all
+of the others slower, by as much as they are in doubt.  The best such mixture is again a placement problem, with other
+rates, and so small parts that gain less than sheets are off, moves and launches counted, are not made.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,20 +19,19 @@ import numpy as np
 import torch
 from torch import fx
 
+from keel.cost import slowed
 from keel.errors import KeelError
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import Price, place
 from keel.partition.bill import bill
-from keel.partition.plan import Claim, Plan
-from keel.partition.pricing import Pricing, Taken
+from keel.partition.plan import Claim, Plan, Refusals
+from keel.partition.pricing import DEAR, Pricing, Taken
 from keel.partition.problem import Problem
 from keel.partition.units import Units
 from keel.plugin import Backend
 from keel.torch_adapter import Captured
 
-WORTH = 0.1
-"""How much of its time a graph must save by mixing backends.  Sheets are measured on calls that run again and again; on
-a CPU that others use, in models, calls take up to twice as long, and not on all backends alike."""
+Placed = tuple[Claim, fx.GraphModule, Plan]
 
 
 def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None,
@@ -44,7 +48,7 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     if price is None or plan.claim is None:
         return gm, plan
     forms, tried = {_form(gm): gm}, [(plan.claim, gm, plan)]
-    single: list[tuple[Claim, fx.GraphModule, Plan]] = []
+    single: list[Placed] = []
     for some in _alone(backends, price.compete):
         try:
             other = negotiate(captured, some, strict=strict)
@@ -58,18 +62,75 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     most = len(gm.graph.nodes) if price.compete else _left(plan)
     best = min((t for t in tried if _left(t[2]) <= most), key=lambda t: t[0].seconds)
     fitting = [t for t in single if _left(t[2]) <= most]
-    pure = [t for t in fitting if len({part.owner.name for part in t[2].parts}) == 1]
+    pure = [t for t in fitting if len(_owners(t[2])) == 1]
     alone = min(pure or fitting, key=lambda t: t[0].seconds, default=best)
-    worth = _apart(best, price) <= _apart(alone, price) * (1 - WORTH)
-    claim, gm, plan = best if worth else alone
+    claim, gm, plan = _beyond_doubt(best, alone, backends, strict, price, most)
     return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
 
 
-def _apart(placed: tuple[Claim, fx.GraphModule, Plan], price: Pricing) -> float:
-    """The seconds of a placement by its bill, in which a part reads again what another part of its backend read."""
+def again(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals, *, strict: bool = False,
+          price: Pricing | None = None) -> Plan:
+    """A graph that was ``chosen`` placed once more, with more ``refusals``: by cost, if there is a ``price``.
+
+    Raises what ``place`` raises.
+    """
+    plan = place(gm, backends, refusals, strict=strict, price=price)
+    if price is None or plan.claim is None:
+        return plan
+    placed = plan.claim, gm, plan
+    most = len(gm.graph.nodes) if price.compete else _left(plan)
+    claim, _, found = _beyond_doubt(placed, placed, backends, strict, price, most, refusals)
+    return replace(found, claim=replace(claim, bound=min(claim.seconds, plan.claim.bound)))
+
+
+def _beyond_doubt(best: Placed, alone: Placed, backends: Sequence[Backend], strict: bool, price: Pricing,
+                  most: int, refusals: Refusals | None = None) -> Placed:
+    """What is cheapest if the backend that does most of ``alone`` is as much faster than its sheet says as that is in
+    doubt, and all others as much slower; ``alone`` where that is no dearer."""
+    owners = _owners(best[2])
+    if len(owners) == 1 and owners == _owners(alone[2]):
+        return best
+    sheets = {b.name: b.cost or DEAR for b in backends}
+    anchor = _anchor(alone, price)
+    doubted = [replace(b, cost=slowed(sheets[b.name], 1 + sheets[b.name].doubt * (-1 if b.name == anchor else 1)))
+               for b in backends]
+    found = [alone, best]
+    for gm in {id(t[1]): t[1] for t in (best, alone)}.values():
+        found += [_trusted(placed, backends, price) for placed in _placed(gm, doubted, strict, price, refusals)]
+    return min((t for t in found if _left(t[2]) <= most), key=lambda t: _apart(t, doubted, price))
+
+
+def _anchor(placed: Placed, price: Pricing) -> str:
+    """The backend that has most of the work."""
+    _, gm, plan = placed
+    work = Counter[str]()
+    for part, each in zip(plan.parts, bill(gm, plan, price.constants) or (), strict=False):
+        work[part.owner.name] += 1 + int(1e12 * each.seconds)
+    return max(work, key=lambda name: work[name], default="")
+
+
+def _trusted(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Placed:
+    """A plan that was made with other sheets, with those that the backends have."""
     claim, gm, plan = placed
-    bills = bill(gm, plan, price.constants, apart=True) if len(plan.parts) > 1 else None
-    return claim.seconds if bills is None else sum(b.seconds for b in bills)
+    own = {b.name: b for b in backends}
+    plan = replace(plan, backends=tuple(own[b.name] for b in plan.backends),
+                   parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
+    seconds = sum(b.seconds for b in bill(gm, plan, price.constants) or ())
+    claim = replace(claim, seconds=seconds, bound=min(claim.bound, seconds))
+    return claim, gm, replace(plan, claim=claim)
+
+
+def _apart(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
+    """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
+    backend read."""
+    _, gm, plan = placed
+    own = {b.name: b for b in doubted}
+    plan = replace(plan, backends=tuple(doubted), parts=tuple(replace(p, owner=own[p.owner.name]) for p in plan.parts))
+    return sum(b.seconds for b in bill(gm, plan, price.constants, apart=True) or ())
+
+
+def _owners(plan: Plan) -> set[str]:
+    return {part.owner.name for part in plan.parts}
 
 
 def _at_home(gm: fx.GraphModule, backends: Sequence[Backend]) -> int:
@@ -84,11 +145,11 @@ def _left(plan: Plan) -> int:
     return sum(len(part.nodes) for part in plan.parts if part.owner.last_resort)
 
 
-def _placed(gm: fx.GraphModule, backends: Sequence[Backend], strict: bool,
-            price: Price) -> list[tuple[Claim, fx.GraphModule, Plan]]:
+def _placed(gm: fx.GraphModule, backends: Sequence[Backend], strict: bool, price: Price,
+            refusals: Refusals | None = None) -> list[Placed]:
     """The placement, if there is one that fits."""
     try:
-        plan = place(gm, backends, strict=strict, price=price)
+        plan = place(gm, backends, refusals, strict=strict, price=price)
     except KeelError:
         return []
     return [] if plan.claim is None else [(plan.claim, gm, plan)]
