@@ -10,7 +10,7 @@ from ...report import Bar
 from ...workers.pool import Outcome
 from ..jobs import Job, Selection, failed, within
 from .sheets import backends
-from .timed import timed
+from .timed import ratio, timed
 
 ALL = {"cpu": ("cpp", "inductor", "eager"), "cuda": ("triton", "cpp", "eager")}
 """Backends of the models that must not become slower."""
@@ -52,8 +52,8 @@ def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         for what in ("predicted", "seconds"):
             name = f"{job.title}: {'predicted' if what == 'predicted' else 'measured'} time / best single backend's"
-            own, best, which = _beside(outcome.row, what)
-            yield within(name, own / best, WORST, f"{which} alone {_ms(best)}; {_placed(outcome.row)}")
+            times, which = _beside(outcome.row, what)
+            yield within(name, times, WORST, f"{which} alone {_ms(outcome.row[which][what])}; {_placed(outcome.row)}")
 
 
 def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
@@ -63,11 +63,11 @@ def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         if outcome.row is None or outcome.row[TOGETHER]["why"]:
             yield failed(job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]), target)
             continue
-        own, best, which = _beside(outcome.row, "seconds")
+        times, which = _beside(outcome.row, "seconds")
         why = reason(outcome.row)
-        yield Bar(f"{job.title}: measured time / fastest single backend's", own / best, target,
-                  own < best or bool(why), f"{which} alone {_ms(best)}; {_placed(outcome.row)}" +
-                  (f"; {why}" if own >= best and why else ""))
+        yield Bar(f"{job.title}: measured time / fastest single backend's", times, target, times < 1 or bool(why),
+                  f"{which} alone {_ms(outcome.row[which]['seconds'])}; {_placed(outcome.row)}" +
+                  (f"; {why}" if times >= 1 and why else ""))
 
 
 def reason(row: Mapping[str, Any]) -> str:
@@ -76,24 +76,28 @@ def reason(row: Mapping[str, Any]) -> str:
     if len(together["owners"]) == 1:
         owner = together["owners"][0]
         return f"no mixture is predicted to be faster than {owner} alone, which therefore has all"
-    _, _, which = _beside(row, "seconds")
+    _, which = _beside(row, "seconds")
     alone = row[which]["predicted"]
     if together["predicted"] > 0.9 * alone:
         return f"it is predicted to gain {100 * (1 - together['predicted'] / alone):.2g} %, which noise hides"
     return ""
 
 
-def _beside(row: Mapping[str, Any], what: str) -> tuple[float, float, str]:
-    """The time of the placement, the best time of a backend alone, and whose that is.
+def _beside(row: Mapping[str, Any], what: str) -> tuple[float, str]:
+    """How many times as long the placement takes as the best backend alone, and which that is.
 
-    Where the placement is one backend's, the two are the same program, and the faster of both measurements is its time.
+    Where the placement is one backend's, the two are the same program, and that one's figures are its.
     """
-    alone = {name: each[what] for name, each in row.items() if name != TOGETHER and not each["why"]}
-    own, owners = row[TOGETHER][what], row[TOGETHER]["owners"]
-    if len(owners) == 1 and owners[0] in alone and _calls(row[TOGETHER]) == _calls(row[owners[0]]):
-        own = alone[owners[0]] = min(own, alone[owners[0]])
-    which = min(alone, key=lambda name: alone[name], default="")
-    return own, alone.get(which, float("inf")), which
+    alone = {name: each for name, each in row.items() if name != TOGETHER and not each["why"]}
+    own, owners = row[TOGETHER], row[TOGETHER]["owners"]
+    if len(owners) == 1 and owners[0] in alone and _calls(own) == _calls(alone[owners[0]]):
+        own = alone[owners[0]]
+    which = min(alone, key=lambda name: alone[name][what], default="")
+    if not which:
+        return 0.0, TOGETHER
+    if what != "seconds":
+        return own[what] / alone[which][what], which
+    return max((ratio(own, each), name) for name, each in alone.items())
 
 
 def _calls(each: Mapping[str, Any]) -> list[int]:

@@ -1,11 +1,13 @@
 """A model on several lists of backends: what each placement is predicted to take, and what it and its parts take.
 
 Steps of all lists alternate in one process, which is pinned to as many cores as it has threads.  Seconds are those of
-the process where it computes in one thread: what else the machine does hardly shows.
+the process where it computes in one thread: what else the machine does hardly shows.  What shows still, a neighbour in
+the caches say, slows steps that follow each other alike: so lists are compared round by round (see :func:`ratio`).
 """
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +23,7 @@ from ..jobs import Job
 from ..run_time import WARM_UP, alone, finish, now
 from ..step import prepare, run
 
-STEPS = 7                                                     # for parts, and in each round; the fastest counts
+STEPS = 7                                                     # for parts, of which the fastest counts; in each round
 
 
 @dataclass
@@ -36,13 +38,13 @@ class PartTime:
 
 @dataclass
 class Timed:
-    """One list of backends: ``predicted`` seconds of its graphs, and those of the fastest step.  ``why`` says why the
+    """One list of backends: ``predicted`` seconds of its graphs, and those of its ``steps``.  ``why`` says why the
     model cannot run on it.  Parts are timed while one is ``watching``, and whole steps while nobody is."""
 
     parts: list[PartTime] = field(default_factory=list)
     watching: bool = True
     predicted: float = 0.0
-    seconds: float = float("inf")
+    steps: list[float] = field(default_factory=list)
     why: str = ""
 
     @property
@@ -50,8 +52,15 @@ class Timed:
         return sorted({part.owner for part in self.parts})
 
     def as_json(self) -> dict[str, Any]:
-        return {"predicted": self.predicted, "seconds": None if self.why else self.seconds, "why": self.why,
-                "owners": self.owners, "parts": [vars(part) for part in self.parts]}
+        return {"predicted": self.predicted, "steps": self.steps, "why": self.why, "owners": self.owners,
+                "seconds": statistics.median(self.steps) if self.steps else None,
+                "parts": [vars(part) for part in self.parts]}
+
+
+def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """How many times as long the steps of one row take as those of another beside which they ran: the median over the
+    rounds."""
+    return statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
 
 
 def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[str, Any]]:
@@ -72,8 +81,9 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
         except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
             found[name].why = _why(_root(raised))
     with alone():
-        for i in range(WARM_UP + STEPS * (1 + job.rounds)):
-            for name, (case, forward) in runs.items():
+        for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
+            turns = list(runs.items())
+            for name, (case, forward) in turns[i % len(turns):] + turns[:i % len(turns)]:
                 found[name].watching = i < WARM_UP + STEPS
                 prepare(step, case)
                 finish(job.device)
@@ -81,7 +91,7 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
                 run(step, case, forward)
                 finish(job.device)
                 if not found[name].watching:
-                    found[name].seconds = min(found[name].seconds, now(job.device) - start)
+                    found[name].steps.append(now(job.device) - start)
     for each in found.values():
         each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]   # others were placed anew
         each.predicted = sum(part.predicted for part in each.parts)
