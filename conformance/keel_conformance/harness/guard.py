@@ -127,9 +127,10 @@ def kept(result: Any) -> Any:
     result = result.detach()
     if not result.numel():
         return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
-    if result.is_conj() or result.is_neg():                   # what is computed of it would lie in no gaps
-        marked, result = result, torch.zeros(span(result), dtype=result.dtype).as_strided(result.shape, result.stride())
-        return result.copy_(marked)
+    if result.is_conj() or result.is_neg():                   # what is computed of it has no gaps and repeats nothing
+        memory = torch.zeros(span(result), dtype=result.dtype)
+        memory[_elements(result)] = result.resolve_conj().resolve_neg().reshape(-1).cpu()
+        return memory.as_strided(result.shape, result.stride(), 0)
     return _memory(result).to("cpu", copy=True).as_strided(result.shape, result.stride(), 0)
 
 

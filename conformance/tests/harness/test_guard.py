@@ -15,6 +15,7 @@ TENSORS = {
     "half": torch.randn(9).to(torch.bfloat16)[3:], "bool": torch.tensor([True, False]), "byte": torch.arange(5).byte(),
     "complex": torch.randn(3, dtype=torch.complex64), "conjugate": torch.randn(3, dtype=torch.complex64).conj(),
     "gapped conjugate": torch.randn(6, 7, dtype=torch.complex64)[1:3, 1:5:2].conj(),
+    "expanded conjugate": torch.randn(2, 1, dtype=torch.complex64).expand(2, 3).conj(),
     "negated": torch.randn(5, dtype=torch.complex64).conj()[::2].imag,
     "flipped": torch.randn(2, 3, 4).permute(2, 0, 1), "windows": torch.randn(9).as_strided((4, 3), (2, 1)),
 }
@@ -73,7 +74,7 @@ def test_bits_are_compared() -> None:
 
 def test_density_is_told() -> None:
     assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == [
-        "gapped", "expanded", "gapped conjugate", "negated", "windows"]
+        "gapped", "expanded", "gapped conjugate", "expanded conjugate", "negated", "windows"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8))
