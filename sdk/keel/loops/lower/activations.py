@@ -225,7 +225,7 @@ def gelu_backward(b: Builder, grad: Value, x: Value, approximate: str = "none") 
 
 
 def logit_backward(b: Builder, grad: Value, x: Value, eps: float | None = None) -> Value:
-    if eps is not None:
+    if eps is not None and eps >= 0:
         return b.where((x < eps) | (x > 1 - eps), 0.0, grad / (x * (1.0 - x)))
     at_end = x.equals(0.0) | x.equals(1.0)
     inside = b.where(at_end, grad * float("inf"), grad / (x * (1.0 - x)))

@@ -85,7 +85,7 @@ def sinc(b: Builder, x: Operand) -> Value:
 def logit(b: Builder, x: Operand, eps: float | None = None) -> Value:
     value = lift(b, x, out_dtype(b))
     if eps is not None:
-        value = b.apply("minimum", b.apply("maximum", value, eps), 1 - eps)
+        value = b.where(value < eps, eps, b.where(value > 1 - eps, 1 - eps, value))
     return store(b, b.apply("log", value / (1.0 - value)))
 
 

@@ -144,16 +144,30 @@ def _probabilities(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((*sample.args, 0.1))
     if dtype.is_floating_point:
         yield Sample((drawn(dtype, 300, low=0, high=1),))
+        yield Sample((drawn(dtype, 300, low=0, high=1), 0.7))
 
 
 _declare("logit", doc="log(self / (1 - self)).", clauses=(
     "NaN gives NaN.", "0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.",
-    "With eps, self is first brought into [eps, 1 - eps].", _FLOAT), samples=_probabilities)
-_declare("logit_backward", doc="The gradient of logit: grad / (self * (1 - self)).", clauses=(
+    "With eps, what of self is below eps becomes eps, and what else is above 1 - eps becomes that.", _FLOAT),
+    samples=_probabilities)
+
+
+@ours("logit_backward", clauses=(
     "With eps it is 0 outside [eps, 1 - eps].", "Without, it is NaN outside [0, 1], and infinite at 0 and 1.",
-    "With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN."),
+    "With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN.",
+    "A negative eps counts as none."),
     samples=lambda dtype: (Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
-                           for eps in (None, 0.1)), dtypes=FLOATS)
+                           for eps in (None, 0.1, -1.0)), dtypes=FLOATS)
+def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
+    """The gradient of logit: grad / (self * (1 - self))."""
+    dtype = common_dtype(grad, x)
+    slope, value = in_math(dtype, grad, x)
+    low, outside = (0.0, float("nan")) if eps is None or eps < 0 else (eps, 0.0)
+    inside = aten.bitwise_and.Tensor(aten.ge.Scalar(value, low), aten.le.Scalar(value, 1.0 - low))
+    return aten.where.self(inside, slope / (value * (1.0 - value)), like(outside, slope)).to(dtype)
+
+
 _declare("sinc", doc="sin(pi self) / (pi self).", clauses=("NaN and infinities give NaN.", "0 gives 1.", _FLOAT))
 
 

@@ -56,6 +56,7 @@ TWO = [
     (aten.gelu_backward.default,),
     (aten.logit_backward.default,),
     (aten.logit_backward.default, 0.1),
+    (aten.logit_backward.default, -0.25),
 ]
 
 

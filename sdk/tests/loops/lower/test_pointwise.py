@@ -125,6 +125,7 @@ def test_logit_clamps_by_eps() -> None:
     x = torch.tensor([0.0, 1.0, 0.3, -2.0, 3.0, NAN])
     check(aten.logit.default, x, 1e-3)
     check(aten.logit.default, x, -1.0)
+    check(aten.logit.default, x, 0.7)
 
 
 ARITHMETIC = [
