@@ -119,3 +119,12 @@ def test_draws_of_other_sizes_are_no_kinks() -> None:
              for size in (1.0, 1.0, 100.0)]
     (found,) = judge(draws)
     assert found.kinks == 0 and math.isclose(found.times, 2, rel_tol=0.1)
+
+
+def test_a_draw_that_cancels_to_little_is_no_kink() -> None:
+    exact = torch.linspace(1, 2, 50, dtype=torch.float64)
+    (usual,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    little = replace(usual, squared_scale=usual.squared_scale * 1e-6, squared_motion=usual.squared_eager,
+                     squared_error=usual.squared_eager * 9)
+    (found,) = judge([{"x": d} for d in (*[usual] * 20, little)])
+    assert found.kinks == 0 and found.holds
