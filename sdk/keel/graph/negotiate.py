@@ -19,7 +19,7 @@ from keel.graph.calls import bases, call_of, is_call, where
 from keel.graph.expand import Lookup, expand
 from keel.graph.left_out import refuse_left_out, why_undone
 from keel.plugin import Backend, Refusal, refusal
-from keel.spec import broken, descent
+from keel.spec import broken, descent, evens
 from keel.torch_adapter import (
     Captured,
     NotRecorded,
@@ -158,7 +158,7 @@ class _Desk:
         if any(b.name not in refused for b in self.backends if not b.last_resort):
             return Verdict(kept=True, first=True)
         last = any(b.name not in refused for b in self.backends if b.last_resort)
-        if self._broken(call) is not None or (last and all(b.last_resort for b in self.backends)):
+        if (self._broken(call) is not None and not evens(call)) or (last and all(b.last_resort for b in self.backends)):
             return Verdict(kept=True, first=False) if last else None
         parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]

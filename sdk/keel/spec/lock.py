@@ -44,7 +44,7 @@ def _member(op: Op) -> dict[str, Any]:
     data = {
         "kind": op.kind, "family": op.family, "profile": op.profile, "overloads": list(op.overloads),
         "doc": " ".join(op.doc.split()), "clauses": dict(clauses(op)), "results": results(op),
-        "operands": list(op.operands), "compute": op.compute.text if op.compute is not None else None,
+        "operands": operands(op), "compute": op.compute.text if op.compute is not None else None,
         "requires": [r.sentence for r in op.requires], "dtypes": sorted(map(name_of, op.dtypes)),
         "decomposition": None if op.kind != "composite" else "PyTorch's" if op.decompose is None else "Keel's",
         "budget": {name_of(d): _present({"ulps": b.ulps, "times": b.times}) for d, b in op.budget.items()},
@@ -60,6 +60,11 @@ def _present(data: Mapping[str, float | None]) -> dict[str, float]:
 def clauses(op: Op) -> list[tuple[str, str]]:
     """Each clause with the label that tests cite it by."""
     return [(f"{op.name}.C{i}", sentence) for i, sentence in enumerate(op.clauses, 1)]
+
+
+def operands(op: Op) -> list[str]:
+    """What broadcasts to one another in normal form: operands, or their batch dimensions."""
+    return [f"batch({name})" if name in op.own else name for name in op.operands]
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -3,7 +3,8 @@
 A primitive absorbs several overloads, promotes dtypes, broadcasts, and counts dimensions from either end. In its normal
 form a call uses the member's first overload that has the parameters it needs; its tensor operands have the dtype that
 it computes in and the sizes of the result, written out as conversions and expansions; dimensions count from the front.
-Operands without dimensions, and Python numbers, stay as they are: they broadcast to anything, from any device.
+Operands without dimensions, and Python numbers, stay as they are: they broadcast to anything, from any device. Of
+matrices in batches the batches are broadcast.
 
 A call that is not in normal form is made of one that is, as a composite is made of its pieces: a backend that takes it
 as it stands gets it so.
@@ -19,7 +20,7 @@ from keel import torch_adapter
 from keel.spec.bind import bind, bound
 from keel.spec.op import Op, Overload
 from keel.spec.opset import OPSET, decomposition_of
-from keel.spec.rules import broadcast_shapes, canonical
+from keel.spec.rules import Shape, broadcast_shapes, canonical
 from keel.types import Call, SymType, TensorType
 
 aten = torch.ops.aten
@@ -40,6 +41,12 @@ def is_normal(call: Call) -> bool:
     return normal_form(call) is None
 
 
+def evens(call: Call) -> bool:
+    """Whether the normal form makes batches equal that are not, as a precondition may want them."""
+    op = OPSET.get(call.op)
+    return op is not None and bool(op.own) and not is_normal(call)
+
+
 def normal_form(call: Call) -> Decomposition | None:
     """A function of the call's arguments that makes the normal form of it; None for a call that is in it, and for all
     but primitives.
@@ -52,22 +59,29 @@ def normal_form(call: Call) -> Decomposition | None:
     dims = {name: now for name in DIMS if (now := _from_the_front(args, name, op)) != args.get(name)}
     dtype = op.compute.of(args) if op.compute is not None else None
     operands = [name for name in op.operands if isinstance(args.get(name), TensorType)]
-    shape = broadcast_shapes([args[name].shape for name in operands])
+    shape = broadcast_shapes([_parted(op, name, args[name].shape)[0] for name in operands])
     converted = [name for name in operands if dtype is not None and args[name].dtype != dtype]
-    expanded = [name for name in operands if args[name].rank and args[name].shape != shape]
+    expanded = [name for name in operands if args[name].rank and _parted(op, name, args[name].shape)[0] != shape]
     if target is call.op and not (dims or converted or expanded):
         return None
 
     def normal(*given: Any, **keywords: Any) -> Any:
         values = {**bound(call.op, given, keywords), **dims}
-        sizes = broadcast_shapes([tuple(values[name].shape) for name in operands])
+        together = broadcast_shapes([_parted(op, name, tuple(values[name].shape))[0] for name in operands])
         for name in converted:
             values[name] = aten._to_copy.default(values[name], dtype=dtype)
         for name in operands if expanded else ():             # sizes that are 1 by a guard are written as 1
+            sizes = (*together, *_parted(op, name, tuple(values[name].shape))[1])
             if values[name].dim() and _written(values[name].shape) != _written(sizes):
                 values[name] = aten.expand.default(values[name], sizes)
         return _call(target, values)
     return normal
+
+
+def _parted(op: Op, name: str, shape: Shape) -> tuple[Shape, Shape]:
+    """The sizes of an operand that are broadcast, and those of its own."""
+    at = len(shape) - op.own.get(name, 0)
+    return shape[:at], shape[at:]
 
 
 def _written(sizes: Sequence[Any]) -> list[Any]:

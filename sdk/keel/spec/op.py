@@ -74,11 +74,11 @@ class Op:
     ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
     all. ``clauses`` are sentences that hold for every implementation; the first is cited as ``name.C1``. ``out`` has
     the type of each result (primitives; a composite's follow from its decomposition). In normal form the ``operands``
-    (parameter names) have the dtype ``compute`` and the sizes that they broadcast to. ``dtypes`` are those of its first
-    tensor argument. ``decompose`` takes the overload's arguments, fake tensors with symbolic sizes included, and gives
-    its results over simpler members; a composite without it has PyTorch's. ``forms`` has the decompositions of those
-    overloads, by full name, whose parameters or results are not the normal form's. ``places`` say how much it reads or
-    writes at places that are data.
+    (parameter names) have the dtype ``compute`` and the sizes that they broadcast to, but for the last dimensions of
+    ``own``: as many as it says of an operand. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
+    the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
+    composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
+    parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Op:
     profile: str = "core"
     out: tuple[Out, ...] | Callable[[Args], tuple[Type | None, ...]] | None = None
     operands: tuple[str, ...] = ()
+    own: Mapping[str, int] = field(default_factory=dict)
     compute: DtypeRule | None = None
     requires: tuple[Requires, ...] = ()
     dtypes: tuple[torch.dtype, ...] = ()

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from keel.spec import examples, lookup
 from keel.spec.excluded import EXCLUSIONS
-from keel.spec.lock import clauses, lock, name_of, results
+from keel.spec.lock import clauses, lock, name_of, operands, results
 from keel.spec.op import Budget, Op
 from keel.spec.opset import MEMBERS
 from keel.spec.versions import CURRENT
@@ -54,7 +54,7 @@ def _normal(op: Op) -> str | None:
     parts = [f"{'have' if many else 'has'} the dtype `{op.compute.text}`" if op.compute is not None else "",
              "are broadcast to one another" if many else ""]
     said = " and ".join(p for p in parts if p)
-    return f"In normal form {', '.join(op.operands)} {said}." if op.operands and said else None
+    return f"In normal form {', '.join(operands(op))} {said}." if op.operands and said else None
 
 
 def path_of(op: Op) -> str:

@@ -48,6 +48,16 @@ def test_integers_are_converted_first() -> None:
     torch.testing.assert_close(got, x.exp())
 
 
+def test_batches_of_matrices_are_broadcast() -> None:
+    a = torch.eye(3).expand(2, 1, 3, 3) + torch.ones(3, 3)
+    factors, pivots, _ = torch.linalg.ldl_factor_ex(a)
+    b = torch.randn(4, 3, 2)
+    calls, got = negotiated(lambda *given: aten.linalg_ldl_solve(*given), factors, pivots, b)
+    assert [c.name for c in calls] == ["aten.expand.default"] * 3 + ["aten.linalg_ldl_solve.default"]
+    assert [t.shape for t in calls[-1].tensors] == [(2, 4, 3, 3), (2, 4, 3), (2, 4, 3, 2)]
+    torch.testing.assert_close(a @ got, b.expand(2, 4, 3, 2))
+
+
 def test_what_is_normal_stays() -> None:
     calls, _ = negotiated(lambda x: x.exp().neg(), torch.randn(3))
     assert [c.name for c in calls] == ["aten.exp.default", "aten.neg.default"]

@@ -1,7 +1,8 @@
 """Linear algebra: the factorisations and solvers that LAPACK-like libraries have. Batches of matrices, column-major."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -43,9 +44,9 @@ _STABLE = "The error is backward stable: the result is exact for a matrix within
 
 
 def _declare(name: str, overload: str, doc: str, *clauses: str, out: Sequence[Out], samples: Any,
-             requires: Sequence[Requires] = ()) -> None:
+             requires: Sequence[Requires] = (), own: Mapping[str, int] = MappingProxyType({})) -> None:
     family.primitive(name, overload, doc=doc, clauses=clauses, out=tuple(out), requires=tuple(requires), dtypes=DTYPES,
-                     samples=samples, budget={d: Budget(times=2.0) for d in DTYPES})
+                     samples=samples, budget={d: Budget(times=2.0) for d in DTYPES}, operands=tuple(own), own=own)
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
@@ -280,8 +281,10 @@ _declare(
     "What LD holds above the diagonal is not read.",
     out=(Out(like("B"), solution("B", "LD"), COLUMNS),),
     requires=(square("LD"), matrix("B"), same_dtype("LD", "B"), Requires(
-        "LD and B have equal batch dimensions: PyTorch's own kernel reads past the pivots where they are broadcast.",
-        lambda args: args["LD"].shape[:-2] == args["B"].shape[:-2])), samples=_ldl)
+        "LD and B have equal batch dimensions, as in normal form: PyTorch's own kernel reads past the pivots where "
+        "they are broadcast.",
+        lambda args: args["LD"].shape[:-2] == args["B"].shape[:-2])), samples=_ldl,
+    own={"LD": 2, "pivots": 1, "B": 2})
 
 _declare(
     "matrix_exp", "linalg_matrix_exp", "The matrix exponential: the sum of A^k / k! over k from 0 on.",
