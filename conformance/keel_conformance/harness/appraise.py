@@ -165,5 +165,7 @@ def _clause(case: Case) -> str:
 def raised(case: Case, what: Raised) -> Verdict:
     """The verdict on a case that ended in an exception."""
     status = "harness error" if what.phase in OURS else "resource" if what.memory else "fail"
-    return Verdict(case.id, status, "raises", f"It raised while {what.phase}: {what.text}",  # type: ignore[arg-type]
-                   clauses.of_exception(what.text))
+    said = f"It raised while {what.phase}: {what.text}"
+    if status == "harness error":
+        said = f"The suite itself raised while {what.phase}, which says nothing of the backend: {what.text}"
+    return Verdict(case.id, status, "raises", said, clauses.of_exception(what.text))  # type: ignore[arg-type]

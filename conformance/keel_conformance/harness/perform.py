@@ -29,6 +29,7 @@ from .job import DRAWS, Perform, Performed, Phase, Raised, Tried
 from .subject import Subject, subject
 
 ROOMS = {"program": "programs", "graph": "graphs", "kernel": "kernels"}
+NOTHING = "Keel itself does all of it, as a view, a constant or nothing at all, so no backend is asked."
 SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
 
 
@@ -122,7 +123,7 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
                                        backends=under_test.backends, strict=True)
         for c, owners, refusals in zip(calls, batch.owners, batch.refusals, strict=True):
             c.tried.claimed = under_test.name in owners
-            c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or "Nothing of it is left to a backend."
+            c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
         for k, draw in enumerate(DRAWS):
             if k:
                 _place(calls, draw, under_test, clock)

@@ -91,8 +91,8 @@ def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Tensor | None
     if not wrong.any():
         return Finding("", {"masked": masked}, masked > MASKED)
     at = _first(wrong)
-    return Finding(f"At {at} it is {got[at].item()}, not {want[at].item()}; {int(wrong.sum())} of {got.numel()} "
-                   "elements are wrong.", {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
+    sentence = f"{_where(at)} is {got[at].item()}, not {want[at].item()}; {_many(int(wrong.sum()), got.numel())}"
+    return Finding(sentence, {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
                    excused=eager is not None and bool((~wrong | (got == eager)).all()))
 
 
@@ -122,9 +122,17 @@ def _at(x: Tensor) -> tuple[int, ...]:
 
 
 def _sentence(got: Tensor, value: Tensor, error: Tensor, at: tuple[int, ...], wrong: int) -> str:
-    many = f"{wrong} of {got.numel()} elements are wrong." if wrong > 1 else f"1 of {got.numel()} elements is wrong."
+    many, where = _many(wrong, got.numel()), _where(at)
     is_, best, allowed = got[at].item(), value[at].item(), float(error[at])
     if is_ != is_ or best != best or is_ == best or abs(best) == float("inf") or abs(is_) == float("inf"):
-        return f"At {at} it is {is_!r}, not {best!r}; {many}"
+        return f"{where} is {is_!r}, not {best!r}; {many}"
     off = abs(is_ - best)
-    return f"At {at} it is {is_!r}, not {best!r}: off by {off:.3g} where {allowed:.3g} is allowed; {many}"
+    return f"{where} is {is_!r}, not {best!r}: off by {off:.3g} where {allowed:.3g} is allowed; {many}"
+
+
+def _where(at: tuple[int, ...]) -> str:
+    return f"At {at} it" if at else "It"
+
+
+def _many(wrong: int, of: int) -> str:
+    return f"{wrong} of {of} elements {'is' if wrong == 1 else 'are'} wrong."

@@ -18,7 +18,7 @@ from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
 from . import contract, factors, linear, openings, order, rounding, statistical, times
-from .compare import MASKED, Finding, compare
+from .compare import Finding, compare
 from .rules import Asked, NoRule, flat, widened
 from .running import analysed
 from .tracked import BITS, Evaluate, Tracked, errors, inexact, leaves, mapped, tracked
@@ -91,23 +91,39 @@ def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any
 
 def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
     worst: dict[str, Any] = {}
-    vacuous, excused = False, ""
+    unknown, vacuous, excused = 0.0, False, ""
     for k, (got, want) in enumerate(zip(results, expected.eager, strict=True)):
         found = _found(got, want, expected, k, trial, op)
         if found.sentence:
-            sentence = f"Result {k}: {found.sentence}" if len(results) > 1 else found.sentence
+            sentence = found.sentence + operands(expected.member, trial, got, found.figures)
+            sentence = f"Result {k}: {sentence}" if len(results) > 1 else sentence
             if not found.excused:
                 return Verdict(case.id, "fail", expected.oracle, sentence, figures=found.figures)
             excused = excused or f"{sentence} Eager PyTorch is as far off."
         vacuous |= found.vacuous
+        unknown = max(unknown, found.figures.get("masked", 0.0))
         if found.figures.get("ratio", 0.0) >= worst.get("ratio", -1.0):
             worst = dict(found.figures)
     if excused:
         return Verdict(case.id, "quality warning", expected.oracle, excused, figures=worst)
     if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(trial)):
         return Verdict(case.id, "vacuous", expected.oracle,
-                       f"Of more than {MASKED:.0%} of the elements nothing is known.", figures=worst)
+                       f"Of {unknown:.1%} of the elements nothing is known: any values pass there.",
+                       figures=worst)
     return Verdict(case.id, "pass", expected.oracle, figures=worst)
+
+
+def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> str:
+    """What stands in the operands where a result is worst, of members that are computed by elements; '' of others."""
+    at = figures.get("index")
+    tensors = [x for x in (*trial.args, *trial.kwargs.values()) if isinstance(x, Tensor)]
+    if at is None or "pointwise" not in member.tags or len(tensors) < sum(isinstance(x, Tensor) for x in leaves((trial.args, dict(trial.kwargs)))):
+        return ""
+    try:
+        there = [x.expand(got.shape)[tuple(at)].item() for x in tensors]
+    except RuntimeError:                                      # other sizes: not of one element each
+        return ""
+    return f" There the operand{' is' if len(there) == 1 else 's are'} {' and '.join(map(repr, there))}." if there else ""
 
 
 def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: Any) -> Finding:

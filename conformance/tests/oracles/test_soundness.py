@@ -165,7 +165,7 @@ def test_of_partial_sums_that_overflow_the_infinity_is_open(dtype: torch.dtype, 
     most = torch.finfo(dtype).max
     x = torch.tensor([[most, most, float("inf") if dtype == torch.float32 else -most, -most]], dtype=dtype)
     found = verdict("mm", "aten.mm.default", (x, torch.ones(4, 1, dtype=dtype)), [torch.full((1, 1), got, dtype=dtype)])
-    assert found.status == "vacuous"
+    assert found.status == "vacuous" and found.sentence.startswith("Of 100.0% of the elements nothing is known")
     bad = verdict("mm", "aten.mm.default", (torch.tensor([[1.0, float("nan")]]), torch.ones(2, 1)),
                   [torch.full((1, 1), 1.0)])
     assert bad.status == "fail"
@@ -343,3 +343,16 @@ def test_what_this_pytorch_has_no_kernel_for_is_not_judged() -> None:
     case = Case("bitwise_and", "", "op", "core", "aten.bitwise_and.Tensor")
     found = judge(case, Trial((x, x)), [x])
     assert found.status == "not run" and "itself does not do this call. NotImplementedError" in found.sentence
+
+
+def test_a_failure_says_where_it_is_and_of_which_operands() -> None:
+    x, y = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[0.25], [0.5]])
+    bad = x + y
+    bad[1, 2] = 7
+    found = verdict("add", "aten.add.Tensor", (x, y), [bad])
+    assert found.sentence.startswith("At (1, 2) it is 7.0, not 3.5") and "1 of 6 elements is wrong" in found.sentence
+    assert found.sentence.endswith("There the operands are 3.0 and 0.5.")
+    found = verdict("neg", "aten.neg.default", (torch.tensor(4),), [torch.tensor(4)])
+    assert found.sentence == "It is 4, not -4; 1 of 1 elements is wrong. There the operand is 4."
+    found = verdict("sum", "aten.sum.dim_IntList", (x, [0]), [torch.tensor(9.0)])
+    assert found.sentence.startswith("It is 9.0, not 6.0") and "operand" not in found.sentence

@@ -72,6 +72,15 @@ def test_any_registered_backend_works(name: str) -> None:
     assert explanation.taken == {"mm": 1, name: 2}
 
 
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_a_float_that_changes_is_a_constant_where_the_other_compiler_asks_for_that(name: str) -> None:
+    go = torch.compile(lambda x, n, f: (x * n, x + f), backend="keel",
+                       options={"backends": [foreign(name), "eager"], "strict": True})
+    x = torch.ones(2)
+    for k in range(3):
+        same(go(x, k + 2, k * 0.5), (x * (k + 2), x + k * 0.5))
+
+
 def test_symbols_that_another_compiler_makes_up_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     environments = []
 

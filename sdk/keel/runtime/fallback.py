@@ -15,6 +15,7 @@ from keel.plugin import Refusal
 from keel.runtime.beside import Outcome, beside
 from keel.runtime.checked import Promise, Run, always, every_call, first_call, promise
 from keel.runtime.link import Linkable
+from keel.torch_adapter import asks_again
 
 Again = Callable[[Refusals], Plan]
 """The graph placed again, with more refusals.  Raises KeelError where some call has no owner left."""
@@ -27,7 +28,8 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
     ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
     each other; of several that raise, the first counts, and the others are asked again if they keep their part.  Under
-    ``strict``, or if that leaves a call without an owner, it is KeelError[compile-raised].
+    ``strict``, or if that leaves a call without an owner, it is KeelError[compile-raised].  What asks Dynamo to trace
+    again is no failure and goes through.
     """
     done: dict[Any, Run] = {}
     lost: list[tuple[Part, KeelError]] = []
@@ -46,6 +48,8 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
                 if key not in done:
                     done[key] = _compiled(graph, found.get(part.name))
             except Exception as raised:
+                if asks_again(raised):
+                    raise
                 plan, error = _replaced(gm, plan, part, raised, again, strict)
                 lost.append((part, error))
                 break

@@ -13,7 +13,7 @@ from keel.torch_adapter.capture import (
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.fault import Fault
-from keel.torch_adapter.foreign import given_to, torch_compile_backend
+from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.layouts import FAULTS, Transformed, fault_of, laid_out
 from keel.torch_adapter.numbers import NotRecorded, number
@@ -54,7 +54,7 @@ from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tr
 
 __all__ = [
     "FAULTS", "LEFT_OUT", "Asked", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
-    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "capture", "captured_calls",
+    "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "asks_again", "capture", "captured_calls",
     "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression", "expression_data",
     "facts_of", "fake_mode_of", "fault_of", "flat", "flatten_call", "given_to", "gives_tensors", "has_effect",
     "hint_of", "holds", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out", "late", "makes_sizes",

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import fx
-from torch._guards import TracingContext, tracing
+from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
@@ -42,6 +42,15 @@ def torch_compile_backend(name: str) -> Foreign:
                         {"registered": ", ".join(n for n in sorted(names) if n != "keel")},
                         do=f"Did you mean {near[0]!r}?" if near else "Install the package that registers it.")
     return lambda gm: _compiled(cast(Callable[..., Any], lookup_backend(name)), gm)
+
+
+def asks_again(raised: BaseException) -> bool:
+    """Whether an exception is no failure but asks Dynamo, which is at work, to trace once more: a float is a constant
+    then, for instance.
+    """
+    from torch._dynamo.exc import RestartAnalysis             # takes a second, unless somebody compiles already
+
+    return CompileContext.try_get() is not None and isinstance(raised, RestartAnalysis)
 
 
 def _known(sizes: Sequence[Any]) -> bool:
