@@ -117,13 +117,14 @@ def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> 
     """What stands in the operands where a result is worst, of members that are computed by elements; '' of others."""
     at = figures.get("index")
     tensors = [x for x in (*trial.args, *trial.kwargs.values()) if isinstance(x, Tensor)]
-    if at is None or "pointwise" not in member.tags or len(tensors) < sum(isinstance(x, Tensor) for x in leaves((trial.args, dict(trial.kwargs)))):
+    lists = any(isinstance(x, list | tuple) and x and isinstance(x[0], Tensor) for x in trial.args)
+    if at is None or "pointwise" not in member.tags or lists or not tensors:
         return ""
     try:
-        there = [x.expand(got.shape)[tuple(at)].item() for x in tensors]
+        there = [repr(x.expand(got.shape)[tuple(at)].item()) for x in tensors]
     except RuntimeError:                                      # other sizes: not of one element each
         return ""
-    return f" There the operand{' is' if len(there) == 1 else 's are'} {' and '.join(map(repr, there))}." if there else ""
+    return f" There the operand{' is' if len(there) == 1 else 's are'} {' and '.join(there)}."
 
 
 def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: Any) -> Finding:

@@ -48,7 +48,7 @@ def asks_again(raised: BaseException) -> bool:
     """Whether an exception is no failure but asks Dynamo, which is at work, to trace once more: a float is a constant
     then, for instance.
     """
-    from torch._dynamo.exc import RestartAnalysis             # takes a second, unless somebody compiles already
+    from torch._dynamo.exc import RestartAnalysis  # takes a second, unless somebody compiles already
 
     return CompileContext.try_get() is not None and isinstance(raised, RestartAnalysis)
 
