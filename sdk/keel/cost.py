@@ -23,6 +23,9 @@ from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorTy
 UNKNOWN = 1024
 """What a size counts as of which nothing is known."""
 
+IMAGE = 4
+"""The dimensions of images, batch and channels among them, at least."""
+
 Sizes = Mapping[str, int]
 """Typical values of size symbols, by name."""
 
@@ -60,8 +63,12 @@ class Cost:
 
     ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``), kind (see :func:`named`) or
     tag of the operator set (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.
-    ``passes`` say so of traffic: how often tensors go through memory, by libraries that bring them into a layout of
-    their own first; where loops are fused, of calls that are none.  ``seconds`` overrides the estimate, by overload or
+    ``passes`` say so of traffic: how often tensors go through memory, once beside the arithmetic, and else before and
+    after it, by libraries that bring them into a layout of their own; where loops are fused, of calls that are none.
+    ``border`` says how often images (tensors of four dimensions and more, in graphs with convolutions) go through
+    memory besides where they come from or go to another backend: by one that keeps them in a layout of its own.
+
+    ``seconds`` overrides the estimate, by overload or
     packet: a number of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
 
     ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
@@ -81,6 +88,7 @@ class Cost:
     memory: float = math.inf
     weights: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, float] = field(default_factory=dict)
+    border: float = 0.0
     patterns: tuple[Pattern, ...] = ()
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
     doubt: float = 0.2
@@ -97,7 +105,7 @@ class Cost:
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
                 "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "passes": dict(self.passes), "seconds": plain, "doubt": self.doubt,
+                "passes": dict(self.passes), "border": self.border, "seconds": plain, "doubt": self.doubt,
                 "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns]}
 
     @staticmethod
@@ -155,8 +163,8 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
         alone += sum(work.read[i] for i in picked) / cost.bandwidth
         return Price(alone, tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
                      tuple(b / cost.bandwidth for b in work.written))
-    traffic = (sum(work.read) + sum(work.written)) / cost.bandwidth * _said(cost.passes, call)
-    return replace(nothing, alone=alone if given else max(alone, traffic) + cost.call)
+    traffic, again = _passing(sum(work.read) + sum(work.written), call, cost)
+    return replace(nothing, alone=alone if given else max(alone, traffic) + again + cost.call)
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
 
     Calls that are loops of a backend that fuses pay for no more than their arithmetic already, and go on doing so.
     """
-    apart = busy = traffic = 0.0
+    apart = busy = traffic = again = 0.0
     before: tuple[bool, Price] | None = None
     for i, link in enumerate(chain):
         own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
@@ -186,11 +194,12 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
         if not loop:
             outer = sum(b for j, b in enumerate(work.read) if j not in link.inner)
             outer += sum(work.written) if i == len(chain) - 1 else 0.0
-            traffic += outer / cost.bandwidth * _said(cost.passes, link.call)
+            passing = _passing(outer, link.call, cost)
+            traffic, again = traffic + passing[0], again + passing[1]
         before = loop, own
     if pattern.seconds is not None:
         return min(pattern.seconds, apart)
-    return max(apart - max(busy, traffic) - cost.call, 0.0)
+    return max(apart - max(busy, traffic) - again - cost.call, 0.0)
 
 
 def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
@@ -292,6 +301,8 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
     usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
     """
     from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
+    if call.name in _GRADIENTS:
+        return _gradients(call, sizes)
     formula = flop_registry.get(getattr(call.op, "overloadpacket", None))
     if formula is not None:
         args = [_shape(a, sizes) for a in call.args]
@@ -310,6 +321,18 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
         along = math.prod(value_of(t.shape[d], sizes) for d in call.args[1])
         return 5.0 * elements(t, sizes) * math.log2(max(along, 2))
     return None
+
+
+def _gradients(call: Call, sizes: Sizes) -> float:
+    """Of a convolution's gradients, each takes as many as the convolution.  (PyTorch's formula counts each group's
+    channels as all.)"""
+    args = bind(call)
+    out, weight = args["grad_output"], args["weight"]
+    if args["transposed"]:
+        out = args["input"]
+    assert isinstance(out, TensorType) and isinstance(weight, TensorType)
+    each = 2 * elements(out, sizes) * elements(weight, sizes) / max(value_of(weight.shape[0], sizes), 1)
+    return each * sum(map(bool, args["output_mask"][:2]))
 
 
 _CUBIC = MappingProxyType({
@@ -338,6 +361,12 @@ def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
     return (work.flops / rate + work.scalars / cost.scalars) * _said(cost.weights, call)
 
 
+def _passing(amount: float, call: Call, cost: Cost) -> tuple[float, float]:
+    """The seconds that ``amount`` bytes go through memory, beside the arithmetic of the call and besides."""
+    passes, seconds = _said(cost.passes, call), amount / cost.bandwidth
+    return min(passes, 1.0) * seconds, max(passes - 1.0, 0.0) * seconds
+
+
 def _said(table: Mapping[str, float], call: Call) -> float:
     """What a table of a sheet says of a call; 1 where it says nothing."""
     return next((table[name] for name in named(call) if name in table), 1.0) if table else 1.0
@@ -347,13 +376,19 @@ def named(call: Call) -> tuple[str, ...]:
     """The names by which a sheet may speak of a call, the most special first: its overload, its packet, its kind, and
     the tags of the operator set.
 
-    Kinds are those of convolutions, by what a step of theirs shares: one is ``depthwise`` where each group has one
-    channel, so that each element that is read serves one channel of results, and a multiplication takes as long as the
-    reading; else ``pointwise`` where its window has one element, so that it is a matrix product; or ``grouped``.
+    Kinds are those of convolutions and of their gradients (which are ``backward`` too), by what a step of theirs
+    shares: one is ``depthwise`` where each group has one channel, so that each element that is read serves one channel
+    of results, and a multiplication takes as long as the reading; else ``pointwise`` where its window has one element,
+    so that it is a matrix product; or ``grouped``.
     """
     member = OPSET.get(call.op)
     tags = sorted(member.tags if member is not None else ())
-    return call.name, call.name.rpartition(".")[0], *(_convolution(call) if "convolution" in tags else ()), *tags
+    kinds = _convolution(call) if "convolution" in tags else ()
+    back = [f"{kind} backward" for kind in (*kinds, "convolution")] if call.name in _GRADIENTS else ()
+    return call.name, call.name.rpartition(".")[0], *back, *kinds, *tags
+
+
+_GRADIENTS = frozenset({"aten.convolution_backward.default"})
 
 
 def _convolution(call: Call) -> tuple[str, ...]:
@@ -387,6 +422,11 @@ def _weight(call: Call, most: float) -> float:
 def is_free(call: Call) -> bool:
     """Whether a call is no work wherever its operand is: a view."""
     return bool(getattr(call.op, "is_view", False))
+
+
+def convolves(call: Call) -> bool:
+    """Whether a call is a convolution or its gradient."""
+    return _tagged(call, "convolution")
 
 
 def fusable(call: Call) -> bool:

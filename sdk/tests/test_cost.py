@@ -149,6 +149,29 @@ def test_a_kind_has_its_weight_and_its_passes() -> None:
     assert price(MM, slow).alone == pytest.approx(10400 / 1e9)
 
 
+def gradients(made: Call, mask: list[bool]) -> Call:
+    x, weight, _, *rest = made.args
+    outs = tuple(t for t, wanted in zip((x, weight), mask, strict=False) if wanted)
+    return Call(aten.convolution_backward.default, (made.out[0], x, weight, None, *rest, mask), {}, outs)
+
+
+def test_each_gradient_of_a_convolution_is_as_much_work_as_it_is() -> None:
+    for made in (convolution(3, 16), convolution(3, 1, 32), convolution(1, 4, 8)):
+        forward = work_of(made).flops
+        assert work_of(gradients(made, [True, True, False])).flops == 2 * forward
+        assert work_of(gradients(made, [False, True, False])).flops == forward
+    assert named(gradients(convolution(3, 1, 32), [True, True, False]))[2:] == (
+        "depthwise convolution backward", "grouped convolution backward", "convolution backward",
+        "depthwise convolution", "grouped convolution", "convolution")
+
+
+def test_of_several_passes_one_is_beside_the_arithmetic() -> None:
+    sheet = Cost(flops={torch.float32: 1e9}, scalars=1.0, bandwidth=1e9, passes={"convolution": 3.0, "aten.mm": 0.5})
+    size, work = 4 * (2 * 32 * 64 + 32 * 9), 2 * 32 * 64 * 9
+    assert price(convolution(3, 1, 32), sheet).alone == pytest.approx(max(work, size) / 1e9 + 2 * size / 1e9)
+    assert price(MM, replace(sheet, flops={torch.float32: 1e12})).alone == pytest.approx(5200 / 1e9)
+
+
 def test_a_pool_is_as_much_work_as_its_windows_have_elements() -> None:
     pool = Call(aten.max_pool2d_with_indices.default, (t(1, 8, 9, 9), [3, 3], [2, 2], [1, 1]), {},
                 (t(1, 8, 5, 5), t(1, 8, 5, 5, dtype=torch.int64)))
@@ -189,7 +212,7 @@ def test_a_doubt_is_a_share() -> None:
 
 def test_sheets_are_data() -> None:
     sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
-                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3)
+                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3, border=2.0)
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 

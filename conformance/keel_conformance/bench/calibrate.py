@@ -1,16 +1,18 @@
 """``keel bench --calibrate``: a backend's data sheet as this machine shows it, timed on parts that it compiled.
 
 Each rate is read off a part made for it: products of large matrices, one addition of large tensors, a chain of
-elementwise calls that stay in cache, and chains of calls too small to be any work.
+elementwise calls that stay in cache, and chains of calls too small to be any work.  What a convolution takes in a model
+is what chains of them take more the longer they are; what it takes besides by itself is the border of a layout.
 """
 from __future__ import annotations
 
 import json
 import math
 import platform
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,12 @@ SMALL = {"cpu": 1 << 14, "cuda": 1 << 20}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 NEEDED = frozenset({"a few calls", "many calls", "an addition", "additions", "a mixture", "torch.float32"})
 """The probes that every backend must take."""
-SMALL_WINDOW = "a depthwise convolution with a small window"
-"""The probe that is too little arithmetic for its traffic."""
+IMAGES = {"cpu": 4, "cuda": 64}
+"""Images that are convolved at once."""
+ROW = 3
+"""Convolutions in a long chain; a short one has one."""
+SEEN = 0.5
+"""The least border that is more than noise."""
 LEAST = 0.1
 """The smallest weight that an operator gets, should it seem to take no time."""
 FEW, MANY, CHAIN = 2, 32, 8
@@ -90,7 +96,9 @@ def _probes(device: str) -> Iterator[tuple[str, Probe]]:
     yield "a mixture", (_mixed, (small, small.clone()))
     for kind, probe, _ in _kinds(device):
         yield kind, probe
-    yield SMALL_WINDOW, _convolution(device, 3, 1)
+    for layer in _layers():
+        yield layer.title(1), layer.probe(device, 1)
+        yield layer.title(ROW), layer.probe(device, ROW)
     for dtype in DTYPES:
         x = torch.rand(PRODUCT[device], PRODUCT[device], device=device).to(dtype)
         yield str(dtype), (lambda x, y: x @ y, (x, x.clone()))
@@ -114,18 +122,114 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     yield "indexing", (lambda x, i: x[i], (rows, at)), n
     x, y = torch.rand(wide, 128, 64, device=device), torch.rand(wide, 64, 128, device=device)
     yield "aten.bmm", (torch.bmm, (x, y)), 2.0 * wide * 128 * 64 * 128
-    for kind, window, shared in (("convolution", 3, 4 * wide), ("pointwise convolution", 1, 8 * wide),
-                                 ("grouped convolution", 3, 8), ("depthwise convolution", 7, 1)):
-        probe = _convolution(device, window, shared)
-        yield kind, probe, 2.0 * probe[1][0].numel() * probe[1][1][0].numel()
+    image = torch.rand(IMAGES[device], 64, 56, 56, device=device)
+    yield "aten.max_pool2d_with_indices", (lambda x: torch.max_pool2d(x, 3, 2, 1), (image,)), image.numel() / 4 * 9
 
 
-def _convolution(device: str, window: int, shared: int) -> Probe:
-    """Of four images in a cache, in groups of ``shared`` channels; in one, if those are many."""
-    channels = shared if shared > 8 else PRODUCT[device] // 8
-    image = torch.rand(4, channels, 28, 28, device=device)
-    kernel = torch.rand(channels, shared, window, window, device=device)
-    return lambda x, w: torch.conv2d(x, w, padding=window // 2, groups=channels // shared), (image, kernel)
+@dataclass(frozen=True)
+class _Layer:
+    """Convolutions of one kind: as many channels come out as go in, each of ``shared`` of them; ``thin`` ones are
+    little arithmetic for their traffic.  With ``back``, their gradients."""
+
+    kind: str
+    channels: int
+    shared: int
+    side: int
+    window: int
+    thin: bool = False
+    back: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} backward" if self.back else self.kind
+
+    def title(self, count: int) -> str:
+        return f"{count} of {'a thin ' if self.thin else ''}{self.name}"
+
+    def image(self, device: str) -> float:
+        return float(IMAGES[device] * self.channels * self.side ** 2)
+
+    def flops(self, device: str) -> float:
+        return 2.0 * self.image(device) * self.shared * self.window ** 2 * (2 if self.back else 1)
+
+    def moved(self, device: str) -> float:
+        return 4.0 * self.image(device) * (3 if self.back else 2)
+
+    def probe(self, device: str, count: int) -> Probe:
+        shape = IMAGES[device], self.channels, self.side, self.side
+        kernels = [torch.rand(self.channels, self.shared, self.window, self.window, device=device)
+                   for _ in range(count)]
+        padding, groups = self.window // 2, self.channels // self.shared
+
+        def forward(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
+            for w in kernels:
+                x = torch.conv2d(x, w, padding=padding, groups=groups)
+            return x
+
+        def backward(g: torch.Tensor, x: torch.Tensor, *kernels: torch.Tensor) -> list[torch.Tensor]:
+            weights = []
+            for w in kernels:
+                g, gw, _ = torch.ops.aten.convolution_backward(g, x, w, None, [1, 1], [padding] * 2, [1, 1], False,
+                                                               [0, 0], groups, [True, True, False])
+                weights.append(gw)
+            return [g, *weights]
+        image = torch.rand(shape, device=device)
+        return (backward, (image, image.clone(), *kernels)) if self.back else (forward, (image, *kernels))
+
+
+def _layers() -> Iterator[_Layer]:
+    for back in (False, True):
+        yield _Layer("convolution", 128, 128, 28, 3, back=back)
+        yield _Layer("convolution", 16, 16, 112, 3, thin=True, back=back)
+        yield _Layer("pointwise convolution", 256, 256, 28, 1, back=back)
+        yield _Layer("pointwise convolution", 32, 32, 112, 1, thin=True, back=back)
+        yield _Layer("depthwise convolution", 96, 1, 28, 7, back=back)
+        yield _Layer("depthwise convolution", 96, 1, 56, 3, thin=True, back=back)
+    yield _Layer("grouped convolution", 64, 8, 28, 3)
+
+
+def _each(layer: _Layer, times: Times) -> float | None:
+    """The seconds of one more in a chain; None where the backend does not take it."""
+    one, several = (times.get(layer.title(count)) for count in (1, ROW))
+    return None if one is None or several is None else max((several - one) / (ROW - 1), 0.0)
+
+
+def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
+    """The sheet with what convolutions take of arithmetic and of traffic (see ``Cost.passes``), and with its border."""
+    weights, passes, borders = dict(cost.weights), dict(cost.passes), list[float]()
+    layers = {(layer.name, layer.thin): layer for layer in _layers()}
+    for (name, thin), layer in layers.items():
+        each, small = _each(layer, times), layers.get((name, True))
+        if each is None:
+            continue
+        if thin and not layer.back:
+            besides = times[layer.title(1)] - cost.launch - each
+            borders.append(besides * cost.bandwidth / layer.moved(device))
+        if thin:
+            continue
+        rate = cost.flops[torch.float32]
+        wide = layer.flops(device) / rate, layer.moved(device) / cost.bandwidth, each - cost.call
+        other = None if small is None or (took := _each(small, times)) is None else (
+            small.flops(device) / rate, small.moved(device) / cost.bandwidth, took - cost.call)
+        weights[name], again = _split(wide, other)
+        if again > 0:
+            passes[name] = 1 + again
+    border = statistics.median(borders) if borders else 0.0
+    return replace(cost, weights=weights, passes=passes, border=border if border >= SEEN else 0.0)
+
+
+def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | None) -> tuple[float, float]:
+    """The weight w and the passes besides, p, with which ``max(w arithmetic, traffic) + p traffic`` are the seconds of
+    both.  If there is no such pair, a weight between those of each alone."""
+    a, t, each = wide
+    if thin is None:
+        return max(each / a, LEAST), 0.0
+    b, u, other = thin
+    p = (other - b * each / a) / (u - b * t / a)              # both do more arithmetic than traffic
+    if (each - p * t) * b / a < u:                            # the thin one does not
+        p = other / u - 1
+    w = (each - p * t) / a
+    return (w, p) if p > 0 and w >= LEAST else (max(math.sqrt(max(each / a * other / b, 0.0)), LEAST), 0.0)
 
 
 def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
@@ -133,8 +237,7 @@ def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
     found = {}
     for kind, _, work in _kinds(device):
         if kind in times:
-            products = kind == "aten.bmm" or "convolution" in kind
-            rate = cost.flops[torch.float32] if products else cost.scalars
+            rate = cost.flops[torch.float32] if kind == "aten.bmm" else cost.scalars
             found[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
     return found
 
@@ -149,11 +252,7 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
                  launch=launch, call=call, fuses=fuses, **given)
-    passes = {}
-    if SMALL_WINDOW in times:
-        moved = 4.0 * sum(2 * t.numel() for t in _convolution(device, 3, 1)[1][:1])
-        passes["depthwise convolution"] = max((times[SMALL_WINDOW] - launch - call) * found.bandwidth / moved, 1.0)
-    return replace(found, weights=_weights(times, device, found), passes=passes)
+    return _convolutions(times, device, replace(found, weights=_weights(times, device, found)))
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

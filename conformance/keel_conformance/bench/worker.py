@@ -14,6 +14,10 @@ from .jobs import Job
 from .placements import programs, sheets
 from .suite import PARTS
 
+TIMED = frozenset({"never-worse", "mixtures", "prediction"})
+KEPT = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 << 31)}
+"""glibc's settings; its own allocator stands in for those that deployments preload."""
+
 
 def work(job: Job, tell: Tell) -> dict[str, Any]:
     """The job's figures, as they are read from a file, too."""
@@ -28,6 +32,9 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
 
     Only the jobs that measure compile time start with empty caches, in their own ``folder``. The others share caches
     that start empty with the bench, so that what Inductor prepares once for a machine is prepared once.
+
+    Where placements are timed, malloc keeps what is freed, as allocators of servers do: else the kernel takes it back
+    and gives it anew, page by page, for a third of the time of a step, or not, by what ran before.
     """
     caches = folder if job.part == "compile" else shared
     return {
@@ -41,5 +48,6 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(traffic.ENVIRONMENT if job.part == "traffic" else {}),
+        **(KEPT if job.part in TIMED else {}),
         **(programs.environment(job) if job.part == "random" else {}),
     }

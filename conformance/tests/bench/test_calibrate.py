@@ -17,10 +17,13 @@ from keel_conformance.bench import calibrate
 
 AT_ALL = Support((Rule(ops=("*",), dtypes=frozenset({torch.float32, torch.int64})),))
 
+LAYERS = tuple(calibrate._layers())
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "PATIENCE", 0.01)
+    monkeypatch.setattr(calibrate, "_layers", lambda: [replace(layer, side=7) for layer in LAYERS])
     for sizes in (calibrate.PRODUCT, calibrate.LARGE, calibrate.SMALL):
         monkeypatch.setitem(sizes, "cpu", {1024: 128, 1 << 22: 1 << 16, 1 << 14: 1 << 10}[sizes["cpu"]])
 
@@ -47,7 +50,8 @@ def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
         assert set(sheet.flops) == {torch.float32}
         assert min(sheet.scalars, sheet.bandwidth, *sheet.weights.values()) > 0
         assert {"convolution", "pointwise convolution", "sort", "aten.exp"} <= set(sheet.weights)
-        assert sheet.passes["depthwise convolution"] >= 1
+        assert {"depthwise convolution backward", "aten.max_pool2d_with_indices"} <= set(sheet.weights)
+        assert all(passes >= 1 for passes in sheet.passes.values()) and sheet.border >= 0
 
 
 def test_files_keep_the_sheets_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,3 +69,26 @@ def test_a_backend_must_take_additions(tmp_path: Path) -> None:
     lame = Backend(name="lame", device="cpu", supports=Support(()), compile=lambda gm: gm.forward)
     with pytest.raises(keel.KeelError, match="no backend takes"):
         calibrate.calibrate([lame], "cpu")
+
+
+@pytest.mark.parametrize(("weight", "passes"), [(2.0, 0.5), (0.5, 3.0), (1.0, 0.0)])
+def test_arithmetic_and_traffic_are_told_apart(weight: float, passes: float) -> None:
+    """By a part that is much arithmetic and one that is much traffic."""
+    wide, thin = (1.0, 0.1), (0.1, 0.3)
+    found = calibrate._split(*((a, t, max(weight * a, t) + passes * t) for a, t in (wide, thin)))
+    assert found == pytest.approx((weight, passes), abs=1e-9) or (not passes and found[1] == 0)
+
+
+def test_parts_that_contradict_each_other_are_between() -> None:
+    assert calibrate._split((1.0, 0.1, 4.0), (1.0, 0.5, 1.0)) == (2.0, 0.0)
+    assert calibrate._split((1.0, 0.1, 4.0), None) == (4.0, 0.0)
+
+
+def test_a_layout_of_its_own_is_a_border(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a convolution takes by itself, and each of several does not."""
+    sheet = keel.Cost(flops={torch.float32: 1e12}, scalars=1e9, bandwidth=1e9)
+    for besides, border in ((0.0, False), (5.0, True)):
+        times = {layer.title(n): n * (layer.flops("cpu") / 1e12 + 2 * layer.moved("cpu") / 1e9)
+                 + besides * layer.moved("cpu") / 1e9 for layer in calibrate._layers() for n in (1, calibrate.ROW)}
+        found = calibrate._convolutions(times, "cpu", sheet)
+        assert found.border == (pytest.approx(5.0) if border else 0.0)

@@ -3,7 +3,8 @@
 A call has the price of its roofline on each backend that takes it, a composite that of all its pieces' arithmetic. What
 a backend that fuses passes between calls of one loop stays out of memory, so such a call has the price of its
 arithmetic, and its traffic is charged by tensor: on each backend that reads a tensor in loops, once, unless its own
-loops made it; on its maker, unless only loops of that same backend read it.  What a call reads at places that are data
+loops made it; on its maker, unless only loops of that same backend read it.  Images that pass between backends with
+layouts of their own are charged to both (``Cost.border``).  What a call reads at places that are data
 comes from memory, as much as there are places, and is part of its own price.  A view is free, shares its operand's
 traffic, and stays with it where it can.
 
@@ -25,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from keel.cost import Cost, InChain, fusable, is_free, picks, price, saved, size_of
+from keel.cost import IMAGE, Cost, InChain, convolves, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import picked, type_of
 from keel.graph.patterns import found_in
 from keel.graph.pieces import pieces
@@ -60,7 +61,8 @@ class Pricing:
         taken = taken if self.compete else _last(taken, free, backends)
         values = _Values.of(units, sizes)
         compute = _alone(units, sheets, taken, sizes)
-        passed, fixed = _traffic(values, free, _loops(units, sheets), sheets)
+        rows, fixed = _traffic(values, free, _loops(units, sheets), sheets)
+        passed = _passed([rows, _borders(values, free, any(map(convolves, units.calls)), sheets)], len(sheets))
         place, moved = _moved(values, sheets, self.constants)
         return problem(compute + fixed, units.needs, moved, place=place, launch=[s.launch for s in sheets],
                        memory=_memory(sheets, place), together=_together(units, free, taken), passed=passed,
@@ -179,11 +181,29 @@ def _loops(units: Units, sheets: Sequence[Cost]) -> Taken:
                      for c in units.calls], bool)
 
 
-def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost]) -> tuple[Tensors | None, Floats]:
-    """What loops read and write, as charges between backends and memory (which comes after them); and what calls pay
-    wherever their neighbours are, [units, backends]."""
-    backends = len(sheets)
-    fixed = np.zeros((len(free), backends))
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Charges on tensors between backends and memory, which comes after them: the maker (-1: memory), the readers, and
+    ``ways[row, from, to]`` seconds."""
+
+    made_by: Ints
+    readers: list[list[int]]
+    ways: Floats
+    size: Floats
+
+
+def _passed(rows: Sequence[_Rows | None], memory: int) -> Tensors | None:
+    some = [r for r in rows if r is not None and len(r.readers)]
+    if not some:
+        return None
+    made_by = np.concatenate([r.made_by for r in some])
+    return tensors(made_by, [units for r in some for units in r.readers], np.concatenate([r.ways for r in some]),
+                   home=np.where(made_by < 0, memory, -1), size=np.concatenate([r.size for r in some]))
+
+
+def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
+    """What loops read and write; and what calls pay wherever their neighbours are, [units, backends]."""
+    fixed = np.zeros((len(free), len(sheets)))
     if not loops.any():
         return None, fixed
     pace = np.array([1 / s.bandwidth if s.fuses else 0.0 for s in sheets])
@@ -205,7 +225,20 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     paces = np.append(pace, 0.0)
     ways = (size[:, None, None] * paces[None, None] +
             (size * np.array(written, float))[:, None, None] * paces[None, :, None])
-    return tensors(own, readers, ways, home=np.where(own < 0, backends, -1), size=size), fixed
+    return _Rows(own, readers, ways, size), fixed
+
+
+def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> _Rows | None:
+    """What it takes to bring images from the layout of one backend to that of another."""
+    pace = np.array([s.border / s.bandwidth for s in sheets] + [0.0])
+    if not convolves or not pace.any():
+        return None
+    rows = [i for i, node in enumerate(values.nodes)
+            if values.maker[i] >= 0 and not free[values.maker[i]] and node.meta["val"].dim() >= IMAGE]
+    readers = [[u for u in values.readers[i] if not free[u]] for i in rows]
+    rows, readers = [i for i, r in zip(rows, readers, strict=True) if r], [r for r in readers if r]
+    size = values.size[rows]
+    return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[None, :, None] + pace[None, None]), size)
 
 
 def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:

@@ -63,15 +63,23 @@ def seconds(gm: fx.GraphModule, plan: Plan, **more: Any) -> float:
     return sum(b.seconds for b in bills)
 
 
-@pytest.mark.parametrize("seed", range(12))
+def images(x: Any, w: Any, b: Any) -> Any:
+    y = torch.conv2d(torch.relu(x), w, b)
+    z = torch.max_pool2d(y, 2) + y[..., ::2, ::2].exp()
+    return torch.conv2d(z, w[:, :, :1, :1]).mean((2, 3)) @ b, y.transpose(1, 2).sin(), z
+
+
+@pytest.mark.parametrize("seed", range(18))
 def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Trace, takes: Takes) -> None:
     r = random.Random(seed)
-    gm = trace(model, X, W, X[0], symbolic=seed % 3 == 0)
+    pictures = torch.ones(2, 8, 10, 10), torch.ones(8, 8, 3, 3), torch.ones(8)
+    gm = trace(model, X, W, X[0], symbolic=seed % 3 == 0) if seed < 12 else trace(images, *pictures)
 
     def sheet() -> Cost:
         return Cost(flops={torch.float32: r.choice((1e8, 1e9))}, scalars=r.choice((1e8, 1e10)),
                     bandwidth=r.choice((1e8, 1e9, math.inf)), launch=r.choice((0.0, 1e-5)), call=r.choice((0.0, 1e-6)),
-                    fuses=r.random() < 0.6, link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
+                    fuses=r.random() < 0.6, border=r.choice((0.0, 2.0)),
+                    link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
                     seconds=r.choice(({}, {"aten.mm": 1e-4, "aten.exp.default": lambda call: 2e-5})))
     backends = [replace(takes(n, "*"), cost=sheet()) for n in ("a", "b", "c")[:r.randint(2, 3)]]
     patterns = (Pattern(("aten.mm", "aten.relu", "aten.mul")), Pattern(("pointwise", "pointwise")),
@@ -146,6 +154,18 @@ def one_part(gm: fx.GraphModule, backends: Sequence[Backend], labels: Sequence[i
     units = units_of(gm.graph)
     parts = [(b, tuple(units.nodes[u].name for u, at in enumerate(labels) if at == i)) for i, b in enumerate(backends)]
     return Plan(tuple(Part(b.name, b, names) for b, names in parts if names), tuple(backends), {})
+
+
+def test_an_image_pays_for_the_layouts_on_both_sides(trace: Trace, takes: Takes) -> None:
+    def net(x: Any, w: Any) -> Any:
+        return torch.conv2d(torch.conv2d(x, w), w).relu()
+    gm = trace(net, torch.ones(1, 4, 8, 8), torch.ones(4, 4, 1, 1))
+    sheet = Cost(flops={torch.float32: math.inf}, scalars=math.inf, bandwidth=1e9, border=2.0)
+    one, two = (replace(takes(n, "*"), cost=replace(sheet, border=b)) for n, b in (("one", 2.0), ("two", 0.5)))
+    whole = seconds(gm, plan_of(gm, [one, two], [0, 0, 0]))
+    assert seconds(gm, plan_of(gm, [one, two], [0, 1, 1])) - whole == pytest.approx(2.5 * 1024 / 1e9)
+    gm = trace(lambda x: x.exp().relu(), torch.ones(1, 4, 8, 8))                       # where nothing is convolved
+    assert seconds(gm, plan_of(gm, [one, two], [0, 1])) == seconds(gm, plan_of(gm, [one, two], [0, 0]))
 
 
 def test_what_a_loop_passes_on_costs_where_it_leaves(trace: Trace, takes: Takes) -> None:
