@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 
 import keel
 from keel import Backend, Cost
 
+from .doubts import blocks, doubts
+from .placements.timed import predicted
 from .run_time import finish, now
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
@@ -67,11 +70,18 @@ def calibrate(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
 
 def _together(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
     times: dict[str, dict[str, float]] = {b.name: {} for b in backends}
-    for title, (fn, args) in _probes(device):
+    models: dict[str, dict[str, fx.GraphModule]] = {b.name: {} for b in backends}
+    known = [title for title, _ in blocks(device)]
+    for title, (fn, args) in (*_probes(device), *blocks(device)):
         parts = {b.name: made for b in backends if (made := _taken(b, fn, args, title not in NEEDED)) is not None}
-        for name, seconds in _fastest(parts, device).items():
+        for name, seconds in _fastest({name: made[1:] for name, made in parts.items()}, device).items():
             times[name][title] = seconds
-    return {b.name: _sheet(b.cost, times[b.name], device) for b in backends}
+            if title in known:
+                models[name][title] = parts[name][0]
+    sheets = {b.name: _sheet(b.cost, times[b.name], device) for b in backends}
+    roomy = [replace(b, cost=replace(sheets[b.name], memory=math.inf)) for b in backends]
+    said = {b.name: {title: predicted(gm, b) for title, gm in models[b.name].items()} for b in roomy}
+    return {name: replace(sheets[name], doubt=doubt) for name, doubt in doubts(said, times).items()}
 
 
 def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dict[str, Cost]:
@@ -274,7 +284,8 @@ def _mixed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.sigmoid(torch.relu(x * y + x).exp() - y) * (x / y)
 
 
-def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Part | None:
+def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor],
+           optional: bool) -> tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]] | None:
     try:
         return part(backend, fn, args)
     except Exception:                                         # a foreign compiler raises what it likes
@@ -307,15 +318,16 @@ def _rate(amount: float, seconds: float) -> float:
     return amount / max(seconds, 1e-9)
 
 
-def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> Part:
-    """What the backend compiled of ``fn``, which must be one part, and what that is called with."""
-    calls: list[Part] = []
+def part(backend: Backend, fn: Callable[..., Any],
+         args: Sequence[torch.Tensor]) -> tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]:
+    """The graph of ``fn``, which must be one part, what the backend compiled of it, and what that is called with."""
+    calls: list[tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]] = []
 
-    def watched(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    def watched(gm: fx.GraphModule) -> Callable[..., Any]:
         run = backend.compile(gm)
 
         def call(*given: Any) -> Any:
-            calls.append((run, given))
+            calls.append((gm, run, given))
             return run(*given)
         return call
     alone = replace(backend, compile=watched, last_resort=False)
