@@ -21,6 +21,7 @@ from keel.partition.bill import PartBill, bill
 from keel.partition.choose import again, chosen
 from keel.partition.plan import Plan, Refusals
 from keel.partition.pricing import Pricing, sheets_of
+from keel.pins import pinned
 from keel.plugin import Backend
 from keel.runtime.fallback import compile_parts
 from keel.runtime.link import Linkable, link
@@ -51,7 +52,8 @@ class Settings:
 
 def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
             dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
-            fuel: int | None = None, placement: str = "auto", costs: Costs | None = None) -> Callable[..., Any]:
+            fuel: int | None = None, placement: str = "auto", costs: Costs | None = None,
+            pins: Mapping[str, str] | None = None) -> Callable[..., Any]:
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by a backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
@@ -64,16 +66,17 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
     fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
     where at least two backends work on the graph's devices and all have data sheets, but by a last resort only
     what no other takes; else by order.  ``costs`` are data sheets to be used instead of the backends' own, by name, or
-    the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  Raises KeelError.
+    the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  ``pins`` give
+    operators to one of the backends, whatever is faster or preferred: ``{"softmax": "cpp"}``.  Raises KeelError.
     """
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
-                                    "costs": costs})
+                                    "costs": costs, "pins": pins})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
 
 
 def dynamo_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
                    options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
-    """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., "fuel": ...})``."""
+    """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., ...})``."""
     with unwrapped():
         settings = read_settings(mode, options)
     return DynamoBackend(settings)(gm, example_inputs)
@@ -150,7 +153,7 @@ def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | No
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),
-                                          "placement": (str,), "costs": (Mapping, str, os.PathLike)}
+                                          "placement": (str,), "costs": (Mapping, str, os.PathLike), "pins": (Mapping,)}
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
@@ -172,6 +175,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
                         do="Leave it out, or use one of these.")
     strict = given.get("strict", False)
     backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
+    backends = pinned(backends, given.get("pins", {}))
     found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
     if placement == "cost" and sheets_of(found.backends) is None:
         lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
@@ -191,4 +195,5 @@ def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backe
 
 _MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
             "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}",
-            "costs": "data sheets by backend name, or the path of a file of them"}
+            "costs": "data sheets by backend name, or the path of a file of them",
+            "pins": "names of backends by operator"}

@@ -127,7 +127,8 @@ class Explanation:
 
 def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend] | None = None, strict: bool = False,
             dynamic: bool | None = None, placement: str = "auto", costs: Costs | None = None,
-            without: Sequence[str] = (), assume: Sequence[str] = (), **kwargs: Any) -> Explanation:
+            without: Sequence[str] = (), assume: Sequence[str] = (), pins: Mapping[str, str] | None = None,
+            **kwargs: Any) -> Explanation:
     """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and says who took what.
 
     ``without`` leaves backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``) away, ``assume``
@@ -135,7 +136,8 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
     PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  Raises what
     compiling raises.
     """
-    settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs})
+    settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs,
+                                    "pins": pins})
     settings = replace(settings, backends=suppose(settings.backends, without, assume))
     heard: list[Compiled] = []
     # A new callable, so that Dynamo does not find the function compiled already.

@@ -16,6 +16,7 @@ from keel.graph.calls import call_of
 from keel.partition.assign import Price, place
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
+from keel.pins import is_of
 from keel.plugin import Backend, Refusal, refusal
 from keel.types import Call
 
@@ -112,9 +113,9 @@ def _total(gm: fx.GraphModule, plan: Plan, constants: frozenset[str]) -> float |
 
 def _supposed(backend: Backend, lost: Sequence[str], gained: Sequence[str]) -> Backend:
     def supports(call: Call) -> Refusal | str | None:
-        if any(_is(call, op) for op in gained):
+        if any(is_of(call, op) for op in gained):
             return None
-        if any(_is(call, op) for op in lost):
+        if any(is_of(call, op) for op in lost):
             return f"{backend.name} is supposed not to take {call.name}."
         return refusal(backend, call)
     return replace(backend, supports=supports, compile=lambda gm: gm.forward, target=None)
@@ -124,10 +125,3 @@ def _of(what: str, name: str) -> str | None:
     """``softmax`` of ``acme.softmax``, where acme is the name."""
     head, dot, operator = what.partition(".")
     return operator if dot and head == name else None
-
-
-def _is(call: Call, operator: str) -> bool:
-    """Whether a call is of an operator by its full name, its packet's, or that without the library or an underscore."""
-    packet = call.name.rpartition(".")[0]
-    short = packet.rpartition(".")[2]
-    return operator in (call.name, packet, short, short.lstrip("_"), call.name.partition(".")[2])

@@ -1,0 +1,46 @@
+"""Operators that the user gives to one backend: the others refuse them, so that every placement keeps to it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from keel.errors import KeelError
+from keel.plugin import Backend, Refusal, refusal
+from keel.types import Call
+
+
+def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backend, ...]:
+    """The backends, of which all refuse each operator in ``pins`` (``softmax``, ``aten.mm``) but the one named there.
+
+    What that one refuses descends, and its pieces have no pin unless it has one of theirs; a primitive is an error.
+    Raises KeelError[bad-option] for a backend that is not among them.
+    """
+    names = [b.name for b in backends]
+    if nobody := [(op, who) for op, who in pins.items() if who not in names]:
+        raise KeelError("bad-option", f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not asked for.",
+                        {"backends": ", ".join(names)}, do="Pin it to one of these, or add that backend.")
+    if not pins:
+        return tuple(backends)
+    given = tuple(pins.items())
+    return tuple(replace(b, supports=_Pinned(b, given)) for b in backends)
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    """What a backend supports besides what is pinned to others.  A value, so that equal settings stay equal."""
+
+    backend: Backend
+    pins: tuple[tuple[str, str], ...]
+
+    def __call__(self, call: Call) -> Refusal | None:
+        owner = next((who for operator, who in self.pins if is_of(call, operator)), self.backend.name)
+        if owner != self.backend.name:
+            return Refusal(f"{call.name} is pinned to {owner}.")
+        return refusal(self.backend, call)
+
+
+def is_of(call: Call, operator: str) -> bool:
+    """Whether a call is of an operator by its full name, its packet's, or that without the library or an underscore."""
+    packet = call.name.rpartition(".")[0]
+    short = packet.rpartition(".")[2]
+    return operator in (call.name, packet, short, short.lstrip("_"), call.name.partition(".")[2])
