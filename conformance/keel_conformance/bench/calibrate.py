@@ -1,8 +1,9 @@
 """``keel bench --calibrate``: a backend's data sheet as this machine shows it, timed on parts that it compiled.
 
-Each rate is read off a part made for it: products of large matrices, one addition of large tensors, a chain of
-elementwise calls that stay in cache, and chains of calls too small to be any work.  What a convolution takes in a model
-is what chains of them take more the longer they are; what it takes besides by itself is the border of a layout.
+Each rate is read off a part made for it: one addition of large tensors, a chain of elementwise calls that stay in
+cache, chains of calls too small to be any work, and of products of large matrices.  What a product or a convolution
+takes in a model is what chains of them take more the longer they are; what a convolution takes besides by itself is the
+border of a layout.
 """
 from __future__ import annotations
 
@@ -39,6 +40,8 @@ IMAGES = {"cpu": 4, "cuda": 64}
 """Images that are convolved at once."""
 ROW = 3
 """Convolutions in a long chain; a short one has one."""
+PAIR = 2
+"""Large products in a short chain; a long one has twice as many."""
 SEEN = 0.5
 """The least border that is more than noise."""
 LEAST = 0.1
@@ -110,8 +113,9 @@ def _probes(device: str) -> Iterator[tuple[str, Probe]]:
         yield layer.title(1), layer.probe(device, 1)
         yield layer.title(ROW), layer.probe(device, ROW)
     for dtype in DTYPES:
-        x = torch.rand(PRODUCT[device], PRODUCT[device], device=device).to(dtype)
-        yield str(dtype), (lambda x, y: x @ y, (x, x.clone()))
+        x = (torch.rand(PRODUCT[device], PRODUCT[device], device=device) * 2 / PRODUCT[device]).to(dtype)
+        yield str(dtype), (_multiplied(PAIR), (x, x.clone()))
+        yield f"more {dtype}", (_multiplied(2 * PAIR), (x, x.clone()))
 
 
 def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
@@ -258,11 +262,25 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     one, chain = times["an addition"] - launch, times["additions"] - launch
     fuses = chain < one * CHAIN / 2
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
-    flops = {d: _rate(2.0 * PRODUCT[device] ** 3, times[str(d)] - launch - call) for d in DTYPES if str(d) in times}
+    flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
     given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
                  launch=launch, call=call, fuses=fuses, **given)
     return _convolutions(times, device, replace(found, weights=_weights(times, device, found)))
+
+
+def _product(times: Times, dtype: torch.dtype, launch: float) -> float:
+    """The seconds of one more product in a chain; those of one in the long chain, if that is no longer."""
+    few, many = times[str(dtype)], times.get(f"more {dtype}", 2 * times[str(dtype)] - launch)
+    return (many - few) / PAIR if many > few else (many - launch) / (2 * PAIR)
+
+
+def _multiplied(n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(n):
+            x = x @ y
+        return x
+    return chain
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

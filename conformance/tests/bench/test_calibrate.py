@@ -92,3 +92,11 @@ def test_a_layout_of_its_own_is_a_border(monkeypatch: pytest.MonkeyPatch) -> Non
                  + besides * layer.moved("cpu") / 1e9 for layer in calibrate._layers() for n in (1, calibrate.ROW)}
         found = calibrate._convolutions(times, "cpu", sheet)
         assert found.border == (pytest.approx(5.0) if border else 0.0)
+
+
+def test_a_product_takes_what_a_longer_chain_takes_more() -> None:
+    times = {"torch.float32": 3.0, "more torch.float32": 5.0, "torch.float64": 4.0, "torch.float16": 5.0,
+             "more torch.float16": 4.0}
+    assert calibrate._product(times, torch.float32, 0.5) == 1.0
+    assert calibrate._product(times, torch.float64, 0.5) == pytest.approx(1.75)           # of which there is one chain
+    assert calibrate._product(times, torch.float16, 0.5) == pytest.approx(0.875)
