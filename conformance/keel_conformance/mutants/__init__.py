@@ -11,6 +11,7 @@ from . import (
     lowered,
     lowered_moves,
     movement,
+    norms,
     passes,
     pointwise,
     reductions,
@@ -30,6 +31,6 @@ def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
 MUTANTS: Mapping[str, Mutant] = _of((pointwise, reductions, movement, windows, lowered, lowered_moves,
                                          system, passes, rewrites, loops))
 CONTROLS: Mapping[str, Mutant] = _of((controls,))
-BENIGN: Mapping[str, Mutant] = _of((benign,))
+BENIGN: Mapping[str, Mutant] = _of((benign, norms))
 
 __all__ = ["BENIGN", "CONTROLS", "MUTANTS", "Mutant"]

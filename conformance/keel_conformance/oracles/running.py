@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -24,18 +25,27 @@ from .tracked import (
     Evaluate,
     Tracked,
     error_of,
+    errors,
+    gamma,
     inexact,
     leaves,
     mapped,
     overflow,
     plain_of,
+    sums_in,
     tracked,
+    unit,
     wide,
 )
 
 STEADY = frozenset({"add", "sub", "mul"})
 """What these make of small multiples of a sixteenth has no more bits than a dtype has: see ``_steady``."""
 FAR = 2.0 ** 20
+MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
+"""Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
+APART: Mapping[str, tuple[int, int]] = {"layer_norm_backward": (1, 3), "group_norm_backward": (1, 2)}
+"""Where gradients have an argument and its mean. For sum g (x - mean) kernels, PyTorch's too, take sum g x - mean sum g.
+"""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
@@ -55,6 +65,8 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         with suppress(NoRule):
             return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
                 kwargs, plain_of)))), evaluate, coarse)
+    if member is not None and member.name in {*MOVED, *APART}:
+        args = _free_to_round(member.name, args, evaluate)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
@@ -62,6 +74,32 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         return decompose(*args, **kwargs)
     with Made(evaluate):
         return decompose(*args, **kwargs)
+
+
+def _free_to_round(name: str, args: Sequence[Any], evaluate: Evaluate) -> list[Any]:
+    """``args`` with errors that stand for what other ways of computing the member round.
+
+    With Welford's updates |mean - exact| <= gamma(n + 1) sum |x| / n, as of any order of summation, but never 0. With
+    n products g x and g mean that are summed apart, it is gamma(n + 3) (sum |g x| + sum |g mean|): as if x and the mean
+    were off by gamma(n + 3) of theirs, n being the longer of the sums over which the gradients go.
+    """
+    found = list(args)
+    if name in MOVED:
+        return [_off(found[0], 0.0, evaluate), *found[1:]]
+    x, mean = (found[k] for k in APART[name])
+    weights = prod(args[2]) if name == "layer_norm_backward" else args[6]
+    share = gamma(x.numel() / max(min(weights, mean.numel()), 1) + 3, unit(sums_in(x.dtype)))
+    for k in APART[name]:
+        found[k] = _off(found[k], float(share), evaluate)
+    return found
+
+
+def _off(x: Any, share: float, evaluate: Evaluate) -> Any:
+    """``x``, off by so much of its size; not known to be exact even if that is nothing."""
+    if not isinstance(x, Tensor) or not inexact(x.dtype):
+        return x
+    value = wide(x)
+    return tracked(plain_of(x), evaluate, value, errors(x) + (share * value.abs() if share else 0.0))
 
 
 class Made(TorchFunctionMode):

@@ -356,3 +356,38 @@ def test_a_failure_says_where_it_is_and_of_which_operands() -> None:
     assert found.sentence == "It is 4, not -4; 1 of 1 elements is wrong. There the operand is 4."
     found = verdict("sum", "aten.sum.dim_IntList", (x, [0]), [torch.tensor(9.0)])
     assert found.sentence.startswith("It is 9.0, not 6.0") and "operand" not in found.sentence
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=60))
+def test_a_mean_that_is_moved_by_one_element_after_another_is_right_of_integers_too(numbers: list[int]) -> None:
+    x = torch.tensor(numbers, dtype=torch.float32)
+    mean, squares = torch.tensor(0.0), torch.tensor(0.0)
+    for k, value in enumerate(x, 1):
+        apart = value - mean
+        mean = mean + apart / k
+        squares = squares + apart * (value - mean)
+    found = verdict("var_mean", "aten.var_mean.correction", (x, [0]), [squares / (len(x) - 1), mean])
+    assert found.status in ("pass", "vacuous"), found.sentence
+    assert verdict("var_mean", "aten.var_mean.correction", (x, [0]), [squares / (len(x) - 1), mean + 0.01]
+                   ).status == "fail"
+
+
+@pytest.mark.parametrize("center", [0.0, 1000.0])
+def test_slopes_of_normalisations_by_sums_are_right(center: float) -> None:
+    torch.manual_seed(0)
+    grad, x, weight = torch.randn(6, 16), torch.randn(6, 16) + center, torch.randn(16)
+    _, mean, rstd = torch.native_layer_norm(x, [16], weight, None, 1e-5)
+    mask = [False, True, False]
+    args = (grad, x, [16], mean, rstd, weight, None, mask)
+    slope = (grad * x * rstd).sum(0) - (grad * mean * rstd).sum(0)
+    call = ("layer_norm_backward", "aten.native_layer_norm_backward.default", args)
+    assert verdict(*call, [None, slope, None]).status == "pass"
+    assert verdict(*call, [None, slope * (1 + 1e-2), None]).status == "fail"
+    args = (grad.view(2, 4, 12), x.view(2, 4, 12), mean[:4].view(2, 2), rstd[:4].view(2, 2), weight[:4], 2, 4, 12, 2,
+            mask)
+    sums, scales = (grad.view(2, 4, 12) * x.view(2, 4, 12)).sum(-1), rstd[:4].view(2, 2, 1)
+    slope = ((sums.view(2, 2, 2) - grad.view(2, 2, 2, 12).sum(-1) * mean[:4].view(2, 2, 1)) * scales).sum(0).view(4)
+    call = ("group_norm_backward", "aten.native_group_norm_backward.default", args)
+    assert verdict(*call, [None, slope, None]).status == "pass"
+    assert verdict(*call, [None, slope.roll(1), None]).status == "fail"
