@@ -44,8 +44,7 @@ FAR = 2.0 ** 20
 MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
 """Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
 APART: Mapping[str, tuple[int, int]] = {"layer_norm_backward": (1, 3), "group_norm_backward": (1, 2)}
-"""Where gradients have an argument and its mean. For sum g (x - mean) kernels, PyTorch's too, take sum g x - mean sum g.
-"""
+"""Where gradients have an argument and its mean: kernels, PyTorch's too, take sum g x - mean sum g there."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
