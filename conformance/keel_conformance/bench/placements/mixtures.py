@@ -9,6 +9,7 @@ from keel import Backend
 from ...report import Bar
 from ...workers.pool import Outcome
 from ..jobs import Job, Selection, failed, within
+from ..run_time import geometric_mean
 from .sheets import backends
 from .timed import ratio, timed
 
@@ -86,18 +87,19 @@ def reason(row: Mapping[str, Any]) -> str:
 def _beside(row: Mapping[str, Any], what: str) -> tuple[float, str]:
     """How many times as long the placement takes as the best backend alone, and which that is.
 
-    Where the placement is one backend's, the two are the same program, and that one's figures are its.
+    Where the placement is one backend's, the two are the same program, and both of its measurements count.
     """
     alone = {name: each for name, each in row.items() if name != TOGETHER and not each["why"]}
-    own, owners = row[TOGETHER], row[TOGETHER]["owners"]
-    if len(owners) == 1 and owners[0] in alone and _calls(own) == _calls(alone[owners[0]]):
-        own = alone[owners[0]]
+    own, owners = [row[TOGETHER]], row[TOGETHER]["owners"]
+    if len(owners) == 1 and owners[0] in alone and _calls(own[0]) == _calls(alone[owners[0]]):
+        own.append(alone[owners[0]])
     which = min(alone, key=lambda name: alone[name][what], default="")
     if not which:
         return 0.0, TOGETHER
     if what != "seconds":
-        return own[what] / alone[which][what], which
-    return max((ratio(own, each), name) for name, each in alone.items())
+        return own[-1][what] / alone[which][what], which
+    return max((1.0 if each in own else geometric_mean([ratio(o, each) for o in own]), name)
+               for name, each in alone.items())
 
 
 def _calls(each: Mapping[str, Any]) -> list[int]:

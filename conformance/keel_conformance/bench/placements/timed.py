@@ -7,6 +7,7 @@ the caches say, slows steps that follow each other alike: so lists are compared 
 from __future__ import annotations
 
 import os
+import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,7 +84,8 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
             turns = list(runs.items())
-            for name, (case, forward) in turns[i % len(turns):] + turns[:i % len(turns)]:
+            random.Random(i).shuffle(turns)                   # what ran before shows in the caches
+            for name, (case, forward) in turns:
                 found[name].watching = i < WARM_UP + STEPS
                 prepare(step, case)
                 finish(job.device)
