@@ -9,8 +9,13 @@ FLOPS = {torch.float32: 1.4e11, torch.float64: 6.5e10, torch.bfloat16: 1.1e12, t
 COST = Cost(
     flops=FLOPS, scalars=6.5e9, bandwidth=2.5e10, launch=2e-7, call=1.9e-6,
     weights={
-        "aten.exp": 1.2, "aten.log": 1.5, "aten.tanh": 1.8, "aten.erf": 3.7, "aten.sigmoid": 2.4, "aten.sin": 2.5,
-        "aten.sqrt": 1.5, "aten.pow": 16, "aten._softmax": 3.6, "reduction": 0.3, "scan": 4.2, "sort": 12,
-        "random": 16, "shape": 2.1, "indexing": 2.9, "grouped convolution": 2.5, "depthwise convolution": 2.9,
+        "aten.exp": 1.5, "aten.log": 1.7, "aten.tanh": 2.2, "aten.erf": 3.5, "aten.sigmoid": 2.6, "aten.sin": 2.6,
+        "aten.sqrt": 1.1, "aten.pow": 17, "aten._softmax": 4.3, "reduction": 0.37, "scan": 4.8, "sort": 14,
+        "random": 20, "shape": 2.3, "indexing": 3.6, "aten.max_pool2d_with_indices": 24,
+        "depthwise convolution": 1.1, "depthwise convolution backward": 21, "grouped convolution": 2.4,
     },
-    passes={"depthwise convolution": 4.1})
+    passes={
+        "convolution": 4.1, "pointwise convolution": 1.8, "depthwise convolution": 4.8, "convolution backward": 10,
+        "pointwise convolution backward": 5,
+    },
+    doubt=0.31)

@@ -10,17 +10,30 @@ SHEETS = {
     "inductor": Cost(
         flops=FLOPS, scalars=8.5e9, bandwidth=2.6e10, launch=5.5e-6, call=9.5e-7, fuses=True,
         weights={
-            "aten.exp": 2.5, "aten.log": 4.3, "aten.tanh": 13.4, "aten.erf": 4.9, "aten.sigmoid": 4.0,
-            "aten.sin": 3.1, "aten.sqrt": 2.5, "aten.pow": 22, "aten._softmax": 5.1, "reduction": 0.2, "scan": 7.5,
-            "sort": 17, "random": 62, "shape": 3.5, "pointwise convolution": 1.6, "grouped convolution": 2.9,
-            "depthwise convolution": 3.6,
+            "aten.exp": 2.8, "aten.log": 5.2, "aten.tanh": 13, "aten.erf": 4.6, "aten.sigmoid": 3.5, "aten.sin": 2.5,
+            "aten.sqrt": 2, "aten.pow": 22, "aten._softmax": 5.9, "reduction": 0.19, "scan": 6.7, "sort": 18,
+            "random": 69, "shape": 3.4, "indexing": 1.8, "aten.max_pool2d_with_indices": 8.1,
+            "depthwise convolution": 1.5, "depthwise convolution backward": 23, "grouped convolution": 1.9,
         },
-        passes={"depthwise convolution": 4.5}),
-    "openvino": Cost(
-        flops=FLOPS, scalars=1.6e9, bandwidth=1.4e10, launch=8e-5, call=2e-6,
+        passes={
+            "convolution": 2.2, "pointwise convolution": 1.9, "depthwise convolution": 2,
+            "convolution backward": 9.6, "pointwise convolution backward": 4.6,
+        },
+        border=1.8, doubt=0.15),
+    "openvino": Cost(                                         # which computes products in bfloat16
+        flops={torch.float32: 6.2e11, torch.float64: 6.2e11, torch.bfloat16: 1.1e12, torch.float16: 6.2e11},
+        scalars=1.6e9, bandwidth=1.7e10, launch=8.8e-5, call=2e-6,
         weights={
-            "aten.exp": 0.1, "aten.log": 0.4, "aten.tanh": 0.1, "aten.erf": 0.7, "aten.sigmoid": 0.6, "aten.sin": 0.4,
-            "aten.sqrt": 0.1, "aten.pow": 3.9, "aten._softmax": 0.5, "reduction": 0.1, "scan": 0.8, "sort": 8.8,
-            "random": 4.1, "shape": 0.3,
-        }),
+            "aten.exp": 0.1, "aten.log": 0.1, "aten.tanh": 0.1, "aten.erf": 0.56, "aten.sigmoid": 0.32,
+            "aten.sin": 0.36, "aten.sqrt": 0.1, "aten.pow": 4.6, "aten._softmax": 0.62, "reduction": 0.1,
+            "scan": 0.72, "sort": 3.7, "random": 4.8, "shape": 0.45, "indexing": 0.51, "aten.bmm": 3,
+            "aten.max_pool2d_with_indices": 6.5, "convolution": 4.4, "pointwise convolution": 4.7,
+            "depthwise convolution": 7.3, "convolution backward": 4.6, "pointwise convolution backward": 5.2,
+            "depthwise convolution backward": 100, "grouped convolution": 12,
+        },
+        passes={
+            "convolution": 3.2, "pointwise convolution": 1.7, "depthwise convolution": 2.9,
+            "convolution backward": 3.6, "pointwise convolution backward": 3.2,
+        },
+        doubt=0.5),
 }
