@@ -11,6 +11,7 @@ from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.values import Draw
+from keel_conformance.trees import tensors
 
 BREAKS = "breaks"
 """The factor of a negative case that names what it breaks."""
@@ -105,4 +106,4 @@ def _told(domain: Domain, levels: Levels, draw: Draw, overload: str = "") -> bla
 
 def _tensors(case: Case, domain: Domain) -> list[torch.Tensor]:
     made = _drawn(case, domain, 0, 0)
-    return [] if made is None else list(blank.tensors((made.args, made.kwargs)))
+    return [] if made is None else tensors((made.args, dict(made.kwargs)))

@@ -7,11 +7,14 @@ results are none of what those of the first are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from keel_conformance.threads import threads
+from keel_conformance.trees import tensors
 
 NEAR = 2.0 ** -7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""
@@ -28,13 +31,13 @@ def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     first argument's elements), ``extreme``; nothing where there are no elements. And of what types they are, by which
     a call has to be like the one before. None where eager PyTorch refuses the call.
     """
-    with warnings.catch_warnings(), torch.no_grad(), _one_thread():
+    with warnings.catch_warnings(), torch.no_grad(), threads(1):
         warnings.simplefilter("ignore")
         try:
-            found = list(tensors(op(*args, **kwargs)))
+            found = tensors(op(*args, **kwargs))
         except Exception:                                      # of whatever kind
             return None
-        given = list(tensors((args, kwargs)))
+        given = tensors((args, dict(kwargs)))
         said = _said([x.reshape(-1) for x in found if x.numel()], given)
         types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in found]))
         _spoil(found, given)
@@ -57,31 +60,6 @@ def _bare(value: Any) -> Any:
         case list() | tuple():
             return [_bare(v) for v in value]
     return value
-
-
-def tensors(value: Any) -> Iterator[Tensor]:
-    """Those in nested lists, tuples and dicts."""
-    match value:
-        case Tensor():
-            yield value
-        case list() | tuple():
-            for v in value:
-                yield from tensors(v)
-        case dict():
-            yield from tensors(list(value.values()))
-
-
-class _one_thread:
-    """Within it results do not depend on how many processors there are."""
-
-    def __enter__(self) -> None:
-        self.before = torch.get_num_threads()
-        if self.before != 1:
-            torch.set_num_threads(1)
-
-    def __exit__(self, *what: object) -> None:
-        if self.before != 1:
-            torch.set_num_threads(self.before)
 
 
 def _spoil(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
+from torch import Tensor
+
+from keel_conformance.trees import tensors
+
 Kind = Literal["op", "negative", "program", "graph", "kernel"]
 """``op``: one call of an operator. ``negative``: a call that breaks a precondition. ``program``: a function, written by
 hand, under ``torch.compile``. ``graph``: a drawn one. ``kernel``: loop IR on a loop target.
@@ -60,3 +64,8 @@ class Trial:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     notes: frozenset[str] = frozenset()
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those among the arguments, in order."""
+        return tensors((self.args, dict(self.kwargs)))

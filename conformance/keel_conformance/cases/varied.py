@@ -24,7 +24,8 @@ from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.generic import known
 from keel_conformance.cases.harvest import FILES, KEPT, tried, write
 from keel_conformance.cases.negatives import broken
-from keel_conformance.cases.skeleton import Part, Skeleton, redrawn, to_json, walk
+from keel_conformance.cases.skeleton import Part, Skeleton, redrawn, to_json
+from keel_conformance.trees import tensors
 
 BESIDE = frozenset({"pin_memory", "non_blocking", "layout", "device", "memory_format", "generator", "check_errors",
                     "compute_mode", "driver", "size", "sizes", "stride", "storage_offset", "output_size", "unsafe",
@@ -140,13 +141,9 @@ def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
             written_out = results if decompose is None else decompose(*args, **kwargs)
         except Exception:                                      # whatever it is, this is no case
             return False
-    found, others = _tensors(results), _tensors(written_out)
+    found, others = tensors(results), tensors(written_out)
     return all(r.layout == torch.strided for r in found) and (
         written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others])
-
-
-def _tensors(results: Any) -> list[torch.Tensor]:
-    return [r for _, r in walk(((results,), {})) if isinstance(r, torch.Tensor)]
 
 
 def _apart(ask: Any) -> Any:

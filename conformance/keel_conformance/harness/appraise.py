@@ -17,6 +17,7 @@ from ..cases.case import Case, Trial
 from ..oracles.judge import judge, together
 from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
+from ..threads import threads
 from ..workers.pool import Tell
 from . import clauses
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
@@ -44,7 +45,7 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
     return Appraised(verdicts, dict(clock.seconds))
 
 
-def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], threads: int, clock: Clock,
+def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, clock: Clock,
           tell: Tell) -> Verdict:
     """The worst of what is said of the calls; what was seen where they ran comes first."""
     if tried.raised is not None:
@@ -61,7 +62,7 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], threads: i
         with clock.at("drawing"):
             trials.append(arguments(case, call))
         with clock.at("judging"):
-            found.append(_judged(case, trials[call], results[call], threads))
+            found.append(_judged(case, trials[call], results[call], count))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -81,20 +82,16 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], threads: i
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
-def _judged(case: Case, trial: Trial, results: Sequence[Any], threads: int) -> Verdict:
+def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
     partial results are rounded.
     """
     first = judge(case, trial, results, calls=max(DRAWS) + 1)
-    if first.status != "fail" or threads == torch.get_num_threads():
+    if first.status != "fail" or count == torch.get_num_threads():
         return first
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threads(count):
         again = judge(case, trial, results, calls=max(DRAWS) + 1)
-    finally:
-        torch.set_num_threads(before)
     return first if again.status in BAD else again
 
 

@@ -10,7 +10,8 @@ from torch import Tensor, fx
 from keel import MEMBERS, Backend, Call, find
 from keel_foreign import foreign
 
-from .execute import Change, laid, packet, plainly, rewired, run, tensors
+from ..trees import tensors
+from .execute import Change, laid, packet, plainly, rewired, run
 from .mutant import Mutant, backend_of, reference, sentence, slug
 from .reductions import dims_of
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .execute import run, tensors
+from ..trees import tensors
+from .execute import run
 from .mutant import Mutant, backend_of, reference, sentence, slug
 
 Fill = Callable[[Tensor, Sequence[Tensor]], Tensor]
@@ -20,7 +21,7 @@ def control(fill: Fill) -> Mutant:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if node.target is operator.getitem:
                 return args[0][args[1]]
-            given = [*tensors(list(args)), *tensors(list(kwargs.values()))]
+            given = tensors((args, dict(kwargs)))
 
             def result(val: Any) -> Any:
                 if not isinstance(val, Tensor):

@@ -21,8 +21,9 @@ PLENTY = 40
 
 @dataclass(frozen=True)
 class Death:
-    """``verdicts`` are those that a case may get which dies of it."""
+    """``verdicts`` are those that a case may get which dies of ``deed``."""
 
+    deed: Deed
     backend: Backend
     verdicts: tuple[str, ...]
 
@@ -35,7 +36,7 @@ def dies(name: str, *verdicts: str) -> Callable[[Deed], Death]:
                     deed()
                 return gm.forward(*inputs)
             return call
-        return Death(backend_of(name, compile, "dies"), verdicts)
+        return Death(deed, backend_of(name, compile, "dies"), verdicts)
     return made
 
 

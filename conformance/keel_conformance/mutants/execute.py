@@ -69,10 +69,3 @@ def laid(found: Any, like: Any) -> Any:
     if isinstance(found, tuple | list) and isinstance(like, tuple | list) and len(found) == len(like):
         return type(found)(map(laid, found, like)) if type(found) in (tuple, list) else tuple(map(laid, found, like))
     return found
-
-
-def tensors(values: Any) -> list[Tensor]:
-    """Those in nested lists and tuples."""
-    if isinstance(values, list | tuple):
-        return [t for v in values for t in tensors(v)]
-    return [values] if isinstance(values, Tensor) else []

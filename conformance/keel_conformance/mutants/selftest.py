@@ -24,10 +24,10 @@ from ..cases.domains import domain_of
 from ..cases.plan import PROFILES, ROOMS, TIERS, plan
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
+from ..trees import tensors
 from ..workers.run import Interruption, interruptible, progress_on
 from . import BENIGN, CONTROLS, MUTANTS, conduct, scores
 from .controls import MEANT
-from .execute import tensors
 from .mutant import Mutant, fits, packet_of
 from .trials import Task, Verdicts, tried
 
@@ -97,7 +97,7 @@ class Sitting:
     ops: tuple[str, ...] = ()
     rows: dict[str, list[Any]] = field(default_factory=dict)
     eager: dict[int, Verdicts] = field(default_factory=dict)
-    plans: dict[int, tuple[Case, ...]] = field(default_factory=dict)
+    plans: dict[tuple[str, int], tuple[Case, ...]] = field(default_factory=dict)
 
     def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Bar]:
         found: list[Bar] = []
@@ -118,14 +118,14 @@ class Sitting:
 
     def standard(self) -> tuple[Case, ...]:
         """The plan of a whole run."""
-        if self.tier == "standard":
-            return self.plan(0)
-        return plan(profile=self.profile, tier="standard", seed=0, ops=self.ops)
+        return self.plan(0, "standard")
 
-    def plan(self, seed: int) -> tuple[Case, ...]:
-        if seed not in self.plans:
-            self.plans[seed] = plan(profile=self.profile, tier=self.tier, seed=seed, ops=self.ops)
-        return self.plans[seed]
+    def plan(self, seed: int, tier: str = "") -> tuple[Case, ...]:
+        """That of the sitting's own tier where no other is named."""
+        of = tier or self.tier, seed
+        if of not in self.plans:
+            self.plans[of] = plan(profile=self.profile, tier=of[0], seed=seed, ops=self.ops)
+        return self.plans[of]
 
     def counts(self) -> list[Bar]:
         """How many cases operators have; at tier smoke that is no matter."""
@@ -136,7 +136,7 @@ class Sitting:
 
     def planned(self, seed: int, mutants: Sequence[Mutant]) -> tuple[Case, ...]:
         """The part of the plan that mutants may reach: at the higher tiers it takes minutes to draw all up."""
-        if seed in self.plans or len(mutants) == len(MUTANTS):
+        if (self.tier, seed) in self.plans or len(mutants) == len(MUTANTS):
             return self.plan(seed)
         members = [op.name for op in MEMBERS.values() if any(fits(packet_of(str(t)), m.calls) for m in mutants
                                                              for t in op.targets)]
@@ -279,7 +279,7 @@ def bears(case: Case) -> bool:
     except Exception:                                         # then it is no case to judge anything by
         return False
     least = DRAWS if "random" in MEMBERS[case.op].tags else 1
-    return any(x.numel() >= least for x in tensors(list(found) if isinstance(found, tuple | list) else [found]))
+    return any(x.numel() >= least for x in tensors(found))
 
 
 def meant(control: str, case: Case) -> bool:
@@ -287,4 +287,4 @@ def meant(control: str, case: Case) -> bool:
     if case.op in MEANT[control] or not bears(case):
         return True
     trial = arguments(case, 0)
-    return control == "identity" and not tensors([*trial.args, *trial.kwargs.values()])
+    return control == "identity" and not trial.tensors

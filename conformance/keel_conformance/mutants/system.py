@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .execute import laid, packet, plainly, run, tensors
+from ..trees import tensors
+from .execute import laid, packet, plainly, run
 from .mutant import broken, wrong
 
 Called = Callable[..., Any]

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from ..trees import leaves, mapped
 from .compare import MASKED, Finding, compare
 from .montecarlo import envelope
 from .rules import NoRule, flat, rounded, widened
 from .running import analysed
-from .tracked import Evaluate, Tracked, error_of, inexact, leaves, mapped, plain_of, tracked, wide
+from .tracked import Evaluate, Tracked, error_of, inexact, plain_of, tracked, wide
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from keel import MEMBERS, Call, Op, bind
 from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
+from ..trees import mapped
 from . import contract, factors, linear, openings, order, rounding, statistical, times
 from .compare import Finding, compare
 from .rules import Asked, NoRule, flat, widened
 from .running import analysed
-from .tracked import BITS, Evaluate, Tracked, errors, inexact, leaves, mapped, tracked
+from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
 
 FREE_ZEROS = frozenset({"maximum", "minimum", "amax", "amin", "sign", "fma", "pow", "sum", "prod", "max_with_index",
                         "min_with_index", "cummax", "cummin", "atan2"})
@@ -115,16 +116,15 @@ def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expecte
 
 def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> str:
     """What stands in the operands where a result is worst, of members that are computed by elements; '' of others."""
-    at = figures.get("index")
-    tensors = [x for x in (*trial.args, *trial.kwargs.values()) if isinstance(x, Tensor)]
-    lists = any(isinstance(x, list | tuple) and x and isinstance(x[0], Tensor) for x in trial.args)
-    if at is None or "pointwise" not in member.tags or lists or not tensors:
+    at, alone = figures.get("index"), [x for x in (*trial.args, *trial.kwargs.values()) if isinstance(x, Tensor)]
+    if at is None or "pointwise" not in member.tags or not alone or len(alone) < len(trial.tensors):
         return ""
     try:
-        there = [repr(x.expand(got.shape)[tuple(at)].item()) for x in tensors]
+        there = [x.expand(got.shape)[tuple(at)].item() for x in alone]
     except RuntimeError:                                      # other sizes: not of one element each
         return ""
-    return f" There the operand{' is' if len(there) == 1 else 's are'} {' and '.join(there)}."
+    said = "operand is" if len(there) == 1 else "operands are"
+    return f" There the {said} {' and '.join(map(repr, there))}."
 
 
 def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: Any) -> Finding:
@@ -222,12 +222,12 @@ def _wide_result(op: Callable[..., Any], trial: Trial, k: int) -> Tensor | None:
 
 def extreme(trial: Trial) -> bool:
     """Whether arguments have elements at the ends of the range, of whose results clauses leave more open."""
-    for x in leaves((trial.args, dict(trial.kwargs))):
-        if isinstance(x, Tensor) and inexact(x.dtype):
+    for x in trial.tensors:
+        if inexact(x.dtype):
             facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
             if bool((~size.isfinite() | (size >= facts.max ** 0.5) | ((size > 0) & (size < facts.eps ** 2))).any()):
                 return True
-        elif isinstance(x, Tensor) and x.dtype != torch.bool and x.numel():
+        elif x.dtype != torch.bool and x.numel():
             ends = torch.iinfo(x.dtype)
             if bool(((x >= ends.max - 1) | (x <= ends.min + 1)).any()) and ends.bits > 8:
                 return True
@@ -236,8 +236,7 @@ def extreme(trial: Trial) -> bool:
 
 def device_of(trial: Trial) -> torch.device:
     """That of the arguments; the processor's where there is no tensor."""
-    return next((x.device for x in leaves((trial.args, dict(trial.kwargs))) if isinstance(x, Tensor)),
-                torch.device("cpu"))
+    return next((x.device for x in trial.tensors), torch.device("cpu"))
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..trees import leaves
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
 from .tracked import (
@@ -17,7 +18,6 @@ from .tracked import (
     errors,
     gamma,
     inexact,
-    leaves,
     overflow,
     plain_of,
     sums_in,

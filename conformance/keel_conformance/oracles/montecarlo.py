@@ -16,8 +16,9 @@ from torch import Tensor
 
 from keel import OPSET, decomposition_of
 
+from ..trees import mapped
 from .rules import NoRule, flat, widened
-from .tracked import Evaluate, inexact, mapped, plain_of, tracked, unit, wide
+from .tracked import Evaluate, inexact, plain_of, tracked, unit, wide
 
 RUNS = 16
 FACTOR = 8.0

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..trees import leaves, tensors
 from .pointwise import apart
 from .rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
-from .tracked import error_of, errors, inexact, leaves, plain_of, wide
+from .tracked import error_of, errors, inexact, plain_of, wide
 
 FILLS = frozenset({"value", "fill_value"})
 """Parameters whose number stands in the result itself, without an error."""
@@ -21,10 +22,11 @@ def moved(asked: Asked) -> Sequence[Bound]:
         return [Bound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else Bound(None, None)
                 for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs)))
                           else asked.outs)]
-    floats = [x for x in leaves((asked.args, asked.kwargs)) if isinstance(x, Tensor) and inexact(x.dtype)]
+    given = tensors((asked.args, asked.kwargs))
+    floats = [x for x in given if inexact(x.dtype)]
     if floats and asked.member is not None and asked.member.name in _PICKED and uncertain(asked.args, asked.kwargs):
         return _picked(asked)
-    if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(_tensors(asked)) > 1):
+    if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(given) > 1):
         return [unknown(o) for o in asked.outs]
     if not floats:                                             # integers or bools, moved alone
         error = _again(asked, lambda x: errors(x) if isinstance(x, Tensor) else x)
@@ -61,10 +63,6 @@ def _whole(x: Tensor) -> bool:
 
 def _valued(x: Any) -> bool:
     return getattr(x, "value", None) is not None
-
-
-def _tensors(asked: Asked) -> list[Tensor]:
-    return [x for x in leaves((asked.args, asked.kwargs)) if isinstance(x, Tensor)]
 
 
 def _again(asked: Asked, change: Any) -> tuple[Any, ...]:

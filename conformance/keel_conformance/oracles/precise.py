@@ -44,10 +44,10 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     if of is None or value.dtype != torch.float64 or x.dtype != torch.float64:
         return None
     if x.numel() > MOST and x[x.isfinite()].unique().numel() > MOST:
-        lossy = LOSSY.get(name, torch.zeros_like)(x).bool()
-        if lossy.any() and (better := precise(name, x[lossy], value[lossy])) is not None:
-            return value.masked_scatter(lossy, better)
-        return None
+        if (loses := LOSSY.get(name)) is None or not (lossy := loses(x)).any():
+            return None
+        better = precise(name, x[lossy], value[lossy])
+        return None if better is None else value.masked_scatter(lossy, better)
     pairs = list(zip(x.flatten().tolist(), value.flatten().tolist(), strict=True))
     wanted = {a for a, b in pairs if _rounds(a, b)}
     with mpmath.workdps(DIGITS):

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from keel import Call, Op, bind
 
-from .tracked import error_of, errors, inexact, leaves, mapped, plain_of, ulp, wide
+from ..trees import leaves, mapped
+from .tracked import error_of, errors, inexact, plain_of, ulp, wide
 
 INF = float("inf")
 

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from keel import OPSET, Op, decomposition_of
 
+from ..trees import leaves, mapped
 from . import linear, movement, openings, pointwise, resampled, special
 from .rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
 from .tracked import (
@@ -28,8 +29,6 @@ from .tracked import (
     errors,
     gamma,
     inexact,
-    leaves,
-    mapped,
     overflow,
     plain_of,
     sums_in,

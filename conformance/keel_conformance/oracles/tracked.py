@@ -4,11 +4,13 @@ Nothing here knows an operator: what each does to value and error is a rule (``r
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..trees import leaves
 
 BITS: Mapping[torch.dtype, int] = {
     torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.complex128: 53,
@@ -48,32 +50,6 @@ def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, erro
     made.plain, made.value, made.error, made.lost, made.burst = plain, value, error, None, None
     made.evaluate = evaluate  # type: ignore[method-assign]
     return made
-
-
-def leaves(tree: Any) -> Iterator[Any]:
-    """What stands in nested lists, tuples and dicts."""
-    match tree:
-        case list() | tuple():
-            for branch in tree:
-                yield from leaves(branch)
-        case dict():
-            for branch in tree.values():
-                yield from leaves(branch)
-        case _:
-            yield tree
-
-
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The tree with every leaf changed; torch.Size and named tuples become plain ones."""
-    match tree:
-        case list():
-            return [mapped(branch, change) for branch in tree]
-        case tuple():
-            return tuple(mapped(branch, change) for branch in tree)
-        case dict():
-            return {key: mapped(branch, change) for key, branch in tree.items()}
-        case _:
-            return change(tree)
 
 
 def plain_of(x: Any) -> Any:

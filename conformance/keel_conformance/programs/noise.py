@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from keel_conformance.trees import tensors
+
 LAPPED = 4.0
 """Roundings counted for each result: an operator that a backend writes out has about that many in a row."""
 
@@ -53,7 +55,7 @@ class Noise(TorchFunctionMode):
         return tuple(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args)
 
     def disturbed(self, found: Tensor, args: Any) -> Tensor:
-        memory = {a.untyped_storage().data_ptr() for a in _tensors(args)}
+        memory = {a.untyped_storage().data_ptr() for a in tensors(args)}
         if found.dtype != torch.float64 or not found.numel() or (found.is_leaf and found.requires_grad) or (
                 found.untyped_storage().data_ptr() in memory):
             return found                                      # a parameter, a view, or what was written in place
@@ -71,7 +73,3 @@ SUMS = frozenset((
     "layer_norm", "batch_norm", "group_norm", "instance_norm", "softmax", "log_softmax", "cross_entropy",
     "scaled_dot_product_attention", "cumsum", "var", "einsum", "baddbmm", "logsumexp", "square",
 ))
-
-
-def _tensors(args: Any) -> list[Tensor]:
-    return [x for a in args for x in (a if isinstance(a, list | tuple) else (a,)) if isinstance(x, Tensor)]

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .lab import Lab
-from .rewrites import graphs, special
+from .rewrites import graphs, in_turns, special
 
 
 def of_numbers(x: Tensor) -> tuple[Tensor, ...]:
@@ -147,10 +147,7 @@ def _literals(lab: Lab) -> None:
         x.clamp(-1, 1)),
         lambda x: (x.sum(0) * 2.0, x[:-1] + 1.5, x.clamp(-2, 2)), lambda x: (x.sum(1) * 2.0, x[1:] + 1.5,
         x.clamp(-2, 1)))]
-    for _ in lab.each():
-        x = lab.ints(5, 5)
-        for go in made:
-            lab.run(go, x)
+    in_turns(lab, made, 5, 5)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-tensors")
@@ -160,7 +157,4 @@ def _tensors(lab: Lab) -> None:
     made = [lab.compile(lambda x, t=t: x * t + t) for t in tables]
     made += [lab.compile(fn) for fn in (lambda x: x + torch.tensor([1.0, 2, 3, 4, 5], dtype=x.dtype),
                                         lambda x: x + torch.tensor([5.0, 4, 3, 2, 1], dtype=x.dtype))]
-    for _ in lab.each():
-        x = lab.ints(3, 5)
-        for go in made:
-            lab.run(go, x)
+    in_turns(lab, made, 3, 5)

@@ -1,7 +1,7 @@
 """Contract programs about what compilers rewrite: what folds for most values, casts, moves upon moves, epilogues."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,14 @@ def special(lab: Lab, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     few = torch.tensor([NAN, INF, -INF, 0.0, -0.0], dtype=torch.float64).to(dtype or lab.dtype)
     x = lab.ints(*shape, dtype=dtype or lab.dtype)
     return torch.where(lab.index(3, *shape) == 0, few[lab.index(len(few), *shape)], x)
+
+
+def in_turns(lab: Lab, programs: Sequence[Callable[..., Any]], *shape: int) -> None:
+    """Each on the same argument, with every call's another."""
+    for _ in lab.each():
+        x = lab.ints(*shape)
+        for go in programs:
+            lab.run(go, x)
 
 
 # -- what folds for most values ----------------------------------------------------------------------------------------
@@ -168,20 +176,14 @@ def _programs(lab: Lab) -> None:
     """Programs of the same operators and types of arguments, one after another and in turns."""
     made = [lab.compile(lambda x, k=k: (x.sum(k), x * (k + 2), x[k:k + 3] - 1, x.roll(1, k), x.clamp(-1 - k, k + 1)))
             for k in (0, 1)]
-    for _ in lab.each():
-        x = lab.ints(6, 6)
-        for go in made:
-            lab.run(go, x)
+    in_turns(lab, made, 6, 6)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-constants")
 def _programs_of_constants(lab: Lab) -> None:
     made = [lab.compile(lambda x, k=k: (x + torch.full((5,), k, dtype=x.dtype), x - torch.arange(5 * k, 5 * k + 5), (
         x > k).to(x.dtype).sum(0))) for k in (1, 3, 2)]
-    for _ in lab.each():
-        x = lab.ints(4, 5)
-        for go in made:
-            lab.run(go, x)
+    in_turns(lab, made, 4, 5)
 
 
 graphs.function("alike-but-for-numbers-in-a-row", ["C1"], lambda x: (

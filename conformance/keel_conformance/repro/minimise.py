@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..cases.case import Trial
-from ..oracles.tracked import leaves, mapped
+from ..trees import mapped
 from .attempt import Calls
 from .literal import SMALL
 
@@ -95,11 +95,7 @@ def _fewer(calls: Calls) -> Iterator[Calls]:
 
 
 def size_of(calls: Calls) -> int:
-    return sum(x.numel() for t in calls.trials for x in _tensors(t))
-
-
-def _tensors(trial: Trial) -> list[Tensor]:
-    return [x for x in leaves((list(trial.args), dict(trial.kwargs))) if isinstance(x, Tensor)]
+    return sum(x.numel() for t in calls.trials for x in t.tensors)
 
 
 def _changed(calls: Calls, change: Callable[[Tensor], Tensor]) -> Calls:
@@ -126,19 +122,19 @@ def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
                     return x
                 x = x.narrow(x.dim() - back, place, 1)
         return x
-    for keep in range(max((x.dim() for t in calls.trials for x in _tensors(t)), default=0)):
+    for keep in range(max((x.dim() for t in calls.trials for x in t.tensors), default=0)):
         yield _changed(calls, lambda x, keep=keep: cut(x, keep))  # type: ignore[misc]
 
 
 def _smaller(calls: Calls) -> Iterator[Calls]:
     """Each size that several dimensions may share cut to 1, to its halves, by one at an end; then single tensors."""
-    sizes = sorted({n for t in calls.trials for x in _tensors(t) for n in x.shape if n > 1}, reverse=True)
+    sizes = sorted({n for t in calls.trials for x in t.tensors for n in x.shape if n > 1}, reverse=True)
     for n in sizes:
         for start, length in cuts(n):
             yield _changed(calls, lambda x, n=n, s=start, k=length: cut_where(x, n, s, k))  # type: ignore[misc]
-    for which in range(max((len(_tensors(t)) for t in calls.trials), default=0)):
-        mine = {id(_tensors(t)[which]) for t in calls.trials if len(_tensors(t)) > which}
-        for n in {n for t in calls.trials for x in _tensors(t) if id(x) in mine for n in x.shape if n > 1}:
+    for which in range(max((len(t.tensors) for t in calls.trials), default=0)):
+        mine = {id(t.tensors[which]) for t in calls.trials if len(t.tensors) > which}
+        for n in {n for t in calls.trials for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
             for start, length in cuts(n):
                 yield _changed(calls, lambda x, n=n, s=start, k=length, mine=mine:  # type: ignore[misc]
                                cut_where(x, n, s, k) if id(x) in mine else x)
@@ -171,7 +167,7 @@ def _straighter(calls: Calls) -> Iterator[Calls]:
 
     def straight(x: Tensor) -> Tensor:
         return x if plain(x) else x.clone(memory_format=torch.contiguous_format)
-    odd = [id(x) for t in calls.trials for x in _tensors(t) if not plain(x)]
+    odd = [id(x) for t in calls.trials for x in t.tensors if not plain(x)]
     if odd:
         yield _changed(calls, straight)
     for one in odd if len(odd) > 1 else ():
@@ -181,7 +177,7 @@ def _straighter(calls: Calls) -> Iterator[Calls]:
 def _plainer(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
     """As many elements as can be replaced by 1, or rounded, in the order of ``ddmin``, tensor by tensor."""
     for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(_tensors(trial)):
+        for n, x in enumerate(trial.tensors):
             if deadline.over or not x.numel() or x.dtype == torch.bool or x.numel() > 4096:
                 continue
             for value in (lambda v: torch.ones_like(v), lambda v: v.round() if v.is_floating_point() else v):
@@ -193,14 +189,14 @@ def _with_values(calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor]
                  deadline: Deadline) -> Calls:
     def made(keep: Sequence[int]) -> Calls:
         def change(x: Tensor) -> Tensor:
-            if x is not _tensors(calls.trials[k])[n]:
+            if x is not calls.trials[k].tensors[n]:
                 return x
             flat, plain = x.reshape(-1), value(x).reshape(-1).clone()
             plain[list(keep)] = flat[list(keep)]
             return plain.reshape(x.shape) if x.is_contiguous() else torch.empty_strided(
                 x.shape, x.stride(), dtype=x.dtype).copy_(plain.reshape(x.shape))
         return _changed(calls, change)
-    x = _tensors(calls.trials[k])[n]
+    x = calls.trials[k].tensors[n]
     if 0 in x.stride() and x.numel() > 1:
         return calls
     kept = ddmin(range(x.numel()), lambda keep: fails(made(keep)), deadline)
@@ -210,7 +206,7 @@ def _with_values(calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor]
 def _drawn(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
     """Large tensors by a recipe with a seed, where that fails too."""
     for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(_tensors(trial)):
+        for n, x in enumerate(trial.tensors):
             if x.numel() <= SMALL or not x.is_floating_point() or not x.is_contiguous() or deadline.over:
                 continue
             shape, seed = tuple(x.shape), k * 16 + n

@@ -22,8 +22,9 @@ from ..harness.subject import GROUP, subject
 from ..oracles.compare import TIMES, overflow, wide
 from ..oracles.judge import expect, signed_zeros
 from ..oracles.rules import flat, widened
-from ..oracles.tracked import error_of, inexact, leaves, mapped, ulp
+from ..oracles.tracked import error_of, inexact, ulp
 from ..results.verdict import Verdict
+from ..trees import mapped
 from .attempt import Calls
 from .literal import UNPACK, tensor, text_of
 
@@ -124,7 +125,7 @@ def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
     names: dict[int, str] = {}
     recipes, lines = dict(calls.recipes), list[str]()
     for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(tensors(trial)):
+        for n, x in enumerate(trial.tensors):
             if id(x) in names:
                 continue
             names[id(x)] = f"x{len(names)}"
@@ -133,10 +134,6 @@ def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
             if zone and x.numel():
                 lines[-1] = f"{names[id(x)]} = within({text})"
     return names, [*(_WITHIN if zone else ()), *lines]
-
-
-def tensors(trial: Trial) -> list[Tensor]:
-    return [x for x in leaves((list(trial.args), dict(trial.kwargs))) if isinstance(x, Tensor)]
 
 
 _WITHIN = (

@@ -1,7 +1,6 @@
 """Backends that do what none should, each in one way; most of them only to float64, so that one case is the culprit."""
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import sys
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from keel import Backend, Rule, Support
+from keel_conformance.mutants import deaths
 
 ALL = Support((Rule(ops=("*",)),))
 Ran = Callable[..., Sequence[Any]]
@@ -24,27 +24,13 @@ def backend(name: str, change: Callable[[Ran, Sequence[Any]], Any], *, supports:
                    compile=lambda gm: lambda *inputs: tuple(change(gm.forward, inputs)))
 
 
-def touches_f64(inputs: Sequence[Any]) -> bool:
-    return any(isinstance(x, Tensor) and x.dtype == torch.float64 for x in inputs)
-
-
 def deed(name: str, do: Callable[[], Any]) -> Backend:
     """Does it before it computes something of float64."""
     def change(run: Ran, inputs: Sequence[Any]) -> Any:
-        if touches_f64(inputs):
+        if deaths.touched(inputs):
             do()
         return run(*inputs)
     return backend(name, change)
-
-
-def overflow() -> None:
-    """Calls itself through native code, until the stack ends."""
-    sys.setrecursionlimit(10**9)
-
-    @ctypes.CFUNCTYPE(None)
-    def again() -> None:
-        again()
-    again()
 
 
 def raises() -> None:
@@ -52,18 +38,18 @@ def raises() -> None:
 
 
 well = backend("well", lambda run, inputs: run(*inputs))
-segfault = deed("segfault", lambda: ctypes.string_at(0))
-abort = deed("abort", os.abort)
-leave = deed("leave", lambda: os._exit(0))
-sleep = deed("sleep", lambda: ctypes.PyDLL(None).sleep(600))  # keeps the interpreter's lock
-hog = deed("hog", lambda: [torch.zeros(2**26) for _ in range(40)])
-stack = deed("stack", overflow)
+segfault = deed("segfault", deaths.segment.deed)
+abort = deed("abort", deaths.abort.deed)
+leave = deed("leave", deaths.leave.deed)
+sleep = deed("sleep", deaths.sleep.deed)
+hog = deed("hog", deaths.hunger.deed)
+stack = deed("stack", deaths.depth.deed)
 error = deed("error", raises)
 quits = deed("quits", lambda: sys.exit(0))
 
 
 def _fails_to_compile(gm: fx.GraphModule) -> Any:
-    if touches_f64([n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]):
+    if deaths.touched([n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]):
         raises()
     return gm.forward
 

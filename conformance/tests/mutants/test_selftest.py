@@ -43,7 +43,7 @@ def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sitting:
         return {task.name: verdicts(task) for task in tasks}
     monkeypatch.setattr(selftest, "tried", tried)
     found = Sitting(Console(quiet=True), "smoke", "core", 1, tmp_path, False, Interruption())
-    found.plans[0] = CASES
+    found.plans["smoke", 0] = found.plans["standard", 0] = CASES
     return found
 
 

@@ -13,12 +13,12 @@ import pytest
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.plan import plan
-from keel_conformance.oracles.tracked import leaves
 from keel_conformance.repro.attempt import Bench, Calls
 from keel_conformance.repro.minimise import Deadline
 from keel_conformance.repro.script import LINES
 from keel_conformance.repro.write import Written, of_call, write
 from keel_conformance.results.verdict import Verdict
+from keel_conformance.trees import leaves
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,20 @@
+"""How many threads eager PyTorch computes with: where work is divided decides how partial results are rounded."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within it there are so many."""
+    before = torch.get_num_threads()
+    if count != before:                                       # to set them costs, even as they are
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count != before:
+            torch.set_num_threads(before)
