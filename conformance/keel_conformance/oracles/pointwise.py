@@ -382,7 +382,9 @@ def _truncated(values: Sequence[Any], value: Tensor, over: torch.dtype) -> Tenso
 
 
 def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
-    """alpha * other and value * tensor1 may be rounded once before the sum, in what sums are computed in."""
+    """alpha * other and value * tensor1 may be rounded once before the sum, in what sums are computed in. Where that
+    overflows and the sum does not, nothing is known.
+    """
     factor = asked.named.get("alpha", asked.named.get("value", 1))
     scaled = asked.named.get("other", asked.named.get("tensor1"))
     if factor in (1, -1) or not inexact(over) or scaled is None:
@@ -391,6 +393,12 @@ def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
     part = torch.as_tensor(wide(scaled) if isinstance(scaled, Tensor) else scaled) * factor
     off = 2 * ulp(part.to(torch.complex128 if part.is_complex() else torch.float64), sums_in(over))
     off = (off * (wide(by).abs() if isinstance(by, Tensor) else abs(by))).nan_to_num(0.0, 0.0, 0.0)
+    if not value.is_complex() and not part.is_complex():
+        most, factors = overflow(sums_in(over)), [torch.as_tensor(wide(x) if isinstance(x, Tensor) else x)
+                                                  for x in (scaled, by)]
+        side = part.sign() * factors[1].sign() * (-1 if asked.member is not None and asked.member.name == "sub" else 1)
+        surely = (value.abs() >= most) & (value.sign() == side)
+        off = torch.where((part.abs() >= most) & factors[0].isfinite() & ~surely, INF, off)
     return off.broadcast_to(value.shape)
 
 

@@ -29,8 +29,8 @@ def reports(folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict], pr
     said = [f"The report is {where}; {files.REPORT} and {files.JUNIT} lie beside it."]
     if found:
         with_script, shown = sum(bool(w.path) for w in found), sum(w.shown for w in found)
-        said.append(f"{with_script} of {len(found)} failures have a script in {folder / FOLDER}; {shown} of these were "
-                    "run alone and fail.")
+        seen = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"
+        said.append(f"{with_script} of {len(found)} failures have a script in {folder / FOLDER}; {seen}.")
     if lacking := [w for w in found if not w.path]:
         said.append(f"No script for {named((w.case for w in lacking), 3)}: {lacking[0].lacking}")
     return said

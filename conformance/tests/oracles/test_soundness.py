@@ -23,6 +23,7 @@ from keel_conformance.oracles.tracked import error_of, errors, plain_of, tracked
 
 aten = torch.ops.aten
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
+INF = float("inf")
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -391,3 +392,14 @@ def test_slopes_of_normalisations_by_sums_are_right(center: float) -> None:
     call = ("group_norm_backward", "aten.native_group_norm_backward.default", args)
     assert verdict(*call, [None, slope, None]).status == "pass"
     assert verdict(*call, [None, slope.roll(1), None]).status == "fail"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_scaled_operand_may_overflow_before_the_sum_does_not(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    x, y = torch.tensor([-most, most, 1.0] * 40, dtype=dtype), torch.tensor([-most / 2, -most / 2, 1.0] * 40, dtype=dtype)
+    fused = torch.tensor([most / 4, INF, -1.5] * 40, dtype=dtype)
+    for got, status in ((fused, "pass"), (torch.where(fused == most / 4, INF, fused), "pass"),
+                        (torch.where(fused.isinf(), most, fused), "fail"), (-fused, "fail")):
+        found = verdict("sub", "aten.sub.Tensor", (x, y), [got], alpha=2.5)
+        assert found.status == status, found.sentence

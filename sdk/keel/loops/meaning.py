@@ -73,11 +73,21 @@ def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         toward = torch.where(low > 0, torch.inf, -torch.inf).to(total.dtype)
         odd = torch.where((low != 0) & even & total.isfinite(), torch.nextafter(total, toward), total)
         return odd.to(torch.float32)
-    product = x * y
-    error = _product_error(x, y, product)
-    total = product + z
-    exact = total + (_sum_error(product, z, total) + error)
-    return torch.where(exact.isfinite(), exact, total)
+    (a, i), (b, j) = torch.frexp(x), torch.frexp(y)           # at least 1/2 and below 1, where nothing is lost
+    product, add = a * b, _shifted(z, -(i + j))
+    total = product + add
+    low = _sum_error(product, add, total) + _product_error(a, b, product)
+    exact = torch.where(low != 0, total + low, total)
+    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)    # else the product is nothing beside z
+    plain = (x == 0) | (y == 0) | ~(x.isfinite() & y.isfinite())
+    return torch.where(plain, x * y + z, found)
+
+
+def _shifted(x: Tensor, places: Tensor) -> Tensor:
+    """x * 2^places, rounded at most once: in three steps, of which each has a factor that float64 has."""
+    step = torch.div(places, 3, rounding_mode="trunc")
+    factor = torch.exp2(step.double())
+    return x * factor * factor * torch.exp2((places - 2 * step).double())
 
 
 def _sum_error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
