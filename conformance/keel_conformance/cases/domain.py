@@ -54,7 +54,8 @@ class Domain:
     rules allow; types and attributes depend on levels alone, values on the draw too.
 
     ``cites`` names the clauses (``C1``) that a choice witnesses; ``untested`` those that none does, with the reason.
-    ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried.
+    ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried;
+    ``beyond`` are a few of levels that no factor has, since no other choice should have them.
     ``overload`` is the full name of what a choice calls, the member's first where it is empty. ``few`` says why an
     operator has fewer than 60 cases. ``facets`` says of levels that name a call what tells it from others.
     """
@@ -65,6 +66,7 @@ class Domain:
     rules: tuple[Rule, ...] = ()
     must: tuple[Levels, ...] = ()
     telling: tuple[Levels, ...] = ()
+    beyond: tuple[Levels, ...] = ()
     overload: Callable[[Levels], str] = _first
     cites: Callable[[Levels], Iterable[str]] = _nothing
     untested: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +76,8 @@ class Domain:
 
     def allows(self, levels: Levels) -> bool:
         """Whether the rules hold for levels, of some factors or of all."""
+        if any(levels.items() <= choice.items() for choice in self.beyond):
+            return True
         return all(r.holds(*(levels[f] for f in r.factors)) for r in self.rules if all(f in levels for f in r.factors))
 
 

@@ -84,7 +84,8 @@ def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
     few of which no values tell anything.
     """
     of = {"stay": 0, "plenty": 3} if tier == "smoke" else {"least": LEAST}
-    for levels in sifted(domain, choices(domain, tier, seed), seed=seed, **of):
+    for levels in (*sifted(domain, choices(domain, tier, seed), seed=seed, **of),
+                   *(domain.beyond if tier != "smoke" else ())):
         yield case_of(domain, levels, seed)
     for negative in domain.negatives[:1 if tier == "smoke" else None]:
         yield Case(domain.op.name, domain.op.family, "negative", domain.op.profile, negative.overload or _first(domain),

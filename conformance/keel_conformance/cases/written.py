@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
 import torch
@@ -235,10 +236,20 @@ def _copies() -> Iterator[Written]:
         yield "unfold_copy.default", (number(*shape), 0, 2, 1), {}
         yield "rot90.default", (number(*shape), 1, [0, 1]), {}
         yield "rot90.default", (number(*shape), -3, [1, 0]), {}
+        count = prod(shape)
+        yield "masked_scatter.default", (number(*shape), mask(*shape), number(2 * count + 3)), {}
+        yield "masked_scatter.default", (number(*shape), mask(shape[1]), number(count, 2)), {}
+        yield "repeat.default", (number(*shape), [3, 2, 1, 2]), {}
         for value in (2.5, -3, 7):
             yield "full_like.default", (number(*shape), value), {}
             yield "new_full.default", (number(*shape), [3, 4], value), {}
             yield "fill.Scalar", (number(*shape), value), {}
+
+
+def _long() -> Iterator[Written]:
+    """More places than 16 bits count."""
+    for shape in ((70001,), (300, 257)):
+        yield "nonzero.default", (number(*shape),), {}
 
 
 def written() -> Mapping[str, list[Written]]:
@@ -246,7 +257,7 @@ def written() -> Mapping[str, list[Written]]:
     made: list[Callable[[], Iterator[Written]]] = [
         *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
         lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _views, _places, _forms,
-        _jagged, _norms, _numbers, _copies]
+        _jagged, _norms, _numbers, _copies, _long]
     found: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():

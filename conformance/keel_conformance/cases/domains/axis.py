@@ -26,9 +26,11 @@ PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
 """Sizes with the dimension of size n, and which it is; where all are equal, another one gives the same sizes."""
 LIMITS: Mapping[str, int] = {"square": 129, "cube": 17}
 """The largest n of those that grow with it."""
-EXTENTS = (*map(str, sizes.EXTENTS), "0", "0d", "33000")
-LONG = "33000"
-"""Of which there are more than 65,536 elements in all; alone and last only."""
+LONG, HUGE = "70001", "16777221"
+"""More places than 16 bits count, alone and last only; more than float32 does, where a few elements say so."""
+FEW = "few"
+"""The class of values of which all but one are the same, at a place that float32 has no number for."""
+EXTENTS = (*map(str, sizes.EXTENTS), "0", "0d", LONG)
 
 Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], dict[str, Any]]]
 """Of a tensor, its dimension that counts and its dtype, the arguments of a call."""
@@ -39,7 +41,8 @@ class Along:
     """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
     over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
     ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory,
-    ``even`` that of random values all rows are, because their errors are judged together.
+    ``even`` that of random values all rows are, because their errors are judged together; ``huge`` has the dtypes,
+    forms and values of calls on more elements than float32 counts.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -53,6 +56,7 @@ class Along:
     telling: tuple[str, str, str] = ("", "", "")
     apart: bool = False
     even: bool = False
+    huge: tuple[tuple[str, str, str], ...] = ()
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
@@ -143,7 +147,8 @@ def _scan(overload: str, **more: Any) -> Along:
 
 _SORT, _TOPK, _KTH = "sort.stable", "topk.default", "kthvalue.default"
 ALONG: Mapping[str, Along] = {
-    "sum": _several("sum.dim_IntList", "sum.default", terms=True, even=True, forms={"cast": _cast("sum.dim_IntList")}),
+    "sum": _several("sum.dim_IntList", "sum.default", terms=True, even=True, forms={"cast": _cast("sum.dim_IntList")},
+                    huge=(("b8", "all", "true"), ("u8", "one", "true"))),
     "mean": _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
                      dtypes=(*_FLOATS, torch.complex64, torch.complex128)),
     "nansum": _several("nansum.default", terms=True, dtypes=_REALS),
@@ -159,9 +164,11 @@ ALONG: Mapping[str, Along] = {
                   "two": _two("all.dims"), "list": _last("all.dims", True), "end": _end("all.dim"),
                  "unlisted": _none("all.dims", [])}, _NONE, dtypes=_ALL, telling=("b8", "two", "random")),
     **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
-                    "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False)
+                    "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False,
+                   huge=(("u8", "all", FEW), ("i8", "end", FEW)))
        for name in ("argmax", "argmin")},
-    "max_with_index": _indexed("max.dim"), "min_with_index": _indexed("min.dim"),
+    "max_with_index": _indexed("max.dim", huge=(("u8", "one", FEW),)),
+    "min_with_index": _indexed("min.dim", huge=(("u8", "one", FEW),)),
     "max_all": Along({"all": _none("max.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
     "min_all": Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
     "aminmax": Along({"one": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim})),
@@ -171,7 +178,8 @@ ALONG: Mapping[str, Along] = {
                          "all": _none("hash_tensor.default")}, _NONE, empty=False),
     "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
                             "end": _last("count_nonzero.dim_IntList"),
-                            "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL),
+                            "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL,
+                           huge=(("b8", "all", "true"), ("u8", "one", "true"))),
     "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
     "cumsum": _scan("cumsum.default", terms=True, even=True, telling=("bf16", "end", "random"),
                     forms={"cast": _cast("cumsum.default")}),
@@ -237,7 +245,9 @@ def _domain(op: Op, along: Along) -> Domain:
     )
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, along, levels, dtype, draw), rules,
                     overload=lambda levels: along.forms[levels["form"]][0])
-    return replace(domain, telling=_telling(domain, along))
+    return replace(domain, telling=_telling(domain, along), must=_each(domain), beyond=tuple(
+        {"dtype": dtype, "form": form, "extent": HUGE, "place": "alone", "layout": "contiguous", "values": values}
+        for dtype, form, values in along.huge))
 
 
 def _sized(along: Along, extent: str, form: str) -> bool:
@@ -252,7 +262,8 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
 def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
     shape, dim = shape_of(levels["extent"], levels["place"])
     over = prod(shape) if levels["form"] in _WHOLE else shape[dim] if shape else 1
-    x = _filled(along, levels["values"], dtype, shape, dim, over, draw).reshape(shape)
+    x = _counted(levels["values"], dtype, over, op.name.startswith(("argmin", "min_")), draw) if (
+        levels["extent"] == HUGE) else _filled(along, levels["values"], dtype, shape, dim, over, draw).reshape(shape)
     x = layouts.place(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
     if op.name in _HALF_TO_FLOAT:
@@ -284,6 +295,16 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
     elif dtype.is_floating_point:
         rows = _rows(rows, draw)
     return rows.movedim(-1, dim).contiguous()
+
+
+def _counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: Draw) -> torch.Tensor:
+    """Ones; or zeros and, at one of the last odd places, a one, the other way round where the ``least`` is looked for.
+    """
+    x = torch.ones(n, dtype=dtype)
+    if kind == FEW:
+        x = x if least else torch.zeros_like(x)
+        x[n - 2 - 2 * (draw.call % 2)] = 0 if least else 1
+    return x
 
 
 def _turns(rows: torch.Tensor, draw: Draw, kinds: int) -> torch.Tensor:
@@ -323,6 +344,16 @@ def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
     signs = draw.integers(n, 0, 2) * 2 - 1
     twos = draw.uniform(n) < min(1.0, 0.5 * (EXACT_BITS[dtype] - 2) / max(4 * over, 1))
     return torch.where(twos, 2 * signs, signs).to(dtype)
+
+
+def _each(domain: Domain) -> tuple[Levels, ...]:
+    """Each form on special values and on others, of floats and of integers, along either end."""
+    wishes = [dict(zip(domain.factors, (dtype, form, *rest), strict=True)) for form in domain.factors["form"]
+              for dtype, *rest in (("f32", "129", "last", "contiguous", "specials"),
+                                   ("f32", "33", "middle", "gapped", "random"), ("f32", LONG, "alone", "contiguous",
+                                   "random"), ("f16", "65", "first", "contiguous", "specials"),
+                                   ("i64", "65", "first", "contiguous", "wide"))]
+    return tuple(w for w in wishes if all(w[f] in domain.factors[f] for f in w) and domain.allows(w))
 
 
 def _telling(domain: Domain, along: Along) -> tuple[Levels, ...]:

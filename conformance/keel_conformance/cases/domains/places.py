@@ -22,9 +22,11 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0), "33": ((33,), 0), "1025": ((1025,), 0), "3x33": ((3, 33), 1), "65x5": ((65, 5), 0),
     "17x129": ((17, 129), 1), "2x9x7": ((2, 9, 7), 1), "4x1x8": ((4, 1, 8), 1), "2x3x16x5": ((2, 3, 16, 5), 2),
     "300x257": ((300, 257), 0), "1x1": ((1, 1), 0), "17x17": ((17, 17), 1), "16x16": ((16, 16), 0),
-    "9x3x9": ((9, 3, 9), 0),
+    "9x3x9": ((9, 3, 9), 0), "70001": ((70001,), 0),
 }
 """Sizes of the operand, and the dimension that is indexed."""
+HUGE, LAST = "16777221", "last"
+"""More places than float32 has numbers for, of which the last few are taken."""
 TAKEN = ("different", "equal", "one", "few", "none", "many")
 """Kinds of indices: each once, many equal, all the same, fewer than there are, none, more than there are."""
 
@@ -68,7 +70,7 @@ Call = Callable[[Given], tuple[tuple[Any, ...], dict[str, Any]]]
 @dataclass(frozen=True)
 class Placed:
     """``forms`` of the calls; ``unique`` says that equal indices leave open what stands there, ``sums`` that elements
-    are added up; ``some`` that there has to be an index.
+    are added up; ``huge`` is the dtype in which the first form is tried on very many places.
     """
 
     forms: Mapping[str, tuple[str, Call]]
@@ -76,6 +78,7 @@ class Placed:
     unique: bool = False
     sums: bool = False
     whole: bool = False
+    huge: str = ""
 
 
 def _fewer(g: Given, index: torch.Tensor) -> torch.Tensor:
@@ -243,7 +246,7 @@ _REDUCES = (("sum", True), ("mean", False), ("amax", True), ("prod", False), ("a
             ("mean", True), ("amax", False), ("prod", True), ("amin", True))
 PLACED: Mapping[str, Placed] = {
     "gather": Placed({"one": ("aten.gather.default", _gather()), "end": ("aten.gather.default", _gather(True)),
-                      "narrow": ("aten.gather.default", _narrow)}),
+                      "narrow": ("aten.gather.default", _narrow)}, huge="u8"),
     "scatter": Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
                        "wider": ("aten.scatter.src", _wider())},
                       unique=True),
@@ -254,7 +257,7 @@ PLACED: Mapping[str, Placed] = {
     "index": Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
                      "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
                      "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
-                     "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}),
+                     "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}, huge="u8"),
     "index_put": Placed({"one": ("aten.index_put.default", _put(False)),
                          "negative": ("aten.index_put.default", _put(True)),
                          "broadcast": ("aten.index_put.default", _put_one),
@@ -263,7 +266,7 @@ PLACED: Mapping[str, Placed] = {
                          "unsafe": ("aten._unsafe_index_put.default", _put(False))}, unique=True, sums=True),
     "index_select": Placed({"one": ("aten.index_select.default", _select()),
                             "end": ("aten.index_select.default", _select(end=True)),
-                            "narrow": ("aten.index_select.default", _select(torch.int32))}),
+                            "narrow": ("aten.index_select.default", _select(torch.int32))}, huge="u8"),
     "index_add": Placed({"one": ("aten.index_add.default", _slices()),
                          "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
                          "fraction": ("aten.index_add.default", _fraction)}, dtypes=_REALS, sums=True),
@@ -274,7 +277,7 @@ PLACED: Mapping[str, Placed] = {
     "embedding": Placed({"one": ("aten.embedding.default", _embedding),
                          "padded": ("aten.embedding.default", _padded_embedding),
                          "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS),
-    "take": Placed({"one": ("aten.take.default", _take)}),
+    "take": Placed({"one": ("aten.take.default", _take)}, huge="u8"),
     "flip": Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
                     "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
                    whole=True),
@@ -316,7 +319,10 @@ def _domain(op: Op, placed: Placed) -> Domain:
     )
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(placed, levels, dtype, draw), rules,
                     overload=lambda levels: placed.forms[levels["form"]][0])
-    return replace(domain, telling=_telling(domain), negatives=_outside(op, placed))
+    huge = {"dtype": placed.huge, "form": next(iter(placed.forms)), "shape": HUGE, "layout": "contiguous",
+            "taken": LAST, "values": "random"}
+    return replace(domain, telling=_telling(domain), negatives=_outside(op, placed), beyond=(huge,) if placed.huge else
+                   ())
 
 
 def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
@@ -342,10 +348,12 @@ def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool
 
 
 def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
-    shape, dim = SHAPES[levels["shape"]]
+    shape, dim = SHAPES[levels["shape"]] if levels["shape"] != HUGE else ((int(HUGE),), 0)
     terms = 2 * prod(shape) if placed.sums else 1
 
     def like(sizes: tuple[int, ...]) -> torch.Tensor:
+        if levels["shape"] == HUGE:
+            return (torch.arange(prod(sizes)) * 7 + draw.call).to(dtype)
         alone = not placed.sums or not (dtype.is_floating_point or dtype.is_complex)
         if levels["values"] == "random" and alone:
             return salted(draw, dtype, prod(sizes)).reshape(sizes)
@@ -369,6 +377,8 @@ def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:
             return torch.randperm(size, generator=draw.fresh)
         case "few":
             return torch.randperm(size, generator=draw.fresh)[:(size + 1) // 2]
+        case "last":
+            return size - 1 - torch.randperm(7, generator=draw.fresh)
         case "one":
             return draw.integers(1, 0, size).expand(size).contiguous()
         case "many":

@@ -37,6 +37,8 @@ WHOLE: Mapping[str, int] = {"convert": 64}
 """Forms of a member at most."""
 PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
 """The sizes and values of those that are tried with each dtype and form of such a member."""
+KINDS_OF_DTYPES = (("f32", "f64", "bf16", "f16"), ("i64",), ("i32", "i16", "i8"), ("u8",), ("c64", "c128"))
+"""Of each the first that a form takes is tried in that form, on all combinations of special values."""
 CASTS = (("f32", "bf16"), ("f32", "b8"), ("f64", "f16"), ("i64", "f32"), ("f32", "i32"), ("i64", "i32"), ("f64", "f32"),
          ("f64", "bf16"), ("i32", "u8"), ("f32", "f16"), ("bf16", "f32"))
 """From and to which dtypes a cast tells most."""
@@ -127,7 +129,8 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                    "values": kind} for d in factors["dtype"] for form in number for shape, kind in PAIRED
                   if DTYPES[d] in takes[form] and not planes[form] and kind in (ALL, *kinds_of(DTYPES[d]))]
     domain = Domain(op, factors, lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw), rules,
-                    must=tuple(every) if op.name in WHOLE else (*every[:8], *_each(factors, forms, rules)),
+                    must=tuple(every) if op.name in WHOLE else (
+                        *every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload,
                     facets={f"f{i}": facets(f) for i, f in enumerate(forms)})
     return replace(domain, telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain))
@@ -142,6 +145,14 @@ def _each(factors: Mapping[str, tuple[str, ...]], forms: tuple[Skeleton, ...], r
               for shape, layout, partner, values in EACH]
     return [w for w in wishes if all(w[f] in factors[f] for f in w)
             and all(r.holds(*(w[f] for f in r.factors)) for r in rules)]
+
+
+def _forms(factors: Mapping[str, tuple[str, ...]], forms: tuple[Skeleton, ...], rules: tuple[Rule, ...],
+           ) -> list[Levels]:
+    wishes = [{"dtype": found[0], "form": f"f{i}", "shape": ALL, "layout": "contiguous", "partner": "alike",
+               "values": ALL} for i, form in enumerate(forms) for kind in KINDS_OF_DTYPES
+              if (found := [d for d in kind if d in factors["dtype"] and DTYPES[d] in form.dtypes])]
+    return [w for w in wishes if all(r.holds(*(w[f] for f in r.factors)) for r in rules)]
 
 
 def _casts(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:

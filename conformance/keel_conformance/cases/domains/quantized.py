@@ -13,7 +13,8 @@ from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw
 
 SIZES: Mapping[str, tuple[int, ...]] = {"3x5": (3, 5), "17": (17,), "2x3x4x5": (2, 3, 4, 5), "33x65": (33, 65),
-                                        "1x1": (1, 1), "1025": (1025,), "0x4": (0, 4), "129x8": (129, 8)}
+                                        "1x1": (1, 1), "1025": (1025,), "0x4": (0, 4), "129x8": (129, 8),
+                                        "17x17": (17, 17), "5x5x5": (5, 5, 5)}
 RANGES: Mapping[str, tuple[int, int, torch.dtype]] = {
     "i8": (-128, 127, torch.int8), "u8": (0, 255, torch.uint8), "narrow": (-127, 127, torch.int8),
     "four": (-8, 7, torch.int8), "i16": (-32768, 32767, torch.int16)}
