@@ -130,7 +130,7 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
     if np.any(outside):
         at = tuple(int(i) for i in np.argwhere(outside)[0])
         return f"Draw {list(at)} is {values[at]!r}, which the distribution does not give."
-    if sentence := _constant(x, of, discrete, level):
+    if sentence := _constant(x, of, discrete, level) or ("" if discrete else _repeated(x, level)):
         return sentence
     kept = ~lost.reshape(-1)
     if _coarse(x.dtype):
@@ -164,6 +164,24 @@ def _constant(x: Tensor, of: Any, discrete: bool, level: float) -> str:
             chance = of.cdf(_np(x) + step) - (0.0 if ends else of.cdf(_np(x) - step)) + torch.finfo(x.dtype).eps
         p = float(np.prod(np.nan_to_num(np.asarray(chance, dtype=float).reshape(-1)[1:], nan=1.0)))
     return f"All {x.numel()} draws are {number!r}: p = {p:.2g}." if p < level else ""
+
+
+FINE = 20
+"""Bits of what continuous distributions are drawn from, at the least: uniform numbers have 24 of them."""
+
+
+def _repeated(x: Tensor, level: float) -> str:
+    """Pairs of equal draws of a continuous distribution: of n draws from 2^24 numbers about n^2 / 2^25, Poisson
+    distributed (the birthday problem). Numbers that others follow from, as normal ones, may be as coarse as 2^20.
+    """
+    n = x.numel()
+    if _coarse(x.dtype) or n < 2:
+        return ""
+    values, counts = x.reshape(-1).unique(return_counts=True)
+    counts = counts[values.isfinite() & (values.abs() > torch.finfo(x.dtype).smallest_normal * 2)].double()
+    pairs = float((counts * (counts - 1) / 2).sum())
+    p = float(stats.poisson.sf(pairs - 1, n * (n - 1) / 2 ** (FINE + 1))) if pairs else 1.0
+    return "" if p >= level else f"Of {n} draws {pairs:.0f} pairs are equal: p = {p:.2g}."
 
 
 def _coarse(dtype: torch.dtype) -> bool:
