@@ -466,6 +466,22 @@ kernel positions(a: i64[1]) -> (o: i64[N]):
     %3 = lt %0 %2
     %4 = where %3 %1 %2
     store o[i] %4""", "N", ("C1", "C6"), ("i64",), {"a": Fill("ints", 20_000, 30_000)}),
+    "long-places": ("""
+kernel places(a: T[N*M], b: i64[M]) -> (o: i64[N*M], p: T[N], q: i64[N]):
+  parallel i < N:
+    scan j < M:
+      %0 = load a[M*i + j]
+      %1 = position M*i + j
+      %2, %3 = scan argmax %0 %1
+      %4 = load b[j]
+      %5 = add %3 %4
+      store o[M*i + j] %5
+    reduce j < M:
+      %6 = load a[M*i + j]
+      %7 = position j + M*i
+      %8, %9 = reduce argmin %6 %7
+    store p[i] %8
+    store q[i] %9""", "NM", ("C3", "C7", "C6"), ("f32", "i32", "u8"), {}),
     "long-folds": ("""
 kernel folds(a: T[N]) -> (o: T[1], p: i64[1], q: T[1], r: T[N]):
   reduce i < N:

@@ -92,7 +92,10 @@ def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Ten
         case "ranked":
             return ranked(dtype, count, draw)
         case "factors" if dtype.is_floating_point:
-            return FACTORS[torch.randint(0, len(FACTORS), (count,), generator=draw)].to(dtype)
+            found = FACTORS[torch.randint(0, len(FACTORS), (count,), generator=draw)].to(dtype)
+            for _ in range(count and dtype == torch.float64):
+                found[torch.randint(0, count, (1,), generator=draw)] = LONG
+            return found
         case "divisors":
             found = _between(fill, dtype, count, draw)
             return torch.where(found == 0, 1, found).to(dtype)
@@ -108,6 +111,10 @@ WIDE = 1 << 25
 """Products of two such numbers, and sums of eight of these, are exact in float64; float32 lacks some of them."""
 FACTORS = torch.tensor([0.5, 2.0, *[1.0, -1.0] * 15])
 """So many of them are 1 that no product of thousands leaves what float32 has."""
+
+
+LONG = 1.0 + 2.0 ** -50
+"""One factor of float64 has more digits than float32 has."""
 
 
 def _between(fill: Fill, dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
