@@ -10,16 +10,16 @@ from typing import Any
 
 from ..cases.case import Case
 from ..results.verdict import Verdict
-from . import changes, draws, gradients, judging, layouts, memory, pairs, steps, values
+from . import changes, control, digits, draws, gradients, judging, layouts, memory, pairs, steps, values
 from .compiler import Compiler, plain
 from .contract import CLAUSES
 from .observed import Observed
 from .program import Program
 
-CHAPTERS = (memory.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, draws.random,
+CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, draws.random,
             values.buffers, values.scalars, values.arguments, values.calls, changes.shapes, changes.dtypes,
             changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
-            pairs.graphs)
+            pairs.graphs, control.control)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 

@@ -114,6 +114,11 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Writes, views and random numbers cross from part to part.",
         "Gradients cross from part to part.",
     )),
+    "control": ("Control flow", (
+        "Of two branches that one is run which the value at hand chooses.",
+        "A loop runs as often as in eager PyTorch, not at all included, on the values of its last turn.",
+        "A scan and a map take the elements in order and give each one's result; a scan carries its values on.",
+    )),
     "graphs": ("Drawn programs", (
         "A functional program gives what its operators give one after another, within the bound of their rounding.",
     )),

@@ -170,6 +170,45 @@ def independent(lab: Lab) -> None:
             lab.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY ** 0.5)
 
 
+TWICE: dict[str, Callable[[Tensor], Tensor]] = {
+    **DRAWS, "randint": lambda x: torch.randint(-9, 9, (MANY,)), "randperm": lambda x: torch.randperm(MANY),
+    "normal": lambda x: torch.normal(x, 2.0), "randint-like": lambda x: torch.randint_like(x, 50),
+}
+
+
+def _twice() -> None:
+    """The same draw twice in a program, with other operators between them."""
+    for name, fn in TWICE.items():
+        @random("C6", name=f"two-of-{name}", smoke=name == "rand")
+        def body(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
+            go = lab.compile(lambda x: (fn(x), fn(x) + 0, x.relu() * 2, fn(x)))
+            for call in lab.each():
+                torch.manual_seed(lab.seed + call)
+                first, second, _, third = go(torch.ones(MANY))
+                lab.check(f"call {call}: no two are the same", not (
+                    torch.equal(first, second) or torch.equal(second, third) or torch.equal(first, third)))
+
+
+_twice()
+
+
+@random("C7")
+def orders_of_few(lab: Lab) -> None:
+    """Each of few stands at each place as often as at others: the counts' chi-square within 7 of its deviations."""
+    n, times = 4, 60
+    go = lab.compile(lambda x: torch.stack([torch.randperm(n) for _ in range(times)]) + 0 * x)
+    counts = torch.zeros(n, n, dtype=torch.float64)
+    calls = max(lab.calls, 6)
+    torch.manual_seed(lab.seed)
+    for _ in range(calls):
+        found = go(torch.zeros((), dtype=torch.int64))
+        counts += torch.nn.functional.one_hot(found, n).sum(0)
+    mean = calls * times / n
+    freedom = (n - 1) ** 2
+    off = float((counts - mean).square().sum() / mean)
+    lab.check("each stands at each place", off < freedom + 7 * (2 * freedom) ** 0.5)
+
+
 @random("C7")
 def ranges(lab: Lab) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:

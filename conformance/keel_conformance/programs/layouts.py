@@ -41,6 +41,14 @@ layouts.function("expanded", ["C1", "C2"], lambda x: (x + 1, x.sum(0)), lambda l
                  smoke=True)
 layouts.function("expanded-against-whole", ["C1", "C2"], lambda a, b: a * b,
                  lambda lab: [lab.ints(5, 1, 7).expand(5, 3, 7), lab.ints(5, 3, 7)], smoke=True)
+layouts.function("expanded-beside-others", ["C2"], lambda a, b, c: (a - b, b * c, (a + c).sum(0), c.amax(1)),
+                 lambda lab: [lab.ints(6, 6), lab.ints(6).expand(6, 6), lab.ints(6, 1).expand(6, 6)])
+layouts.function("expanded-in-the-middle", ["C1", "C2"], lambda x: (x.sum(0), x.cumsum(2), x.relu(), x.argmax(2)),
+                 lambda lab: [lab.ints(4, 1, 5).expand(4, 3, 5)])
+layouts.function("expanded-and-taken-from", ["C2"], lambda x, i: (x[i], x.index_select(1, i), x.flip(1) * 2, x.t() + 1),
+                 lambda lab: [lab.ints(5, 1).expand(5, 5), lab.index(5, 7)])
+layouts.function("expanded-twice", ["C2"], lambda x: (x * 2, x.sum((0, 1)), x + x.t()),
+                 lambda lab: [lab.ints(1, 1).expand(4, 4)])
 layouts.function("gaps", ["C1", "C2"], lambda x: (x * 2, x.sum(1)), lambda lab: [lab.ints(9, 12)[1:7, 3:10]])
 layouts.function("steps", ["C1", "C2"], lambda x: (x + 1).t(), lambda lab: [lab.ints(9, 12)[::2, 1::3]])
 layouts.function("offset-of-one", ["C2"], lambda x: (x * 3, x.amax()), lambda lab: [lab.ints(130)[1:]], smoke=True)
@@ -115,3 +123,21 @@ def another_layout_at_each_call(lab: Lab) -> None:
     for call in lab.each():
         x = lab.ints(6, 6)
         lab.run(go, [x, x.t(), x[:, :1].expand(6, 6)][call % 3])
+
+
+def _at_each_call() -> None:
+    """One program, arguments of the same sizes that lie otherwise each time."""
+    for name, fn in (("-and-reduced", lambda x: (x.amax(0), x.sum(1), x.cumsum(0))),
+                     ("-and-multiplied", lambda x: (x @ x.t(), x.t() @ x + 1)),
+                     ("-and-taken-from", lambda x: (x[torch.tensor([4, 0, 2])], x.flip(0), x[1:, 2:] - 1)),
+                     ("-and-written", lambda x: (x.clone().add_(1), x.reshape(-1) * 2))):
+        @layouts("C2", "calls.C1", name=f"another-layout-at-each-call{name}")
+        def body(lab: Lab, fn: Callable[[Tensor], object] = fn) -> None:
+            go = lab.compile(fn)
+            for call in lab.each():
+                x = lab.ints(6, 6)
+                for view in (x, x.t(), lab.ints(6, 12)[:, ::2], lab.ints(7, 8)[1:, 1:-1])[call % 2:]:
+                    lab.run(go, view)
+
+
+_at_each_call()

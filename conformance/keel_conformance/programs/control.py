@@ -1,0 +1,78 @@
+"""Contract programs of control flow that stays in the graph: branches, loops, scans and maps, on values that change."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops import map as mapped
+
+from .lab import Lab
+from .program import Chapter
+
+control = Chapter("control")
+
+
+def rows(lab: Lab) -> list[Tensor]:
+    return [lab.ints(5, 4)]
+
+
+def turns(lab: Lab) -> list[Tensor]:
+    """The number of turns is another one at each call."""
+    return [lab.ints(4, 3), torch.tensor((3, 6, 0, 1)[lab.runs % 4])]
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+def _branches() -> None:
+    """Taken by a value, which turns over from call to call."""
+    bodies: dict[str, Callable[[Tensor, Tensor], Any]] = {
+        "by-a-flag": lambda x, flag: torch.cond(flag, lambda y: y * 2 + 1, lambda y: y - 3, (x + 1,)),
+        "by-a-sum": lambda x, flag: torch.cond(x.sum() + torch.where(flag, 99, -99) > 0, lambda y: (y.sum(0), y.relu()),
+                                               lambda y: (y.amax(0), -y), (x,)),
+        "within-a-branch": lambda x, flag: torch.cond(flag, lambda y: torch.cond(
+            y.amax() > 2, lambda z: z * 5, lambda z: z + 7, (y,)), lambda y: y @ y.t() @ y, (x * 2,)),
+        "before-and-after": lambda x, flag: torch.cond(~flag, lambda y: y.cumsum(0), lambda y: y.flip(0) * 1,
+                                                       (x * 2,)) + x.sum(1, keepdim=True)}
+    for name, fn in bodies.items():
+        @control("C1", name=f"branch-{name}", smoke=name == "by-a-flag")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go = lab.compile(fn)
+            for call in lab.each():
+                lab.run(go, lab.ints(5, 4), torch.tensor(call % 2 == 0))
+                lab.run(go, lab.ints(5, 4), torch.tensor(call % 2 == 1))
+
+
+_branches()
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+
+def _start(x: Tensor) -> Tensor:
+    return torch.zeros((), dtype=torch.int64)
+
+
+control.function("loop", ["C2"], lambda x, n: while_loop(
+    lambda i, a: i < n, lambda i, a: (i + 1, a * 2 - i), (_start(x), x)), turns, smoke=True)
+control.function("loop-of-two-values", ["C2"], lambda x, n: while_loop(
+    lambda i, a, b: i < n, lambda i, a, b: (i + 2, (b - a).clamp(-50, 50), a * 1), (_start(x), x, x + 1)), turns)
+control.function("loop-until-a-value", ["C2"], lambda x, n: while_loop(
+    lambda i, a: a.sum() < 40 + n, lambda i, a: (i + 1, a + 1), (_start(x), x.abs())), turns)
+
+
+# -- scans and maps ----------------------------------------------------------------------------------------------------
+
+control.function("scan", ["C3"], lambda x: scan(lambda c, e: (c + e, c * 2 - e), x[0] * 0, x), rows)
+control.function("scan-from-the-end", ["C3"], lambda x: scan(
+    lambda c, e: ((c - e).clamp(-50, 50), c + e), x[0] + 1, x, reverse=True), rows)
+control.function("scan-along-columns", ["C3"], lambda x: scan(
+    lambda c, e: (torch.maximum(c, e), c - e), x[:, 0] * 0, x, dim=1), rows)
+control.function("scan-by-pairs", ["C3"], lambda x: associative_scan(
+    lambda a, b: a + b, x, 0, combine_mode="generic") * 2, rows)
+control.function("scan-by-pairs-of-the-greater", ["C3"], lambda x: associative_scan(
+    torch.maximum, x, 1, combine_mode="generic") - x, rows)
+control.function("map", ["C3"], lambda x: mapped(lambda row: row * 2 - row.amax(), x + 1), rows)
+control.function("map-of-several", ["C3"], lambda x, y: mapped(
+    lambda row, z: (row.flip(0) + z, (row * z).sum()), x * 2, y), lambda lab: [lab.ints(5, 4), lab.ints(4)])
