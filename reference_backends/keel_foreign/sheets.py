@@ -35,5 +35,5 @@ SHEETS = {
             "convolution": 3.2, "pointwise convolution": 1.7, "depthwise convolution": 2.9,
             "convolution backward": 3.6, "pointwise convolution backward": 3.2,
         },
-        doubt=0.5),
+        copies=2.2, doubt=0.5),
 }

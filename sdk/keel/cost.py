@@ -67,6 +67,7 @@ class Cost:
     after it, by libraries that bring them into a layout of their own; where loops are fused, of calls that are none.
     ``border`` says how often images (tensors of four dimensions and more, in graphs with convolutions) go through
     memory besides where they come from or go to another backend: by one that keeps them in a layout of its own.
+    ``copies`` says so of all tensors: by one that copies its operands in and its results out.
 
     ``seconds`` overrides the estimate, by overload or
     packet: a number of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
@@ -89,6 +90,7 @@ class Cost:
     weights: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, float] = field(default_factory=dict)
     border: float = 0.0
+    copies: float = 0.0
     patterns: tuple[Pattern, ...] = ()
     seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
     doubt: float = 0.2
@@ -105,7 +107,8 @@ class Cost:
                 "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
                 "link": None if self.link is None else asdict(self.link),
                 "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "passes": dict(self.passes), "border": self.border, "seconds": plain, "doubt": self.doubt,
+                "passes": dict(self.passes), "border": self.border, "copies": self.copies,
+                "seconds": plain, "doubt": self.doubt,
                 "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns]}
 
     @staticmethod
@@ -422,6 +425,11 @@ def _weight(call: Call, most: float) -> float:
 def is_free(call: Call) -> bool:
     """Whether a call is no work wherever its operand is: a view."""
     return bool(getattr(call.op, "is_view", False))
+
+
+def across(cost: Cost, image: bool) -> float:
+    """The seconds by the byte of a tensor that comes from or goes to another backend."""
+    return (cost.copies + (cost.border if image else 0.0)) / cost.bandwidth
 
 
 def convolves(call: Call) -> bool:

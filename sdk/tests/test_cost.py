@@ -212,7 +212,8 @@ def test_a_doubt_is_a_share() -> None:
 
 def test_sheets_are_data() -> None:
     sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
-                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3, border=2.0)
+                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3, border=2.0,
+                 copies=1.5)
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 

@@ -112,6 +112,11 @@ def _probes(device: str) -> Iterator[tuple[str, Probe]]:
     for layer in _layers():
         yield layer.title(1), layer.probe(device, 1)
         yield layer.title(ROW), layer.probe(device, ROW)
+    wide = PRODUCT[device] // 2
+    tall = torch.rand(8 * wide, wide, device=device)
+    kernels = [torch.rand(wide, wide, device=device) / wide for _ in range(ROW)]
+    yield "a layer", (_layers_of, (tall, kernels[0]))
+    yield "layers", (_layers_of, (tall, *kernels))
     for dtype in DTYPES:
         x = (torch.rand(PRODUCT[device], PRODUCT[device], device=device) * 2 / PRODUCT[device]).to(dtype)
         yield str(dtype), (_multiplied(PAIR), (x, x.clone()))
@@ -266,7 +271,8 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
                  launch=launch, call=call, fuses=fuses, **given)
-    return _convolutions(times, device, replace(found, weights=_weights(times, device, found)))
+    found = replace(found, weights=_weights(times, device, found), copies=_copies(times, device, found))
+    return _convolutions(times, device, found)
 
 
 def _product(times: Times, dtype: torch.dtype, launch: float) -> float:
@@ -281,6 +287,22 @@ def _multiplied(n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
             x = x @ y
         return x
     return chain
+
+
+def _layers_of(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
+    for w in kernels:
+        x = torch.relu(x @ w)
+    return x
+
+
+def _copies(times: Times, device: str, cost: Cost) -> float:
+    """How often a tensor is copied on its way into a part, and out of it: of layers by themselves, what they take more
+    than together.  It is copied on both ways alike, and is as large as what it is made into."""
+    if "a layer" not in times or "layers" not in times:
+        return 0.0
+    size, cut = 4.0 * 8 * (PRODUCT[device] // 2) ** 2, ROW - 1
+    found = ((ROW * times["a layer"] - times["layers"]) / cut - cost.launch) * cost.bandwidth / size / 2
+    return found if found >= SEEN and not cost.fuses else 0.0
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -100,3 +100,12 @@ def test_a_product_takes_what_a_longer_chain_takes_more() -> None:
     assert calibrate._product(times, torch.float32, 0.5) == 1.0
     assert calibrate._product(times, torch.float64, 0.5) == pytest.approx(1.75)           # of which there is one chain
     assert calibrate._product(times, torch.float16, 0.5) == pytest.approx(0.875)
+
+
+def test_what_layers_take_more_by_themselves_is_copies() -> None:
+    sheet = keel.Cost(flops={torch.float32: 1e12}, scalars=1e9, bandwidth=1e9, launch=0.5)
+    size = 4.0 * 8 * (calibrate.PRODUCT["cpu"] // 2) ** 2
+    apart, together = 2.0 + 0.5 + 2 * 3.0 * size / 1e9, 3 * 2.0 + 0.5 + 2 * 3.0 * size / 1e9
+    assert calibrate._copies({"a layer": apart, "layers": together}, "cpu", sheet) == pytest.approx(3.0)
+    assert calibrate._copies({"a layer": 2.5, "layers": 6.5}, "cpu", sheet) == 0.0
+    assert calibrate._copies({}, "cpu", sheet) == 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from keel.cost import IMAGE, Cost, InChain, convolves, fusable, is_free, picks, price, saved, size_of
+from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import call_of, picked, type_of
 from keel.graph.patterns import found_in
 from keel.graph.pieces import pieces
@@ -100,22 +100,23 @@ class _Book:
         if self.fusing:
             for node, readers in self._roots().items():
                 self._loops(node, *readers)
-        if any(sheet.border for sheet in self.sheets.values()) and any(convolves(c) for _, c in self.calls()):
-            for node in self.gm.graph.nodes:
-                self._border(node)
+        images = any(convolves(c) for _, c in self.calls())
+        if any(across(sheet, images) for sheet in self.sheets.values()):
+            for node, (whole, picking) in self._roots().items():
+                self._border(node, [*whole, *picking], images and node.meta["val"].dim() >= IMAGE)
         return self.sums[1]
 
-    def _border(self, node: fx.Node) -> None:
-        """An image on its way to other backends, through the layouts of both."""
+    def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
+        """A tensor on its way to other backends, which copy it or bring it into their layouts."""
         maker = self._maker(node)
-        if maker is None or _free(maker) or node.meta["val"].dim() < IMAGE:
+        if maker is None or _free(maker):
             return
         start, seen = self.part[maker.name], set[str | int]()
-        for end in self._parts(u for u in node.users if not _free(u)):
+        for end in self._parts(readers):
             if self._side(end) not in {self._side(start), *seen}:
                 seen.add(self._side(end))
                 for i in (start, end):
-                    self.sums[1][i] += self.bytes[node] * self.sheet(i).border / self.sheet(i).bandwidth
+                    self.sums[1][i] += self.bytes[node] * across(self.sheet(i), image)
 
     def _maker(self, node: fx.Node) -> fx.Node | None:
         """The call that makes a tensor."""

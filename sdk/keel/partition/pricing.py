@@ -3,10 +3,10 @@
 A call has the price of its roofline on each backend that takes it, a composite that of all its pieces' arithmetic. What
 a backend that fuses passes between calls of one loop stays out of memory, so such a call has the price of its
 arithmetic, and its traffic is charged by tensor: on each backend that reads a tensor in loops, once, unless its own
-loops made it; on its maker, unless only loops of that same backend read it.  Images that pass between backends with
-layouts of their own are charged to both (``Cost.border``).  What a call reads at places that are data
+loops made it; on its maker, unless only loops of that same backend read it.  What a call reads at places that are data
 comes from memory, as much as there are places, and is part of its own price.  A view is free, shares its operand's
-traffic, and stays with it where it can.
+traffic, and stays with it where it can.  What passes between backends that copy it, or bring it into a layout of their
+own, is charged to both (``Cost.copies``, ``Cost.border``).
 
 What a backend runs as one saves time where it has all of it.
 
@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from keel.cost import IMAGE, Cost, InChain, convolves, fusable, is_free, picks, price, saved, size_of
+from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import picked, type_of
 from keel.graph.patterns import found_in
 from keel.graph.pieces import pieces
@@ -229,16 +229,18 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
 
 
 def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> _Rows | None:
-    """What it takes to bring images from the layout of one backend to that of another."""
-    pace = np.array([s.border / s.bandwidth for s in sheets] + [0.0])
-    if not convolves or not pace.any():
+    """What it takes to bring tensors, through whatever views, from one backend to another."""
+    paces = np.array([[across(s, image) for s in sheets] + [0.0] for image in (False, True)])
+    if not paces.any():
         return None
-    rows = [i for i, node in enumerate(values.nodes)
-            if values.maker[i] >= 0 and not free[values.maker[i]] and node.meta["val"].dim() >= IMAGE]
-    readers = [[u for u in values.readers[i] if not free[u]] for i in rows]
-    rows, readers = [i for i, r in zip(rows, readers, strict=True) if r], [r for r in readers if r]
-    size = values.size[rows]
-    return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[None, :, None] + pace[None, None]), size)
+    rows, readers, image = list[int](), list[list[int]](), list[int]()
+    for i, (reading, _, _) in enumerate(_shown(values, free)):
+        if reading and values.maker[i] >= 0 and not free[values.maker[i]]:
+            rows.append(i)
+            readers.append(reading)
+            image.append(int(convolves and values.nodes[i].meta["val"].dim() >= IMAGE))
+    size, pace = values.size[rows], paces[image]
+    return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[:, :, None] + pace[:, None]), size)
 
 
 def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:

@@ -78,7 +78,7 @@ def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Tra
     def sheet() -> Cost:
         return Cost(flops={torch.float32: r.choice((1e8, 1e9))}, scalars=r.choice((1e8, 1e10)),
                     bandwidth=r.choice((1e8, 1e9, math.inf)), launch=r.choice((0.0, 1e-5)), call=r.choice((0.0, 1e-6)),
-                    fuses=r.random() < 0.6, border=r.choice((0.0, 2.0)),
+                    fuses=r.random() < 0.6, border=r.choice((0.0, 2.0)), copies=r.choice((0.0, 3.0)),
                     link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
                     seconds=r.choice(({}, {"aten.mm": 1e-4, "aten.exp.default": lambda call: 2e-5})))
     backends = [replace(takes(n, "*"), cost=sheet()) for n in ("a", "b", "c")[:r.randint(2, 3)]]
@@ -166,6 +166,15 @@ def test_an_image_pays_for_the_layouts_on_both_sides(trace: Trace, takes: Takes)
     assert seconds(gm, plan_of(gm, [one, two], [0, 1, 1])) - whole == pytest.approx(2.5 * 1024 / 1e9)
     gm = trace(lambda x: x.exp().relu(), torch.ones(1, 4, 8, 8))                       # where nothing is convolved
     assert seconds(gm, plan_of(gm, [one, two], [0, 1])) == seconds(gm, plan_of(gm, [one, two], [0, 0]))
+
+
+def test_who_copies_tensors_pays_for_those_that_cross_however_they_are_viewed(trace: Trace, takes: Takes) -> None:
+    gm = trace(lambda x: x.exp().view(32, 128).relu(), X)
+    sheet = Cost(flops={}, scalars=math.inf, bandwidth=1e9, copies=3.0)
+    one, two = (replace(takes(n, "*"), cost=replace(sheet, copies=c)) for n, c in (("one", 3.0), ("two", 0.5)))
+    whole = seconds(gm, plan_of(gm, [one, two], [0, 0, 0]))
+    for view in (0, 1):
+        assert seconds(gm, plan_of(gm, [one, two], [0, view, 1])) - whole == pytest.approx(3.5 * MB / 1e3)
 
 
 def test_what_a_loop_passes_on_costs_where_it_leaves(trace: Trace, takes: Takes) -> None:
