@@ -397,7 +397,8 @@ def test_slopes_of_normalisations_by_sums_are_right(center: float) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_scaled_operand_may_overflow_before_the_sum_does_not(dtype: torch.dtype) -> None:
     most = torch.finfo(dtype).max
-    x, y = torch.tensor([-most, most, 1.0] * 40, dtype=dtype), torch.tensor([-most / 2, -most / 2, 1.0] * 40, dtype=dtype)
+    x = torch.tensor([-most, most, 1.0] * 40, dtype=dtype)
+    y = torch.tensor([-most / 2, -most / 2, 1.0] * 40, dtype=dtype)
     fused = torch.tensor([most / 4, INF, -1.5] * 40, dtype=dtype)
     for got, status in ((fused, "pass"), (torch.where(fused == most / 4, INF, fused), "pass"),
                         (torch.where(fused.isinf(), most, fused), "fail"), (-fused, "fail")):
