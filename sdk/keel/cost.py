@@ -66,11 +66,10 @@ class Cost:
     ``passes`` say so of traffic: how often tensors go through memory, once beside the arithmetic, and else before and
     after it, by libraries that bring them into a layout of their own; where loops are fused, of calls that are none.
     ``border`` says how often images (tensors of four dimensions and more, in graphs with convolutions) go through
-    memory besides where they come from or go to another backend: by one that keeps them in a layout of its own.
-    ``copies`` says so of all tensors: by one that copies its operands in and its results out.
-
-    ``seconds`` overrides the estimate, by overload or
-    packet: a number of seconds, or a function of the call; where the call is fused, besides its traffic with memory.
+    memory besides where they come from or go to another backend, or the graph returns them: by one that keeps them in a
+    layout of its own.  ``copies`` says so of all tensors: by one that copies its operands in and its results out.
+    ``seconds`` overrides the estimate, by overload or packet: a number of seconds, or a function of the call; where the
+    call is fused, besides its traffic with memory.
 
     ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
     operands), the first that a call begins counting, and a call in one of them at most.

@@ -107,11 +107,13 @@ class _Book:
         return self.sums[1]
 
     def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
-        """A tensor on its way to other backends, which copy it or bring it into their layouts."""
+        """A tensor on its way to other backends, which copy it or bring it into their layouts, or out of the graph."""
         maker = self._maker(node)
         if maker is None or _free(maker):
             return
         start, seen = self.part[maker.name], set[str | int]()
+        if any(u.op == "output" for u in readers):
+            self.sums[1][start] += self.bytes[node] * across(self.sheet(start), image)
         for end in self._parts(readers):
             if self._side(end) not in {self._side(start), *seen}:
                 seen.add(self._side(end))

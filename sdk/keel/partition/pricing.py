@@ -6,7 +6,7 @@ arithmetic, and its traffic is charged by tensor: on each backend that reads a t
 loops made it; on its maker, unless only loops of that same backend read it.  What a call reads at places that are data
 comes from memory, as much as there are places, and is part of its own price.  A view is free, shares its operand's
 traffic, and stays with it where it can.  What passes between backends that copy it, or bring it into a layout of their
-own, is charged to both (``Cost.copies``, ``Cost.border``).
+own, is charged to both (``Cost.copies``, ``Cost.border``), and what the graph returns to its maker.
 
 What a backend runs as one saves time where it has all of it.
 
@@ -62,7 +62,8 @@ class Pricing:
         values = _Values.of(units, sizes)
         compute = _alone(units, sheets, taken, sizes)
         rows, fixed = _traffic(values, free, _loops(units, sheets), sheets)
-        passed = _passed([rows, _borders(values, free, any(map(convolves, units.calls)), sheets)], len(sheets))
+        crossing, returned = _borders(values, free, any(map(convolves, units.calls)), sheets)
+        passed, fixed = _passed([rows, crossing], len(sheets)), fixed + returned
         place, moved = _moved(values, sheets, self.constants)
         return problem(compute + fixed, units.needs, moved, place=place, launch=[s.launch for s in sheets],
                        memory=_memory(sheets, place), together=_together(units, free, taken), passed=passed,
@@ -228,19 +229,27 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     return _Rows(own, readers, ways, size), fixed
 
 
-def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> _Rows | None:
-    """What it takes to bring tensors, through whatever views, from one backend to another."""
+def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
+    """What it takes to bring tensors, through whatever views, from one backend to another; and what their makers pay
+    for those that the graph returns, [units, backends]."""
     paces = np.array([[across(s, image) for s in sheets] + [0.0] for image in (False, True)])
+    fixed = np.zeros((len(free), len(sheets)))
     if not paces.any():
-        return None
-    rows, readers, image = list[int](), list[list[int]](), list[int]()
-    for i, (reading, _, _) in enumerate(_shown(values, free)):
-        if reading and values.maker[i] >= 0 and not free[values.maker[i]]:
+        return None, fixed
+    rows, readers, images = list[int](), list[list[int]](), list[int]()
+    for i, (reading, _, shown) in enumerate(_shown(values, free)):
+        maker = values.maker[i]
+        if maker < 0 or free[maker]:
+            continue
+        image = int(convolves and values.nodes[i].meta["val"].dim() >= IMAGE)
+        if shown:
+            fixed[maker] += values.size[i] * paces[image, :-1]
+        if reading:
             rows.append(i)
             readers.append(reading)
-            image.append(int(convolves and values.nodes[i].meta["val"].dim() >= IMAGE))
-    size, pace = values.size[rows], paces[image]
-    return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[:, :, None] + pace[:, None]), size)
+            images.append(image)
+    size, pace = values.size[rows], paces[images]
+    return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[:, :, None] + pace[:, None]), size), fixed
 
 
 def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:

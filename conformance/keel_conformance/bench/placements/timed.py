@@ -83,6 +83,9 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
             found[name].why = _why(_root(raised))
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
+            if i == WARM_UP:                                  # what is captured anew meanwhile is another program
+                for part in (part for each in found.values() for part in each.parts):
+                    part.seconds = float("inf")
             turns = list(runs.items())
             random.Random(i).shuffle(turns)                   # what ran before shows in the caches
             for name, (case, forward) in turns:
@@ -95,7 +98,7 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
                 if not found[name].watching:
                     found[name].steps.append(now(job.device) - start)
     for each in found.values():
-        each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]   # others were placed anew
+        each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]   # others run no more
         each.predicted = sum(part.predicted for part in each.parts)
     return {name: each.as_json() for name, each in found.items()}
 
