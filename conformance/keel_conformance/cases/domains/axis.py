@@ -148,12 +148,12 @@ def _scan(overload: str, **more: Any) -> Along:
 _SORT, _TOPK, _KTH = "sort.stable", "topk.default", "kthvalue.default"
 ALONG: Mapping[str, Along] = {
     "sum": _several("sum.dim_IntList", "sum.default", terms=True, even=True, forms={"cast": _cast("sum.dim_IntList")},
-                    huge=(("b8", "all", "true"), ("u8", "one", "true"))),
+                    huge=(("b8", "all", "true"), ("u8", "one", "true")), telling=("i32", "all", "wide")),
     "mean": _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
                      dtypes=(*_FLOATS, torch.complex64, torch.complex128)),
     "nansum": _several("nansum.default", terms=True, dtypes=_REALS),
     "prod": Along({"one": _dim("prod.dim_int"), "keep": _dim("prod.dim_int", True), "end": _end("prod.dim_int"),
-                   "cast": _cast("prod.dim_int")}, products=True),
+                   "cast": _cast("prod.dim_int")}, products=True, telling=("u8", "end", "wide")),
     "prod_all": Along({"all": _none("prod.default")}, _NONE, products=True, dtypes=_ALL),
     "amax": _several("amax.default", "amax.default", empty=False),
     "amin": _several("amin.default", "amin.default", empty=False),
@@ -332,8 +332,9 @@ def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
 
 
 def _true_rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
-    """Rows in which all are true, none, one, all but one, some."""
+    """Rows in which all are true, none, one, all but one, some; a single row is one of those that tell most."""
     which, n = _turns(x, draw, 5), x.shape[-1]
+    which = which if len(which) > 1 else torch.full_like(which, 2 + draw.call % 2)
     one = torch.arange(n) == int(draw.integers(1, 0, n))
     x = torch.where(which == 0, True, torch.where(which == 1, False, x))
     return torch.where(which == 2, one, torch.where(which == 3, ~one, x))

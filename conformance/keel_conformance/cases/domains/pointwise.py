@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -40,8 +41,12 @@ PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
 KINDS_OF_DTYPES = (("f32", "f64", "bf16", "f16"), ("i64",), ("i32", "i16", "i8"), ("u8",), ("c64", "c128"))
 """Of each the first that a form takes is tried in that form, on all combinations of special values."""
 CASTS = (("f32", "bf16"), ("f32", "b8"), ("f64", "f16"), ("i64", "f32"), ("f32", "i32"), ("i64", "i32"), ("f64", "f32"),
-         ("f64", "bf16"), ("i32", "u8"), ("f32", "f16"), ("bf16", "f32"))
+         ("f64", "bf16"), ("i32", "u8"), ("f32", "f16"), ("bf16", "f32"), ("u8", "i32"), ("i64", "f64"), ("c64", "b8"),
+         ("f32", "f8e4m3fn"), ("f32", "f8e5m2"))
 """From and to which dtypes a cast tells most."""
+BESIDE = (("17x65", "column"), ("2x17x8", "middle"), ("17x17", "row"), ("2x17x8", "turns"))
+"""Sizes and what is beside them; of each operator one is tried where few cases are."""
+RARE = ("u8", "i32", "c64", "i16", "f64", "i8")
 LAID = ("contiguous", "transposed", "gapped", "offset")
 NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
@@ -189,15 +194,22 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
     floats = [n for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
     other = next((n for n in ("i64", "i32", "u8", "bf16", "b8", "c64") if n in names and n != floats[0]), floats[0])
     forms = domain.factors["form"]
+    shape, partner = BESIDE[crc32(domain.op.name[::-1].encode()) % len(BESIDE)]
     wishes = (({"dtype": floats[0], "shape": ALL, "values": ALL, "layout": "contiguous"}, forms),
               ({"dtype": other, "shape": ALL, "values": ALL, "layout": "offset"}, forms),
-              ({"dtype": floats[0], "shape": "17x65", "layout": "transposed", "partner": "column", "values": "random"},
-               (*forms[1:], forms[0])))
+              ({"dtype": _rare(domain.op, names, floats[0]), "shape": shape, "layout": "transposed",
+                "partner": partner, "values": "random"}, (*forms[1:], forms[0])))
     found = []
     for wish, tries in wishes:
         completed = (_completed(domain, {**wish, "form": form}) for form in tries)
         found += [next((levels for levels in completed if levels is not None), None)]
     return tuple(levels for levels in found if levels is not None)
+
+
+def _rare(op: Op, names: tuple[str, ...], usual: str) -> str:
+    """Of operators that whole numbers have, another dtype for each, so that a few of them have tried them all."""
+    found = [n for n in RARE if n in names]
+    return found[crc32(op.name.encode()) % len(found)] if "i64" in names and found else usual
 
 
 def _completed(domain: Domain, wish: Levels) -> Levels | None:
