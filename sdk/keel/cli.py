@@ -122,17 +122,20 @@ def explain(
                                                       "softmax, cpp.softmax); repeatable.")] = None,
     assume: Annotated[list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); "
                                                      "repeatable.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="Give an operator to a backend (softmax=cpp); "
+                                                  "repeatable.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
     json: AsJson = False,
 ) -> None:
     """Compile models and say which backend takes what, who refuses and why, where in the code, what it all takes by the
     data sheets, and what to implement next."""
     names = [name.strip() for name in backends.split(",") if name.strip()] or None
+    pins = {operator: who for operator, _, who in (p.partition("=") for p in pin or ())}
     found: dict[str, Explanation] = {}
     for name in what:
         fn, args, kwargs = _made(name)
         found[name] = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, placement=placement,
-                                costs=costs, without=without or (), assume=assume or (), **kwargs)
+                                costs=costs, without=without or (), assume=assume or (), pins=pins, **kwargs)
     if html is not None:
         from keel.explain_page import page
         html.write_text(page(found), encoding="utf-8")

@@ -90,6 +90,13 @@ def test_explain_several_models_with_what_if_and_a_page(out: Out, module: str, t
     assert all(model in (tmp_path / "page.html").read_text() for model in models)
 
 
+def test_explain_with_an_operator_given_to_a_backend(out: Out, module: str) -> None:
+    asked = ["explain", f"{module}:make", "--backends", "interp"]
+    assert json.loads(out(*asked, "--json"))["taken"] == {"interp": 3, "eager": 0}
+    assert json.loads(out(*asked, "--pin", "mm=eager", "--json"))["taken"] == {"interp": 2, "eager": 1}
+    assert "cannot be pinned to 'acme'" in out(*asked, "--pin", "mm=acme", status=1)
+
+
 @pytest.mark.parametrize("what, reason", [
     ("sample_model:lost", "has no attribute 'lost'"), ("no_such_module:make", "No module named"),
     ("sample_model", "AttributeError"), ("sample_model:wrong", "returned int")])
