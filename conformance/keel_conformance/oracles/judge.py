@@ -20,7 +20,7 @@ from ..results.verdict import Verdict
 from ..trees import mapped
 from . import contract, factors, linear, openings, order, rounding, statistical, times
 from .compare import Finding, compare
-from .rules import Asked, NoRule, flat, widened
+from .rules import Asked, NoRule, flat, narrowed, widened
 from .running import analysed
 from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
 
@@ -132,7 +132,7 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         same = got == want or (got != got and want != want)
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
-        return times.compare(got, want, _wide_result(op, trial, k))
+        return times.compare(got, want, _result_of(op, trial, k, widened), narrow_result(op, trial, k, want))
     return compare(got, expected.tracked[k], want, zeros=signed_zeros(expected.member))
 
 
@@ -210,14 +210,22 @@ def _oracle(member: Op) -> str:
     return "ulp" if "pointwise" in member.tags else "dot"
 
 
-def _wide_result(op: Callable[..., Any], trial: Trial, k: int) -> Tensor | None:
-    """Result ``k`` of eager PyTorch in float64; None where it has none."""
-    args, kwargs = mapped(tuple(trial.args), widened), mapped(dict(trial.kwargs), widened)
+def _result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[Any], Any]) -> Tensor | None:
+    """Result ``k`` of eager PyTorch for changed arguments; None where it has none."""
+    args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
     try:
         result = flat(op(*args, **kwargs))[k]
     except (RuntimeError, NotImplementedError, ValueError, TypeError):
         return None
     return result if isinstance(result, Tensor) else None
+
+
+def narrow_result(op: Callable[..., Any], trial: Trial, k: int, want: Tensor) -> Tensor | None:
+    """That of the arguments in float32, of a result in float64, of which no better one is known."""
+    if want.dtype not in (torch.float64, torch.complex128):
+        return None
+    found = _result_of(op, trial, k, narrowed)
+    return found if found is not None and found.shape == want.shape else None
 
 
 def extreme(trial: Trial) -> bool:

@@ -84,6 +84,14 @@ def widened(x: Any) -> Any:
     return x
 
 
+def narrowed(x: Any) -> Any:
+    """An argument for the same call in float32, of one in float64."""
+    halves = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+    if isinstance(x, Tensor):
+        return plain_of(x).to(halves.get(x.dtype, x.dtype))
+    return halves.get(x, x) if isinstance(x, torch.dtype) else x
+
+
 def magnitudes(x: Any) -> Any:
     """As ``widened``, float tensors by their magnitudes; what is not finite counts as 0."""
     if isinstance(x, Tensor) and inexact(x.dtype):

@@ -20,8 +20,9 @@ from ..cases.case import Trial
 from ..harness.perform import overload
 from ..harness.subject import GROUP, subject
 from ..oracles.compare import TIMES, overflow, wide
-from ..oracles.judge import expect, signed_zeros
+from ..oracles.judge import expect, narrow_result, signed_zeros
 from ..oracles.rules import flat, widened
+from ..oracles.times import own_of
 from ..oracles.tracked import error_of, inexact, ulp
 from ..results.verdict import Verdict
 from ..trees import mapped
@@ -261,7 +262,8 @@ def _in_the_norm(op: Any, trial: Trial, k: int, want: Tensor) -> list[str]:
     def norm(x: Tensor) -> float:
         return float(x.abs().double().square().sum().sqrt())
     finite = want.isfinite() & best.isfinite()
-    own, least = norm((want.to(best.dtype) - best)[finite]), norm(ulp(best[finite], want.dtype))
+    own = max(norm((want.to(best.dtype) - best)[finite]), own_of(best, narrow_result(op, trial, k, want), finite))
+    least = norm(ulp(best[finite], want.dtype))
     return [f"expected = {tensor(best, strides=False)}", f"bound = {TIMES * max(own, least)!r}",
             "finite = expected.isfinite()", "off = (found.to(expected.dtype) - expected)[finite].abs().norm().item()",
             'print("expected", expected, "found", found, "off by", off, "allowed", bound)',

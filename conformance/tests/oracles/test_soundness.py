@@ -404,3 +404,16 @@ def test_a_scaled_operand_may_overflow_before_the_sum_does_not(dtype: torch.dtyp
                         (torch.where(fused.isinf(), most, fused), "fail"), (-fused, "fail")):
         found = verdict("sub", "aten.sub.Tensor", (x, y), [got], alpha=2.5)
         assert found.status == status, found.sentence
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_another_solution_in_float64_is_as_right_as_eagers(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(0)
+    a = torch.randn(9, 9, dtype=dtype, generator=draw) + torch.diag(10.0 ** -torch.arange(9.0)).to(dtype)
+    b = torch.randn(9, 2, dtype=dtype, generator=draw)
+    lu, pivots = torch.linalg.lu_factor(a)
+    other = torch.linalg.solve(a.flip(0), b.flip(0))
+    call = ("linalg_lu_solve", "aten.linalg_lu_solve.default", (lu, pivots, b))
+    found = verdict(*call, [other])
+    assert found.status == "pass", (found.oracle, found.sentence)
+    assert verdict(*call, [other * (1 + 1e-9)]).status == "fail"
