@@ -7,6 +7,7 @@ from types import ModuleType
 from . import (
     benign,
     controls,
+    digits,
     loops,
     lowered,
     lowered_moves,
@@ -29,7 +30,7 @@ def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
 
 
 MUTANTS: Mapping[str, Mutant] = _of((pointwise, reductions, movement, windows, lowered, lowered_moves,
-                                         system, passes, rewrites, loops))
+                                         system, passes, rewrites, digits, loops))
 CONTROLS: Mapping[str, Mutant] = _of((controls,))
 BENIGN: Mapping[str, Mutant] = _of((benign, norms))
 

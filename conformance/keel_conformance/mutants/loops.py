@@ -369,3 +369,20 @@ def negatives_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
         return (stmt,)
     zero = values.new()
     return (Const(zero, 0.0, stmt.dtype), Apply(stmt.result, "sub", (zero, *stmt.args), stmt.dtype))
+
+
+@loops(breaks=())
+def positions_saturate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """Positions stop at 65,535."""
+    if not isinstance(stmt, Position):
+        return (stmt,)
+    whole, most = values.new(), values.new()
+    return (replace(stmt, result=whole), Const(most, 65535, torch.int64),
+            Apply(stmt.result, "minimum", (whole, most), torch.int64))
+
+
+@loops(breaks=())
+def products_of_doubles_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """float64 numbers are multiplied as float32."""
+    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod" and stmt.dtypes[0] == torch.float64
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
