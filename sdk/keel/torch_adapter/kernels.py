@@ -83,7 +83,9 @@ def _added(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 
 def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    """Powers of two are made first, row-major."""
+    """Powers of two are made first, row-major; as floats of 16 bits, where they would overflow, by another kernel."""
+    if args["self"].dtype == torch.float16 and args["other"].dtype != torch.bool:
+        return None
     powers = torch.empty_like(args["other"], memory_format=torch.contiguous_format)
     given: torch.Tensor = aten.eq.Tensor(args["self"], powers)
     return given.stride()

@@ -47,6 +47,12 @@ def _marked_loss(x: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple
     return _loss(x, target, reduction=reduction), torch.empty_like(target, dtype=x.dtype)
 
 
+def _norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *rest: Any, **named: Any) -> torch.Tensor:
+    found: torch.Tensor = aten.linalg_vector_norm.default(
+        x, ord, [d % max(x.dim(), 1) for d in dim] if dim else dim, *rest, **named)
+    return found
+
+
 def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:
     def lists(xs: Any, ys: Any, zs: Any, scalars: torch.Tensor) -> list[torch.Tensor]:
         return [op(x, y, z) for x, y, z in zip(xs, ys, zs, strict=True)]
@@ -64,6 +70,7 @@ _INSTEAD: Mapping[Any, Callable[..., Any]] = {
     aten.unique_dim_consecutive.default: _slices,             # none, and its kernel is said to be composite
     aten._batch_norm_with_update_functional.default: _normalised,  # takes no call without a weight or a bias
     aten._batch_norm_no_update.default: _inferred,
+    aten.linalg_vector_norm.default: _norm,                   # 2.11 keeps a dimension of one element named from the end
     aten._foreach_addcmul.Tensor: _by_tensors(aten.addcmul.default),   # wants the scalars' values
     aten._foreach_addcdiv.Tensor: _by_tensors(aten.addcdiv.default),
 }

@@ -111,7 +111,8 @@ CALLS |= {
     aten.native_dropout_backward.default: [(g, x > 0.5, 2.0) for g, x in PAIRS],
     **{op: [*PAIRS, *SPREAD] for op in (
         aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
-        aten.logical_or.default, aten.logical_xor.default, aten.ldexp.Tensor)},
+        aten.logical_or.default, aten.logical_xor.default)},
+    aten.ldexp.Tensor: [*PAIRS, *SPREAD, *((x.half(), y) for x, y in SPREAD)],
     aten.rrelu_with_noise_backward.default: [
         (g, x, noise, 0.1, upper, train, False) for g, x in PAIRS for noise in (g.contiguous(), g.mT.contiguous().mT)
         for train in (True, False) for upper in (0.1, 0.3)],
@@ -292,6 +293,8 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         aten._embedding_bag_forward_only.default, (
             torch.rand(5, 4, dtype=torch.bfloat16), torch.arange(5), torch.tensor([0, 2, 5]), False, mode, False, None,
             last)) for mode in (0, 1, 2) for last in (False, True)},
+    "a norm along one element": (aten.linalg_vector_norm.default, (torch.rand(3, 1), 3, [-1])),
+    "a norm along no dimension": (aten.linalg_vector_norm.default, (torch.rand(()), 3, [-1], True)),
     "scaled by a tensor": (aten._foreach_addcmul.Tensor, ([W4, X], [W4, X], [W4, X], torch.tensor([1.0, 2.0]))),
 }
 

@@ -338,8 +338,9 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
     """The tensors without what an operator is not defined for, or takes for ever: of whole numbers a divisor of 0, the
-    least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree.
-    ``divisor`` is the place of the second operand.
+    least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree, or at
+    NaN, of which PyTorch's kernels return what they have not written (``docs/findings``). ``divisor`` is the place of
+    the second operand.
     """
     if name == "log_sigmoid_backward":                           # its last operand is what the forward made of x
         grad, x, *_ = tensors
@@ -348,7 +349,7 @@ def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.T
         degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
         least = -3 if degree.is_signed() else 0
         small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
-        return [small if i == divisor else x for i, x in enumerate(tensors)]
+        return [small if i == divisor else torch.where(x.isnan(), 0.25, x).to(x.dtype) for i, x in enumerate(tensors)]
     if name in SUMMED_UP:
         return [x if x.dtype == torch.bool or x.is_complex() else
                 torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype) for x in tensors]
