@@ -165,19 +165,21 @@ def undecided(asked: Asked) -> Sequence[Bound]:
 
 
 def searched(asked: Asked) -> Sequence[Bound]:
-    """A place in a row is how many of it are less; it is known where it is the same with all of the row, and what is
+    """A place in a row is how many of it are less; it is known where it is eager's with all of the row, and what is
     searched, moved to either end of their errors.
     """
     named = asked.named
     rows, values = named.get("sorted_sequence", named.get("boundaries")), named.get("self")
-    if asked.exact or named.get("sorter") is not None or not isinstance(values, Tensor) or uncertain(rows, values):
+    rounded = not asked.exact or any(map(_valued, (rows, values)))
+    if not rounded or named.get("sorter") is not None or not isinstance(values, Tensor) or uncertain(rows, values):
         return undecided(asked)
 
     def place(sign: float) -> Tensor:
         ends = (wide(rows) - sign * errors(rows)).sort(-1).values
         found: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
         return found
-    return [Bound(None, torch.where(place(-1.0) == place(1.0), 0.0, INF))]
+    eager = plain_of(asked.outs[0])
+    return [Bound(None, torch.where((place(-1.0) == eager) & (place(1.0) == eager), 0.0, INF))]
 
 
 def _right(named: Mapping[str, Any]) -> bool:

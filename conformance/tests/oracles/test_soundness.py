@@ -266,6 +266,13 @@ def test_places_are_known_where_errors_do_not_reach() -> None:
     assert plain_of(found).tolist()[::2] == [1, 2] and errors(found).isinf().tolist() == [False, True, False]
 
 
+def test_the_place_of_a_number_among_integers_is_known() -> None:
+    rows = torch.tensor([1, 2, 3])
+    said = [verdict("searchsorted_number", "aten.searchsorted.Scalar", (rows, 2.5), [torch.tensor(k)]).status
+            for k in (2, 1)]
+    assert said == ["pass", "fail"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(width=32, min_value=-4, max_value=4), min_size=1, max_size=30), st.integers(1, 7),
        st.randoms(use_true_random=False))
