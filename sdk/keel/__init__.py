@@ -133,6 +133,7 @@ __all__ = [
     "compile_calls",
     "compile_exported",
     "compiled_graphs",
+    "control",
     "coverage",
     "cuda_stream",
     "decomposition_of",
@@ -168,7 +169,8 @@ __all__ = [
 ]
 
 
-_LATE = {"closure": "keel.closure", "coverage": "keel.coverage", "universe": "keel.torch_adapter.universe"}
+_LATE = {"closure": "keel.closure", "control": "keel.torch_adapter.control", "coverage": "keel.coverage",
+         "universe": "keel.torch_adapter.universe"}
 
 
 def __getattr__(name: str) -> ModuleType:

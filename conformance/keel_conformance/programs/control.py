@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops import associative_scan, scan, while_loop
-from torch._higher_order_ops import map as mapped
+
+from keel import control as flow
 
 from .lab import Lab
 from .program import Chapter
@@ -54,25 +54,25 @@ def _start(x: Tensor) -> Tensor:
     return torch.zeros((), dtype=torch.int64)
 
 
-control.function("loop", ["C2"], lambda x, n: while_loop(
+control.function("loop", ["C2"], lambda x, n: flow.while_loop(
     lambda i, a: i < n, lambda i, a: (i + 1, a * 2 - i), (_start(x), x)), turns, smoke=True)
-control.function("loop-of-two-values", ["C2"], lambda x, n: while_loop(
+control.function("loop-of-two-values", ["C2"], lambda x, n: flow.while_loop(
     lambda i, a, b: i < n, lambda i, a, b: (i + 2, (b - a).clamp(-50, 50), a * 1), (_start(x), x, x + 1)), turns)
-control.function("loop-until-a-value", ["C2"], lambda x, n: while_loop(
+control.function("loop-until-a-value", ["C2"], lambda x, n: flow.while_loop(
     lambda i, a: a.sum() < 40 + n, lambda i, a: (i + 1, a + 1), (_start(x), x.abs())), turns)
 
 
 # -- scans and maps ----------------------------------------------------------------------------------------------------
 
-control.function("scan", ["C3"], lambda x: scan(lambda c, e: (c + e, c * 2 - e), x[0] * 0, x), rows)
-control.function("scan-from-the-end", ["C3"], lambda x: scan(
+control.function("scan", ["C3"], lambda x: flow.scan(lambda c, e: (c + e, c * 2 - e), x[0] * 0, x), rows)
+control.function("scan-from-the-end", ["C3"], lambda x: flow.scan(
     lambda c, e: ((c - e).clamp(-50, 50), c + e), x[0] + 1, x, reverse=True), rows)
-control.function("scan-along-columns", ["C3"], lambda x: scan(
+control.function("scan-along-columns", ["C3"], lambda x: flow.scan(
     lambda c, e: (torch.maximum(c, e), c - e), x[:, 0] * 0, x, dim=1), rows)
-control.function("scan-by-pairs", ["C3"], lambda x: associative_scan(
+control.function("scan-by-pairs", ["C3"], lambda x: flow.associative_scan(
     lambda a, b: a + b, x, 0, combine_mode="generic") * 2, rows)
-control.function("scan-by-pairs-of-the-greater", ["C3"], lambda x: associative_scan(
+control.function("scan-by-pairs-of-the-greater", ["C3"], lambda x: flow.associative_scan(
     torch.maximum, x, 1, combine_mode="generic") - x, rows)
-control.function("map", ["C3"], lambda x: mapped(lambda row: row * 2 - row.amax(), x + 1), rows)
-control.function("map-of-several", ["C3"], lambda x, y: mapped(
+control.function("map", ["C3"], lambda x: flow.mapped(lambda row: row * 2 - row.amax(), x + 1), rows)
+control.function("map-of-several", ["C3"], lambda x, y: flow.mapped(
     lambda row, z: (row.flip(0) + z, (row * z).sum()), x * 2, y), lambda lab: [lab.ints(5, 4), lab.ints(4)])
