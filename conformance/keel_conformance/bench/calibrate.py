@@ -54,6 +54,7 @@ SLICE = 0.001
 """Seconds that a part has its turn for, at least one run of it: short, for a busy machine interrupts long ones."""
 
 Part = tuple[Callable[..., Any], tuple[Any, ...]]
+Built = tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]
 Probe = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 Times = Mapping[str, float]
 """The seconds of each probe; those that the backend does not take are missing."""
@@ -324,8 +325,7 @@ def _mixed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.sigmoid(torch.relu(x * y + x).exp() - y) * (x / y)
 
 
-def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor],
-           optional: bool) -> tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]] | None:
+def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Built | None:
     try:
         return part(backend, fn, args)
     except Exception:                                         # a foreign compiler raises what it likes
@@ -358,10 +358,9 @@ def _rate(amount: float, seconds: float) -> float:
     return amount / max(seconds, 1e-9)
 
 
-def part(backend: Backend, fn: Callable[..., Any],
-         args: Sequence[torch.Tensor]) -> tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]:
+def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> Built:
     """The graph of ``fn``, which must be one part, what the backend compiled of it, and what that is called with."""
-    calls: list[tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]] = []
+    calls: list[Built] = []
 
     def watched(gm: fx.GraphModule) -> Callable[..., Any]:
         run = backend.compile(gm)

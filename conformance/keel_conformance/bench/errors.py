@@ -112,10 +112,12 @@ def judge(draws: Sequence[Mapping[str, Comparison]]) -> list[Verdict]:
 def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
     # A smooth function moves by about TIMES of eager's usual error; beside its own size that is, where a draw is large.
     # Beside a draw that cancels to little, everything moves far.
-    usual, beside = ((2 * TIMES) ** 2 * statistics.median(size) for size in (
-        [d.squared_least for d in draws], [_beside(d.squared_least, d) for d in draws]))
-    kinks = [d for d in draws if d.squared_jump > usual and _beside(d.squared_jump, d) > beside]
-    smooth = [d for d in draws if d not in kinks]
+    usual = (2 * TIMES) ** 2 * statistics.median(d.squared_least for d in draws)
+    beside = (2 * TIMES) ** 2 * statistics.median(_beside(d.squared_least, d) for d in draws)
+
+    def jumps(d: Comparison) -> bool:
+        return d.squared_jump > usual and _beside(d.squared_jump, d) > beside
+    kinks, smooth = [d for d in draws if jumps(d)], [d for d in draws if not jumps(d)]
     scale, error, eager = (math.sqrt(sum(part)) for part in (
         (d.squared_scale for d in smooth), (d.squared_error for d in smooth), (d.squared_eager for d in smooth)))
     least = max(eager, FLOOR_ULPS * draws[0].ulp * scale)

@@ -178,11 +178,16 @@ def masked_stores_store(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
 @loops("aten.arange", "aten.tril", "aten.triu", breaks=("iota", "arange", "tril", "triu"))
 def positions_from_one(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """Positions count from 1."""
+    return moved_position(stmt, values, "add", 1)
+
+
+def moved_position(stmt: Stmt, values: Values, op: str, number: int) -> tuple[Stmt, ...]:
+    """A position after an operation with a number."""
     if not isinstance(stmt, Position):
         return (stmt,)
-    place, one = values.new(), values.new()
-    return (replace(stmt, result=place), Const(one, 1, torch.int64),
-            Apply(stmt.result, "add", (place, one), torch.int64))
+    place, by = values.new(), values.new()
+    return (replace(stmt, result=place), Const(by, number, torch.int64),
+            Apply(stmt.result, op, (place, by), torch.int64))
 
 
 # -- scalar operations -------------------------------------------------------------------------------------------------
@@ -374,11 +379,7 @@ def negatives_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
 @loops(breaks=())
 def positions_saturate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """Positions stop at 65,535."""
-    if not isinstance(stmt, Position):
-        return (stmt,)
-    whole, most = values.new(), values.new()
-    return (replace(stmt, result=whole), Const(most, 65535, torch.int64),
-            Apply(stmt.result, "minimum", (whole, most), torch.int64))
+    return moved_position(stmt, values, "minimum", 65535)
 
 
 @loops(breaks=())

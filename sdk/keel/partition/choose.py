@@ -112,9 +112,7 @@ def _anchor(placed: Placed, price: Pricing) -> str:
 def _trusted(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Placed:
     """A plan that was made with other sheets, with those that the backends have."""
     claim, gm, plan = placed
-    own = {b.name: b for b in backends}
-    plan = replace(plan, backends=tuple(own[b.name] for b in plan.backends),
-                   parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
+    plan = _among_these(plan, backends)
     seconds = sum(b.seconds for b in bill(gm, plan, price.constants) or ())
     claim = replace(claim, seconds=seconds, bound=min(claim.bound, seconds))
     return claim, gm, replace(plan, claim=claim)
@@ -124,9 +122,14 @@ def _apart(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
     """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
     backend read."""
     _, gm, plan = placed
-    own = {b.name: b for b in doubted}
-    plan = replace(plan, backends=tuple(doubted), parts=tuple(replace(p, owner=own[p.owner.name]) for p in plan.parts))
-    return sum(b.seconds for b in bill(gm, plan, price.constants, apart=True) or ())
+    return sum(b.seconds for b in bill(gm, _among_these(plan, doubted), price.constants, apart=True) or ())
+
+
+def _among_these(plan: Plan, backends: Sequence[Backend]) -> Plan:
+    """The plan with backends of the same names, and with their sheets."""
+    own = {b.name: b for b in backends}
+    return replace(plan, backends=tuple(backends),
+                   parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
 
 
 def _owners(plan: Plan) -> set[str]:
