@@ -1,7 +1,7 @@
 """Which cases a run consists of: of every member those that its domain has at a tier, and those of the other rooms."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -39,7 +39,20 @@ LEAST = 200
 ROOMS = ("programs", "graphs", "kernels")
 
 
-def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0) -> tuple[Case, ...]:
+Draw = Callable[[Sequence[str], str, int], Iterable[Case]]
+"""From members, a tier and a seed to the cases of these members, in that order."""
+
+
+def of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
+    """The cases of these members, one after another."""
+    with threads(1):                                          # what is tried is too small for more
+        for name in names:
+            if (domain := domain_of(name)) is not None:
+                yield from cases_of(domain, tier, seed)
+
+
+def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0,
+         draw: Draw = of_members) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
     about; all, if empty.  Raises KeelError[bad-option] for a profile, tier or name that there is not.
     """
@@ -50,17 +63,10 @@ def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = 
     rooms = list(_of_rooms(tier, seed))
     if unknown := sorted(wanted - {case.op for case in rooms} - set(MEMBERS)):
         raise _unknown(unknown, {*MEMBERS, *(case.op for case in rooms)})
-    with threads(1):                                          # what is tried is too small for more
-        cases = (*_of_members(tier, wanted, seed), *(case for case in rooms if not wanted or case.op in wanted))
+    members = [name for name in MEMBERS if not wanted or name in wanted]
+    cases = (*draw(members, tier, seed), *(case for case in rooms if not wanted or case.op in wanted))
     found = [case for case in cases if case.profile in PROFILES[profile]]
     return tuple({case.digest: case for case in found}.values())
-
-
-def _of_members(tier: str, wanted: frozenset[str], seed: int) -> Iterator[Case]:
-    for name in MEMBERS:
-        domain = domain_of(name) if not wanted or name in wanted else None
-        if domain is not None:
-            yield from cases_of(domain, tier, seed)
 
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:

@@ -25,6 +25,7 @@ from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
 from . import merge as shards
 from . import summary, waivers
+from .draw import by
 from .job import Settings
 from .journal import Journal
 from .run import Ran, Shard, digest, run
@@ -72,7 +73,7 @@ def conform(
     subject(backend)                                          # a wrong name is said before anything takes time
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
-    cases = planned(**about)
+    cases = planned(**about, jobs=jobs)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
         interruption = stack.enter_context(interruptible())
@@ -121,9 +122,11 @@ def merge(
     raise typer.Exit(status(verdicts, problems))
 
 
-def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str]) -> tuple[Case, ...]:
-    """The plan, of what fits one of the patterns ``ops``. Raises KeelError[bad-option] where nothing does."""
-    cases = plan(profile=profile, tier=tier, seed=seed, ops=() if any(map(_is_pattern, ops)) else ops)
+def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = CORES) -> tuple[Case, ...]:
+    """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
+    where nothing does.
+    """
+    cases = plan(profile=profile, tier=tier, seed=seed, ops=() if any(map(_is_pattern, ops)) else ops, draw=by(jobs))
     found = tuple(c for c in cases if not ops or any(fnmatchcase(c.op, pattern) for pattern in ops))
     if not found:
         raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",

@@ -23,19 +23,19 @@ TARGETS = {"smoke": 0.8, "standard": 1.0, "full": 1.0}
 @dataclass(frozen=True)
 class Fate:
     """What became of a mutant with one seed. ``kills`` are the cases, in the plan's order, that eager PyTorch passes
-    and it does not; ``reached`` how many of those that eager PyTorch passes were run on it. ``first`` says of the first
-    kill whether it names the right member or clause.
+    and it does not, of the ``tried`` that were run until there were enough. ``first`` says of the first kill whether it
+    names the right member or clause.
     """
 
     mutant: str
     seed: int
-    reached: int
+    tried: int
     kills: tuple[str, ...]
     first: bool | None
     sentence: str = ""
 
     def row(self) -> dict[str, Any]:
-        return {"mutant": self.mutant, "seed": self.seed, "reached": self.reached, "kills": len(self.kills),
+        return {"mutant": self.mutant, "seed": self.seed, "tried": self.tried, "kills": len(self.kills),
                 "right": self.first, "cases": list(self.kills[:5]), "sentence": self.sentence}
 
 
@@ -46,13 +46,17 @@ def sound(eager: Verdicts, case: Case) -> bool:
 
 
 def fate(mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts) -> Fate:
-    good = [c for c in cases if sound(eager, c) and c.id in verdicts]
-    kills = [c for c in good if verdicts[c.id].status in KILLS]
+    kills = [c for c in cases if kills_with(verdicts, c) and sound(eager, c)]
     if not kills:
-        return Fate(name, seed, len(good), (), None)
+        return Fate(name, seed, len(verdicts), (), None)
     first = verdicts[kills[0].id]
     said = f"{kills[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
-    return Fate(name, seed, len(good), tuple(c.id for c in kills), mutant.explains(kills[0], first.clause), said)
+    return Fate(name, seed, len(verdicts), tuple(c.id for c in kills), mutant.explains(kills[0], first.clause), said)
+
+
+def kills_with(verdicts: Verdicts, case: Case) -> bool:
+    """Whether the verdict on the case, if there is one, says that the backend is wrong."""
+    return case.id in verdicts and verdicts[case.id].status in KILLS
 
 
 def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -> list[Bar]:

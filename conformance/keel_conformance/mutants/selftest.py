@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,6 +22,7 @@ from ..cases.arguments import arguments
 from ..cases.case import Case
 from ..cases.domains import domain_of
 from ..cases.plan import PROFILES, ROOMS, TIERS, plan
+from ..harness.draw import by
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
 from ..trees import tensors
@@ -39,6 +40,8 @@ EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
 of the operator's.
 """
+WAVE = 32
+"""Cases that a mutant is tried on first; as long as too few of them kill it, on twice as many again."""
 COSTED = 40
 """What the harness takes is measured on one case of so many of the standard tier."""
 PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolation", "resume", "onboarding")
@@ -124,7 +127,7 @@ class Sitting:
         """That of the sitting's own tier where no other is named."""
         of = tier or self.tier, seed
         if of not in self.plans:
-            self.plans[of] = plan(profile=self.profile, tier=of[0], seed=seed, ops=self.ops)
+            self.plans[of] = plan(profile=self.profile, tier=of[0], seed=seed, ops=self.ops, draw=by(self.jobs))
         return self.plans[of]
 
     def counts(self) -> list[Bar]:
@@ -143,29 +146,48 @@ class Sitting:
         names = [c.op for c in of_rooms(self.tier, seed) if c.profile in PROFILES[self.profile]
                  and any(fits(c.op, m.programs) for m in mutants)]
         wanted = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
-        return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted) if wanted else ()
+        return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted, draw=by(self.jobs)) if wanted else ()
 
     def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
         fates: list[scores.Fate] = []
         for seed in seeds:
             cases = self.planned(seed, [MUTANTS[n] for n in names])
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
-            eager = self.baseline(seed, cases, (c for some in reached.values() for c in some))
-            sound = {n: tuple(c for c in some if scores.sound(eager, c)) for n, some in reached.items()}
-            found = self.tried(f"mutants, seed {seed}", [
-                Task(f"mutants-{seed}/{n}", MUTANTS[n].subject, some, True) for n, some in sound.items()])
-            mine = [scores.fate(MUTANTS[n], n, seed, some, found[name], eager) for n, some in sound.items()
-                    if (name := f"mutants-{seed}/{n}") in found]
+            found = self.hunted(seed, cases, reached)
+            mine = [scores.fate(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
+                    for n, some in reached.items()]
             self.say(mine)
             fates += mine
         self.rows["mutants"] = [f.row() for f in fates]
         return scores.mutation_bars(fates, {n: MUTANTS[n].level for n in names}, self.tier) if fates else []
 
+    def hunted(self, seed: int, order: Sequence[Case], reached: Mapping[str, Sequence[Case]]) -> dict[str, Verdicts]:
+        """The verdicts on each mutant, tried on more and more of what reaches it until enough cases kill it that eager
+        PyTorch passes, which is run on these alone.
+        """
+        found: dict[str, Verdicts] = {n: {} for n in reached}
+        left = {n: waves(some) for n, some in reached.items()}
+        for k in range(max(map(len, left.values()), default=0)):
+            tasks = {n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
+                     for n in reached if k < len(left[n]) and self.kills(seed, reached[n], found[n]) < scores.ROBUST}
+            if not tasks or self.interruption.by is not None:
+                break
+            new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
+            for n, task in tasks.items():
+                found[n] = {**found[n], **new.get(task.name, {})}
+            self.baseline(seed, order, (c for n, task in tasks.items() for c in task.cases
+                                        if scores.kills_with(found[n], c)))
+        return found
+
+    def kills(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> int:
+        eager = self.eager.get(seed, {})
+        return sum(scores.kills_with(verdicts, c) and scores.sound(eager, c) for c in cases)
+
     def say(self, fates: Sequence[scores.Fate]) -> None:
         for f in fates:
             if not f.kills or not f.first:
-                what = "survives" if f.reached else "is reached by no case"
-                text = f"{f.mutant}: {what}, {f.reached} cases." if not f.kills else f"{f.mutant}: named wrongly. " \
+                what = "survives" if f.tried else "is reached by no case"
+                text = f"{f.mutant}: {what}, {f.tried} cases." if not f.kills else f"{f.mutant}: named wrongly. " \
                                                                                       f"{f.sentence}"
                 self.console.print(f"{text} ({MUTANTS[f.mutant].about})", markup=False, highlight=False)
 
@@ -255,6 +277,16 @@ def of_rooms(tier: str, seed: int) -> Iterable[Case]:
 def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:
     """One case of ``share``, by their digests: the same ones each time."""
     return tuple(c for c in cases if int(c.digest[:8], 16) % share == 0)
+
+
+def waves(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
+    """The cases as they are tried: in an order that their digests draw, each wave twice as many as the one before."""
+    drawn, found = sorted(cases, key=lambda c: c.digest), list[tuple[Case, ...]]()
+    while drawn:
+        size = WAVE << len(found)
+        found.append(tuple(drawn[:size]))
+        drawn = drawn[size:]
+    return found
 
 
 def first_of_each(cases: Iterable[Case], most: int) -> tuple[Case, ...]:

@@ -17,7 +17,7 @@ from ..results.verdict import Verdict
 
 Verdicts = Mapping[str, Verdict]
 """By case."""
-AT_ONCE = 100
+AT_ONCE = 400
 """Logs that are open at a time."""
 
 

@@ -22,7 +22,7 @@ def test_kills_are_failures_of_cases_that_eager_passes() -> None:
     eager = verdicts(ADD, "pass", "fail", "quality warning", "pass", "pass")
     mine = verdicts(ADD, "fail", "fail", "crash", "harness error", "pass")
     fate = scores.fate(MUTANT, "a", 0, ADD, mine, eager)
-    assert fate.kills == (ADD[0].id, ADD[2].id) and fate.reached == 4 and fate.first is True
+    assert fate.kills == (ADD[0].id, ADD[2].id) and fate.tried == 5 and fate.first is True
 
 
 def test_a_failure_that_names_another_operator_is_named_wrongly() -> None:

@@ -47,12 +47,31 @@ def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sitting:
     return found
 
 
-def test_mutants_are_run_on_what_they_reach_and_eager_passes(sitting: Sitting) -> None:
+def test_kills_are_of_cases_that_eager_passes(sitting: Sitting) -> None:
     bars = {b.name: b for b in sitting.bars(["mutants"], [0], ["add-without-alpha", "sub-swapped"])}
     rows = {r["mutant"]: r for r in sitting.rows["mutants"]}
-    assert (rows["add-without-alpha"]["reached"], rows["add-without-alpha"]["kills"]) == (4, 3)
-    assert (rows["sub-swapped"]["reached"], rows["sub-swapped"]["kills"]) == (3, 0)
+    assert (rows["add-without-alpha"]["tried"], rows["add-without-alpha"]["kills"]) == (4, 3)
+    assert (rows["sub-swapped"]["tried"], rows["sub-swapped"]["kills"]) == (4, 0)
     assert bars["mutants killed"].value == "50.0 %" and bars["mutants killed"].holds is False
+
+
+def test_a_mutant_is_tried_until_enough_cases_kill_it(sitting: Sitting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "WAVE", 1)
+    asked: list[tuple[str, int]] = []
+    plainly = selftest.tried
+
+    def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
+        asked.extend((task.subject, len(task.cases)) for task in tasks)
+        return plainly(tasks, **how)
+    monkeypatch.setattr(selftest, "tried", tried)
+    more = (Case("add", "pointwise", "op", "core", "aten.add.Tensor", "f32", (("n", str(n)),)) for n in range(4, 90))
+    sitting.plans["smoke", 0] = (*CASES[:4], *more)
+    sitting.bars(["mutants"], [0], ["add-without-alpha"])
+    (row,) = sitting.rows["mutants"]
+    waves = [n for subject, n in asked if subject != EAGER]
+    assert waves == [1, 2, 4, 8, 16, 32, 27][:len(waves)]
+    assert row["kills"] == 3 and row["tried"] == sum(waves)
+    assert all(subject != EAGER or n <= 3 for subject, n in asked)
 
 
 def test_eager_that_fails_is_a_false_alarm(sitting: Sitting) -> None:

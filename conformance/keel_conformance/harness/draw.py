@@ -1,0 +1,47 @@
+"""The cases of many members drawn by several processes at once: one takes a minute and more for all of them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..cases.case import Case
+from ..cases.plan import Draw, of_members
+from ..workers.pool import run_all
+from ..workers.start import forked
+from .supervise import WARM
+
+FEW = 40
+"""So many members are drawn before processes have started."""
+TURNS = 8
+"""Shares that each process has of the work, since some members take much longer than others."""
+LIMIT = 3600.0
+"""Seconds that one share may take: the least of them takes less than a second."""
+
+
+@dataclass(frozen=True)
+class Share:
+    names: tuple[str, ...]
+    tier: str
+    seed: int
+
+
+def by(jobs: int) -> Draw:
+    """Draws as ``of_members`` does, with so many processes."""
+    def drawn(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
+        if jobs == 1 or len(names) < FEW:
+            yield from of_members(names, tier, seed)
+            return
+        count = min(jobs * TURNS, len(names))
+        found: dict[str, list[Case]] = {}
+        for share, outcome in run_all([Share(tuple(names[k::count]), tier, seed) for k in range(count)],
+                                      forked(_work, WARM), at_once=jobs, time_limit=LIMIT):
+            cases = outcome.row if outcome.row is not None else list(of_members(share.names, tier, seed))
+            for case in cases:                                # what failed there fails here, and says where
+                found.setdefault(case.op, []).append(case)
+        for name in names:
+            yield from found.get(name, ())
+    return drawn
+
+
+def _work(share: Share, tell: Callable[[str], None]) -> list[Case]:
+    return list(of_members(share.names, share.tier, share.seed))
