@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -34,7 +35,7 @@ from .trials import Task, Verdicts, tried
 
 EAGER, LOOPS = "eager", "interp"
 REPEATS = 10
-SHARES = {"smoke": 12, "standard": 1, "full": 1}
+SHARES = {"smoke": 12, "standard": 10, "full": 1}
 """Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case of so many."""
 EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
@@ -119,6 +120,10 @@ class Sitting:
             found.append(Bar("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}"))
         return found
 
+    def until_interrupted(self, seeds: Iterable[int]) -> Iterator[int]:
+        """To draw up the plan of the next one takes a minute."""
+        return takewhile(lambda seed: self.interruption.by is None, seeds)
+
     def standard(self) -> tuple[Case, ...]:
         """The plan of a whole run."""
         return self.plan(0, "standard")
@@ -150,7 +155,7 @@ class Sitting:
 
     def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
         fates: list[scores.Fate] = []
-        for seed in seeds:
+        for seed in self.until_interrupted(seeds):
             cases = self.planned(seed, [MUTANTS[n] for n in names])
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
             found = self.hunted(seed, cases, reached)
@@ -215,7 +220,7 @@ class Sitting:
 
     def benign(self, seeds: Iterable[int]) -> list[Bar]:
         found, eager_found, count, eager_count, last = list[scores.Alarm](), list[scores.Alarm](), 0, 0, 0
-        for seed in seeds:
+        for seed in self.until_interrupted(seeds):
             reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
             eager = self.baseline(seed, self.plan(seed), (c for some in reached.values() for c in some))
             all_ = self.tried(f"benign variants, seed {seed}", [
