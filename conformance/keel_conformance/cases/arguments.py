@@ -75,7 +75,7 @@ def _turn(case: Case, call: int) -> int:
         return _told(domain, _levels(case, domain, turn), Draw(case.digest, call, turn=turn), case.overload)
     first = told(0, 0)
     own = told(call, 0) if first is not None and first[0] else None
-    if first is None or own is None:
+    if first is None or own is None or blank.EMPTY in first[0]:
         return 0
     best, turn = _alike(first[0], own[0]), 0
     small = sum(x.numel() for x in _tensors(case, domain)) <= SMALL

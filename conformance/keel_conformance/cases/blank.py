@@ -19,8 +19,8 @@ from keel_conformance.trees import tensors
 NEAR = 2.0 ** -7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""
 FIRST = 16
-EXTREME = "extreme"
-"""No element is of a magnitude at which all is decided."""
+EXTREME, EMPTY = "extreme", "empty"
+"""No element is of a magnitude at which all is decided; there are no elements."""
 
 
 Told = tuple[frozenset[str], str]
@@ -28,7 +28,7 @@ Told = tuple[frozenset[str], str]
 
 def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told | None:
     """What eager PyTorch's results, all of them, are no other than: ``zeros``, ``ones``, ``nan``, ``identity`` (the
-    first argument's elements), ``extreme``; nothing where there are no elements. And of what types they are, by which
+    first argument's elements), ``extreme``; or ``empty``. And of what types they are, by which
     a call has to be like the one before. None where eager PyTorch refuses the call.
     """
     with warnings.catch_warnings(), torch.no_grad(), threads(1):
@@ -46,7 +46,9 @@ def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def _said(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
     """Most have none, and the first few elements show it."""
-    left = list(_SIGNS) if results else []
+    if not results:
+        return frozenset({EMPTY})
+    left = list(_SIGNS)
     for most in (FIRST, None):
         left = [name for name in left if all(_SIGNS[name](x[:most], given) for x in results)]
     return frozenset(left)

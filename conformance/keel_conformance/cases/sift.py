@@ -16,9 +16,16 @@ from keel_conformance.cases.arguments import TURNS, signs
 from keel_conformance.cases.covering import covering, further
 from keel_conformance.cases.domain import DTYPES, Domain, Levels
 from keel_conformance.cases.smoke import SIZES
+from keel_conformance.cases.values import Draw
 
-KEPT, PLENTY = 5, 60
-"""So many of them stay, of sizes and attributes of their own; all do, where fewer than that many others are left."""
+KEPT, PLENTY = 3, 60
+"""So many of them stay for each thing that may pass for their results, of sizes and attributes of their own; all do,
+where fewer than that many others are left.
+"""
+EMPTIES = 8
+"""One choice of so many may be without results: how much is in them is little, whatever dtype and layout they have."""
+NOTHING = "of nothing"
+"""The arguments have no elements, and the results have: what a fold begins with, which no values tell."""
 ROUNDS = 12
 TRIED = ((0, "random", 0), (1, "random", 0), (1, "specials", 0),
          *((1, "specials", turn) for turn in range(1, TURNS + 1)))
@@ -31,17 +38,22 @@ PLAIN: Mapping[str, str] = {"layout": "contiguous", "which": "all", "partner": "
 
 def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEPT,
            plenty: int = PLENTY) -> list[Levels]:
-    """The choices without those of which nothing tells but ``stay`` of them, which come last, and others for them up to
-    ``least``; all, where not ``plenty`` are left.
+    """The choices without those of which nothing tells but ``stay`` of each kind, one at least of results of nothing,
+    and others for them up to ``least``, then those few, and some without results. All, where not ``plenty`` tell.
     """
     if "random" in domain.op.tags:                             # of these one draw says as little as a thousand
         return list(chosen)
-    telling = teller(domain)
+    passing = passer(domain)
+
+    def telling(levels: Levels) -> bool:
+        return not passing(levels)
     with _silence():
-        kept, rest = [c for c in chosen if telling(c)], [c for c in chosen if not telling(c)]
-        if not rest or len(kept) < plenty:
-            return [*kept, *rest]
-        few = _different(rest)[:stay]
+        kept, empty = [c for c in chosen if telling(c)], [c for c in chosen if blank.EMPTY in passing(c)]
+        rest = [c for c in chosen if not telling(c) and blank.EMPTY not in passing(c)]
+        some = _spaced(empty, max(1, len(chosen) // EMPTIES))
+        if len(kept) < plenty or (not rest and len(some) == len(empty)):
+            return list(chosen)
+        few = [*some, *_different(rest, passing, stay)]
         for k in range(ROUNDS if least else 0):                # pairs of levels that were in no other choice
             more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*kept, *few])
             found = [c for c in more if telling(c)]
@@ -56,27 +68,31 @@ def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: in
     return [*kept, *few]
 
 
-def teller(domain: Domain) -> Callable[[Levels], bool]:
-    """Of a choice, whether its values tell anything; asked once of choices that are alike."""
-    known = dict[tuple[str, ...], bool]()
+def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
+    """Of a choice, what may pass for its results whatever its values are (see ``blank``), and whether they are of
+    nothing: empty where values tell. Asked once of choices that are alike.
+    """
+    known = dict[tuple[str, ...], frozenset[str]]()
 
-    def telling(levels: Levels) -> bool:
+    def passing(levels: Levels) -> frozenset[str]:
         plain = _plain(domain, levels)
         key = tuple(plain.values())
         if key not in known:
-            known[key] = _tells(domain, plain)
+            known[key] = _passing(domain, plain)
         return known[key]
-    return telling
+    return passing
 
 
-def _tells(domain: Domain, plain: Levels) -> bool:
+def _passing(domain: Domain, plain: Levels) -> frozenset[str]:
     left: frozenset[str] | None = None
     for call, values, turn in TRIED if any(_slight(v) for f, v in plain.items() if f in SIZES) else TRIED[:3]:
         found = signs(domain, _with(domain, plain, "values", values), call, turn)
         left = found - {blank.EXTREME} if left is None else left & found
         if not left:
-            return True
-    return False
+            return frozenset()
+    made = domain.make(plain, DTYPES[plain["dtype"]], Draw(repr(plain), 0))
+    given = made.tensors if made is not None else []
+    return (left or frozenset()) | ({NOTHING} if given and not any(x.numel() for x in given) else frozenset())
 
 
 def _plain(domain: Domain, levels: Levels) -> Levels:
@@ -104,15 +120,27 @@ def _class(dtype: str) -> str:
     return "bool" if dtype == "b8" else "complex" if of.is_complex else "float" if of.is_floating_point else "whole"
 
 
-def _different(rest: Iterable[Levels]) -> list[Levels]:
-    """A few, of sizes and attributes that those before them have not."""
-    seen, found = set[tuple[str, str]](), list[Levels]()
+def _different(rest: Iterable[Levels], passing: Callable[[Levels], frozenset[str]], stay: int) -> list[Levels]:
+    """``stay`` of each kind, of sizes and attributes that those before them have not."""
+    kinds = dict[frozenset[str], list[Levels]]()
     for levels in rest:
-        new = {(f, v) for f, v in levels.items() if f not in PLAIN and f != "values"} - seen
-        if len(found) < KEPT and (new or not found):
-            found.append(levels)
-            seen |= new
+        kinds.setdefault(passing(levels), []).append(levels)
+    found: list[Levels] = []
+    for kind, some in kinds.items():
+        seen, mine = set[tuple[str, str]](), list[Levels]()
+        for levels in some:
+            new = {(f, v) for f, v in levels.items() if f not in PLAIN and f != "values"} - seen
+            if len(mine) < max(stay, NOTHING in kind) and (new or not mine):
+                mine.append(levels)
+                seen |= new
+        found += mine
     return found
+
+
+def _spaced(all_: Sequence[Levels], most: int) -> list[Levels]:
+    """So many of them, from the first to the last."""
+    count = min(most, len(all_))
+    return [all_[k * len(all_) // count] for k in range(count)]
 
 
 @contextmanager

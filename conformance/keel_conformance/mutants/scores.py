@@ -81,7 +81,8 @@ def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -
                 None if tier == "smoke" else len(robust) >= SHARE * len(by),
                 f"{seeds} of 5 seeds were run" if seeds < 5 else ""),
             Bar("kills that name the right operator or clause", percent(len(right), len(decided)),
-                f"at least {SHARE:.0%}", bool(decided) and len(right) >= SHARE * len(decided), f"not: {named(wrong)}" if wrong else "")]
+                f"at least {SHARE:.0%}", bool(decided) and len(right) >= SHARE * len(decided),
+                f"not: {named(wrong)}" if wrong else "")]
     for level in ("op", "system", "loop"):
         mine = [m for m in by if levels[m] == level]
         count = sum(m in killed for m in mine)

@@ -1,12 +1,15 @@
 """Few cases are of choices of which no values tell anything; others stand for them, and none of what tells is lost."""
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from keel_conformance.cases.blank import EMPTY
 from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.plan import cases_of, choices
-from keel_conformance.cases.sift import KEPT, sifted, teller
+from keel_conformance.cases.sift import EMPTIES, KEPT, NOTHING, passer, sifted
 
 
 def domain(name: str) -> Domain:
@@ -25,10 +28,35 @@ def test_what_no_value_tells_takes_few_places(name: str, slight: object) -> None
     before = choices(domain(name), "standard", 0)
     after = sifted(domain(name), before, least=200)
     assert callable(slight) and len(after) >= min(200, len(before)) / 2
-    telling = teller(domain(name))
-    few = [levels for levels in after if slight(levels) and not telling(levels)]
-    assert len(few) <= KEPT and bool(few) == any(map(slight, before))
+    passing = passer(domain(name))
+    few = Counter(passing(levels) for levels in after if slight(levels) and passing(levels))
+    assert all(count <= KEPT for kind, count in few.items() if EMPTY not in kind)
+    assert bool(few) == any(map(slight, before))
     assert len({tuple(levels.items()) for levels in after}) == len(after)
+
+
+@pytest.mark.parametrize("name", ["tril", "cdist"])
+def test_few_cases_have_no_results(name: str) -> None:
+    passing = passer(domain(name))
+    found = [c for c in cases_of(domain(name), "standard", 0) if c.kind == "op"]
+    empty = [c for c in found if EMPTY in passing({**c.levels, "dtype": c.dtype})]
+    assert 0 < len(empty) <= len(found) / EMPTIES + 1
+
+
+@pytest.mark.parametrize("name", ["reshape", "unsqueeze"])
+def test_where_all_results_are_the_argument_it_is_no_reason_to_leave_them_out(name: str) -> None:
+    passing = passer(domain(name))
+    found = [c for c in cases_of(domain(name), "standard", 0) if c.kind == "op"]
+    assert sum(EMPTY not in passing({**c.levels, "dtype": c.dtype}) for c in found) > len(found) / 2
+
+
+@pytest.mark.parametrize("name", ["prod", "all", "sum"])
+def test_folds_of_nothing_stay(name: str) -> None:
+    passing = passer(domain(name))
+    for tier, least in (("standard", 2), ("smoke", 0)):
+        found = [c for c in cases_of(domain(name), tier, 0) if c.kind == "op"
+                 and NOTHING in passing({**c.levels, "dtype": c.dtype})]
+        assert len(found) >= least
 
 
 def test_of_what_is_a_copy_all_cases_stay() -> None:
