@@ -41,7 +41,7 @@ EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
 of the operator's.
 """
-WAVE = 32
+WAVE = 8
 """Cases that a mutant is tried on first; as long as too few of them kill it, on twice as many again."""
 COSTED = 40
 """What the harness takes is measured on one case of so many of the standard tier."""
@@ -55,6 +55,7 @@ def selftest(
     profile: Annotated[str, typer.Option(help="Of the cases.")] = "strict",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants "
                                        "that must pass.")] = 1,
+    seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
     mutant: Annotated[list[str] | None, typer.Option(help="Only mutants that fit this pattern; repeatable.")] = None,
     op: Annotated[list[str] | None, typer.Option(help="Only cases of operators that fit this pattern; "
@@ -77,7 +78,7 @@ def selftest(
         interruption = stack.enter_context(interruptible())
         sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,
                           tuple(fitting(MEMBERS, op)) if op else ())
-        bars = sitting.bars(parts, range(seeds), fitting(MUTANTS, mutant))
+        bars = sitting.bars(parts, range(seed, seed + seeds), fitting(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
         report.write(json, bars, time.monotonic() - begin, **sitting.rows)
@@ -160,7 +161,7 @@ class Sitting:
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
             found = self.hunted(seed, cases, reached)
             mine = [scores.fate(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
-                    for n, some in reached.items()]
+                    for n, some in reached.items() if self.settled(seed, some, found[n])]
             self.say(mine)
             fates += mine
         self.rows["mutants"] = [f.row() for f in fates]
@@ -174,7 +175,7 @@ class Sitting:
         left = {n: waves(some) for n, some in reached.items()}
         for k in range(max(map(len, left.values()), default=0)):
             tasks = {n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
-                     for n in reached if k < len(left[n]) and self.kills(seed, reached[n], found[n]) < scores.ROBUST}
+                     for n in reached if k < len(left[n]) and not self.settled(seed, reached[n], found[n])}
             if not tasks or self.interruption.by is not None:
                 break
             new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
@@ -184,9 +185,11 @@ class Sitting:
                                         if scores.kills_with(found[n], c)))
         return found
 
-    def kills(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> int:
+    def settled(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
+        """Whether enough of the cases kill, or all have been tried."""
         eager = self.eager.get(seed, {})
-        return sum(scores.kills_with(verdicts, c) and scores.sound(eager, c) for c in cases)
+        kills = sum(scores.kills_with(verdicts, c) and scores.sound(eager, c) for c in cases)
+        return kills >= scores.ROBUST or len(verdicts) == len(cases)
 
     def say(self, fates: Sequence[scores.Fate]) -> None:
         for f in fates:
