@@ -190,12 +190,20 @@ def test_pseudo_inverse(dtype: torch.dtype, tolerances: dict[str, torch.Tensor])
 @pytest.mark.parametrize("ord", [2, 1, 0, 3, 0.5, -1, -2, INF, -INF])
 @pytest.mark.parametrize("op", [aten.linalg_vector_norm.default, aten.linalg__powsum.default], ids=str)
 def test_vector_norm(op: Any, dtype: torch.dtype, ord: float) -> None:
-    if op is aten.linalg__powsum.default and ord in (INF, -INF, 0):
+    if op is aten.linalg__powsum.default and ord in (INF, -INF):
         return  # sums of powers have a finite order
     for shape, dim, keepdim in (((5, 7), [1], False), ((5, 7), None, True), ((2, 3, 4), [0, -1], False),
                                 ((), None, False), ((1000,), [0], False)):
         agree(op, torch.randn(shape, dtype=dtype), ord, dim, keepdim)
     agree(op, torch.randn(5, 7).to(dtype), ord, [1], dtype=torch.complex128 if dtype.is_complex else F64)
+
+
+def test_powers_of_special_values() -> None:
+    """Whatever is taken to the power of 0 is 1, as pow has it; a norm counts what is not 0."""
+    for ord in (2, 1, 0, 3, -1, 0.5):
+        for x in (torch.tensor([1.0, NAN]), torch.tensor([INF, 1.0]), torch.tensor([0.0, -0.0, 2.0])):
+            agree(aten.linalg__powsum.default, x, ord)
+        agree(aten.linalg__powsum.default, torch.empty(3, 0), ord, [1])
 
 
 def test_vector_norm_of_special_values() -> None:

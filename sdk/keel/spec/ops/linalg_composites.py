@@ -337,6 +337,7 @@ def _power(size: Tensor, order: float) -> Tensor:
 
 @family("linalg__powsum", profile="core", clauses=(
     "The result is the sum of |x|^p over dim, the norm before its root is taken.",
+    "Of p = 0 each element counts as 1, 0 and NaN too.",
 ))
 def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
                   dtype: torch.dtype | None = None) -> Tensor:
@@ -345,7 +346,8 @@ def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = Fals
     result = given.abs().dtype if given.is_complex() else given.dtype
     over = all_dims(x, [dim] if isinstance(dim, int) else dim)
     size = accurate(aten.abs.default(given))
-    return aten.sum.dim_IntList(_power(size, float(ord)), over, keepdim).to(result)
+    powers = aten.full_like.default(size, 1.0) if ord == 0 else _power(size, float(ord))
+    return aten.sum.dim_IntList(powers, over, keepdim).to(result)
 
 
 @family("linalg_cross", profile="core", clauses=(

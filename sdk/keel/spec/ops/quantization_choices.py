@@ -75,6 +75,11 @@ def _span(x: Tensor) -> tuple[Tensor, Tensor]:
     return aten.clamp_max.default(low, 0), aten.clamp_min.default(high, 0)
 
 
+def _at_least(scale: Tensor, eps: float) -> Tensor:
+    """In float32, as eps is."""
+    return aten.clamp_min.default(scale.to(torch.float32), eps)
+
+
 _CHOSEN = ("The scale is float64 and the zero point int64, with one element each.", "0 is one of the steps.",
            "The scale is at least eps.")
 
@@ -87,7 +92,7 @@ def choose_scale(x: Tensor, quant_min: int, quant_max: int, eps: float,
                  dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The scale and zero point that just cover the elements."""
     low, high = _span(x)
-    scale = aten.clamp_min.default((high - low) / float(quant_max - quant_min), eps)
+    scale = _at_least((high - low) / float(quant_max - quant_min), eps)
     point = aten.clamp.default(quant_min - aten.round.default(low / scale), quant_min, quant_max)
     return scale.to(torch.float64), point.to(torch.int64)
 
@@ -100,7 +105,7 @@ def choose_scale_symmetric(x: Tensor, quant_min: int, quant_max: int, eps: float
     """The scale that just covers the elements on both sides of 0."""
     low, high = _span(x)
     largest = aten.maximum.default(aten.neg.default(low), high)
-    scale = aten.clamp_min.default(largest / (float(quant_max - quant_min) / 2), eps)
+    scale = _at_least(largest / (float(quant_max - quant_min) / 2), eps)
     point = 128 if dtype in (torch.uint8, torch.quint8) else 0
     return scale.to(torch.float64), aten.full.default([1], point, dtype=torch.int64, device=x.device)
 
