@@ -19,10 +19,11 @@ Strides = Callable[[Given, torch.Tensor], Sequence[Size] | None]
 @dataclass(frozen=True)
 class Fault:
     """What fake kernels promise and eager does not give: ``seen`` are the versions of PyTorch that it was seen in,
-    ``results`` those that it is about, None for each of a list.
+    ``results`` those that it is about, None for each of a list.  ``ops`` has the names of operators that are registered
+    by what nobody may have imported.
     """
 
-    ops: tuple[Callable[..., Any], ...]
+    ops: tuple[Callable[..., Any] | str, ...]
     seen: tuple[str, ...]
     sentence: str
     strides: Strides

@@ -129,9 +129,19 @@ def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return (_of("noise", "grad_output") if args["training"] else _of("self", "grad_output"))(args, said)
 
 
+def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
+    """Groups are rows of their own, as far as they are not copied for it, and made a matrix again."""
+    x, size = args["input"], args["group_size"]
+    size = x.shape[-1] if size > x.shape[-1] else size
+    rows: torch.Tensor = aten.reshape.default(x, [x.numel() // size, size])
+    again: torch.Tensor = aten.reshape.default(torch.empty_like(rows), list(x.shape))
+    return again.stride()
+
+
 # -- faults -----------------------------------------------------------------------------------------------------------
 
-def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any], results: tuple[int, ...] | None = (0,)) -> Fault:
+def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any] | str,
+           results: tuple[int, ...] | None = (0,)) -> Fault:
     return Fault(ops, _BOTH, sentence, strides, results)
 
 
@@ -193,13 +203,16 @@ KERNELS: tuple[Fault, ...] = (
     Fault((aten.zero.default,), _BOTH[:1],
           "Row-major is promised; eager's zeros keep the operand's order of dimensions.", _like("self")),
     _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
-           aten._functional_assert_async.msg),
+           aten._functional_assert_async.msg, aten._functional_sym_constrain_range.default,
+           aten._functional_sym_constrain_range_for_size.default),
     _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,
            aten.unique_dim.default, aten.unique_consecutive.default, aten.unique_dim_consecutive.default),
     _fault("Row-major is promised; eager keeps channels-last.", _on_cpu(_rolled), aten.roll.default),
     _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
            aten._weight_norm_interface.default),
     *(Fault((op.default,), _BOTH[1:], _ROWS, _rows) for op in _LANCZOS),
+    _fault("The operand's order of dimensions is promised; eager's is that of its groups in rows.", _grouped,
+           "quantized_decomposed.quantize_per_channel_group.default"),
 )
 
 

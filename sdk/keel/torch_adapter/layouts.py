@@ -162,12 +162,12 @@ _FAULTS = MappingProxyType({op: fault for fault in FAULTS for op in fault.ops})
 
 def fault_of(op: Callable[..., Any]) -> Fault | None:
     """What is known of an operator's promises."""
-    return _FAULTS.get(op)
+    return _FAULTS.get(op if getattr(op, "namespace", "aten") in ("aten", "prims") else str(op))
 
 
 def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
     """``said``, the fake result of a call, with the strides that eager gives.  Runs under the fake mode of ``said``."""
-    fault, absent = _FAULTS.get(op), ABSENT.get(op)
+    fault, absent = fault_of(op), ABSENT.get(op)
     if fault is None and absent is None:
         return said
     named = dict(zip((a.name for a in op._schema.arguments), args, strict=False)) | dict(kwargs)

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from keel.torch_adapter.kernels import ABSENT
-from keel.torch_adapter.layouts import FAULTS, laid_out
+from keel.torch_adapter.layouts import fault_of, laid_out
 from keel.torch_adapter.operators import makes_sizes
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
@@ -139,7 +139,7 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = Mapp
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
-_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *ABSENT, *(op for fault in FAULTS for op in fault.ops)])
+_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *ABSENT])
 
 
 def correct(gm: fx.GraphModule) -> None:
@@ -150,7 +150,7 @@ def correct(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) \
             and not makes_sizes(node.target)                  # which would get new symbols
-        if not follows and node.target not in _TARGETS:
+        if not follows and node.target not in _TARGETS and fault_of(node.target) is None:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
         said = node.meta["val"]

@@ -128,6 +128,8 @@ CALLS |= {
     aten.as_strided_scatter.default: [(x, torch.zeros(2), [2], [1]) for x in (
         *ROWS, torch.rand(3, 1).expand(3, 3), torch.rand(3).expand(3, 3), torch.rand(3, 1, 2).expand(3, 3, 2))],
     aten._functional_assert_async.msg: [(torch.ones(()), "no", x) for x in ROWS],
+    aten._functional_sym_constrain_range.default: [(3, 1, 9, x) for x in ROWS],
+    aten._functional_sym_constrain_range_for_size.default: [(3, 1, 9, x) for x in ROWS],
     aten.roll.default: [(x, *how) for x in IMAGES for how in (
         ([1], [2]), ([1, 2], [2, 3]), ([4], [1]), ([3], []), ([0, 1], [1, 2]), ([-1], [-1]))],
     aten._weight_norm_interface.default: [(x, torch.rand(3, 1)) for x in ROWS],
@@ -157,7 +159,7 @@ def test_what_is_promised_is_what_eager_gives(op: Any, symbolic: bool) -> None:
             assert steps(one) == steps(other), f"{[steps(a) for a in args if isinstance(a, torch.Tensor)]}, {args[1:]}"
 
 
-@pytest.mark.parametrize("fault", [f for f in FAULTS if HERE in f.seen and f.ops[0].namespace == "aten"],
+@pytest.mark.parametrize("fault", [f for f in FAULTS if HERE in f.seen and str(f.ops[0]).startswith("aten.")],
                          ids=lambda f: str(f.ops[0]))
 def test_a_listed_fault_is_one(fault: Any) -> None:
     for op in fault.ops:
@@ -189,6 +191,19 @@ def test_slices(op: Any) -> None:
         found = [int(getattr(s, "node", s).expr.xreplace(count).doit()) if not isinstance(s, int) else s
                  for s in said.stride()]
         assert [s for n, s in zip(given.shape, found, strict=True) if n != 1] == steps(given)
+
+
+def test_an_operator_that_nobody_had_imported() -> None:
+    import torch.ao.quantization.fx._decomposed
+
+    op = torch.ops.quantized_decomposed.quantize_per_channel_group.default
+    for x in (*laid(4, 6), torch.rand(4, 12)[:, ::2]):
+        for size in (2, 3, 6, 100):
+            scales = torch.rand(4, 6 // min(size, 6))
+            args = (x, scales, torch.zeros_like(scales), -8, 7, torch.int8, size)
+            captured, _ = captured_calls([(op, args, {})])
+            said = next(iter(captured.gm.graph.find_nodes(op="output"))).args[0][0].meta["val"]
+            assert steps(said) == steps(op(*args)), (x.stride(), size)
 
 
 def promised(op: Any, fakes: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
