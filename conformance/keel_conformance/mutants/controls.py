@@ -81,8 +81,9 @@ MEANT: Mapping[str, frozenset[str]] = {
         "alias", "alias_copy", "detach_copy", "copy_layout", "reshape", "view_copy", "reshape_copy", "reshape_alias",
         "reshape_alias_copy", "view_copy_as", "squeeze", "squeeze_all", "squeeze_copy", "squeeze_copy_dim",
         "squeeze_copy_dims", "unsqueeze", "unsqueeze_copy", "resize", "resize_as", "foreach_clone", "view_as_real",
-        "view_as_complex", "view_as_real_copy", "view_as_complex_copy", "bitcast", "assert_async", "empty",
-        "device_put", "conj_copy", "constant", "convert", "convert_unfused"}),
+        "view_as_complex", "view_as_real_copy", "view_as_complex_copy", "bitcast", "assert_async",
+        "assert_number_token", "constrain_range_token", "empty", "device_put", "conj_copy", "constant", "convert",
+        "convert_unfused"}),
     "nan": frozenset({"empty"}),
     "uninitialised": frozenset({"empty"}),
 }

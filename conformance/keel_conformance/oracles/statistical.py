@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,30 @@ def _normal(mean: Any, std: Any) -> Law:
 
 
 def _integers(low: int, high: int) -> Law:
-    return stats.randint(low, high), True
+    return stats.randint(low, high) if high <= 2 ** 62 else Wide(low, high), True
+
+
+@dataclass(frozen=True)
+class Wide:
+    """Integers from ``low`` to below ``high``, all equally probable, of which there are more than scipy's have room
+    for. What it is asked for is what is asked of scipy's distributions here.
+    """
+
+    low: int
+    high: int
+
+    def support(self) -> tuple[float, float]:
+        return float(self.low), float(self.high - 1)
+
+    def cdf(self, x: Any) -> Any:
+        return np.clip((np.asarray(x, dtype=float) - self.low + 1) / (self.high - self.low), 0.0, 1.0)
+
+    def sf(self, x: Any) -> Any:
+        return 1.0 - self.cdf(x)
+
+    def pmf(self, x: Any) -> Any:
+        x = np.asarray(x, dtype=float)
+        return np.where((x >= self.low) & (x <= self.high - 1), 1.0 / (self.high - self.low), 0.0)
 
 
 def _whole(named: Named) -> Law:

@@ -10,6 +10,8 @@ from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import (
     attention,
     axis,
+    bags,
+    checks,
     contraction,
     convolution,
     fft,
@@ -19,6 +21,7 @@ from keel_conformance.cases.domains import (
     places,
     pointwise,
     pooling,
+    quantization_choices,
     quantized,
     random,
     resampling,
@@ -29,7 +32,8 @@ from keel_conformance.cases.negatives import negatives_of
 
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
     contraction.build, convolution.build, pooling.build, normalisation.build, attention.build, losses.build,
-    linalg.build, fft.build, resampling.build, quantized.build, random.build, pointwise.build, axis.build, places.build)
+    linalg.build, fft.build, resampling.build, quantized.build, quantization_choices.build, random.build,
+    pointwise.build, axis.build, places.build, bags.build, checks.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

@@ -96,17 +96,17 @@ def _cast(overload: str) -> tuple[str, Arguments]:
     return f"aten.{overload}", arguments
 
 
-def _norm(power: float, *more: Any) -> tuple[str, Arguments]:
-    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, [dim], *more), {})
+def _norms(overload: str, powers: tuple[float, ...]) -> Mapping[str, tuple[str, Arguments]]:
+    """Of each power, along a dimension from either end, along two, and over all."""
+    full = f"aten.{overload}"
+    _, two = _two(overload)
 
-
-def _last_norm(power: float) -> tuple[str, Arguments]:
-    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, [dim - max(x.dim(), 1)]), {})
-
-
-def _two_norm(power: float) -> tuple[str, Arguments]:
-    _, made = _two("linalg_vector_norm.default")
-    return "aten.linalg_vector_norm.default", lambda x, dim, dtype: ((x, power, made(x, dim, dtype)[0][1], True), {})
+    def norm(power: float, *more: Any) -> tuple[str, Arguments]:
+        return full, lambda x, dim, dtype: ((x, power, [dim], *more), {})
+    return {**{f"ord{p}": norm(p) for p in powers}, "keep": norm(2, True),
+            "end": (full, lambda x, dim, dtype: ((x, 3, [dim - max(x.dim(), 1)]), {})),
+            "two": (full, lambda x, dim, dtype: ((x, 1, two(x, dim, dtype)[0][1], True), {})),
+            "all": _none(overload, 2)}
 
 
 def _of_size(overload: str, size: Callable[[int], int], *more: Any, end: bool = False) -> tuple[str, Arguments]:
@@ -187,11 +187,10 @@ ALONG: Mapping[str, Along] = {
     "cummax": _scan("cummax.default"), "cummin": _scan("cummin.default"),
     "logcumsumexp": _scan("logcumsumexp.default"),
     "logsumexp": _several("logsumexp.default", dtypes=_FLOATS),
-    "linalg_vector_norm": Along(
-        {**{f"ord{p}": _norm(p) for p in (2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))},
-         "keep": _norm(2, True), "end": _last_norm(3), "two": _two_norm(1),
-         "all": _none("linalg_vector_norm.default", 2)}, _NONE, empty=False,
-        dtypes=_FLOATS),
+    "linalg_vector_norm": Along(_norms("linalg_vector_norm.default", (
+        2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))), _NONE, empty=False, dtypes=_FLOATS),
+    "linalg_powsum": Along(_norms("linalg__powsum.default", (2, 1, 0, 3, -1, 0.5)), _NONE,
+                           dtypes=_FLOATS),
     "sort": Along({
         "one": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim})),
         "down": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim, "descending": True})),

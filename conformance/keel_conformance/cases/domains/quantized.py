@@ -28,7 +28,7 @@ def _point(levels: Levels) -> int:
     return {"zero": max(low, 0), "middle": (low + high) // 2 + 3, "low": low, "high": high}[levels["point"]]
 
 
-def _around(scale: float, zero: int, low: int, high: int, clear: bool = False) -> _Drawn:
+def around(scale: float, zero: int, low: int, high: int, clear: bool = False) -> _Drawn:
     """Multiples of the scale, ties between two, numbers in between, and what saturates; where it must be ``clear``
     whether something is within bounds, nothing at them.
     """
@@ -49,7 +49,7 @@ def _around(scale: float, zero: int, low: int, high: int, clear: bool = False) -
     return drawn
 
 
-def _integers(low: int, high: int) -> _Drawn:
+def integers(low: int, high: int) -> _Drawn:
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = draw.integers(prod(shape), low, high + 1)
         ends = draw.integers(len(x), 0, 8)
@@ -59,7 +59,7 @@ def _integers(low: int, high: int) -> _Drawn:
 
 def _x(levels: Levels, scale: float | None = None, clear: bool = False) -> Arg:
     low, high, _ = RANGES[levels["range"]]
-    drawn = _around(SCALES[levels["scale"]] if scale is None else scale, _point(levels), low, high, clear)
+    drawn = around(SCALES[levels["scale"]] if scale is None else scale, _point(levels), low, high, clear)
     return Arg(SIZES[levels["size"]], draw=drawn, lies="dense")
 
 
@@ -84,7 +84,7 @@ def _per_tensor(levels: Levels) -> Ask:
 def _back_per_tensor(levels: Levels) -> Ask:
     low, high, dtype = RANGES[levels["range"]]
     scale, zero = SCALES[levels["scale"]], _point(levels)
-    x = Arg(SIZES[levels["size"]], dtype=dtype, draw=_integers(low, high), lies="dense")
+    x = Arg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense")
     if levels["given"] == "numbers":
         return Ask("quantized_decomposed.dequantize_per_tensor.default", (x, scale, zero, low, high, dtype))
     return Ask("quantized_decomposed.dequantize_per_tensor.tensor", (
@@ -106,7 +106,7 @@ def _per_channel(levels: Levels) -> Ask | None:
     low, high, dtype = RANGES[levels["range"]]
     return Ask("quantized_decomposed.quantize_per_channel.default", (
         _x(levels, scale=0.2), _vector(n, 0.05, 0.5, torch.float32),
-        Arg((n,), dtype=torch.int64, draw=_integers(max(low, -9), 9), lies="none"), axis, low, high, dtype))
+        Arg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9), lies="none"), axis, low, high, dtype))
 
 
 def _back_per_channel(levels: Levels) -> Ask | None:
@@ -114,10 +114,10 @@ def _back_per_channel(levels: Levels) -> Ask | None:
         return None
     axis, n = found
     low, high, dtype = RANGES[levels["range"]]
-    points = None if levels["given"] == "none" else Arg((n,), dtype=torch.int64, draw=_integers(max(low, -9), 9),
+    points = None if levels["given"] == "none" else Arg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9),
                                                         lies="none")
     return Ask("quantized_decomposed.dequantize_per_channel.default", (
-        Arg(SIZES[levels["size"]], dtype=dtype, draw=_integers(low, high), lies="dense"),
+        Arg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense"),
         _vector(n, 0.05, 0.5, torch.float32), points, axis, low, high, dtype))
 
 
@@ -142,7 +142,7 @@ def _fake_per_channel(levels: Levels) -> Ask | None:
     low, high, _ = RANGES[levels["range"]]
     return Ask("aten.fake_quantize_per_channel_affine_cachemask.default", (
         _x(levels, 0.04, True), _vector(n, 0.05, 0.5, torch.float32),
-        Arg((n,), dtype=torch.int32, draw=_integers(max(low, 0), min(high, 9)), lies="none"), axis, low, high))
+        Arg((n,), dtype=torch.int32, draw=integers(max(low, 0), min(high, 9)), lies="none"), axis, low, high))
 
 
 _BASE = {"size": tuple(SIZES), "range": tuple(RANGES), "scale": tuple(SCALES), "point": POINTS}

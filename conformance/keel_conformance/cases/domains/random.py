@@ -26,6 +26,16 @@ BOUNDS: Mapping[str, tuple[int, int]] = {"coin": (0, 2), "one": (5, 6), "signed"
                                          "below": (-100, -50)}
 SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.1, "most": 0.9}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64)
+RANGES = ("own", "to_coin", "to_byte", "to_high")
+"""Of integers in a tensor's own dtype: all that it holds, or those up to a number. No graph that PyTorch writes as
+Python has the overload with a lower bound, whose name is ``from``.
+"""
+ROWS: Mapping[str, tuple[int, ...]] = {
+    "20000x3": (20000, 3), "1025x5": (1025, 5), "33x65": (33, 65), "7x2": (7, 2), "50x1x9": (50, 1, 9), "3": (3,),
+    "257x33": (257, 33), "129x8": (129, 8), "2x0x3": (2, 0, 3), "0x4": (0, 4), "400x2": (400, 2)}
+"""Sizes whose last dimension is drawn together."""
+ALPHAS: Mapping[str, tuple[float, float]] = {"small": (0.3, 0.9), "usual": (0.5, 4.0), "large": (20.0, 100.0),
+                                             "ones": (1.0, 1.0)}
 _Make = Callable[[Levels, tuple[int, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
@@ -56,6 +66,27 @@ def _sized(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dic
 
 def _pair(levels: Levels) -> tuple[float, float]:
     return PAIRS[levels["pair"]]
+
+
+def _in_own_dtype(levels: Levels) -> Ask:
+    x, kind = Arg(SHAPES[levels["shape"]], kind="random"), levels["range"]
+    return Ask("aten.random.default", (x,)) if kind == "own" else Ask("aten.random.to", (
+        x, HIGHS[kind.removeprefix("to_")]))
+
+
+def _drawn_high(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    """Another number at each call."""
+    return draw.integers(1, 2, 120).to(dtype)
+
+
+def _below_a_tensor(levels: Levels) -> Ask:
+    high = Arg((), dtype={"i64": torch.int64, "i32": torch.int32}[levels["high"]], lies="none", draw=_drawn_high)
+    return Ask("aten.randint_like.Tensor", (Arg(SHAPES[levels["shape"]], kind="random"), high))
+
+
+def _together(levels: Levels) -> Ask:
+    low, high = ALPHAS[levels["alpha"]]
+    return Ask("aten._sample_dirichlet.default", (Arg(ROWS[levels["rows"]], low, high, kind="random"),))
 
 
 def _spread(levels: Levels) -> tuple[float, float]:
@@ -123,10 +154,29 @@ def _permutation(levels: Levels) -> Ask:
     return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
 
 
+_APART: Mapping[str, tuple[Mapping[str, tuple[str, ...]], Callable[[Levels], Ask], tuple[torch.dtype, ...]]] = {
+    "randperm": ({"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120")}, _permutation, _INTEGERS),
+    "random_integers": ({"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype, (
+        *_INTEGERS, torch.float16, torch.bfloat16)),
+    "randint_like_tensor": ({"shape": tuple(SHAPES), "high": ("i64", "i32")}, _below_a_tensor, _INTEGERS),
+    "sample_dirichlet": ({"rows": tuple(ROWS), "alpha": tuple(ALPHAS)}, _together, FLOATS[:2]),
+}
+"""Those whose calls are written out: their factors, their calls, their dtypes."""
+
+
+def _apart(op: Op) -> Domain:
+    factors, ask, dtypes = _APART[op.name]
+    few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
+    return domain(op, factors, ask, dtypes=dtypes, kinds=("own",), rules=(few,) if "shape" in factors else (),
+                  cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)},
+                  telling=({"dtype": "i64", "shape": "70001", "range": "to_high"},
+                           {"dtype": "f32", "shape": "33x65", "range": "own"}, {"dtype": "i8", "range": "own"},
+                           {"dtype": "f64", "rows": "20000x3"}) if "n" not in factors else ())
+
+
 def build(op: Op) -> Domain | None:
-    if op.name == "randperm":
-        sizes = ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120")
-        return domain(op, {"n": sizes}, _permutation, dtypes=_INTEGERS, kinds=("own",))
+    if op.name in _APART:
+        return _apart(op)
     if op.name not in MADE:
         return None
     overload, factors, make, dtypes = MADE[op.name]
