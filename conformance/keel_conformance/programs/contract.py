@@ -118,6 +118,14 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Of two branches that one is run which the value at hand chooses.",
         "A loop runs as often as in eager PyTorch, not at all included, on the values of its last turn.",
         "A scan and a map take the elements in order and give each one's result; a scan carries its values on.",
+        "Attention gives each score with its own place to the program's function, and sees nothing that a mask hides.",
+    )),
+    "collectives": ("Collectives", (
+        "A collective gives what eager PyTorch makes of what all processes of the group put in.",
+        "A program makes its collectives in its order, each as often as it says, those whose results are not used "
+        "included.",
+        "A collective's result is read only once it was waited for; several may be on their way.",
+        "A collective's input keeps its values, and its result is memory of its own.",
     )),
     "graphs": ("Drawn programs", (
         "A functional program gives what its operators give one after another, within the bound of their rounding.",

@@ -1,6 +1,7 @@
 """Contract programs of control flow that stays in the graph: branches, loops, scans and maps, on values that change."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +77,58 @@ control.function("scan-by-pairs-of-the-greater", ["C3"], lambda x: flow.associat
 control.function("map", ["C3"], lambda x: flow.mapped(lambda row: row * 2 - row.amax(), x + 1), rows)
 control.function("map-of-several", ["C3"], lambda x, y: flow.mapped(
     lambda row, z: (row.flip(0) + z, (row * z).sum()), x * 2, y), lambda lab: [lab.ints(5, 4), lab.ints(4)])
+
+
+# -- attention whose scores a function computes ------------------------------------------------------------------------
+
+APART = 1000.0
+"""Scores are at least so far from each other: all weights but that of the greatest are 0 then, and nothing rounds."""
+
+
+def attends(lab: Lab, fn: Callable[..., Any], *heads: tuple[int, ...]) -> None:
+    """``fn`` gets flex_attention and tensors of these sizes; eager PyTorch warns that it would rather be compiled."""
+    from torch.nn.attention.flex_attention import flex_attention  # which imports Dynamo
+
+    go = lab.compile(lambda *given: fn(flex_attention, *given))
+    for _ in lab.each():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lab.run(go, *(lab.ints(*sizes) for sizes in heads))
+
+
+def greatest(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Of equal scores the last."""
+    return s * 64 * APART + j * APART
+
+
+@control("C4", smoke=True)
+def attention_of_scores(lab: Lab) -> None:
+    attends(lab, lambda attention, q, k, v: attention(q + 1, k, v, score_mod=greatest, scale=1.0) * 2,
+            (2, 2, 7, 4), (2, 2, 9, 4), (2, 2, 9, 4))
+
+
+@control("C4")
+def attention_of_places(lab: Lab) -> None:
+    def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.where(h == b, s, -s) * 64 * APART + torch.where(i % 2 == 0, j, -j) * APART
+    attends(lab, lambda attention, q, k, v: attention(q + 1, k, v, score_mod=score, scale=1.0) * 2,
+            (2, 2, 7, 4), (2, 2, 9, 4), (2, 2, 9, 4))
+
+
+@control("C4")
+def attention_of_captured_values(lab: Lab) -> None:
+    def fn(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return s * 4096 * APART + bias[h, j] * 16 * APART + j * APART
+        return attention(q, k - 1, v, score_mod=score, scale=1.0).sum(2)
+    attends(lab, fn, (2, 2, 5, 4), (2, 2, 11, 4), (2, 2, 11, 4), (2, 11))
+
+
+@control("C4")
+def attention_under_a_mask(lab: Lab) -> None:
+    """A query sees of the keys before it every third; both heads have the same keys."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    mask = create_block_mask(lambda b, h, i, j: (j <= i) & (j % 3 == 0), None, None, 17, 17, device="cpu")
+    attends(lab, lambda attention, q, k, v: attention(q, k, v * 2, score_mod=greatest, block_mask=mask, enable_gqa=True,
+                                                      scale=1.0) - 1, (2, 2, 17, 4), (2, 1, 17, 4), (2, 1, 17, 4))

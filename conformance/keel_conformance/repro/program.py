@@ -263,6 +263,9 @@ def of_program(folder: Path, subject_text: str, case: Case, v: Verdict, bench: B
     """The script of a failing contract program."""
     if not trying:
         return Written(case.id, lacking="There was no time left to see which part of the program is wrong.")
+    if case.family == "collectives":
+        return Written(case.id, lacking="It takes two processes, which a script is not: keel conform --op "
+                       f"{case.op} shows the failure.")
     part = bench.value(recorded, (subject_text, case))
     if part is None:
         return Written(case.id, lacking="No part that the backend compiled gives anything else than eager PyTorch by "
