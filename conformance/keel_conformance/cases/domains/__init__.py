@@ -14,6 +14,7 @@ from keel_conformance.cases.domains import (
     checks,
     contraction,
     convolution,
+    creation,
     fft,
     linalg,
     losses,
@@ -33,7 +34,7 @@ from keel_conformance.cases.negatives import negatives_of
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
     contraction.build, convolution.build, pooling.build, normalisation.build, attention.build, losses.build,
     linalg.build, fft.build, resampling.build, quantized.build, quantization_choices.build, random.build,
-    pointwise.build, axis.build, places.build, bags.build, checks.build)
+    pointwise.build, axis.build, places.build, bags.build, checks.build, creation.build)
 """Each gives the domain of a member of its families, None for others."""
 
 
