@@ -77,3 +77,14 @@ def test_arguments_of_other_types_are_refused():
     with pytest.raises(keel.KeelError, match="other types") as raised:
         batch.run([((X.t(),), {})])
     assert raised.value.code == "bad-input"
+
+
+def test_nothing_is_read_of_nothing_that_is_repeated():
+    """What all places of a loop have in common is read once before it, but not where the loop has no steps."""
+    nothing = torch.zeros(1).expand(0)
+    asked = [(aten.ne.Scalar, (nothing, 2), {}), (aten.sum.default, (nothing,), {}),
+             (aten.add.Tensor, (torch.zeros(1, 3).expand(0, 3), X[:1, :3]), {})]
+    batch = keel.compile_calls(asked, backends=["interp", "eager"], strict=True)
+    assert batch.owners == (frozenset({"interp"}),) * 3
+    for (op, args, _), (found,) in zip(asked, batch.run([(args, kwargs) for _, args, kwargs in asked]), strict=True):
+        assert torch.equal(found, op(*args))

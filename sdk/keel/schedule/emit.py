@@ -158,7 +158,10 @@ class Emitter:
         name = self.buffer(base, "in")
         dtype = self.tensors.tensors[tensor].type.dtype
         args = [*loaded_of(at), *([] if mask is None else [mask])]
-        return self.step(("load", base, at, mask), axes_of(at), args, lambda n: Load(n, name, at, dtype, mask))
+        # Of nothing that is repeated there is no element either: it is read in the loop that has no steps.
+        empty = 0 in self.tensors.tensors[tensor].type.shape
+        axes = {*axes_of(at), *(a for c in coords if empty for a in axes_of(c))}
+        return self.step(("load", base, at, mask), axes, args, lambda n: Load(n, name, at, dtype, mask))
 
     def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None, zero: bool) -> int:
         at = dict(zip(node.definition.axes, coords, strict=True))
