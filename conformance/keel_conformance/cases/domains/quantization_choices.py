@@ -251,8 +251,8 @@ def _along(levels: Levels) -> tuple[tuple[int, ...], int, Spread] | None:
 
 def _learned_per_channel(backward: bool) -> Callable[[Levels], Ask | None]:
     def ask(levels: Levels) -> Ask | None:
-        if (found := _along(levels)) is None:
-            return None
+        if (found := _along(levels)) is None or (backward and len(found[0]) < 2):
+            return None                                        # of one dimension PyTorch adds all channels up
         shape, axis, spread = found
         low, high, _ = RANGES[levels["range"]]
         scales, points = _given(levels, (shape[axis],), (torch.float32, torch.float32))

@@ -234,7 +234,8 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
 
 @family("_embedding_bag_backward.default", tags=TAGS, places=_ADDED, clauses=(
     "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
-    "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
+    "With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
+    "The order of additions is not specified."))
 def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
                            maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
                            per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
@@ -246,7 +247,8 @@ def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offse
                                         mode, per_sample_weights, padding_idx)
 
 
-@family("_embedding_bag_dense_backward.default", tags=TAGS, places=_ADDED, clauses=("As embedding_bag_backward.",))
+@family("_embedding_bag_dense_backward.default", tags=TAGS, places=_ADDED, clauses=(
+    "As embedding_bag_backward.", "The order of additions is not specified."))
 def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor,
                                  maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int,
                                  per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
