@@ -88,3 +88,13 @@ def test_nothing_is_read_of_nothing_that_is_repeated():
     assert batch.owners == (frozenset({"interp"}),) * 3
     for (op, args, _), (found,) in zip(asked, batch.run([(args, kwargs) for _, args, kwargs in asked]), strict=True):
         assert torch.equal(found, op(*args))
+
+
+def test_a_size_may_be_told_by_a_multiple_of_it():
+    """A part may begin with a tensor of twice the size, and know of nothing else that has it."""
+    joins = keel.Backend(name="joins", device="cpu", compile=lambda gm: gm.forward, supports=lambda call: (
+        None if call.name == "aten.cat.default" else "It only joins."))
+    run = keel.compile(lambda x: torch.cat([x, x]) * 2 - 1, backends=[joins, "interp"], dynamic=True)
+    for n in (4, 6, 9):
+        x = torch.randn(n, 3)
+        assert torch.equal(run(x), torch.cat([x, x]) * 2 - 1)

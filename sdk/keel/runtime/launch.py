@@ -232,11 +232,15 @@ class _Program:
                         if isinstance(d, sympy.Symbol):
                             found.setdefault(str(d), f"{name}.{source}({k})")
         lines = [f"    {s} = {found[s]}" for s in self.symbols if s in found]
-        for name, value in zip(inputs, self.tensors.inputs, strict=True):
-            if isinstance(value, SymType) and (solved := _linear(value.expr, set(found))):
+        numbers = [(name, value.expr) for name, value in zip(inputs, self.tensors.inputs, strict=True)
+                   if isinstance(value, SymType)]
+        sizes = [(f"{name}.size({k})", d) for name, value in zip(inputs, self.tensors.inputs, strict=True)
+                 if isinstance(value, int) for k, d in enumerate(self._type(value).shape)]
+        for source, d in (*numbers, *sizes):                  # a size may be a multiple of what is looked for
+            if (solved := _linear(d, set(found))) is not None:
                 symbol, factor, rest = solved
-                found[symbol] = name
-                lines.append(f"    {symbol} = ({name} - {_text(rest)}) // {_text(factor)}")
+                found[symbol] = source
+                lines.append(f"    {symbol} = ({source} - {_text(rest)}) // {_text(factor)}")
         later = symbols_of(d for s in self.schedule.steps if isinstance(s, External) for t in s.results if t >= 0
                            for d in (*self._type(t).shape, *self._type(t).strides))
         if missing := [s for s in self.symbols if s not in found and s not in later]:
