@@ -33,7 +33,7 @@ SPEAKS_OF: tuple[tuple[str, str], ...] = (
     (r"[Oo]f uint8|unsigned", "u8"),
     (r"[Nn]o elements|[Oo]f nothing|nothing to sum|gives an empty|without components|no rows|not have any"
      r"|[Ee]mpty (segment|bag|group|batch)|may be empty", "empty"),
-    (r"[Aa] scalar|[Oo]f a scalar|no dimensions?\b|without dimensions", "0d"),
+    (r"[Aa] scalar|[Oo]f a scalar|no dimensions?\b(?! is named)|without dimensions", "0d"),
     (r"[Bb]roadcast", "broadcast"),
     (r"promoted|common (one|dtype)|different dtypes", "mixed"),
 )

@@ -15,7 +15,7 @@ import torch
 
 INF, NAN = float("inf"), float("nan")
 FLOAT_KINDS = ("random", "specials", "wide", "ties", "cancel", "duplicates", "exact", "tiny", "huge", "shifted")
-INT_KINDS = ("random", "specials", "wide", "duplicates", "exact")
+INT_KINDS = ("random", "specials", "wide", "duplicates", "exact", "shifted")
 BOOL_KINDS = ("random", "true", "false")
 COMPLEX_KINDS = ("random", "specials", "wide", "cancel", "duplicates", "exact")
 KINDS = (*FLOAT_KINDS, "true", "false")
@@ -200,6 +200,9 @@ def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, hig
         case "duplicates":
             few = draw.integers(4, max(info.min, -9), 10)
             return few[draw.integers(n, 0, 4)].to(dtype)
+        case "shifted":                                        # all of one sign, in the next call of the other
+            found = draw.integers(n, 3, 101)
+            return (-found if info.min and draw.call % 2 else found).to(dtype)
     least, most = max(info.min, -2**62, round(low)), min(info.max, 2**62, round(high))
     return draw.integers(n, least, max(most, least) + 1).to(dtype)
 

@@ -246,6 +246,87 @@ def _copies() -> Iterator[Written]:
             yield "fill.Scalar", (number(*shape), value), {}
 
 
+def _edges() -> Iterator[Written]:
+    """Segments of nothing that begin with nothing, weights with fractions, integers that float32 has not."""
+    for reduce in ("sum", "mean", "max", "min", "prod"):
+        yield "segment_reduce.default", (number(6, 3), reduce), {"lengths": torch.tensor([2, 0, 4]), "axis": 0,
+                                                                "unsafe": False}
+        yield "segment_reduce.default", (number(17), reduce), {"lengths": torch.tensor([0, 8, 0, 9]), "axis": 0,
+                                                              "unsafe": False}
+    for n in (7, 33):
+        yield "bincount.default", (torch.arange(n) % 5, number(n)), {}
+        yield "bincount.default", (torch.arange(n) * 3 % 8, number(n), 11), {}
+    for value in (2 ** 24 + 1, -(2 ** 31) - 3, 2 ** 53 + 1, 16777219.0):
+        yield "full.default", ([3, 4], value), {}
+        yield "full.default", ([17], value), {"dtype": torch.int64 if isinstance(value, int) else torch.float64}
+
+
+def _attributes() -> Iterator[Written]:
+    """Attributes that samples leave at their defaults, and dimensions that count from the end."""
+    for x in (number(4, 6), number(6, 5, 8), number(17, 10)):
+        for name in ("split_copy.Tensor", "unsafe_split.Tensor"):
+            yield name, (x, 2, 1), {}
+            yield name, (x, 3, -1), {}
+        sizes = [1, x.shape[-1] - 3, 2]
+        for name in ("unsafe_split_with_sizes.default", "split_with_sizes_copy.default"):
+            yield name, (x, sizes, -1), {}
+        yield "slice_scatter.default", (x, number(*x.shape[:-1], 2, seed=3)), {"dim": -1, "start": -3, "end": -1}
+        yield "slice_backward.default", (number(*x.shape[:-1], 2), list(x.shape), -1, 1, 3, 1), {}
+        yield "diag_embed.default", (x, 1, -1, -2), {}
+        yield "diag_embed.default", (x, 0, 0, -1), {}
+        yield "diagonal_backward.default", (number(*x.shape[:-2], 3), [*x.shape[:-2], 3, 4], 0, -2, -1), {}
+        whole = x.round().repeat_interleave(2, 0)
+        for inverse, counts in ((True, False), (False, True)):
+            yield "unique_consecutive.default", (whole.flatten(), inverse, counts), {}
+            yield "unique_consecutive.default", (whole, inverse, counts, 0), {}
+            yield "unique_dim_consecutive.default", (whole, 0, inverse, counts), {}
+            yield "unique_dim.default", (whole, 0, True, inverse, counts), {}
+            yield "unique_dim.default", (whole.transpose(0, -1), -1, True, inverse, counts), {}
+    for shape in ((4, 3), (2, 3, 5), (3, 7)):
+        x, y = number(*shape), number(*shape, seed=5)
+        yield "linalg_cross.default", (x, y), {"dim": shape.index(3) - len(shape)}
+    for m, k, p in ((5, 3, 4), (8, 8, 3), (7, 2, 7)):
+        factors, tau = torch.geqrf(number(m, k))
+        for transposed in (False, True):
+            yield "ormqr.default", (factors, tau, number(p, m), False, transposed), {}
+            yield "ormqr.default", (factors, tau, number(m, p), True, transposed), {}
+    for n in (3, 8):
+        x = number(n, n)
+        low = number(n + 2, 2) @ number(2, n, seed=5)
+        even = torch.complex(x + x.t(), x - x.t())
+        for hermitian in (False, True):
+            yield "linalg_ldl_factor_ex.default", (even,), {"hermitian": hermitian}
+            made, pivots, _ = torch.linalg.ldl_factor_ex(even, hermitian=hermitian)
+            yield "linalg_ldl_solve.default", (made, pivots, torch.complex(number(n, 2), number(n, 2, seed=3))), {
+                "hermitian": hermitian}
+        yield "linalg_pinv.atol_rtol_tensor", (low,), {"rtol": torch.tensor(0.5)}
+        yield "linalg_pinv.atol_rtol_tensor", (low,), {"atol": torch.tensor(4.0)}
+        yield "linalg_pinv.atol_rtol_tensor", (x + x.t(),), {"hermitian": True}
+        yield "linalg_pinv.atol_rtol_tensor", (x + x.t(),), {"hermitian": True, "rtol": torch.tensor(0.4)}
+
+
+def _counts() -> Iterator[Written]:
+    """Histograms with ranges, weights and densities; bags that say where the last one ends."""
+    for n in (40, 129):
+        x, weight = number(n), number(n, low=0, seed=7)
+        for more in ({"range": [-1.0, 2.5]}, {"weight": weight}, {"density": True},
+                     {"range": [-3.0, 1.0], "weight": weight, "density": True}):
+            yield "histogram.bin_ct", (x, 7), dict(more)
+        pairs = number(n, 2)
+        for more in ({"range": [-1.0, 2.5, -2.0, 0.5]}, {"weight": weight}, {"density": True},
+                     {"range": [-3.0, 1.0, -3.5, 3.5], "weight": weight, "density": True}):
+            yield "_histogramdd_from_bin_cts.default", (pairs, [4, 3]), dict(more)
+            yield "_histogramdd_bin_edges.default", (pairs, [4, 3]), dict(more)
+        edges = torch.tensor([-3.5, -1.0, 0.0, 1.25, 3.5])
+        yield "_histogramdd_from_bin_tensors.default", (pairs, [edges, edges[:3]]), {"weight": weight}
+    for mode in (0, 1, 2):
+        indices = torch.tensor([1, 4, 4, 2, 0, 6, 1])
+        yield "_embedding_bag.default", (number(7, 5), indices, torch.tensor([0, 3, 3, 7]), False, mode, False, None,
+                                         True), {}
+        yield "_embedding_bag.default", (number(7, 5), indices, torch.tensor([0, 3, 3]), False, mode, False, None,
+                                         False, 4), {}
+
+
 def _long() -> Iterator[Written]:
     """More places than 16 bits count."""
     for shape in ((70001,), (300, 257)):
@@ -257,7 +338,8 @@ def written() -> Mapping[str, list[Written]]:
     made: list[Callable[[], Iterator[Written]]] = [
         *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
         lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _views, _places, _forms,
-        _jagged, _norms, _numbers, _copies, _long]
+        _jagged, _norms, _numbers, _copies, _edges, _attributes, _counts,
+        _long]
     found: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():

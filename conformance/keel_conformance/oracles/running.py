@@ -5,7 +5,7 @@ bounds on its operands' errors to a bound on its result's.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,8 +37,14 @@ from .tracked import (
     wide,
 )
 
-STEADY = frozenset({"add", "sub", "mul"})
-"""What these make of small multiples of a sixteenth has no more bits than a dtype has: see ``_steady``."""
+STEADY = frozenset({"add", "sub", "mul", "div"})
+"""What these, but for quotients, make of small multiples of a sixteenth has no more bits than a dtype has: see
+``_steady``.
+"""
+IDLE: Mapping[str, Callable[[int, Tensor], Tensor]] = {
+    "mul": lambda k, value: value.abs() == 1, "div": lambda k, value: (value.abs() == 1) & (k == 1),
+    "add": lambda k, value: value == 0, "sub": lambda k, value: value == 0}
+"""Where an operand, the first or the second, leaves the other as it is, or changes its sign."""
 FAR = 2.0 ** 20
 MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
 """Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
@@ -63,7 +69,7 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         with suppress(NoRule):
             return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
                 kwargs, plain_of)))), evaluate, coarse)
-    if member is not None and member.name in {*MOVED, *APART}:
+    if member is not None and (member.name in APART or (member.name in MOVED and _folds(op, args, kwargs))):
         args = _free_to_round(member.name, args, evaluate)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
@@ -72,6 +78,12 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         return decompose(*args, **kwargs)
     with Made(evaluate):
         return decompose(*args, **kwargs)
+
+
+def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a result is of more than one element: the mean of one is that element, however it is computed."""
+    out = flat(op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of)))[0]
+    return bool(args[0].numel() != out.numel())
 
 
 def _free_to_round(name: str, args: Sequence[Any], evaluate: Evaluate) -> list[Any]:
@@ -169,17 +181,17 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
 def _steady(name: str, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any],
             coarse: torch.dtype | None) -> Bound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
-    multiples of a sixteenth or one changes nothing (0 in a sum, 1 in a product), a result that the dtype has; and what
-    is multiplied by 0 and sure to be finite.
+    multiples of a sixteenth or one changes nothing (see ``IDLE``), a result that the dtype has; and what is multiplied
+    by 0 and sure to be finite.
     """
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
-    known, small, idle, none = (torch.full((), b) for b in (True, True, False, False))
-    for x in leaves((args, kwargs)):
+    known, small, idle, none = (torch.full((), b) for b in (True, name != "div", False, False))
+    for k, x in enumerate(leaves((args, kwargs))):
         if isinstance(x, Tensor | int | float):
             value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
             small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
-            idle = idle | ((value.abs() == 1 if name == "mul" else value == 0) & (len(args) == 2 and not kwargs))
+            idle = idle | (IDLE[name](k, value) & (len(args) == 2 and not kwargs))
             error = error_of(x)
             sure = torch.full((), True) if error is None else error == 0
             known, none = known & sure, none | (sure & (value == 0) & (name == "mul"))

@@ -133,8 +133,8 @@ def _named(name: str, **more: Any) -> Along:
     o = f"{name}.correction"
     return Along({"one": _dims(o), "keep": _last(o, keepdim=True), "two": _two(o, correction=0),
                   "all": _none(o), "corrected": _dims(o, correction=0, keepdim=True),
-                  "large": _dims(o, correction=3.0)}, _NONE, terms=True, dtypes=(*_FLOATS, torch.complex64),
-                 telling=("f32", "two", "shifted"), **more)
+                  "large": _dims(o, correction=3.0), "half": _dims(o, correction=0.5)}, _NONE, terms=True,
+                 dtypes=(*_FLOATS, torch.complex64), telling=("f32", "two", "shifted"), **more)
 
 
 def _indexed(overload: str, **more: Any) -> Along:
@@ -173,11 +173,12 @@ ALONG: Mapping[str, Along] = {
     "min_all": Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
     "aminmax": Along({"one": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim})),
                       "keep": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim, "keepdim": True})),
+                      "end": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim - max(x.dim(), 1)})),
                       "all": _none("aminmax.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
     "reduce_xor": Along({"one": _dims("hash_tensor.default"), "keep": _dims("hash_tensor.default", keepdim=True),
                          "all": _none("hash_tensor.default")}, _NONE, empty=False),
     "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
-                            "end": _last("count_nonzero.dim_IntList"),
+                            "end": _last("count_nonzero.dim_IntList"), "given": _dim("count_nonzero.default"),
                             "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL,
                            huge=(("b8", "all", "true"), ("u8", "one", "true"))),
     "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),

@@ -43,7 +43,8 @@ class Kernel:
 KERNELS: Mapping[str, Kernel] = {
     "k3p1": Kernel(3, padding=1), "k1": Kernel(1), "k3": Kernel(3), "k3s2p1": Kernel(3, 2, 1), "k2s2": Kernel(2, 2),
     "k3d2p2": Kernel(3, padding=2, dilation=2), "k5p2": Kernel(5, padding=2), "k4x3s2p1": Kernel(4, 2, 1, oblong=True),
-    "k7s3p3": Kernel(7, 3, 3), "k3p4": Kernel(3, padding=4), "k1s3": Kernel(1, 3), "k2d3s2p3": Kernel(2, 2, 3, 3),
+    "k7s3p3": Kernel(7, 3, 3), "k3p4": Kernel(3, padding=4), "k1s3": Kernel(1, 3), "k1s2": Kernel(1, 2),
+    "k2d3s2p3": Kernel(2, 2, 3, 3),
     "k3s3p1o2": Kernel(3, 3, 1, 1, 2), "k4s2p1o1": Kernel(4, 2, 1, 1, 1), "k2x1": Kernel(2, oblong=True),
     "k3s1p2u": Kernel(3, 1, 2, uneven=True), "k2x1s2u": Kernel(3, 2, oblong=True, uneven=True)}
 CHANNELS: Mapping[str, tuple[int, int, int, int]] = {
@@ -54,7 +55,7 @@ CHANNELS: Mapping[str, tuple[int, int, int, int]] = {
 PLANES = ("7x9-k3p1", "13-k3p1", "5x4x6-k3p1", "33-k1", "8x8-k1", "1x1-k1", "7x9-k3", "129-k3", "5x4x6-k3", "3x3-k3",
           "8x8-k3s2p1", "17x5-k3s2p1", "2x3x3-k3s2p1", "8x8-k2s2", "33-k2s2", "4x33-k3d2p2", "13-k3d2p2",
           "5x4x6-k3d2p2", "17x5-k5p2", "1-k5p2", "7x9-k4x3s2p1", "4x33-k7s3p3", "33-k7s3p3", "3x3-k3p4",
-          "1x1-k3p4", "7x9-k1s3", "17x5-k2d3s2p3", "8x8-k3s3p1o2", "13-k3s3p1o2",
+          "1x1-k3p4", "7x9-k1s3", "33-k1s2", "5x4x6-k1s2", "17x5-k2d3s2p3", "8x8-k3s3p1o2", "13-k3s3p1o2",
           "2x3x3-k4s2p1o1", "7x9-k4s2p1o1", "1-k4s2p1o1", "8x8-k2x1",
           "5x4x6-k2x1", "7x9-k3s1p2u", "17x5-k3s1p2u", "8x8-k2x1s2u", "5x4x6-k3s1p2u")
 """Sizes and kernels that go together."""

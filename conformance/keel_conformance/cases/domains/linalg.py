@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -170,7 +171,10 @@ def _lu_solve(levels: Levels) -> Ask:
 def _solve(levels: Levels) -> Ask:
     left = levels["side"] == "left"
     x = _of(_square(levels), matrix(levels["condition"]))
-    return Ask("aten._linalg_solve_ex.default", (x, _right(levels, left)), {"left": left})
+    right = _right(levels, left)
+    if levels["systems"] == "one_side":
+        right = replace(right, shape=right.shape[-2:])
+    return Ask("aten._linalg_solve_ex.default", (x, right), {"left": left})
 
 
 def _triangular(levels: Levels) -> Ask:
@@ -257,7 +261,8 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
         "C1": _ALWAYS, "C3": given(n="0")}),
     "linalg_lu_solve": _made({**_SQUARE, **_SIDES, "adjoint": ("plain", "adjoint")}, _lu_solve,
                              C2="The samples have one.", C3="The samples broadcast."),
-    "linalg_solve_ex": _made({**_SQUARE, **_SIDES, **_GOOD}, _solve, C4="The samples have vectors.", C5=_RAISES),
+    "linalg_solve_ex": _made({**_SQUARE, **_SIDES, **_GOOD, "systems": ("own_sides", "one_side")}, _solve,
+                             C4="The samples have vectors.", C5=_RAISES),
     "triangular_solve": _made({**_SQUARE, **_SIDES, **_HALVES, "diagonal": ("own", "unit"), "condition": (
         "well", "zero", "junk_nan")}, _triangular, {"C1": _ALWAYS, "C2": given(condition="zero")},
         C3="The samples broadcast."),

@@ -37,6 +37,7 @@ _Of = Callable[[tuple[int, ...], Levels], tuple[tuple[Any, ...], tuple[Any, ...]
 """The operands of a loss, and what comes behind the reduction."""
 FAR: Mapping[str, tuple[float, float]] = {"near": (-4.0, 4.0), "far": (-200.0, 200.0), "tiny": (-1e-4, 1e-4)}
 DELTAS: Mapping[str, float] = {"1": 1.0, "0.5": 0.5, "2": 2.0}
+BETAS: Mapping[str, float] = {**DELTAS, "0": 0.0}
 
 
 def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[Arg, Arg]:
@@ -47,7 +48,7 @@ def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[Arg, Arg]:
 _OPERANDS: Mapping[str, _Of] = {
     "mse_loss": lambda shape, levels: (_pair(shape, levels), ()),
     "huber_loss": lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
-    "smooth_l1_loss": lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
+    "smooth_l1_loss": lambda shape, levels: (_pair(shape, levels), (BETAS[levels["delta"]],)),
     "soft_margin_loss": lambda shape, levels: (
         (Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
          Arg(shape, draw=_signs, lies="dense")), ()),
@@ -57,7 +58,7 @@ _OPERANDS: Mapping[str, _Of] = {
 }
 _MORE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "mse_loss": {"reach": tuple(FAR)}, "huber_loss": {"reach": tuple(FAR), "delta": tuple(DELTAS)},
-    "smooth_l1_loss": {"reach": tuple(FAR), "delta": tuple(DELTAS)}, "soft_margin_loss": {"reach": tuple(FAR)},
+    "smooth_l1_loss": {"reach": tuple(FAR), "delta": tuple(BETAS)}, "soft_margin_loss": {"reach": tuple(FAR)},
     "binary_cross_entropy": {"weight": ("weight", "none")}}
 
 

@@ -214,7 +214,7 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
         "C2": given(eps="none"), "C3": _NAN}),
     "layer_norm_backward": lambda op: _rows(op, _layer_back, _MASKED, {}),
     "group_norm": lambda op: _images(op, _group, {**_OF, "groups": ("1", "2", "3", "6", "4")}, {
-        "C2": _HALF, "C3": _NAN}, lay=("contiguous",)),
+        "C2": _HALF, "C3": _NAN}, lay=("contiguous", "channels_last")),
     "group_norm_backward": lambda op: _images(op, _group_back, {**_MASKED, "groups": ("1", "2", "3", "4")},
                                               lay=("contiguous",)),
     "batch_norm_functional": lambda op: _images(op, _batch("_native_batch_norm_legit_functional"), {

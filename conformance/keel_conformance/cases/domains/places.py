@@ -94,10 +94,11 @@ def _gather(end: bool = False) -> Call:
     return lambda g: ((g.x, g.dim - g.x.dim() * end, g.full()), {})
 
 
-def _scatter(*more: Any, **keywords: Any) -> Call:
+def _scatter(*more: Any, end: bool = False, **keywords: Any) -> Call:
+    """The dimension may be counted from the ``end``."""
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
-        return (g.x, g.dim, index, g.like(tuple(index.shape)), *more), keywords
+        return (g.x, g.dim - g.x.dim() * end, index, g.like(tuple(index.shape)), *more), keywords
     return call
 
 
@@ -199,8 +200,8 @@ def _take(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.index(True)), {}
 
 
-def _filled(end: bool) -> Call:
-    return lambda g: ((g.x, g.dim - g.x.dim() * end, g.index(), True if g.x.dtype == torch.bool else 3), {})
+def _filled(end: bool, negative: bool = False) -> Call:
+    return lambda g: ((g.x, g.dim - g.x.dim() * end, g.index(negative), True if g.x.dtype == torch.bool else 3), {})
 
 
 def _flipped(*dims: int) -> Call:
@@ -253,7 +254,8 @@ PLACED: Mapping[str, Placed] = {
     "scatter_add": _ADD,
     "scatter_reduce": Placed(
         {f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
-         for r, own in _REDUCES}, dtypes=_REALS, sums=True),
+         for r, own in _REDUCES} | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
+        dtypes=_REALS, sums=True),
     "index": Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
                      "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
                      "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
@@ -263,7 +265,8 @@ PLACED: Mapping[str, Placed] = {
                          "broadcast": ("aten.index_put.default", _put_one),
                          "add": ("aten.index_put.default", _put(False, True)),
                          "add_negative": ("aten.index_put.default", _put(True, True)),
-                         "unsafe": ("aten._unsafe_index_put.default", _put(False))}, unique=True, sums=True),
+                         "unsafe": ("aten._unsafe_index_put.default", _put(False)),
+                         "unsafe_add": ("aten._unsafe_index_put.default", _put(False, True))}, unique=True, sums=True),
     "index_select": Placed({"one": ("aten.index_select.default", _select()),
                             "end": ("aten.index_select.default", _select(end=True)),
                             "narrow": ("aten.index_select.default", _select(torch.int32))}, huge="u8"),
@@ -273,7 +276,8 @@ PLACED: Mapping[str, Placed] = {
     "index_copy": Placed({"one": ("aten.index_copy.default", _slices()),
                           "end": ("aten.index_copy.default", _slices(True))}, unique=True),
     "index_fill": Placed({"one": ("aten.index_fill.int_Scalar", _filled(False)),
-                          "end": ("aten.index_fill.int_Scalar", _filled(True))}),
+                          "end": ("aten.index_fill.int_Scalar", _filled(True)),
+                          "negative": ("aten.index_fill.int_Scalar", _filled(False, True))}),
     "embedding": Placed({"one": ("aten.embedding.default", _embedding),
                          "padded": ("aten.embedding.default", _padded_embedding),
                          "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS),
