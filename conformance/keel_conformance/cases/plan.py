@@ -69,6 +69,11 @@ def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = 
     return tuple({case.digest: case for case in found}.values())
 
 
+def names(tier: str, seed: int) -> tuple[str, ...]:
+    """What cases may be about: members, programs, graphs and kernels."""
+    return (*MEMBERS, *dict.fromkeys(case.op for case in _of_rooms(tier, seed)))
+
+
 def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
     """Says of an overload's name whose it is, and of others which are like it."""
     owners = {part: op.name for op in MEMBERS.values() for full in op.overloads

@@ -16,7 +16,7 @@ from rich.console import Console
 from keel import KeelError
 
 from ..cases.case import Case
-from ..cases.plan import PROFILES, TIERS, plan
+from ..cases.plan import PROFILES, TIERS, names, plan
 from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
@@ -126,8 +126,11 @@ def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int
     """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
     where nothing does.
     """
-    cases = plan(profile=profile, tier=tier, seed=seed, ops=() if any(map(_is_pattern, ops)) else ops, draw=by(jobs))
-    found = tuple(c for c in cases if not ops or any(fnmatchcase(c.op, pattern) for pattern in ops))
+    if any(map(_is_pattern, ops)):
+        wanted = [n for n in names(tier, seed) if any(fnmatchcase(n, pattern) for pattern in ops)]
+    else:
+        wanted = list(ops)
+    found = plan(profile=profile, tier=tier, seed=seed, ops=wanted, draw=by(jobs)) if wanted or not ops else ()
     if not found:
         raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",
                         do="* matches anything; another profile may have it.")
