@@ -10,7 +10,7 @@ from typing import Any
 
 from ..cases.case import Case
 from ..results.verdict import Verdict
-from . import changes, collectives, control, digits, draws, gradients, judging, layouts, memory, pairs, steps, values
+from . import changes, collectives, control, digits, draws, gradients, idioms, judging, layouts, memory, steps, values
 from .compiler import Compiler, plain
 from .contract import CLAUSES
 from .observed import Observed
@@ -19,7 +19,7 @@ from .program import Program
 CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, draws.random,
             values.buffers, values.scalars, values.arguments, values.calls, changes.shapes, changes.dtypes,
             changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
-            pairs.graphs, control.control, collectives.collectives)
+            idioms.graphs, control.control, collectives.collectives)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 
