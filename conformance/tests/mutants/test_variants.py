@@ -80,7 +80,7 @@ def test_controls_excuse_only_members_that_there_are() -> None:
 
 
 def cases_of(op: str) -> list[Case]:
-    return [c for c in plan(tier="smoke", ops=[op]) if c.kind == "op"]
+    return [c for c in plan(ops=[op]) if c.kind == "op"]
 
 
 def test_which_cases_bear_values() -> None:

@@ -18,7 +18,7 @@ SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
     "33q33k": (1, 2, 33, 33, 16), "17q5k": (1, 3, 17, 5, 7), "65q129k": (1, 1, 65, 129, 32),
     "16q16k": (2, 4, 16, 16, 64)}
 """Batch, heads, queries, keys, elements of a head."""
-MASKS = ("none", "causal", "additive", "hidden_row", "broadcast", "by_sample", "by_head")
+MASKS = ("none", "causal", "additive", "hidden_row", "broadcast", "by_sample")
 SCALES: Mapping[str, float | None] = {"usual": None, "1": 1.0, "0.05": 0.05}
 
 
@@ -40,7 +40,7 @@ def _setting(levels: Levels) -> tuple[tuple[Arg, Arg, Arg], bool, Arg | None]:
     causal = kind == "causal"
     mask = None
     if kind not in ("none", "causal"):
-        sizes = {"broadcast": (1, 1, q, k), "by_sample": (b, 1, q, k), "by_head": (1, h, q, k)}.get(kind, (b, h, q, k))
+        sizes = {"broadcast": (1, 1, q, k), "by_sample": (b, 1, q, k)}.get(kind, (b, h, q, k))
         mask = Arg(sizes, draw=_mask(kind), lies="none")
     tensors = Arg((b, h, q, d), -2, 2, lies="dense"), Arg((b, h, k, d), -2, 2, lies="dense"), Arg(
         (b, h, k, d), -2, 2, lies="dense")
