@@ -28,8 +28,8 @@ Told = tuple[frozenset[str], str]
 
 def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told | None:
     """What eager PyTorch's results, all of them, are no other than: ``zeros``, ``ones``, ``nan``, ``identity`` (the
-    first argument's elements), ``extreme``; or ``empty``. And of what types they are, by which
-    a call has to be like the one before. None where eager PyTorch refuses the call.
+    first argument's elements), ``extreme``; or ``empty``. And of what types they are, by which a call has to be like
+    the one before. None where eager PyTorch refuses the call.
     """
     with warnings.catch_warnings(), torch.no_grad(), threads(1):
         warnings.simplefilter("ignore")

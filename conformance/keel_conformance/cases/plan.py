@@ -1,8 +1,9 @@
 """Which cases a run consists of: of every member those that its domain has at a tier, and those of the other rooms."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -54,24 +55,29 @@ def of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
 def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0,
          draw: Draw = of_members) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
-    about; all, if empty.  Raises KeelError[bad-option] for a profile, tier or name that there is not.
+    about; all, if empty; what fits any of them, if one is a pattern.  Raises KeelError[bad-option] for a profile, tier
+    or name that there is not.
     """
     if profile not in PROFILES or tier not in TIERS:
         raise KeelError("bad-option", f"There is no profile {profile!r} with a tier {tier!r}.",
                         do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
-    wanted = frozenset(ops)
-    rooms = list(_of_rooms(tier, seed))
-    if unknown := sorted(wanted - {case.op for case in rooms} - set(MEMBERS)):
-        raise _unknown(unknown, {*MEMBERS, *(case.op for case in rooms)})
-    members = [name for name in MEMBERS if not wanted or name in wanted]
-    cases = (*draw(members, tier, seed), *(case for case in rooms if not wanted or case.op in wanted))
+    rooms = list(of_rooms(tier, seed))
+    wanted = _wanted(ops, {*MEMBERS, *(case.op for case in rooms)})
+    members = [name for name in MEMBERS if name in wanted]
+    cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in wanted))
     found = [case for case in cases if case.profile in PROFILES[profile]]
     return tuple({case.digest: case for case in found}.values())
 
 
-def names(tier: str, seed: int) -> tuple[str, ...]:
-    """What cases may be about: members, programs, graphs and kernels."""
-    return (*MEMBERS, *dict.fromkeys(case.op for case in _of_rooms(tier, seed)))
+def _wanted(ops: Sequence[str], known: Set[str]) -> Set[str]:
+    """What of the ``known`` names is asked for."""
+    if not ops:
+        return known
+    if any(not {*"*?["}.isdisjoint(op) for op in ops):
+        return {name for name in known if any(fnmatchcase(name, op) for op in ops)}
+    if unknown := sorted(set(ops) - known):
+        raise _unknown(unknown, known)
+    return set(ops)
 
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
@@ -83,7 +89,8 @@ def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
                      do=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "* matches anything.")
 
 
-def _of_rooms(tier: str, seed: int) -> Iterator[Case]:
+def of_rooms(tier: str, seed: int) -> Iterator[Case]:
+    """The programs, graphs and kernels of a plan."""
     for room in ROOMS:
         module = import_module(f"keel_conformance.{room}") if find_spec(f"keel_conformance.{room}") else None
         cases: Iterable[Case] = module.cases(tier, seed) if hasattr(module, "cases") else ()

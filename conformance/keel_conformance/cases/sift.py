@@ -44,27 +44,25 @@ def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: in
     if "random" in domain.op.tags:                             # of these one draw says as little as a thousand
         return list(chosen)
     passing = passer(domain)
-
-    def telling(levels: Levels) -> bool:
-        return not passing(levels)
     with _silence():
-        kept, empty = [c for c in chosen if telling(c)], [c for c in chosen if blank.EMPTY in passing(c)]
-        rest = [c for c in chosen if not telling(c) and blank.EMPTY not in passing(c)]
+        asked = [(c, passing(c)) for c in chosen]
+        kept, empty = [c for c, kind in asked if not kind], [c for c, kind in asked if blank.EMPTY in kind]
+        rest = [(c, kind) for c, kind in asked if kind and blank.EMPTY not in kind]
         some = _spaced(empty, max(1, len(chosen) // EMPTIES))
         if len(kept) < plenty or (not rest and len(some) == len(empty)):
             return list(chosen)
-        few = [*some, *_different(rest, passing, stay)]
+        few = [*some, *_different(rest, stay)]
         for k in range(ROUNDS if least else 0):                # pairs of levels that were in no other choice
             more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*kept, *few])
-            found = [c for c in more if telling(c)]
+            found = [c for c in more if not passing(c)]
             kept += found
             if not found:
                 break
         short = min(least, len(chosen)) - len(kept) - len(few)
         if short > 0:
-            given = [*kept, *rest]
+            given = [*kept, *(c for c, _ in rest)]
             kept += [c for c in further(domain.factors, domain.rules, given, seed=seed + 7919,
-                                        least=len(given) + 2 * short) if telling(c)][:short]
+                                        least=len(given) + 2 * short) if not passing(c)][:short]
     return [*kept, *few]
 
 
@@ -120,11 +118,11 @@ def _class(dtype: str) -> str:
     return "bool" if dtype == "b8" else "complex" if of.is_complex else "float" if of.is_floating_point else "whole"
 
 
-def _different(rest: Iterable[Levels], passing: Callable[[Levels], frozenset[str]], stay: int) -> list[Levels]:
+def _different(rest: Iterable[tuple[Levels, frozenset[str]]], stay: int) -> list[Levels]:
     """``stay`` of each kind, of sizes and attributes that those before them have not."""
     kinds = dict[frozenset[str], list[Levels]]()
-    for levels in rest:
-        kinds.setdefault(passing(levels), []).append(levels)
+    for levels, kind in rest:
+        kinds.setdefault(kind, []).append(levels)
     found: list[Levels] = []
     for kind, some in kinds.items():
         seen, mine = set[tuple[str, str]](), list[Levels]()

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import date
-from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from rich.console import Console
 from keel import KeelError
 
 from ..cases.case import Case
-from ..cases.plan import PROFILES, TIERS, names, plan
+from ..cases.plan import PROFILES, TIERS, plan
 from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
@@ -101,7 +100,7 @@ def merge(
     """Make one run of the runs of all shards. Exits as that run would have."""
     together = shards.merged(folders)
     head = together.head
-    cases = planned(**{k: head[k] for k in ("profile", "tier", "seed", "ops")})
+    cases = planned(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
     if digest(cases) != head["digest"]:
         raise KeelError("bad-option", "The shards are of a plan that is not this version's.",
                         do="Merge with the version of the suite that ran them.")
@@ -122,15 +121,11 @@ def merge(
     raise typer.Exit(status(verdicts, problems))
 
 
-def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = CORES) -> tuple[Case, ...]:
+def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
     """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
     where nothing does.
     """
-    if any(map(_is_pattern, ops)):
-        wanted = [n for n in names(tier, seed) if any(fnmatchcase(n, pattern) for pattern in ops)]
-    else:
-        wanted = list(ops)
-    found = plan(profile=profile, tier=tier, seed=seed, ops=wanted, draw=by(jobs)) if wanted or not ops else ()
+    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
     if not found:
         raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",
                         do="* matches anything; another profile may have it.")
@@ -173,7 +168,3 @@ def _cost(ran: Ran) -> str:
 
 def _console() -> Console:
     return Console(width=None if os.isatty(1) else 200)
-
-
-def _is_pattern(name: str) -> bool:
-    return not {*"*?["}.isdisjoint(name)

@@ -15,11 +15,13 @@ FEW = 40
 TURNS = 8
 """Shares that each process has of the work, since some members take much longer than others."""
 LIMIT = 3600.0
-"""Seconds that one share may take: the least of them takes less than a second."""
+"""Seconds that one share may take: far more than any does."""
 
 
 @dataclass(frozen=True)
 class Share:
+    """What one process draws."""
+
     names: tuple[str, ...]
     tier: str
     seed: int
@@ -35,8 +37,8 @@ def by(jobs: int) -> Draw:
         found: dict[str, list[Case]] = {}
         for share, outcome in run_all([Share(tuple(names[k::count]), tier, seed) for k in range(count)],
                                       forked(_work, WARM), at_once=jobs, time_limit=LIMIT):
-            cases = outcome.row if outcome.row is not None else list(of_members(share.names, tier, seed))
-            for case in cases:                                # what failed there fails here, and says where
+            # what failed there fails here, and says where
+            for case in of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
                 found.setdefault(case.op, []).append(case)
         for name in names:
             yield from found.get(name, ())

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -48,15 +48,20 @@ def sound(eager: Verdicts, case: Case) -> bool:
 
 
 def fate(mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts) -> Fate:
-    kills = [c for c in cases if kills_with(verdicts, c) and sound(eager, c)]
-    if not kills:
+    found = kills(cases, verdicts, eager)
+    if not found:
         return Fate(name, seed, len(verdicts), (), None)
-    first = verdicts[kills[0].id]
-    said = f"{kills[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
-    return Fate(name, seed, len(verdicts), tuple(c.id for c in kills), mutant.explains(kills[0], first.clause), said)
+    first = verdicts[found[0].id]
+    said = f"{found[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
+    return Fate(name, seed, len(verdicts), tuple(c.id for c in found), mutant.explains(found[0], first.clause), said)
 
 
-def kills_with(verdicts: Verdicts, case: Case) -> bool:
+def kills(cases: Iterable[Case], verdicts: Verdicts, eager: Verdicts) -> list[Case]:
+    """Those of the cases that eager PyTorch passes and the backend of the verdicts does not."""
+    return [c for c in cases if failed(verdicts, c) and sound(eager, c)]
+
+
+def failed(verdicts: Verdicts, case: Case) -> bool:
     """Whether the verdict on the case, if there is one, says that the backend is wrong."""
     return case.id in verdicts and verdicts[case.id].status in KILLS
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +21,7 @@ from .. import report
 from ..cases.arguments import arguments
 from ..cases.case import Case
 from ..cases.domains import domain_of
-from ..cases.plan import PROFILES, ROOMS, TIERS, plan
+from ..cases.plan import PROFILES, TIERS, of_rooms, plan
 from ..harness.draw import by
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
@@ -182,14 +181,13 @@ class Sitting:
             for n, task in tasks.items():
                 found[n] = {**found[n], **new.get(task.name, {})}
             self.baseline(seed, order, (c for n, task in tasks.items() for c in task.cases
-                                        if scores.kills_with(found[n], c)))
+                                        if scores.failed(found[n], c)))
         return found
 
     def settled(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
         """Whether enough of the cases kill, or all have been tried."""
-        eager = self.eager.get(seed, {})
-        kills = sum(scores.kills_with(verdicts, c) and scores.sound(eager, c) for c in cases)
-        return kills >= scores.ROBUST or len(verdicts) == len(cases)
+        kills = scores.kills(cases, verdicts, self.eager.get(seed, {}))
+        return len(kills) >= scores.ROBUST or len(verdicts) == len(cases)
 
     def say(self, fates: Sequence[scores.Fate]) -> None:
         for f in fates:
@@ -274,12 +272,6 @@ class Sitting:
             return tried(tasks, out=self.folder, jobs=self.jobs, resume=self.resume,
                          heard=lambda count: progress.advance(bar, count),
                          stopped=lambda: self.interruption.by is not None)
-
-
-def of_rooms(tier: str, seed: int) -> Iterable[Case]:
-    """The programs, graphs and kernels of a plan."""
-    for room in ROOMS:
-        yield from import_module(f"keel_conformance.{room}").cases(tier, seed)
 
 
 def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:

@@ -6,7 +6,15 @@ import torch
 
 from keel import MEMBERS
 from keel_conformance.cases.domain import DTYPES
-from keel_conformance.cases.domains import contraction, domain_of, losses, pooling, quantized
+from keel_conformance.cases.domains import (
+    bags,
+    contraction,
+    domain_of,
+    losses,
+    pooling,
+    quantization_choices,
+    quantized,
+)
 from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
 from keel_conformance.cases.plan import choices
 from keel_conformance.cases.values import Draw
@@ -16,13 +24,15 @@ SPREAD = ("mm", "max_pool2d_with_indices", "layer_norm", "nll_loss", "sdpa", "ch
           "quantize_per_channel", "uniform")
 
 
-@pytest.mark.parametrize("name", SPREAD)
-def test_eager_takes_every_choice(name: str) -> None:
+@pytest.mark.parametrize(("name", "seed", "least", "apart"), [
+    *((name, 3, 60, 9) for name in SPREAD), *((name, 2, 200, 11) for name in bags.BUILD),
+    *((name, 1, 200, 11) for name in quantization_choices.BUILD)])
+def test_eager_takes_every_choice(name: str, seed: int, least: int, apart: int) -> None:
     made = domain_of(name)
     assert made is not None
-    chosen = choices(made, "standard", 3)
-    assert len(chosen) >= 60
-    for levels in chosen[::9]:
+    chosen = choices(made, "standard", seed)
+    assert len(chosen) >= least
+    for levels in chosen[::apart]:
         trial = made.make(levels, DTYPES[levels["dtype"]], Draw("some case"))
         assert trial is not None
         target_of(name, made.overload(levels))(*trial.args, **trial.kwargs)

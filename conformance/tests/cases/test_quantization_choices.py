@@ -11,7 +11,6 @@ from keel_conformance.cases.domain import DTYPES
 from keel_conformance.cases.domains import domain_of, quantization_choices
 from keel_conformance.cases.plan import choices
 from keel_conformance.cases.values import Draw
-from keel_conformance.oracles.judge import target_of
 
 
 def made(name: str, call: int = 0, **levels: str) -> tuple[dict[str, str], Trial]:
@@ -22,18 +21,6 @@ def made(name: str, call: int = 0, **levels: str) -> tuple[dict[str, str], Trial
     trial = domain.make(chosen, DTYPES[chosen["dtype"]], Draw("some case", call))
     assert trial is not None
     return dict(chosen), trial
-
-
-@pytest.mark.parametrize("name", quantization_choices.BUILD)
-def test_eager_takes_every_choice(name: str) -> None:
-    domain = domain_of(name)
-    assert domain is not None
-    chosen = choices(domain, "standard", 1)
-    assert len(chosen) >= 200
-    for levels in chosen[::11]:
-        trial = domain.make(levels, DTYPES[levels["dtype"]], Draw("some case"))
-        assert trial is not None
-        target_of(name, domain.overload(levels))(*trial.args, **trial.kwargs)
 
 
 @pytest.mark.parametrize(("name", "groups"), [

@@ -10,7 +10,7 @@ import torch
 
 from keel import Op
 from keel_conformance.cases.domain import Domain, Levels, Rule
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain
+from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, always, domain
 from keel_conformance.cases.values import Draw
 
 TABLES: Mapping[str, tuple[int, int]] = {
@@ -164,14 +164,11 @@ _TELLING: tuple[Levels, ...] = (
 
 
 def _domain(op: Op, forms: tuple[str, ...], ask: Callable[[Levels], Ask | None], **how: Any) -> Domain:
-    return domain(op, {**_FACTORS, "form": forms}, ask, kinds=_KINDS, telling=_TELLING, cites={
-        f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)}, **how)
+    return domain(op, {**_FACTORS, "form": forms}, ask, kinds=_KINDS, telling=_TELLING, cites=always(op), **how)
 
 
 _LONG = Rule(("dtype", "mode"), lambda dtype, mode: mode != "mean" or dtype in ("f32", "f64"))
 """PyTorch itself adds 16-bit floats up in their own dtype there, and all of them in the backward pass."""
-
-
 BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "embedding_bag_forward_only": lambda op: _domain(op, ("plain", "padded", "last", "padded_last"), _forward,
                                                      dtypes=FLOATS, rules=(_LONG,),

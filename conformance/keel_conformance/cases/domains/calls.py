@@ -20,7 +20,7 @@ from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
 from keel_conformance.cases.skeleton import OWN, Path, rebuilt, walk
 from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of
 
-__all__ = ["FLOATS", "OWN", "TAME", "Arg", "Ask", "From", "domain", "given", "wrong"]
+__all__ = ["FLOATS", "OWN", "TAME", "Arg", "Ask", "From", "always", "domain", "given", "wrong"]
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 TAME = ("random", "duplicates", "cancel", "exact")
@@ -113,6 +113,11 @@ def _has(dtype: str, values: str) -> bool:
     if values == NONFINITE:
         return DTYPES[dtype].is_floating_point or DTYPES[dtype].is_complex
     return values == "own" or values in kinds_of(DTYPES[dtype])
+
+
+def always(op: Op) -> dict[str, Condition]:
+    """That every case witnesses every clause."""
+    return {f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)}
 
 
 def given(**levels: str | tuple[str, ...]) -> Condition:

@@ -9,7 +9,7 @@ import torch
 
 from keel import Op
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
-from keel_conformance.cases.domains.calls import Arg, Ask, domain, given, wrong
+from keel_conformance.cases.domains.calls import Arg, Ask, always, domain, given, wrong
 from keel_conformance.cases.values import Draw
 
 TOKENS: Mapping[str, tuple[int, ...]] = {
@@ -70,14 +70,9 @@ def _of_conditions(op: Op) -> Domain:
         dtype].is_floating_point or DTYPES[dtype].is_complex)
     return domain(op, {"condition": ("plain", "nan", "least", "end", "negative"), "rank": tuple(ONE),
                        "shape": tuple(TOKENS), "of": tuple(OF)}, _assertion, dtypes=op.dtypes, kinds=("own",),
-                  rules=(floats,), cites=_each(op, C2=given(condition="nan")), negatives=negatives,
+                  rules=(floats,), cites={**always(op), "C2": given(condition="nan")}, negatives=negatives,
                   telling=({"dtype": "f32", "condition": "nan", "shape": "2x3x4"},
                            {"dtype": "f32", "condition": "least", "shape": "17x5", "layout": "transposed"}))
-
-
-def _each(op: Op, **cites: Callable[[Levels], bool]) -> Mapping[str, Callable[[Levels], bool]]:
-    """Every case cites every clause but those of which ``cites`` says when."""
-    return {**{f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)}, **cites}
 
 
 # -- numbers on the host -----------------------------------------------------------------------------------------------
@@ -124,7 +119,7 @@ def _tokens(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Level
         {"dtype": "f32", "shape": "2x3x4", "values": "random", "bounds": "at_upper"},
         {"dtype": "bf16", "shape": "17x5", "values": "specials", "layout": "transposed", "bounds": "at_lower"})
     return domain(op, {**factors, "shape": tuple(TOKENS)}, ask, dtypes=_DTYPES, kinds=("random", "specials", "wide"),
-                  cites=_each(op), negatives=negatives, telling=wishes)
+                  cites=always(op), negatives=negatives, telling=wishes)
 
 
 BUILD: Mapping[str, Callable[[Op], Domain]] = {

@@ -12,7 +12,7 @@ import torch
 
 from keel import Op
 from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import OWN, Arg, Ask, domain, given
+from keel_conformance.cases.domains.calls import OWN, Arg, Ask, always, domain, given
 from keel_conformance.cases.domains.quantized import RANGES, around, integers
 from keel_conformance.cases.values import Draw
 
@@ -304,9 +304,8 @@ def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | 
     """Every clause is cited by every case but where ``cites`` says when."""
     def build_(op: Op) -> Domain:
         open_ = {f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if c == "NaN is not specified."}
-        always = {f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)}
-        return domain(op, factors, ask, dtypes=dtypes, kinds=kinds, cites={**always, **(cites or {})}, untested=open_,
-                      telling=telling)
+        return domain(op, factors, ask, dtypes=dtypes, kinds=kinds, cites={**always(op), **(cites or {})},
+                      untested=open_, telling=telling)
     return build_
 
 

@@ -11,7 +11,7 @@ import torch
 
 from keel import Op
 from keel_conformance.cases.domain import Domain, Levels, Rule
-from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, domain, wrong
+from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
 from keel_conformance.cases.values import Draw
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -168,7 +168,7 @@ def _apart(op: Op) -> Domain:
     factors, ask, dtypes = _APART[op.name]
     few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
     return domain(op, factors, ask, dtypes=dtypes, kinds=("own",), rules=(few,) if "shape" in factors else (),
-                  cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)},
+                  cites=always(op),
                   telling=({"dtype": "i64", "shape": "70001", "range": "to_high"},
                            {"dtype": "f32", "shape": "33x65", "range": "own"}, {"dtype": "i8", "range": "own"},
                            {"dtype": "f64", "rows": "20000x3"}) if "n" not in factors else ())
@@ -195,4 +195,4 @@ def build(op: Op) -> Domain | None:
                   kinds=("random", "specials") if tensors and op.name not in TAME else ("own",),
                   negatives=_NEGATIVES.get(op.name, ()),
                   telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
-                  cites={f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)})
+                  cites=always(op))
