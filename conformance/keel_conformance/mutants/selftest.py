@@ -175,11 +175,13 @@ class Sitting:
         for k in range(max(map(len, left.values()), default=0)):
             tasks = {n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
                      for n in reached if k < len(left[n]) and not self.settled(seed, reached[n], found[n])}
-            if not tasks or self.interruption.by is not None:
+            if not tasks:
                 break
             new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
             for n, task in tasks.items():
                 found[n] = {**found[n], **new.get(task.name, {})}
+            if self.interruption.by is not None:              # a baseline of half a wave is not what --resume goes on with
+                break
             self.baseline(seed, order, (c for n, task in tasks.items() for c in task.cases
                                         if scores.failed(found[n], c)))
         return found

@@ -100,9 +100,15 @@ def _triangular(dtype: torch.dtype) -> Iterator[Sample]:
                 yield Sample((a, b), {"upper": i % 2 == 0, "left": left, "unitriangular": i % 3 == 2})
 
 
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """What is factored in double precision has, rounded, the same digits on every machine."""
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+
+
 def _unpacked(dtype: torch.dtype) -> Iterator[Sample]:
     for a in matrices(dtype):
-        lu, pivots, _ = torch.linalg.lu_factor_ex(a)
+        lu, pivots, _ = torch.linalg.lu_factor_ex(_wide(a))
+        lu = lu.to(dtype)
         for keywords in ({}, {"unpack_data": False}, {"unpack_pivots": False}):
             yield Sample((lu, pivots), keywords)
 
@@ -114,7 +120,8 @@ def _indefinite(dtype: torch.dtype) -> Iterator[torch.Tensor]:
 
 def _ldl(dtype: torch.dtype) -> Iterator[Sample]:
     for a in _indefinite(dtype):
-        ld, pivots, _ = torch.linalg.ldl_factor_ex(a)
+        ld, pivots, _ = torch.linalg.ldl_factor_ex(_wide(a))
+        ld = ld.to(dtype)
         for b in sides(a):
             if b.shape[:-2] == a.shape[:-2]:
                 yield Sample((ld, pivots, b))
@@ -123,7 +130,7 @@ def _ldl(dtype: torch.dtype) -> Iterator[Sample]:
 def _reflectors(dtype: torch.dtype) -> Iterator[Sample]:
     for a in matrices(dtype):
         if a.shape[-2] >= a.shape[-1]:
-            factored, tau = torch.geqrf(a)
+            factored, tau = (x.to(dtype) for x in torch.geqrf(_wide(a)))
             yield Sample((factored, tau))
             yield Sample((factored, tau[..., :1]))
 
