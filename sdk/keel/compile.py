@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -105,15 +106,20 @@ class DynamoBackend:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, what each of them costs
-    by the data sheets (None where some backend has none), and the names of inputs that never change."""
+    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, and the names of inputs
+    that never change."""
 
     kind: Kind
     gm: fx.GraphModule
     plan: Plan
     parts: tuple[Linkable, ...]
-    bills: tuple[PartBill, ...] | None = None
     constants: frozenset[str] = frozenset()
+
+    @cached_property
+    def bills(self) -> tuple[PartBill, ...] | None:
+        """What each part costs by the data sheets; None where some backend has none. Counted when first asked for:
+        composites are written out for it."""
+        return bill(self.gm, self.plan, self.constants)
 
 
 Listener = Callable[[Compiled], None]
@@ -139,7 +145,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     if listen is not None:
-        listen(Compiled(captured.kind, gm, plan, tuple(parts), bill(gm, plan, constants), constants))
+        listen(Compiled(captured.kind, gm, plan, tuple(parts), constants))
     return link(gm, parts, captured.constants)
 
 

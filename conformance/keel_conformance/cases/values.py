@@ -195,8 +195,10 @@ def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, hig
     match kind:
         case "specials":
             return _tiled(draw, specials(dtype), n)
-        case "wide":
-            return draw.integers(n, -2**63, 2**63 - 1).view(torch.uint64).view(torch.int64).to(dtype)
+        case "wide":                                           # half of them so near to others that floats are equal
+            found, few = draw.integers(n, -2**63, 2**63 - 1), draw.integers(8, -2**63, 2**63 - 1)
+            near = few[draw.integers(n, 0, 8)] + draw.integers(n, -9, 10)
+            return torch.where(draw.integers(n, 0, 2) == 0, near, found).to(dtype)
         case "duplicates":
             few = draw.integers(4, max(info.min, -9), 10)
             return few[draw.integers(n, 0, 4)].to(dtype)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -178,10 +179,10 @@ class Sitting:
             if not tasks:
                 break
             new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
+            if self.interruption.by is not None:              # half a wave is not judged: --resume goes on with it
+                break
             for n, task in tasks.items():
                 found[n] = {**found[n], **new.get(task.name, {})}
-            if self.interruption.by is not None:              # a baseline of half a wave is not what --resume goes on with
-                break
             self.baseline(seed, order, (c for n, task in tasks.items() for c in task.cases
                                         if scores.failed(found[n], c)))
         return found
@@ -282,8 +283,14 @@ def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:
 
 
 def waves(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
-    """The cases as they are tried: in an order that their digests draw, each wave twice as many as the one before."""
-    drawn, found = sorted(cases, key=lambda c: c.digest), list[tuple[Case, ...]]()
+    """The cases as they are tried: one of each operator and program before a second one of any, in an order that their
+    digests draw; each wave twice as many as the one before.
+    """
+    turns, turn = Counter[str](), dict[Case, int]()
+    for c in sorted(cases, key=lambda c: c.digest):
+        turn[c] = turns[c.op]
+        turns[c.op] += 1
+    drawn, found = sorted(turn, key=lambda c: (turn[c], c.digest)), list[tuple[Case, ...]]()
     while drawn:
         size = WAVE << len(found)
         found.append(tuple(drawn[:size]))

@@ -92,6 +92,25 @@ def test_an_interrupted_sitting_falls_short(sitting: Sitting) -> None:
     assert bar.holds is False and "SIGINT" in bar.note
 
 
+def test_what_an_interruption_cut_off_is_not_judged(sitting: Sitting, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, plainly = list[str](), selftest.tried
+
+    def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
+        asked.extend(task.subject for task in tasks)
+        sitting.interruption.by = signal.SIGINT
+        return plainly(tasks, **how)
+    monkeypatch.setattr(selftest, "tried", tried)
+    sitting.bars(["mutants"], [0], ["add-without-alpha"])
+    assert EAGER not in asked and sitting.rows["mutants"] == []
+
+
+def test_every_operator_is_tried_before_any_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "WAVE", 2)
+    first, second, third = selftest.waves(CASES)
+    assert {c.op for c in first} == {"add", "sub"} and len(second) == 4 and len(third) == 2
+    assert {*first, *second, *third} == {*CASES}
+
+
 def test_cases_of_operators_are_counted(sitting: Sitting) -> None:
     assert sitting.bars(["plan"], [0], []) == []
     sitting.tier = "standard"
