@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
+from keel.compile import PLACEMENTS
 from keel.discover import find, installed, survey
 from keel.errors import KeelError
 from keel.explain import Explanation, duration
@@ -116,7 +117,7 @@ def explain(
     backends: Annotated[str, typer.Option(help="Names in order of preference, with commas between.")] = "",
     strict: Annotated[bool, typer.Option(help="Make fallbacks errors.")] = False,
     dynamic: Annotated[bool | None, typer.Option(help="Compile for sizes that change.")] = None,
-    placement: Annotated[str, typer.Option(help="auto, order or cost.")] = "auto",
+    placement: Annotated[str, typer.Option(help=f"One of {', '.join(PLACEMENTS)}.")] = "auto",
     costs: Annotated[Path | None, typer.Option(help="Data sheets, as keel bench --calibrate writes them.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="What if there were no such backend or operator (cpp, "
                                                       "softmax, cpp.softmax); repeatable.")] = None,

@@ -1,11 +1,13 @@
 """The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,16 +18,18 @@ from keel.cost import Cost, read_sheets
 from keel.discover import resolve
 from keel.errors import KeelError
 from keel.graph.left_out import refuse_inputs
+from keel.graph.repeat import once_only
 from keel.graph.verify import verify
 from keel.partition import certificate
 from keel.partition.bill import PartBill, bill
-from keel.partition.choose import again, chosen
+from keel.partition.choose import Choice, again, chosen
 from keel.partition.plan import Plan, Refusals
 from keel.partition.pricing import Pricing, sheets_of
 from keel.pins import pinned
 from keel.plugin import Backend
 from keel.runtime.fallback import compile_parts
 from keel.runtime.link import Linkable, link
+from keel.runtime.tried import Candidate, Tried, deciding, devices_of, reason
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
@@ -35,7 +39,11 @@ __all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "comp
 
 Costs = Mapping[str, Cost] | str | os.PathLike[str]
 MODES = ("default", "reduce-overhead")
-PLACEMENTS = ("auto", "order", "cost")
+PLACEMENTS = ("auto", "order", "cost", "measured")
+BY_COST = ("cost", "measured")
+WITHIN = 1.5
+"""How many times as long as the placement by cost one backend alone may be predicted to take, to be tried against it:
+sheets are seldom further off, and who is tried is compiled."""
 COSTS = "KEEL_COSTS"
 """The environment variable that names a file of data sheets."""
 
@@ -64,11 +72,13 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
     fuse that many times, to find by bisection the fusion that breaks something.
 
     ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
-    fastest by the data sheets of all (backends of last resort compete like others, and need none); ``auto``, by cost
-    where at least two backends work on the graph's devices and all have data sheets, but by a last resort only
-    what no other takes; else by order.  ``costs`` are data sheets to be used instead of the backends' own, by name, or
-    the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name one.  ``pins`` give
-    operators to one of the backends, whatever is faster or preferred: ``{"softmax": "cpp"}``.  Raises KeelError.
+    fastest by the data sheets of all (backends of last resort compete like others, and need none); ``measured``, by
+    cost, and then the first call of each graph tries that against each backend alone that has all of it, and keeps the
+    fastest; ``auto``, by cost where at least two backends work on the graph's devices and all have data sheets, but by
+    a last resort only what no other takes; else by order.  ``costs`` are data sheets to be used instead of the
+    backends' own, by name, or the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name
+    one.  ``pins`` give operators to one of the backends, whatever is faster or preferred: ``{"softmax": "cpp"}``.
+    Raises KeelError.
     """
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
                                     "costs": costs, "pins": pins})
@@ -107,13 +117,16 @@ class DynamoBackend:
 @dataclass(frozen=True)
 class Compiled:
     """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, and the names of inputs
-    that never change."""
+    that never change.  Where plans were ``tried``, it has the one that was kept, and is heard of when that is decided;
+    ``untried`` says why none were though they should have been."""
 
     kind: Kind
     gm: fx.GraphModule
     plan: Plan
     parts: tuple[Linkable, ...]
     constants: frozenset[str] = frozenset()
+    tried: tuple[Tried, ...] = ()
+    untried: str = ""
 
     @cached_property
     def bills(self) -> tuple[PartBill, ...] | None:
@@ -133,7 +146,8 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
 
     constants, strict = frozenset(captured.constants), settings.strict
     price = pricing(settings, constants)
-    gm, plan = chosen(captured, settings.backends, strict=strict, price=price)
+    choice = chosen(captured, settings.backends, strict=strict, price=price)
+    gm, plan = choice.gm, choice.plan
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
     certificate.check(gm, plan, constants)
@@ -144,17 +158,64 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
         return found
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
+    compiled, run = Compiled(captured.kind, gm, plan, tuple(parts), constants), link(gm, parts, captured.constants)
+    if settings.placement == "measured":
+        return _tried(captured, settings, replace(choice, plan=plan), compiled, run, folder, listen)
     if listen is not None:
-        listen(Compiled(captured.kind, gm, plan, tuple(parts), constants))
-    return link(gm, parts, captured.constants)
+        listen(compiled)
+    return run
+
+
+def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Compiled, run: Boxed,
+           folder: Path | None, listen: Listener | None) -> Boxed:
+    """``run``, or what its first call finds to be faster: one backend alone."""
+    rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
+    if not rivals or once is not None:
+        if listen is not None:
+            listen(replace(compiled, untried=f"The graph may run only once: {once}" if once else
+                           "No other backend alone has all of it and is predicted to be nearly as fast."))
+        return run
+    found, failed = [_candidate(compiled, run, folder, listen)], list[Tried]()
+    for gm, plan in rivals:
+        verify(gm, "negotiation")
+        certificate.check(gm, plan, compiled.constants)
+        inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
+        dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
+        meta = {dump.META: inside, FUEL: Fuel(settings.fuel)}
+        try:                                                  # strict: what fails is out, and goes to nobody else
+            plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, meta=meta)
+        except KeelError as raised:
+            failed.append(replace(_expected(plan), why=reason(raised)))
+            continue
+        rival = replace(compiled, gm=gm, plan=plan, parts=tuple(parts))
+        found.append(_candidate(rival, link(gm, parts, captured.constants), folder, listen))
+    return deciding(found, failed, devices_of(captured.gm))
+
+
+def _nobody_else(refusals: Refusals) -> Plan:
+    raise AssertionError("no other plan is asked for")
+
+
+def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: Listener | None) -> Candidate:
+    def hear(tried: tuple[Tried, ...]) -> None:
+        dump.write(folder, "09-tried.json", lambda: dump.json_text(
+            {"tried": [asdict(each) for each in tried], "kept": compiled.plan.as_json()}))
+        if listen is not None:
+            listen(replace(compiled, tried=tried))
+    return Candidate(_expected(compiled.plan), run, hear)
+
+
+def _expected(plan: Plan) -> Tried:
+    return Tried(tuple(sorted({part.owner.name for part in plan.parts})),
+                 math.inf if plan.claim is None else plan.claim.seconds)
 
 
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
     """Prices, where graphs are placed by what they cost (see ``compile``)."""
     several = sum(not b.last_resort for b in settings.backends) > 1
-    if settings.placement == "cost" or (
+    if settings.placement in BY_COST or (
             settings.placement == "auto" and several and sheets_of(settings.backends) is not None):
-        return Pricing(constants, compete=settings.placement == "cost")
+        return Pricing(constants, compete=settings.placement in BY_COST)
     return None
 
 
@@ -183,7 +244,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
     backends = pinned(backends, given.get("pins", {}))
     found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
-    if placement == "cost" and sheets_of(found.backends) is None:
+    if placement in BY_COST and sheets_of(found.backends) is None:
         lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
         raise KeelError("bad-option", f"The placement cannot be by cost: {' and '.join(lacking)} "
                         f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",

@@ -28,6 +28,13 @@ def folder(kind: str) -> Path | None:
     raise AssertionError("unreachable")
 
 
+def inside(where: Path | None, name: str) -> Path | None:
+    """A folder of that name in a graph's folder, for another plan of the graph; None if there is no folder."""
+    if where is not None:
+        (where / name).mkdir(exist_ok=True)
+    return where / name if where is not None else None
+
+
 def write(where: Path | None, name: str, text: Callable[[], str]) -> None:
     """Writes ``text()`` to a file of the folder; nothing at all if there is no folder."""
     if where is not None:

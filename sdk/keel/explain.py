@@ -16,11 +16,12 @@ from torch import nn
 from keel.compile import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
+from keel.runtime.tried import Tried
 from keel.what_if import Step, merged, next_steps, suppose
 
 SHOWN = 5
 """How many of the steps that would save time are printed."""
-FIGURES = ("calls", "calls take", "moves", "launch")
+FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,16 @@ class RefusalReport:
 @dataclass(frozen=True)
 class GraphReport:
     """One compiled graph: ``kind`` is inference, forward or backward.  ``bound`` are seconds that no placement of it
-    undercuts, if it was placed by cost; ``steps`` are what could be taken besides."""
+    undercuts, if it was placed by cost; ``steps`` are what could be taken besides; ``tried`` are the plans that ran
+    against each other, ``untried`` says why none did where that was asked for."""
 
     kind: str
     parts: tuple[PartReport, ...]
     refused: tuple[RefusalReport, ...]
     bound: float | None = None
     steps: tuple[Step, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    untried: str = ""
 
     @property
     def calls(self) -> int:
@@ -138,7 +142,9 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
     """
     settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs,
                                     "pins": pins})
-    settings = replace(settings, backends=suppose(settings.backends, without, assume))
+    if without or assume:                                     # what runs in eager PyTorch instead takes another time
+        settings = replace(settings, backends=suppose(settings.backends, without, assume),
+                           placement="cost" if settings.placement == "measured" else settings.placement)
     heard: list[Compiled] = []
     # A new callable, so that Dynamo does not find the function compiled already.
     run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
@@ -182,7 +188,7 @@ def _report(compiled: Compiled, settings: Settings) -> GraphReport:
                                 *((paid.work, paid.moves, paid.launch) if paid else (None, None, None))))
     steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
     return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)),
-                       None if plan.claim is None else plan.claim.bound, steps)
+                       None if plan.claim is None else plan.claim.bound, steps, compiled.tried, compiled.untried)
 
 
 def _refusals(compiled: Compiled) -> list[RefusalReport]:
@@ -213,6 +219,14 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     if graph.seconds is not None:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
         yield f"By the data sheets {duration(graph.seconds)}{bound}."
+    if graph.tried:
+        tried = _table("tried", "predicted", "took", "")
+        for t in graph.tried:
+            tried.add_row(" and ".join(t.owners), duration(t.predicted), duration(t.took),
+                          escape(t.why) or ("kept" if t.kept else ""))
+        yield tried
+    if graph.untried:
+        yield escape(f"Nothing was tried. {graph.untried}")
     if graph.refused:
         refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
         for r in graph.refused:

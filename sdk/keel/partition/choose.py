@@ -11,9 +11,10 @@ rates, and so small parts that gain less than sheets are off, moves and launches
 """
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -34,8 +35,24 @@ from keel.torch_adapter import Captured
 Placed = tuple[Claim, fx.GraphModule, Plan]
 
 
-def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None,
-           ) -> tuple[fx.GraphModule, Plan]:
+@dataclass(frozen=True)
+class Choice:
+    """A form of a graph and its placement; where that is by cost, also those on one backend alone that has all of it,
+    the cheapest of each backend and the cheapest first."""
+
+    gm: fx.GraphModule
+    plan: Plan
+    alone: tuple[tuple[fx.GraphModule, Plan], ...] = ()
+
+    def rivals(self, within: float) -> list[tuple[fx.GraphModule, Plan]]:
+        """Those on one backend that are other programs, and take at most ``within`` times as long by the sheets."""
+        most, own = within * _seconds(self.plan), (_form(self.gm), _split(self.plan))
+        return [(gm, plan) for gm, plan in self.alone
+                if _seconds(plan) <= most and (_form(gm), _split(plan)) != own]
+
+
+def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False,
+           price: Pricing | None = None) -> Choice:
     """The graph in calls that ``backends`` take, and its placement: by what ``price`` says, or by order where there is
     none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its devices.
 
@@ -46,7 +63,7 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
         price = None
     plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
     if price is None or plan.claim is None:
-        return gm, plan
+        return Choice(gm, plan)
     forms, tried = {_form(gm): gm}, [(plan.claim, gm, plan)]
     single: list[Placed] = []
     for some in _alone(backends, price.compete):
@@ -65,7 +82,12 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     pure = [t for t in fitting if len(_owners(t[2])) == 1]
     alone = min(pure or fitting, key=lambda t: t[0].seconds, default=best)
     claim, gm, plan = _beyond_doubt(best, alone, backends, strict, price, most)
-    return gm, replace(plan, claim=replace(claim, bound=min(claim.seconds, *(c.bound for c, *_ in tried))))
+    bound = min(claim.seconds, *(c.bound for c, *_ in tried))
+    cheapest: dict[str, tuple[fx.GraphModule, Plan]] = {}
+    for own, written, one in sorted(pure, key=lambda t: t[0].seconds):
+        own = replace(own, bound=min(own.seconds, bound))     # what one backend is bound by, others may undercut
+        cheapest.setdefault(one.parts[0].owner.name, (written, replace(one, claim=own)))
+    return Choice(gm, replace(plan, claim=replace(claim, bound=bound)), tuple(cheapest.values()))
 
 
 def again(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals, *, strict: bool = False,
@@ -130,6 +152,14 @@ def _among_these(plan: Plan, backends: Sequence[Backend]) -> Plan:
     own = {b.name: b for b in backends}
     return replace(plan, backends=tuple(backends),
                    parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
+
+
+def _seconds(plan: Plan) -> float:
+    return math.inf if plan.claim is None else plan.claim.seconds
+
+
+def _split(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    return [(part.owner.name, part.nodes) for part in plan.parts]
 
 
 def _owners(plan: Plan) -> set[str]:

@@ -1,0 +1,212 @@
+"""Graphs whose plans are tried in their first call, from the options to what runs, by a clock that backends move."""
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+import keel
+from keel import Backend, Cost, KeelError
+from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.explain_page import page
+from keel.runtime import tried
+
+from .line import takes, whole
+
+SHEET = Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10)
+X, W = torch.randn(64, 64), torch.randn(64, 64)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+    calls: list[str] = field(default_factory=list)
+
+    def taking(self, name: str, seconds: float, predicted: float = 1.0, *ops: str) -> Backend:
+        """Takes everything, or ``ops``; its parts take ``seconds`` a call, and are predicted to be ``predicted`` times
+        as slow as others' are."""
+        def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+            count = sum(node.op == "call_function" for node in gm.graph.nodes)
+
+            def run(*args: Any) -> Any:
+                self.calls.append(name)
+                self.now += seconds * count
+                return gm(*args)
+            return run
+        sheet = replace(SHEET, flops={torch.float32: 1e9 / predicted}, scalars=1e9 / predicted, doubt=0.0)
+        more: dict[str, Any] = {"compile": compile, "cost": sheet}
+        return replace(takes(*ops, name=name), **more) if ops else replace(whole(name), **more)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(tried, "perf_counter", lambda: found.now)
+    return found
+
+
+def model(x: Tensor, w: Tensor) -> Tensor:
+    return ((x @ w).relu() @ w).sin()
+
+
+def measured(fn: Callable[..., Any], backends: list[Backend],
+             **more: Any) -> tuple[Callable[..., Any], list[Compiled]]:
+    heard: list[Compiled] = []
+    settings = read_settings(None, {"backends": backends, "placement": "measured", "strict": True} | more)
+    return torch.compile(fn, backend=DynamoBackend(settings, heard.append)), heard
+
+
+def owners(compiled: Compiled) -> set[str]:
+    return {part.owner.name for part in compiled.plan.parts}
+
+
+def said(compiled: Compiled) -> list[tuple[str, bool, str]]:
+    return [("+".join(t.owners), t.kept, t.why) for t in compiled.tried]
+
+
+def test_who_is_fastest_is_kept_whatever_is_predicted(clock: Clock) -> None:
+    run, heard = measured(model, [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)])
+    torch.testing.assert_close(run(X, W), model(X, W))
+    assert [owners(c) for c in heard] == [{"b"}] and said(heard[0]) == [("a", False, ""), ("b", True, "")]
+    assert heard[0].plan.claim is not None and heard[0].tried[1].predicted == heard[0].plan.claim.seconds
+    clock.calls.clear()
+    torch.testing.assert_close(run(X, W), model(X, W))
+    assert clock.calls == ["b"]
+
+
+def test_what_was_not_kept_is_let_go(clock: Clock) -> None:
+    class Part:
+        def __init__(self, run: Callable[..., Any], name: str) -> None:
+            self.run, self.constants = run, torch.ones(8)
+            alive[name] = weakref.ref(self)
+
+        def __call__(self, *args: Any) -> Any:
+            return self.run(*args)
+    alive: dict[str, weakref.ref[Part]] = {}
+
+    def holding(backend: Backend) -> Backend:
+        return replace(backend, compile=lambda gm: Part(backend.compile(gm), backend.name))
+    run, _ = measured(model, [holding(clock.taking("a", 2.0)), holding(clock.taking("b", 1.0))])
+    run(X, W)
+    gc.collect()
+    assert {name: ref() is not None for name, ref in alive.items()} == {"a": False, "b": True}
+
+
+def test_a_mixture_that_is_slower_than_one_backend_alone_is_not_kept(clock: Clock) -> None:
+    for seconds, kept in ((0.1, {"products", "rest"}), (9.0, {"rest"})):
+        torch.compiler.reset()
+        run, heard = measured(model, [clock.taking("products", seconds, 0.7, "mm"), clock.taking("rest", 1.0)])
+        torch.testing.assert_close(run(X, W), model(X, W))
+        assert owners(heard[0]) == kept
+        assert [name for name, *_ in said(heard[0])] == ["products+rest", "rest"]
+
+
+def test_the_hopeless_are_not_compiled(clock: Clock) -> None:
+    never = replace(clock.taking("c", 0.1, 2.0), compile=lambda gm: pytest.fail("compiled"))
+    run, heard = measured(model, [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2), never])
+    run(X, W)
+    assert [name for name, *_ in said(heard[0])] == ["a", "b"]
+
+
+def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
+    def graphs(name: str, forward: float, backward: float) -> Backend:
+        def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+            seconds = backward if any("threshold" in str(n.target) for n in gm.graph.nodes) else forward
+
+            def run(*args: Any) -> Any:
+                clock.now += seconds
+                return gm(*args)
+            return run
+        return replace(clock.taking(name, 0.0), compile=compile)
+    layer = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    run, heard = measured(layer, [graphs("a", 2.0, 1.0), graphs("b", 1.0, 2.0)])
+    for _ in range(2):
+        found = torch.autograd.grad(run(X).sum(), list(layer.parameters()))
+        for grad, wanted in zip(found, torch.autograd.grad(layer(X).sum(), list(layer.parameters())), strict=True):
+            torch.testing.assert_close(grad, wanted)
+    assert [(c.kind, owners(c)) for c in heard] == [("forward", {"b"}), ("backward", {"a"})]
+
+
+def test_buffers_are_written_once(clock: Clock) -> None:
+    norm = nn.BatchNorm1d(8)
+    run, heard = measured(norm, [clock.taking("a", 2.0), clock.taking("b", 1.0)])
+    run(torch.randn(4, 8))
+    assert len(heard[0].tried) == 2 and int(norm.num_batches_tracked or 0) == 1
+
+
+def test_a_graph_that_draws_is_not_tried(clock: Clock) -> None:
+    run, heard = measured(lambda x: torch.rand_like(x) + x, [clock.taking("a", 2.0), clock.taking("b", 1.0)])
+    run(X)
+    assert owners(heard[0]) == {"a"} and not heard[0].tried and clock.calls == ["a"]
+    assert "may run only once" in heard[0].untried and "draws random numbers" in heard[0].untried
+
+
+def test_nobody_to_try_is_said(clock: Clock) -> None:
+    run, heard = measured(model, [clock.taking("a", 2.0)])
+    run(X, W)
+    assert not heard[0].tried and "No other backend alone" in heard[0].untried
+
+
+def test_a_rival_that_does_not_compile_or_run_is_out(clock: Clock) -> None:
+    def fails(*args: Any) -> Any:
+        raise ValueError("no room\nfor this")
+    for compile, why in ((fails, "b: ValueError: no room"), (lambda gm: fails, "ValueError: no room")):
+        torch.compiler.reset()
+        run, heard = measured(model, [clock.taking("a", 2.0), replace(clock.taking("b", 1.0), compile=compile)])
+        torch.testing.assert_close(run(X, W), model(X, W))
+        assert [(name, kept) for name, kept, _ in said(heard[0])] == [("a", True), ("b", False)]
+        assert heard[0].tried[1].why.endswith(why)
+
+
+def test_a_rival_of_wrong_results_is_out(clock: Clock) -> None:
+    wrong = replace(clock.taking("b", 1.0), compile=lambda gm: lambda *args: [t.double() for t in gm(*args)])
+    run, heard = measured(model, [clock.taking("a", 2.0), wrong])
+    torch.testing.assert_close(run(X, W), model(X, W))
+    assert owners(heard[0]) == {"a"} and "broke the promise" in heard[0].tried[1].why
+
+
+def test_sizes_that_change_are_decided_by_those_of_the_first_call(clock: Clock) -> None:
+    run, heard = measured(model, [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)])
+    for n in (64, 32, 16, 48):
+        torch.testing.assert_close(run(torch.ones(n, 64), W), model(torch.ones(n, 64), W))
+    assert [owners(c) for c in heard] == [{"b"}] * 2           # for 64 rows, and for any number
+
+
+def test_by_measuring_every_backend_needs_a_sheet() -> None:
+    with pytest.raises(KeelError, match="whole has no data sheet"):
+        keel.compile(model, backends=[whole()], placement="measured")
+
+
+def test_what_was_tried_is_explained_and_written(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
+    backends = [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)]
+    found = keel.explain(model, X, W, backends=backends, strict=True, placement="measured")
+    assert found.taken == {"a": 0, "b": 4}
+    (line,) = (line for line in str(found).splitlines() if line.endswith("kept"))
+    assert line.split()[0] == "b" and "4 s" in line and "8 s" in str(found)
+    assert "kept" in page({"model": found})
+    (dumped,) = tmp_path.iterdir()
+    data = json.loads((dumped / "09-tried.json").read_text())
+    assert [t["kept"] for t in data["tried"]] == [False, True] and data["kept"]["parts"][0]["owner"] == "b"
+    assert (dumped / "alone-b" / "03-negotiated.fx").exists()
+    drawn = keel.explain(lambda x: torch.rand_like(x), X, backends=backends, strict=True, placement="measured")
+    assert "Nothing was tried. The graph may run only once" in str(drawn) and "Nothing was tried" in page({"m": drawn})
+
+
+def test_what_is_supposed_is_not_tried(clock: Clock) -> None:
+    found = keel.explain(model, X, W, backends=[clock.taking("a", 2.0), clock.taking("b", 1.0)], strict=True,
+                         placement="measured", without=["a.sin"])
+    assert not found.graphs[0].tried and not found.graphs[0].untried
