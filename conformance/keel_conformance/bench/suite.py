@@ -31,7 +31,7 @@ SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
     "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
     "scale": Part(scale.jobs, scale.measure, scale.bars),
     "random": Part(programs.jobs, programs.measure, programs.bars),
-    "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure, mixtures.never_worse_bars),
+    "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure_tried, mixtures.never_worse_bars),
     "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
     "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
 }}

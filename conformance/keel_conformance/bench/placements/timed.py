@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,8 +65,10 @@ def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
 
 
-def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[str, Any]]:
-    """Every list, by its name.  A list of one backend stands for that backend alone: it does all or cannot run."""
+def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
+          measured: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+    """Every list, by its name.  A list of one backend stands for that backend alone: it does all or cannot run.  Those
+    named in ``measured`` are placed by trying, the others by cost."""
     if job.device == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:job.threads])
     step, found, runs = job.step, dict[str, Timed](), dict[str, Any]()
@@ -73,11 +76,15 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]]) -> dict[str, dict[st
     for name, backends in lists.items():
         found[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
+        run(step, case, case.model)                           # what a first step sets in a model is captured anew after
+        prepare(step, case)
         watched = [_watched(b, found[name], job.device) for b in backends]
-        forward = keel.compile(case.model, backends=watched, placement="cost", strict=len(watched) == 1, dynamic=False,
-                               fullgraph=True)
+        tries = name in measured
+        forward = keel.compile(case.model, backends=watched, placement="measured" if tries else "cost",
+                               strict=len(watched) == 1, dynamic=False, fullgraph=True)
         try:
-            run(step, case, forward)
+            with alone() if tries else nullcontext():         # the first step takes times
+                run(step, case, forward)
             runs[name] = case, forward
         except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
             found[name].why = _why(_root(raised))

@@ -97,6 +97,28 @@ def test_a_placement_on_one_backend_is_that_backend() -> None:
     assert held(mixtures.never_worse_bars, same) == [True, False]
 
 
+def test_what_is_predicted_is_the_placement_by_cost_and_what_is_measured_what_was_kept() -> None:
+    tried = row(a=(2.0, 3.0), b=(3.0, 2.0), together=(3.0, 2.0))
+    by_cost = row(a=(2.0, 3.0), b=(3.0, 2.0), together=(1.9, 2.2))["together"]
+    predicted, measured = mixtures.never_worse_bars({JOB: Outcome({**tried, mixtures.BY_COST: by_cost})})
+    assert predicted.value == pytest.approx(0.95) and predicted.holds and measured.value == 1.0 and measured.holds
+    assert "by cost 1.9e+03 ms" in predicted.note and "measured 2.2e+03 ms, 1.1 times b's" in predicted.note
+    assert "together 2e+03 ms" in measured.note
+
+
+def test_lists_are_placed_by_cost_or_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = timed.keel.compile
+    monkeypatch.setattr(timed.keel, "compile", lambda fn, **options: asked.append(options["placement"]) or
+                        real(fn, **options))
+    monkeypatch.setattr(mixtures, "backends", lambda names, device: [find(name) for name in names])
+    found = mixtures.measure_tried(JOB)
+    assert list(found) == ["cpp", "eager", mixtures.BY_COST, mixtures.TOGETHER]
+    assert asked == ["cost", "cost", "cost", "measured"]
+    assert not any(each["why"] for each in found.values())
+    assert len(found[mixtures.TOGETHER]["parts"]) >= 1        # of the kept plan alone: others run no more
+
+
 def test_lists_are_compared_round_by_round() -> None:
     """A busy moment slows a round of all of them."""
     busy = row(a=(2.0, 2.0), b=(3.0, 3.0), together=(1.0, 1.0))
