@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch._prims_common import compute_elementwise_output_strides
 
 from keel.torch_adapter.fault import Fault, Given, Size, Strides, ordered, row_major
 from keel.torch_adapter.symbols import expression, hint_of
@@ -89,6 +90,42 @@ def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     powers = torch.empty_like(args["other"], memory_format=torch.contiguous_format)
     given: torch.Tensor = aten.eq.Tensor(args["self"], powers)
     return given.stride()
+
+
+def _scaled(*names: str) -> Strides:
+    """Where ``alpha`` is given the fake kernel makes a tensor of the operand times it, with an order of its own."""
+    strides = _of(*names)
+    return lambda args, said: strides(args, said) if "alpha" in args else None
+
+
+def _drawn_like(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return None if args.get("memory_format") is not None else torch.empty_like(args["self"]).stride()
+
+
+def _indexed(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """Elements are read by a kernel that goes through the operand, with the indexed dimensions replaced by those of the
+    indices, and the indices, which all have a say in the order.  Source: AdvancedIndex in TensorAdvancedIndexing.cpp.
+    """
+    x = args["self"]
+    found = {d: i for d, i in enumerate(args["indices"]) if i is not None}
+    sizes = [*x.shape, *x.stride(), *said.shape, *(n for i in found.values() for n in i.shape)]
+    if any(i.dtype in (torch.bool, torch.uint8) for i in found.values()) or None in map(hint_of, sizes):
+        return None                                           # as many as only the run tells
+    if not found or 0 in map(hint_of, said.shape):
+        return None
+    dims, first = [*found], min(found)
+    rest = [s for d, s in enumerate(x.stride()) if d not in found]
+    if dims[-1] - first >= len(dims):                         # not side by side: they come first
+        first = 0
+    read = torch.broadcast_tensors(*found.values())           # type: ignore[no-untyped-call]
+    source = torch.empty_strided(said.shape, [*rest[:first], *[0] * read[0].dim(), *rest[first:]], device=said.device)
+    alone, after = [1] * first, [1] * (len(rest) - first)
+    places = [i.reshape([*alone, *i.shape, *after]) for i in read]
+    if said.device.type == "cuda":                            # whose kernel wants them all alike
+        places = [i if i.stride() == places[0].stride() else i.contiguous() for i in places]
+    places = [i.expand(said.shape) for i in places]
+    strides: Sequence[Size] = compute_elementwise_output_strides(source, *places)
+    return strides
 
 
 def _chunks(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
@@ -187,6 +224,13 @@ KERNELS: tuple[Fault, ...] = (
            aten.logical_or.default, aten.logical_xor.default),
     _fault(_FIRST, _of("grad_output", "self"), aten.softplus_backward.default, aten.hardtanh_backward.default,
            aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.logit_backward.default),
+    _fault(_FIRST, _scaled("self", "other"), aten.add.Tensor, aten.sub.Tensor),
+    _fault(_FIRST, _scaled("other", "self"), aten.rsub.Tensor),
+    _fault(_FIRST, _of("self", "other"), aten.lcm.default),
+    _fault("Strides of the operand alone are promised; eager looks at the indices, too.", _indexed, aten.index.Tensor,
+           aten._unsafe_index.Tensor),
+    Fault((aten.randint_like.Tensor,), _BOTH[:1], "Row-major is promised; eager keeps the operand's order.",
+          _drawn_like),
     _fault(_FIRST, _of("self", "values"), aten.heaviside.default),
     _fault(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
     _fault(_FIRST, _of("self", "grad_output"), aten.leaky_relu_backward.default),

@@ -29,6 +29,14 @@ def test_padding_is_eagers(lengths: list[int], most: int, dtype: torch.dtype) ->
     assert torch.equal(want, got)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool, torch.float16], ids=str)
+@pytest.mark.parametrize("padding", [-1.0, 1.7, 300.0])
+def test_padding_that_the_dtype_has_not_is_converted(dtype: torch.dtype, padding: float) -> None:
+    values = torch.arange(5).view(5, 1).to(dtype)
+    want, got = (op(values, [offsets([2, 0, 3])], [4], padding) for op in (PAD, decomposition_of(PAD)))
+    assert torch.equal(want, got)
+
+
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_cutting_is_eagers(lengths: list[int]) -> None:
     dense = torch.randn(len(lengths), 5, 3)

@@ -97,6 +97,18 @@ def test_embedding_bag_without_gradients(mode, padding_idx, last) -> None:
     holds(aten._embedding_bag_forward_only.default, *args)
 
 
+@pytest.mark.parametrize("padding_idx", [-1, 0, 2])
+@pytest.mark.parametrize("at", [0, 2, 3, 6])
+def test_the_greatest_beside_nan_is_eagers(at, padding_idx) -> None:
+    """Where a bag begins with it, within one, and where it does not count."""
+    w = W.clone()
+    w[at, 1], w[5, 2] = NAN, -float("inf")
+    args = (w, INDICES, torch.tensor([0, 2, 2, 5]), False, 2, False, None, False, padding_idx)
+    eager, ours = aten._embedding_bag(*args), decomposition_of(aten._embedding_bag.default)(*args)
+    for e, o in zip(eager, ours, strict=True):
+        torch.testing.assert_close(o, e, rtol=0, atol=0, equal_nan=True)
+
+
 def test_embedding_bag_on_symbolic_sizes() -> None:
     for mode in (0, 1, 2):
         holds(aten._embedding_bag.default, W.double(), INDICES, torch.tensor([0, 2, 2, 5]), False, mode)

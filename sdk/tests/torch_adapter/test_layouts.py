@@ -11,6 +11,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import tree_map_only
 
 from keel.torch_adapter import Captured, capture, captured_calls
 from keel.torch_adapter.lacking import METAS
@@ -33,6 +34,7 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
     aten._fft_c2c.default: list(transforms(C, (0, True), (1, False))),
     aten._fft_r2c.default: list(transforms(X, (0, True), (2, False))),
     aten._fft_c2r.default: [(y, dims, 0, 2 * (y.shape[dims[-1]] - 1)) for y, dims in transforms(C, ())],
+    aten.randint_like.Tensor: [(x, torch.tensor(9)) for x in (SWAPPED, X, C.real.mT)],
     aten.slice_scatter.default: [(SWAPPED, torch.zeros(4, 2), 1, 1, 3), (X[:, ::2, ::3], torch.zeros(3, 2, 1), 2, 0, 1),
                                  (torch.rand(4).expand(3, 4), torch.zeros(3, 2), 1, 0, 2)],
     aten._standard_gamma.default: [(SWAPPED,), (X,)],
@@ -137,7 +139,24 @@ CALLS |= {
        if hasattr(aten, "_upsample_lanczos2d_aa_backward") else {}),
 }
 
-KWARGS: dict[Any, dict[str, Any]] = {aten.div.Tensor_mode: {"rounding_mode": "floor"}, aten.addr.default: {"beta": 0}}
+LONE = torch.rand(1, 3, 1, 9).permute(0, 3, 1, 2), torch.rand(4, 1, 3, 4).permute(1, 2, 3, 0)
+PLACES = torch.tensor([[0, 2], [1, 1], [2, 0]])
+TURNS = [(torch.ones(2, 1, 4, 1), torch.ones(5, 1, 3, 1).permute(3, 2, 1, 0)),
+         (torch.ones(1, 1, 4, 2).permute(3, 1, 2, 0), torch.ones(1, 5, 3, 1).permute(0, 2, 3, 1)),
+         (torch.ones(1, 1, 5, 1), torch.ones(1, 1, 7, 8).permute(0, 3, 1, 2)), *PAIRS, *SPREAD]
+CALLS |= {
+    **{op: TURNS for op in (aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor)},
+    aten.lcm.default: [(x.short(), y.short()) for x, y in TURNS],
+    **{op: [(x, where) for x in (*LONE, torch.rand(3, 3).t(), torch.rand(3, 1).expand(3, 3)) for where in (
+        [torch.arange(3)], [None, PLACES[:, 0]], [PLACES, PLACES.mT.contiguous().mT], [PLACES[:, :1], PLACES[0]],
+        [None, None, PLACES[0]], [PLACES, None, PLACES[:, :1]], [None, None, PLACES[0], PLACES])
+        if len(where) <= x.dim() and all(i is None or i.max() < n for i, n in zip(where, x.shape, strict=False))]
+       for op in (aten.index.Tensor, aten._unsafe_index.Tensor)},
+}
+
+KWARGS: dict[Any, dict[str, Any]] = {
+    aten.div.Tensor_mode: {"rounding_mode": "floor"}, aten.addr.default: {"beta": 0},
+    **{op: {"alpha": 2} for op in (aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor)}}
 
 
 @pytest.mark.parametrize("op", CALLS, ids=str)
@@ -146,7 +165,7 @@ def test_what_is_promised_is_what_eager_gives(op: Any, symbolic: bool) -> None:
     kwargs = KWARGS.get(op, {})
     for args in CALLS[op][::5 if symbolic and len(CALLS[op]) > 10 else 1]:
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=not symbolic)
-        fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
+        fakes = faked(mode, args)
         with enable_python_dispatcher(), mode:
             said = METAS[op](*fakes) if op in METAS else promised(op, fakes, kwargs)
             if said is None:
@@ -168,10 +187,13 @@ def test_a_listed_fault_is_one(fault: Any) -> None:
             continue
         kwargs = KWARGS.get(op, {})
         with enable_python_dispatcher(), FakeTensorMode() as mode:
-            said = [promised(op, [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args], kwargs)
-                    for args in CALLS[op]]
+            said = [promised(op, faked(mode, args), kwargs) for args in CALLS[op]]
         assert any(s is None or of_results(fault, s) != of_results(fault, op(*args, **kwargs))
                    for s, args in zip(said, CALLS[op], strict=True)), op
+
+
+def faked(mode: FakeTensorMode, args: Sequence[Any]) -> list[Any]:
+    return list(tree_map_only(torch.Tensor, mode.from_tensor, args))
 
 
 def of_results(fault: Any, given: Any) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """Rows of many lengths one after another, as jagged tensors hold them, and the same padded to one length."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,14 @@ Tensor = torch.Tensor
 
 _TAGS = frozenset({"indexing"})
 _OFFSETS = "Row b is values[offsets[b]:offsets[b + 1]]; there is one list of offsets."
+
+
+def _wrapped(value: Any, dtype: torch.dtype) -> Any:
+    """A number as conversions to an integer dtype give it, where ``full`` would refuse it."""
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or not isinstance(value, int | float):
+        return value
+    info = torch.iinfo(dtype)
+    return (int(value) - info.min) % (1 << info.bits) + info.min if math.isfinite(value) else 0
 
 
 @family("_jagged_to_padded_dense_forward", clauses=(
@@ -30,7 +39,8 @@ def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], max_lengths: Seq
     at = aten.unsqueeze.default(starts, 1) + aten.arange.start_step(0, max_lengths[0], dtype=starts.dtype,
                                                                    device=values.device)
     at = aten.where.ScalarOther(aten.lt.Tensor(at, aten.unsqueeze.default(ends, 1)), at, total)
-    padding = aten.full.default([1, *values.shape[1:]], padding_value, dtype=values.dtype, device=values.device)
+    padding = aten.full.default([1, *values.shape[1:]], _wrapped(padding_value, values.dtype), dtype=values.dtype,
+                                device=values.device)
     return aten.index.Tensor(aten.cat.default([values, padding], 0), [at])
 
 

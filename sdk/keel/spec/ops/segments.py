@@ -198,17 +198,25 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
 
 def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows: Tensor, sizes: Tensor, count: Any,
               saved: Tensor) -> Saved:
-    """The maximum of each bag, and the first row that has it."""
+    """The maximum of each bag, and the first row that has it. Eager compares each row with what it has so far, so that
+    a NaN of a bag's first row stays, and others never come in.
+    """
     n = indices.shape[0]
     shape = [count, weight.shape[1]]
     at = aten.expand.default(_column(bag), list(rows.shape))
-    rows = aten.where.self(_column(counts), rows, aten.full_like.default(rows, -math.inf))
-    base = aten.full.default(shape, -math.inf, dtype=rows.dtype, device=rows.device)
-    out = aten.scatter_reduce.two(base, 0, at, rows, "amax")
-    hit = aten.bitwise_and.Tensor(aten.eq.Tensor(rows, aten.gather.default(out, 0, at)), _column(counts))
     places = _column(aten.arange.default(n, device=rows.device))
     last = aten.full.default(shape, n, dtype=torch.int64, device=rows.device)
     nowhere = aten.full.default([], n, dtype=torch.int64, device=rows.device)
+    counted = aten.expand.default(_column(counts), list(rows.shape))
+    begin = aten.scatter_reduce.two(last, 0, at, aten.where.self(counted, places, nowhere), "amin")
+    stays = aten.eq.Tensor(aten.gather.default(begin, 0, at), places)
+    nan = aten.isnan.default(rows)
+    counted = aten.bitwise_and.Tensor(counted, aten.bitwise_or.Tensor(stays, aten.bitwise_not.default(nan)))
+    rows = aten.where.self(counted, rows, aten.full_like.default(rows, -math.inf))
+    base = aten.full.default(shape, -math.inf, dtype=rows.dtype, device=rows.device)
+    out = aten.scatter_reduce.two(base, 0, at, rows, "amax")
+    hit = aten.bitwise_or.Tensor(aten.eq.Tensor(rows, aten.gather.default(out, 0, at)), aten.isnan.default(rows))
+    hit = aten.bitwise_and.Tensor(hit, counted)
     first = aten.scatter_reduce.two(last, 0, at, aten.where.self(hit, places, nowhere), "amin")
     padded = aten.constant_pad_nd.default(indices, [0, 1])
     row = aten.index.Tensor(padded, [first]).to(saved.dtype)
