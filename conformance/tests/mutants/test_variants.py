@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import keel
+from keel_conformance import programs
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.plan import plan
@@ -16,6 +17,8 @@ from keel_conformance.mutants import BENIGN, CONTROLS
 from keel_conformance.mutants.controls import MEANT
 from keel_conformance.mutants.selftest import bears, meant
 from keel_conformance.oracles.judge import judge
+from keel_conformance.programs.group import can_meet
+from keel_conformance.trees import tensors
 
 aten = torch.ops.aten
 CALLS: dict[str, tuple[Any, ...]] = {
@@ -53,6 +56,61 @@ def test_a_benign_variant_is_near_eager(name: str) -> None:
         want = overload(op)(*args)
         for g, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
             torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5, equal_nan=True, check_stride=True)
+
+
+C, X = torch.randn(4, 3, dtype=torch.complex64), torch.randn(4)
+BAD: dict[str, tuple[Any, ...]] = {
+    "aten._batch_norm_no_update.default": (torch.randn(2, 4, 5), None, X, X, X.abs(), 0.1, 1e-5),
+    "aten._batch_norm_with_update_functional.default": (torch.randn(2, 4, 5), X, None, X, X.abs(), 0.1, 1e-5),
+    "aten._fft_c2c.default": (C, [1, 0], 0, True),
+    "aten._foreach_addcmul.Tensor": ([X], [X], [X], torch.ones(1)),
+    "aten._foreach_addcdiv.Tensor": ([X], [X], [X], torch.ones(1)),
+    "aten.lift_fresh_copy.default": (torch.randn(3, 2).t(),),
+    "aten.multi_margin_loss.default": (X, torch.tensor(1), 1, 1, None, 0),
+    "aten.multilabel_margin_loss_forward.default": (X, torch.tensor([3, -1, 1, 0]), 0),
+}
+
+
+@pytest.mark.parametrize("op", BAD)
+def test_what_aot_eager_does_wrongly_it_is_not_asked_for(op: str) -> None:
+    """Composites are written out for it, which it does right."""
+    batch = keel.compile_calls([(overload(op), BAD[op], {})], backends=[BENIGN["functional-again"].backend, "eager"],
+                               strict=True)
+    torch.testing.assert_close(batch.run([(BAD[op], {})])[0], tuple(tensors(overload(op)(*BAD[op]))),
+                               check_stride=True)
+
+
+def test_what_aot_eager_does_right_it_is_asked_for() -> None:
+    right = {"aten._fft_c2c.default": (C, [0, 1], 0, True),
+             "aten.multi_margin_loss.default": (C.real, torch.tensor([1, 2, 0, 0]), 1, 1, None, 0)}
+    batch = keel.compile_calls([(overload(op), args, {}) for op, args in right.items()],
+                               backends=[BENIGN["functional-again"].backend, "eager"])
+    assert set().union(*batch.owners) == {"aot_eager"}
+
+
+def test_sums_of_one_element_have_memory_of_their_own() -> None:
+    x = torch.ones(1, 1)
+    call = overload("aten.sum.dim_IntList"), (x, [0, 1], True), {}
+    batch = keel.compile_calls([call], backends=[BENIGN["sum-in-pairs"].backend, "eager"], strict=True)
+    (got,) = batch.run([call[1:]])[0]
+    assert got.data_ptr() != x.data_ptr()
+
+
+@pytest.mark.skipif(not can_meet(), reason="No process group of gloo can be made here.")
+@pytest.mark.parametrize("name", ["in-two-halves", "last-things-first"])
+@pytest.mark.parametrize("program", ["all-gather", "two-of-one-size", "of-several-tensors", "not-used"])
+def test_collectives_keep_their_order_and_are_waited_for(name: str, program: str) -> None:
+    case = next(c for c in programs.cases() if c.op == f"collectives-{program}")
+    found = programs.judge(case, programs.perform(case, programs.Compiler(BENIGN[name].backend)))
+    assert found.status == "pass", found.sentence
+
+
+def test_blocks_leave_formats_alone() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    call = overload("aten.clone.default"), (x,), {"memory_format": torch.channels_last}
+    batch = keel.compile_calls([call], backends=[BENIGN["in-blocks"].backend, "eager"], strict=True)
+    (got,) = batch.run([call[1:]])[0]
+    assert torch.equal(got, x) and got.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
