@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 SCALES = ("line", "tiny")
+STEP = 2.0 ** -12
+"""Of statistics that are set: far above the rounding of a mean, and far below a deviation."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,18 @@ def calibrate(model: nn.Module, *args: Tensor) -> None:
     """Sets batch norms' running statistics from one batch.
 
     Fresh statistics under random weights let the activations of a deep network grow without bound in ``eval`` mode,
-    and a model whose outputs are 1e9 measures nothing.
+    and a model whose outputs are 1e9 measures nothing. They come of a float64 run and are cut to multiples of ``STEP``,
+    so that they are the same numbers however many threads sum: a mean that is nothing but rounding would be another.
     """
-    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)]
-    was, momenta = model.training, [m.momentum for m in norms]
-    for m in norms:
-        m.momentum = 1.0
-    model.train()
-    with torch.no_grad():
-        model(*args)
-    for m, momentum in zip(norms, momenta, strict=True):
-        m.momentum = momentum
-    model.train(was)
+    wide = copy.deepcopy(model).double()
+    pairs = [(m, w) for m, w in zip(model.modules(), wide.modules(), strict=True)
+             if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)]
+    for _, w in pairs:
+        w.momentum = 1.0
+    wide.train()
+    with torch.no_grad(), InDouble():
+        wide(*(x.double() if x.is_floating_point() else x for x in args))
+        for m, w in pairs:
+            if m.running_mean is not None and m.running_var is not None:
+                m.running_mean.copy_((w.running_mean / STEP).round() * STEP)
+                m.running_var.copy_((w.running_var / STEP).round().clamp(min=1) * STEP)

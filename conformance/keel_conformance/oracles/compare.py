@@ -1,7 +1,7 @@
 """One result against its reference, element by element: the worst error, how much of the bound it is, where it is."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,10 +29,10 @@ class Finding:
     excused: bool = False
 
 
-def compare(got: Tensor, want: Tensor, eager: Tensor | None = None, *, zeros: bool = False) -> Finding:
+def compare(got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: bool = False) -> Finding:
     """``want`` is tracked, or exact. ``zeros`` says whether the sign of a zero counts where the result is exactly 0.
 
-    Where ``eager``'s result is beyond the bound too, one that is at most ``TIMES`` as far off is excused.
+    Where one of ``eager``'s results is beyond the bound too, an element at most ``TIMES`` as far off is excused.
     """
     if not got.numel():
         return Finding()
@@ -48,8 +48,10 @@ def compare(got: Tensor, want: Tensor, eager: Tensor | None = None, *, zeros: bo
     if zeros and not got.is_complex():
         signed = (value == 0) & (error == 0) & (mine == 0) & (mine.signbit() != value.signbit())
         right &= ~signed
-    excused = bool((right | (_as_eager(mine, _wide(eager), value) & ~signed)).all()) if eager is not None else False
-    return _told(got, mine, value, error, right, excused)
+    excused = right.clone()
+    for theirs in eager:
+        excused |= _as_eager(mine, _wide(theirs), value) & ~signed
+    return _told(got, mine, value, error, right, bool(excused.all()))
 
 
 def _as_eager(mine: Tensor, eager: Tensor, value: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ def _nan(x: Tensor) -> Tensor:
     return x.isnan()
 
 
-def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Tensor | None) -> Finding:
+def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Sequence[Tensor]) -> Finding:
     wrong = got != want
     masked = 0.0
     if error is not None:
@@ -93,7 +95,14 @@ def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Tensor | None
     at = _first(wrong)
     sentence = f"{_where(at)} is {got[at].item()}, not {want[at].item()}; {_many(int(wrong.sum()), got.numel())}"
     return Finding(sentence, {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
-                   excused=eager is not None and bool((~wrong | (got == eager)).all()))
+                   excused=not _apart(got, eager, wrong))
+
+
+def _apart(got: Tensor, eager: Sequence[Tensor], wrong: Tensor) -> bool:
+    """Whether some element that is wrong is so in none of eager's results."""
+    for theirs in eager:
+        wrong = wrong & (got != theirs)
+    return bool(wrong.any())
 
 
 def _first(wrong: Tensor) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from ..results.verdict import Verdict
 from ..trees import mapped
 from . import contract, factors, linear, openings, order, rounding, statistical, times
 from .compare import Finding, compare
+from .otherwise import otherwise
 from .rules import Asked, NoRule, flat, narrowed, widened
 from .running import analysed
 from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
@@ -133,7 +134,11 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
         return times.compare(got, want, _result_of(op, trial, k, widened), narrow_result(op, trial, k, want))
-    return compare(got, expected.tracked[k], want, zeros=signed_zeros(expected.member))
+    zeros = signed_zeros(expected.member)
+    found = compare(got, expected.tracked[k], [want], zeros=zeros)
+    if found.sentence and not found.excused and "pointwise" in expected.member.tags:
+        found = compare(got, expected.tracked[k], [want, *otherwise(op, trial, k, want)], zeros=zeros)
+    return found
 
 
 def signed_zeros(member: Op) -> bool:

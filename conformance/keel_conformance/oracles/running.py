@@ -50,26 +50,38 @@ MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
 """Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
 APART: Mapping[str, tuple[int, int]] = {"layer_norm_backward": (1, 3), "group_norm_backward": (1, 2)}
 """Where gradients have an argument and its mean: kernels, PyTorch's too, take sum g x - mean sum g there."""
+SHIFTED: Mapping[str, tuple[int, ...]] = {
+    "layer_norm": (0,), "group_norm": (0,), "batch_norm_functional": (0, 3), "batch_norm_no_stats": (0,),
+    "batch_norm_no_training": (0, 3), "batch_norm_with_update": (0,), "batch_norm_no_update": (0, 3),
+    "batch_norm_apply": (0, 3)}
+"""Where normalisations have an argument, and its mean if that is given: kernels, PyTorch's too, multiply by one number
+and add another there, x s + (b - mean s).
+"""
+FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
+"""Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
 RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
 
 
-def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None) -> Any:
+def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None,
+             inner: bool = False) -> Any:
     """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for what is not analysed.
 
-    ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own.
+    ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
+    ``inner`` says that the results are such.
     """
     member = OPSET.get(op)
-    evaluate: Evaluate = partial(analysed, coarse=coarse)
+    evaluate: Evaluate = partial(analysed, coarse=coarse, inner=True)
     args, kwargs = (mapped(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
-        return _primitive(op, member, args, kwargs, evaluate, coarse)
+        return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
     if member is not None and (rule := WHOLE.get(member.name)) is not None:
         with suppress(NoRule):
             return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
                 kwargs, plain_of)))), evaluate, coarse)
-    if member is not None and (member.name in APART or (member.name in MOVED and _folds(op, args, kwargs))):
+    if member is not None and (member.name in APART or member.name in SHIFTED or (
+            member.name in MOVED and _folds(op, args, kwargs))):
         args = _free_to_round(member.name, args, evaluate)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
@@ -91,11 +103,15 @@ def _free_to_round(name: str, args: Sequence[Any], evaluate: Evaluate) -> list[A
 
     With Welford's updates |mean - exact| <= gamma(n + 1) sum |x| / n, as of any order of summation, but never 0. With
     n products g x and g mean that are summed apart, it is gamma(n + 3) (sum |g x| + sum |g mean|): as if x and the mean
-    were off by gamma(n + 3) of theirs, n being the longer of the sums over which the gradients go.
+    were off by gamma(n + 3) of theirs, n being the longer of the sums over which the gradients go. With x s and mean s
+    apart, of which each is rounded twice and their sums are, too, it is gamma(4) of each.
     """
     found = list(args)
     if name in MOVED:
         return [_off(found[0], 0.0, evaluate), *found[1:]]
+    if name in SHIFTED:
+        few = float(gamma(4, unit(sums_in(found[0].dtype))))
+        return [_off(x, few, evaluate) if k in SHIFTED[name] else x for k, x in enumerate(found)]
     x, mean = (found[k] for k in APART[name])
     weights = prod(args[2]) if name == "layer_norm_backward" else args[6]
     share = gamma(x.numel() / max(min(weights, mean.numel()), 1) + 3, unit(sums_in(x.dtype)))
@@ -109,7 +125,8 @@ def _off(x: Any, share: float, evaluate: Evaluate) -> Any:
     if not isinstance(x, Tensor) or not inexact(x.dtype):
         return x
     value = wide(x)
-    return tracked(plain_of(x), evaluate, value, errors(x) + (share * value.abs() if share else 0.0))
+    more = torch.where(value.isfinite(), share * value.abs(), 0.0) if share else 0.0
+    return tracked(plain_of(x), evaluate, value, errors(x) + more)
 
 
 class Made(TorchFunctionMode):
@@ -127,7 +144,7 @@ class Made(TorchFunctionMode):
 
 
 def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate,
-               coarse: torch.dtype | None) -> Any:
+               coarse: torch.dtype | None, inner: bool) -> Any:
     out = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
     outs = flat(out)
     if _sure(member, args, kwargs, outs):
@@ -141,8 +158,23 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
         bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
     if member.name in STEADY:
         bounds = [_steady(member.name, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
+    if inner:
+        bounds = [_flushed(o, b) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return mapped(out, lambda _: next(remaining))
+
+
+def _flushed(out: Any, bound: Bound) -> Bound:
+    """An intermediate result below the normal numbers of its dtype may be 0: no clause asks for gradual underflow, and
+    PyTorch's vectors of ``exp`` have none. float16, whose normal numbers end at 6e-5, is computed in float32.
+    """
+    if not isinstance(out, Tensor) or out.dtype not in FLUSHED or bound.value is None or not bound.ulps:
+        return bound
+    small = (bound.value != 0) & (bound.value.abs() < torch.finfo(out.dtype).smallest_normal)
+    if not bool(small.any()):
+        return bound
+    before = torch.zeros_like(bound.value) if bound.error is None else bound.error
+    return replace(bound, error=torch.where(small, before + bound.value.abs(), before))
 
 
 def _whole(rule: Rule, asked: Asked, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:

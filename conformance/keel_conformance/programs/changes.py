@@ -16,7 +16,8 @@ shapes, dtypes, modes, errors, several = (Chapter("shapes", "dynamic"), Chapter(
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
-SIZES = ((5, 7), (9, 7), (19, 35), (1, 7), (0, 7), (17, 1), (1, 1), (33, 16), (2, 0), (16, 33), (8, 8), (64, 65), (4, 3))
+SIZES = ((5, 7), (9, 7), (19, 35), (1, 7), (0, 7), (17, 1), (1, 1), (33, 16), (2, 0), (16, 33), (8, 8), (64, 65),
+         (4, 3))
 FEW = (3, 2)
 """Less than a vector, and neither none nor one, for which programs are compiled apart."""
 BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tensor]], bool]] = {

@@ -49,10 +49,12 @@ class Noise(TorchFunctionMode):
             self.inside = False
 
     def near(self, name: str, args: Any) -> Any:
-        """The arguments of a sum, disturbed."""
+        """The arguments of a sum, disturbed; but those that it writes to, which would be left as they are."""
         if name not in SUMS:
             return args
-        return tuple(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args)
+        read = 1 if name in WRITING else len(args)
+        return (*(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args[:read]),
+                *args[read:])
 
     def disturbed(self, found: Tensor, args: Any) -> Tensor:
         memory = {a.untyped_storage().data_ptr() for a in tensors(args)}
@@ -73,3 +75,5 @@ SUMS = frozenset((
     "layer_norm", "batch_norm", "group_norm", "instance_norm", "softmax", "log_softmax", "cross_entropy",
     "scaled_dot_product_attention", "cumsum", "var", "einsum", "baddbmm", "logsumexp", "square",
 ))
+WRITING = frozenset(("batch_norm", "instance_norm"))
+"""Of these, what update the running statistics that come after their first argument."""

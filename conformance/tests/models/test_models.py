@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from keel_conformance.models import NAMES, InDouble, build
+from keel_conformance.threads import threads
 
 TEXT = ("bert", "gpt2", "llama", "t5")
 
@@ -77,3 +78,11 @@ def test_unknown_names_are_answered_with_the_known() -> None:
         build("vgg")
     with pytest.raises(ValueError, match="there is no scale 'huge'; there are line, tiny"):
         build("bert", scale="huge")
+
+
+def test_statistics_are_the_same_numbers_however_many_threads_sum() -> None:
+    made = []
+    for count in (1, 2):
+        with threads(count):
+            made.append(build("mobilenetv3", scale="tiny", seed=1).model.state_dict())
+    assert all(torch.equal(x, made[1][name]) for name, x in made[0].items())

@@ -318,12 +318,54 @@ def test_functions_of_float64_are_held_to_what_they_are_and_not_to_eager() -> No
     assert judge(case, Trial((x,)), [right * 0.7]).status == "fail"
 
 
-def test_what_sigmoid_makes_that_is_subnormal_is_no_zero() -> None:
+def test_what_is_subnormal_on_the_way_may_be_lost() -> None:
     grad, x = (torch.tensor([v] * 16, dtype=torch.float64) for v in (-195.73834473221575, -21.237891579388684))
     case = Case("gelu_backward", "", "op", "core", "aten.gelu_backward.default")
-    for found, status in ((1.0930614500506392e-306, "pass"), (1.1e-306, "quality warning"), (1e-290, "fail")):
+    for found, status in ((1.0930614500506392e-306, "pass"), (0.0, "pass"), (1e-290, "fail")):
         got = torch.full((16,), found, dtype=torch.float64)
         assert judge(case, Trial((grad, x), {"approximate": "tanh"}), [got]).status == status
+    grad, x = torch.full((8,), 47.0), torch.full((8,), -90.0)             # exp(-90) is subnormal in float32
+    case = Case("softplus_backward", "", "op", "core", "aten.softplus_backward.default")
+    right = (grad.double() * x.double().exp()).float()
+    for factor, status in ((1.0, "pass"), (0.0, "pass"), (2.5, "fail")):
+        assert judge(case, Trial((grad, x, 1.0, 20.0)), [right * factor]).status == status
+
+
+def test_what_is_subnormal_at_the_end_is_not_lost() -> None:
+    x = torch.full((8,), 1e-39)
+    for factor, status in ((1.0, "pass"), (0.0, "fail")):
+        assert judge(Case("mul", "", "op", "core", "aten.mul.Tensor"), Trial((x, torch.ones(8))),
+                     [x * factor]).status == status
+
+
+def test_a_normalisation_may_add_one_number_that_has_the_mean_in_it() -> None:
+    """x s + (b - mean s), which cancels where the mean is large and loses what (x - mean) s keeps."""
+    x = torch.linspace(999.0, 1001.0, 12).reshape(2, 6)
+    mean, rstd = x.mean(-1, keepdim=True), 1 / (x.double().var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+    case = Case("layer_norm", "", "op", "core", "aten.native_layer_norm.default")
+    trial = Trial((x, [6], None, None, 1e-5))
+    scale = rstd.float()
+    for shift, status in ((-mean * scale, "pass"), (-mean * scale * (1 + 1e-5), "fail")):
+        assert judge(case, trial, [x * scale + shift, mean, scale]).status == status
+
+
+def test_a_mean_of_infinities_may_be_moved_from_one_to_the_next() -> None:
+    x = torch.tensor([[1.0, torch.inf, 2.0], [1.0, torch.nan, 2.0], [1.0, 2.0, 3.0]])
+    case, nan = Case("layer_norm", "", "op", "core", "aten.native_layer_norm.default"), torch.full((3, 1), torch.nan)
+    value, mean, rstd = torch.ops.aten.native_layer_norm.default(x, [3], None, None, 1e-5)
+    for moved, statuses in ((torch.where(x[:, 1:2].isinf(), nan, mean), ("pass", "quality warning")),
+                            (torch.where(x[:, 1:2].isnan(), 1.0, mean), ("fail",))):
+        assert judge(case, Trial((x, [3], None, None, 1e-5)), [value, moved, rstd]).status in statuses
+
+
+def test_what_eager_loses_of_arguments_that_lie_otherwise_is_no_failure() -> None:
+    """Its vectors of gelu's gradient give 0 far out, its code for single elements does not."""
+    x, grad = torch.full((64,), -8.5), torch.full((64,), -5.0)
+    op = torch.ops.aten.gelu_backward.default
+    case = Case("gelu_backward", "", "op", "core", "aten.gelu_backward.default")
+    apart = Trial((grad.repeat_interleave(2)[::2], x.repeat_interleave(2)[::2]))
+    assert judge(case, apart, [op(grad, x)]).status in ("pass", "quality warning")
+    assert judge(case, apart, [op(grad, x) + 1e-3]).status == "fail"
 
 
 def test_a_product_that_leaves_the_range_in_some_order_is_open() -> None:

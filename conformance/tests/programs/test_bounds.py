@@ -61,3 +61,13 @@ def test_gradients_are_disturbed_too() -> None:
             (grad,) = torch.autograd.grad((x.exp() * x).sum(), [x])
         found.append(grad)
     assert not torch.equal(found[0], found[1]) and torch.allclose(found[0], found[2], rtol=1e-5)
+
+
+def test_running_statistics_are_updated_and_disturbed() -> None:
+    x = torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact = x.mean(0)
+    for k in range(3):
+        mean, var = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+        with Noise(k, UNIT):
+            torch.nn.functional.batch_norm(x, mean, var, training=True, momentum=1.0)
+        assert 0 < (mean - exact).abs().max() < 1e-6
