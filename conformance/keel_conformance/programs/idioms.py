@@ -69,6 +69,13 @@ def pieces(x: Tensor) -> tuple[Tensor, ...]:
             torch.stack(x.unbind(1)) * 2)
 
 
+def window(past: Tensor, new: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    """A cache that the last tokens are joined to, and of which a window is kept that begins in the past."""
+    keys, seen = torch.cat([past, new], 1), torch.cat([mask, mask[:, :3]], 1)
+    kept = keys[:, 3:7]
+    return kept, kept * 2 + 1, (new @ kept.transpose(1, 2)).amax(-1), keys[:, -5:].sum(1), seen[:, 2:6] + 1, keys[:, 1:]
+
+
 def residual(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """What is added to a product is read afterwards."""
     r = c * 2
@@ -80,6 +87,8 @@ graphs.function("pieces-in-another-order", ["C1"], pieces, lambda lab: [lab.ints
 graphs.function("batches-that-are-turned", ["C1"], lambda a, b: (
     a.permute(2, 0, 1) @ b, a.permute(1, 0, 2) @ b, torch.bmm(a.permute(2, 1, 0), b), a.permute(1, 2, 0) @ b[0],
     a @ b.permute(1, 0, 2), a @ b.permute(2, 0, 1)), lambda lab: [lab.ints(4, 4, 4), lab.ints(4, 4, 4)])
+graphs.function("a-window-of-what-is-joined", ["C1"], window, lambda lab: [
+    lab.ints(2, 6, 4), lab.ints(2, 2, 4), lab.ints(2, 6)])
 graphs.function("residuals", ["C1"], residual, lambda lab: [lab.ints(5, 7), lab.ints(7, 4), lab.ints(5, 4)])
 graphs.function("conjugates", ["C1"], lambda a, b: (
     a * b.conj(), (a.conj() * b).real, a.conj().imag + b.real, (a.conj() + 1) * b, torch.view_as_real(b.conj() * 2),

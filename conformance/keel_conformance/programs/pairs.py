@@ -150,6 +150,16 @@ def _literals(lab: Lab) -> None:
     in_turns(lab, made, 5, 5)
 
 
+@graphs("C1", "models.C1", name="programs-alike-but-for-dimensions")
+def _dimensions(lab: Lab) -> None:
+    """Along which one each goes tells them apart, of a cube nothing else does."""
+    made = [lab.compile(lambda x, i=i, j=j, k=k: (
+        x.permute(i, j, k) * 2, x.cumsum(i), x.flip(j), x.amax(k), x.select(i, 1) - x.select(j, 2),
+        torch.cat([x, x + 1], k).sum(j)))
+        for i, j, k in ((0, 2, 1), (2, 0, 1), (1, 0, 2))]
+    in_turns(lab, made, 4, 4, 4)
+
+
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-tensors")
 def _tensors(lab: Lab) -> None:
     """Tables that programs were written with."""
