@@ -202,14 +202,17 @@ class Sitting:
 
     def controls(self) -> list[Bar]:
         cases = [c for c in self.plan(0) if c.kind == "op"]
-        eager = self.baseline(0, self.plan(0), cases)
-        first = first_of_each([c for c in cases if scores.sound(eager, c) and bears(c)], EACH[self.tier])
+        some = first_of_each(cases, EACH[self.tier], bears)
+        eager = self.baseline(0, cases, some)
+        first = tuple(c for c in some if scores.sound(eager, c))
         found = self.tried("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
-        again = []
-        for n, c in CONTROLS.items():
-            _, _, ops = scores.blanks(n, first, found.get(f"controls/{n}", {}), eager, meant)
-            more = tuple(c for c in cases if c.op in ops and c not in first and scores.sound(eager, c))
-            again.append(Task(f"controls-more/{n}", c.subject, more, True))
+        passed = {n: frozenset(scores.blanks(n, first, found.get(f"controls/{n}", {}), eager, meant)[2])
+                  for n in CONTROLS}
+        eager = self.baseline(0, cases, (c for c in cases if any(c.op in ops for ops in passed.values())))
+        known = frozenset(first)
+        left = [c for c in cases if c not in known and scores.sound(eager, c)]
+        again = [Task(f"controls-more/{n}", c.subject, tuple(c for c in left if c.op in passed[n]), True)
+                 for n, c in CONTROLS.items()]
         rest = self.tried("controls, where they passed", [t for t in again if t.cases])
         blanks, bearing, vacuous = list[scores.Blank](), dict[str, int](), dict[str, list[str]]()
         for task in again:
@@ -298,11 +301,11 @@ def waves(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
     return found
 
 
-def first_of_each(cases: Iterable[Case], most: int) -> tuple[Case, ...]:
-    """So many cases of each operator."""
+def first_of_each(cases: Iterable[Case], most: int, fit: Callable[[Case], bool]) -> tuple[Case, ...]:
+    """So many cases of each operator that are fit."""
     found: dict[str, list[Case]] = {}
     for c in cases:
-        if len(mine := found.setdefault(c.op, [])) < most:
+        if len(mine := found.setdefault(c.op, [])) < most and fit(c):
             mine.append(c)
     return tuple(c for some in found.values() for c in some)
 

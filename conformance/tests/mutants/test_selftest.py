@@ -124,6 +124,21 @@ def test_one_draw_bears_no_value() -> None:
     assert drawn["70001"] and not drawn["0d"] and not drawn["1"]
 
 
+def test_only_of_what_a_control_passes_are_more_cases_run(sitting: Sitting, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, plainly = set[str](), selftest.tried
+
+    def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
+        asked.update(c.id for task in tasks if task.subject == EAGER for c in task.cases)
+        return plainly(tasks, **how)
+    monkeypatch.setattr(selftest, "tried", tried)
+    monkeypatch.setattr(selftest, "bears", lambda case: True)
+    monkeypatch.setattr(selftest, "meant", lambda control, case: False)
+    monkeypatch.setitem(selftest.EACH, "smoke", 2)
+    _, vacuous = sitting.bars(["controls"], [0], [])
+    assert asked == {c.id for c in (*CASES[:2], *CASES[4:])}
+    assert vacuous.value == 1 and vacuous.note.startswith("sub")
+
+
 def test_controls_are_tried_on_the_operators_that_are_asked_for(tmp_path: Path) -> None:
     found = Sitting(Console(quiet=True), "smoke", "core", 1, tmp_path, False, Interruption(), ("exp",))
     assert {c.op for c in found.plan(0)} == {"exp"}
