@@ -91,13 +91,16 @@ def _beside(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
     return [None if named.get("eps") is None else named["self"].isnan().broadcast_to(eager[0].shape)]
 
 
-def _moved(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
+def _moved(*means: int) -> Opening:
     """A mean of infinities of one sign is one of them, or NaN where it is moved from one element to the next."""
-    return [None, eager[1].isinf(), *[None] * (len(eager) - 2)]
+    def moved(named: Named, eager: Sequence[Any]) -> Sequence[Tensor | None]:
+        return [out.isinf() if k in means else None for k, out in enumerate(eager)]
+    return moved
 
 
 OPEN: Mapping[str, Opening] = {
     "convert": _converted, "div": _divided, "remainder": _divided, "fmod": _divided, "floor_divide": _divided,
     "searchsorted": _searched, "bucketize": _searched, "frexp": _split, "ldl_factor": _below,
-    "logit_backward": _beside, "var_mean": _moved, "layer_norm": _moved, "group_norm": _moved,
+    "logit_backward": _beside, "var_mean": _moved(1), "layer_norm": _moved(1), "group_norm": _moved(1),
+    "batch_norm_functional": _moved(1, 3), "batch_norm_no_stats": _moved(1), "batch_norm_with_update": _moved(1, 4),
 }

@@ -98,6 +98,24 @@ def statistic(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return "" if right else "A value is not that of the element at its index."
 
 
+def commonest(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    """As ``statistic``; where there is NaN, which is equal to nothing, the least of the values that come most often is
+    right too: eager PyTorch sorts there and loses count (docs/findings.md).
+    """
+    x, dim, values = named["self"], named["dim"], results[0]
+    if not x.dim() or not x.is_floating_point() or not bool(x.isnan().any()):
+        return statistic(named, results, eager)
+    best = eager[0].clone() if named["keepdim"] else eager[0].unsqueeze(dim)
+    mine = values if named["keepdim"] else values.unsqueeze(dim)
+    wants, rows = best.movedim(dim, -1).clone(), x.movedim(dim, -1)
+    for at in rows.isnan().any(-1).nonzero().tolist():
+        row = rows[tuple(at)]
+        some, counts = row[~row.isnan()].unique(return_counts=True)
+        wants[tuple(at)] = some[counts.argmax()] if some.numel() else torch.nan
+    right = torch.where(same(mine, best), mine, wants.movedim(-1, dim))
+    return statistic(named, results, [right if named["keepdim"] else right.squeeze(dim), *eager[1:]])
+
+
 def pooled(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """The largest of each window and its first place; of a window with NaN, the place of any of its NaNs."""
     values, indices = results
@@ -185,7 +203,7 @@ def _unless_accumulated(named: Named) -> Property | None:
 
 
 PROPERTIES: Mapping[str, Property] = {
-    "sort": sort, "topk": topk, "median": statistic, "nanmedian": statistic, "kthvalue": statistic, "mode": statistic,
+    "sort": sort, "topk": topk, "median": statistic, "nanmedian": statistic, "kthvalue": statistic, "mode": commonest,
     "max_pool2d_with_indices": pooled, "scatter": scattered, "unique": unique, "unique2": unique,
     "fractional_max_pool2d": pooled, "adaptive_max_pool2d": pooled,
     **dict.fromkeys(("fractional_max_pool3d", "adaptive_max_pool3d"),

@@ -24,9 +24,11 @@ LEAST = 48
 def one_sided(member: str, given: Sequence[Any], got: Tensor, want: Tensor) -> str:
     """What is wrong with the roundings of all elements together, if anything; ``want`` is tracked.
 
-    An operand of another dtype, or a number, may be rounded first, which puts all results off alike.
+    An operand of another dtype, a number, or one element for all of them may be rounded first, alone or times a factor,
+    which puts all results off alike.
     """
-    if any(not isinstance(x, Tensor) or x.dtype != got.dtype for x in given if isinstance(x, Tensor | float)):
+    if any(not isinstance(x, Tensor) or x.dtype != got.dtype or x.numel() == 1 for x in given
+           if isinstance(x, Tensor | float)):
         return ""
     if member not in ARITHMETIC or not got.is_floating_point() or got.dtype.itemsize != 2 or got.dtype not in BITS:
         return ""

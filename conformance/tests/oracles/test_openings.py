@@ -57,3 +57,23 @@ def test_what_nan_gives_beside_an_interval_is_open() -> None:
             got = torch.full((32,), of_nan)
             got[0] = first
             assert judge(case, Trial((grad, x, eps)), [got]).status == status
+
+
+def test_the_commonest_beside_nan_is_eagers_or_the_least() -> None:
+    x = torch.tensor([[2.0, 1, 1, torch.nan, 0, 0, 3], [2, 2, 1, 0, 0, 5, 5]])
+    case = Case("mode", "", "op", "core", "aten.mode.default")
+    for values, places, status in (([0.0, 0.0], [4, 3], "pass"), ([2.0, 0.0], [0, 3], "fail"),
+                                   ([0.0, 2.0], [4, 0], "fail"), ([torch.nan, 0.0], [3, 3], "fail")):
+        given = [torch.tensor(values), torch.tensor(places)]
+        assert judge(case, Trial((x, 1)), given).status == status
+
+
+def test_one_element_for_all_may_be_rounded_first() -> None:
+    x, y = torch.linspace(1, 7, 257).half(), torch.tensor(0.37, dtype=torch.float16)
+    apart = (y.double() * 0.7).half() - y.double() * 0.7
+    off = ((x.double() + y.double() * 0.7) + 40 * apart).half()
+    case = Case("add", "", "op", "core", "aten.add.Tensor")
+    right = (x.double() + y.double() * 0.7).half()
+    assert judge(case, Trial((x, y), {"alpha": 0.7}), [right]).status == "pass"
+    assert judge(case, Trial((x, y), {"alpha": 0.7}), [(x.float() + (y.float() * 0.7).half()).half()]).status == "pass"
+    assert judge(case, Trial((x, y), {"alpha": 0.7}), [off]).status == "fail"
