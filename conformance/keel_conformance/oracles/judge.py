@@ -20,7 +20,7 @@ from ..results.verdict import Verdict
 from ..trees import mapped
 from . import contract, factors, linear, openings, order, rounding, statistical, times
 from .compare import Finding, compare
-from .otherwise import otherwise
+from .otherwise import otherwise, result_of
 from .rules import Asked, NoRule, flat, narrowed, widened
 from .running import analysed
 from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
@@ -133,7 +133,7 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         same = got == want or (got != got and want != want)
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
-        return times.compare(got, want, _result_of(op, trial, k, widened), narrow_result(op, trial, k, want))
+        return times.compare(got, want, result_of(op, trial, k, widened), narrow_result(op, trial, k, want))
     zeros = signed_zeros(expected.member)
     found = compare(got, expected.tracked[k], [want], zeros=zeros)
     if found.sentence and not found.excused and "pointwise" in expected.member.tags:
@@ -215,21 +215,11 @@ def _oracle(member: Op) -> str:
     return "ulp" if "pointwise" in member.tags else "dot"
 
 
-def _result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[Any], Any]) -> Tensor | None:
-    """Result ``k`` of eager PyTorch for changed arguments; None where it has none."""
-    args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
-    try:
-        result = flat(op(*args, **kwargs))[k]
-    except (RuntimeError, NotImplementedError, ValueError, TypeError):
-        return None
-    return result if isinstance(result, Tensor) else None
-
-
 def narrow_result(op: Callable[..., Any], trial: Trial, k: int, want: Tensor) -> Tensor | None:
     """That of the arguments in float32, of a result in float64, of which no better one is known."""
     if want.dtype not in (torch.float64, torch.complex128):
         return None
-    found = _result_of(op, trial, k, narrowed)
+    found = result_of(op, trial, k, narrowed)
     return found if found is not None and found.shape == want.shape else None
 
 

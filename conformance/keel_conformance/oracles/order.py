@@ -105,7 +105,7 @@ def commonest(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     x, dim, values = named["self"], named["dim"], results[0]
     if not x.dim() or not x.is_floating_point() or not bool(x.isnan().any()):
         return statistic(named, results, eager)
-    best = eager[0].clone() if named["keepdim"] else eager[0].unsqueeze(dim)
+    best = eager[0] if named["keepdim"] else eager[0].unsqueeze(dim)
     mine = values if named["keepdim"] else values.unsqueeze(dim)
     wants, rows = best.movedim(dim, -1).clone(), x.movedim(dim, -1)
     for at in rows.isnan().any(-1).nonzero().tolist():

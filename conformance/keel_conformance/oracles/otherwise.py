@@ -3,7 +3,7 @@ for what is dense, single elements for the rest and for strides, a library's for
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,31 +22,35 @@ LARGEST = 100_000
 
 def otherwise(op: Any, trial: Trial, k: int, like: Tensor) -> Iterator[Tensor]:
     """Result ``k`` of an operator that is computed by elements, ``like`` eager's: of row-major arguments, of pieces."""
-    for way in (_row_major, _in_pieces):
-        with suppress(RuntimeError, NotImplementedError, ValueError, TypeError):
-            found = way(op, trial, k, like)
-            if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype):
-                yield found
+    for found in (result_of(op, trial, k, _row_major), _in_pieces(op, trial, k, like)):
+        if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype):
+            yield found
 
 
-def _row_major(op: Any, trial: Trial, k: int, like: Tensor) -> Tensor | None:
-    def dense(x: Any) -> Any:
-        return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
-    return _result(op, mapped(tuple(trial.args), dense), mapped(dict(trial.kwargs), dense), k)
+def result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[Any], Any]) -> Tensor | None:
+    """Result ``k`` of eager PyTorch for changed arguments; None where it has none."""
+    args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
+    try:
+        result = flat(op(*args, **kwargs))[k]
+    except (RuntimeError, NotImplementedError, ValueError, TypeError):
+        return None
+    return result if isinstance(result, Tensor) else None
 
 
-def _in_pieces(op: Any, trial: Trial, k: int, like: Tensor) -> Tensor | None:
-    if like.numel() > LARGEST or any(isinstance(v, Tensor) for v in trial.kwargs.values()):
+def _row_major(x: Any) -> Any:
+    return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
+
+
+def _in_pieces(op: Callable[..., Any], trial: Trial, k: int, like: Tensor) -> Tensor | None:
+    if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in trial.kwargs.values()):
         return None
     # what has no dimensions does not count as a tensor when dtypes are promoted, so it stays as it is
-    rows = [x.expand(like.shape).reshape(-1) if isinstance(x, Tensor) and x.dim() else x for x in trial.args]
+    whole = [isinstance(x, Tensor) and x.dim() > 0 for x in trial.args]
     found = []
-    for start in range(0, like.numel(), PIECE):
-        some = [x[start:start + PIECE].clone() if isinstance(x, Tensor) and x.dim() else x for x in rows]
-        found.append(_result(op, some, trial.kwargs, k))
-    return torch.cat([x for x in found if x is not None]).reshape(like.shape) if found else None
-
-
-def _result(op: Any, args: Any, kwargs: Any, k: int) -> Tensor | None:
-    result = flat(op(*args, **kwargs))[k]
-    return result if isinstance(result, Tensor) else None
+    with suppress(RuntimeError, NotImplementedError, ValueError, TypeError):
+        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, trial.args, strict=True)]
+        for start in range(0, like.numel(), PIECE):
+            some = [x[start:start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
+            found.append(flat(op(*some, **trial.kwargs))[k])
+        return torch.cat(found).reshape(like.shape)
+    return None
