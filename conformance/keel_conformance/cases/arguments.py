@@ -69,7 +69,7 @@ def _levels(case: Case, domain: Domain, turn: int) -> Levels:
 def _turn(case: Case, call: int) -> int:
     """How often the call is drawn again."""
     domain = domain_of(case.op)
-    if not call or domain is None or "random" in domain.op.tags:
+    if not call or domain is None or not blank.repeatable(domain.op):
         return 0
     def told(call: int, turn: int) -> blank.Told | None:
         return _told(domain, _levels(case, domain, turn), Draw(case.digest, call, turn=turn), case.overload)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from keel import Op
 from keel_conformance.threads import threads
 from keel_conformance.trees import tensors
 
@@ -24,6 +25,11 @@ EXTREME, EMPTY = "extreme", "empty"
 
 
 Told = tuple[frozenset[str], str]
+
+
+def repeatable(op: Op) -> bool:
+    """Whether eager PyTorch gives the same results again: they are neither drawn nor memory as it is found."""
+    return "random" not in op.tags and op.name != "empty"
 
 
 def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told | None:

@@ -41,7 +41,7 @@ def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: in
     """The choices without those of which nothing tells but ``stay`` of each kind, one at least of results of nothing,
     and others for them up to ``least``, then those few, and some without results. All, where not ``plenty`` tell.
     """
-    if "random" in domain.op.tags:                             # of these one draw says as little as a thousand
+    if not blank.repeatable(domain.op):                        # of these one result says as little as a thousand
         return list(chosen)
     passing = passer(domain)
     with _silence():

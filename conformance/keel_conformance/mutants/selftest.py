@@ -201,7 +201,8 @@ class Sitting:
                 self.console.print(f"{text} ({MUTANTS[f.mutant].about})", markup=False, highlight=False)
 
     def controls(self) -> list[Bar]:
-        cases = [c for c in self.plan(0) if c.kind == "op"]
+        # in the order of their digests, which draws them: the first in the plan are not like the others
+        cases = sorted((c for c in self.plan(0) if c.kind == "op"), key=lambda c: c.digest)
         some = first_of_each(cases, EACH[self.tier], bears)
         eager = self.baseline(0, cases, some)
         first = tuple(c for c in some if scores.sound(eager, c))
@@ -233,8 +234,9 @@ class Sitting:
             all_ = self.tried(f"benign variants, seed {seed}", [
                 Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()])
             for n, some in reached.items():
-                found += scores.alarms(n, seed, some, all_.get(f"benign-{seed}/{n}", {}), eager)
-                count += len(some)
+                verdicts = all_.get(f"benign-{seed}/{n}", {})
+                found += scores.alarms(n, seed, some, verdicts, eager)
+                count += sum(scores.sound(eager, c) for c in some if c.id in verdicts)
             eager_found += scores.alarms(EAGER, seed, self.plan(seed), eager, None)
             eager_count, last = eager_count + len(eager), last + 1
         self.rows["false alarms"] = [a.row() for a in found]

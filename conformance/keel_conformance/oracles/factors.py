@@ -105,8 +105,10 @@ def lu_factor(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
 
     LAPACK compares complex numbers by |re| + |im| (its izamax): a multiplier may be as large as the square root of 2.
     """
-    a = _w(named["A"])
-    p, lower, u = _unpacked(results[0], results[1])
+    a, pivots = _w(named["A"]), results[1]
+    if bool(((pivots < 1) | (pivots > a.shape[-2])).any()):
+        return f"A pivot names no row: {pivots.tolist()}, of matrices of {a.shape[-2]}."
+    p, lower, u = _unpacked(results[0], pivots)
     grown, most = _norm(lower.abs() @ u.abs()), 2.0 ** 0.5 if a.is_complex() else 1.0
     if named.get("pivot", True) and bool((lower.abs() > most * (1 + 4 * _eps(results[0]))).any()):
         return "A multiplier is greater than 1: a row of larger magnitude was left below."

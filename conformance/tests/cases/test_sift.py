@@ -5,11 +5,13 @@ from collections import Counter
 
 import pytest
 
+from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.blank import EMPTY
 from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.plan import cases_of, choices
 from keel_conformance.cases.sift import EMPTIES, KEPT, NOTHING, passer, sifted
+from keel_conformance.harness.perform import overload
 
 
 def domain(name: str) -> Domain:
@@ -75,3 +77,16 @@ def test_what_tells_is_all_there_and_first() -> None:
 @pytest.mark.parametrize("tier", ["smoke", "standard"])
 def test_the_plan_is_the_same_each_time(name: str, tier: str) -> None:
     assert [c.id for c in cases_of(domain(name), tier, 1)] == [c.id for c in cases_of(domain(name), tier, 1)]
+
+
+def test_what_memory_held_decides_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keel_conformance.cases.blank.told", lambda *asked: pytest.fail("eager PyTorch was asked"))
+    assert list(cases_of(domain("empty"), "standard", 0))
+
+
+def test_any_and_all_are_false_as_often_as_true() -> None:
+    for name in ("any", "all"):
+        found = [result for case in cases_of(domain(name), "standard", 0) if case.kind == "op" for call in (0, 1)
+                 for trial in (arguments(case, call),)
+                 for result in [overload(case.overload)(*trial.args, **trial.kwargs).bool()] if result.numel()]
+        assert all(sum(bool((x == what).any()) for x in found) > len(found) / 2 for what in (True, False))

@@ -140,6 +140,24 @@ def test_pivots_of_complex_matrices() -> None:
     assert by_eager("lu_factor", "aten.linalg_lu_factor_ex.default", a) == "pass"
 
 
+@pytest.mark.parametrize("pivot", [0, 3])
+def test_pivots_that_name_no_row_are_the_backends_failure(pivot: int) -> None:
+    a = torch.eye(2)
+    lu, _, info = torch.linalg.lu_factor_ex(a)
+    found = verdict("lu_factor", "aten.linalg_lu_factor_ex.default", (a,),
+                    [lu, torch.tensor([1, pivot], dtype=torch.int32), info])
+    assert (found.status, found.sentence) == ("fail", f"A pivot names no row: [1, {pivot}], of matrices of 2.")
+
+
+def test_a_piece_that_an_operator_refuses_is_no_error_of_the_suite() -> None:
+    """It is written in Python, and asserts that there is a scale for each row."""
+    x, scales, zeros = torch.rand(9, 3), torch.full((9, 1), 0.5), torch.zeros(9, 1, dtype=torch.int64)
+    wrong = torch.full((9, 3), 77, dtype=torch.int8)
+    found = verdict("quantize_per_token", "quantized_decomposed.quantize_per_token.default",
+                    (x, scales, zeros, -128, 127, torch.int8), [wrong])
+    assert found.status == "fail"
+
+
 def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     near = tracked(torch.tensor([0.5, 0.999999]), analysed, torch.tensor([0.5, 1.0], dtype=torch.float64),

@@ -30,6 +30,8 @@ LONG, HUGE = "70001", "16777221"
 """More places than 16 bits count, alone and last only; more than float32 does, where a few elements say so."""
 FEW = "few"
 """The class of values of which all but one are the same, at a place that float32 has no number for."""
+_EVERY, _NO, _LONE, _BUT_ONE = range(4)
+"""Kinds of rows, by which elements of theirs are true."""
 EXTENTS = (*map(str, sizes.EXTENTS), "0", "0d", LONG)
 
 Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -41,8 +43,9 @@ class Along:
     """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
     over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
     ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory,
-    ``even`` that of random values all rows are, because their errors are judged together; ``huge`` has the dtypes,
-    forms and values of calls on more elements than float32 counts.
+    ``even`` that of random values all rows are, because their errors are judged together; ``truth`` that only zeros
+    make a difference, and of which kinds a single row is in turn; ``huge`` has the dtypes, forms and values of calls on
+    more elements than float32 counts.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -56,6 +59,7 @@ class Along:
     telling: tuple[str, str, str] = ("", "", "")
     apart: bool = False
     even: bool = False
+    truth: tuple[int, int] | None = None
     huge: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -159,10 +163,11 @@ ALONG: Mapping[str, Along] = {
     "amin": _several("amin.default", "amin.default", empty=False),
     "any": Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
                   "two": _two("any.dims"), "list": _last("any.dims", True), "end": _end("any.dim"),
-                 "unlisted": _none("any.dims", [])}, _NONE, telling=("b8", "two", "random")),
+                 "unlisted": _none("any.dims", [])}, _NONE, truth=(_LONE, _NO), telling=("b8", "two", "random")),
     "all": Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
                   "two": _two("all.dims"), "list": _last("all.dims", True), "end": _end("all.dim"),
-                 "unlisted": _none("all.dims", [])}, _NONE, dtypes=_ALL, telling=("b8", "two", "random")),
+                 "unlisted": _none("all.dims", [])}, _NONE, truth=(_BUT_ONE, _EVERY), dtypes=_ALL,
+                 telling=("b8", "two", "random")),
     **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
                     "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False,
                    huge=(("u8", "all", FEW), ("i8", "end", FEW)))
@@ -278,8 +283,11 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
     if kind == "exact" and along.products and (dtype.is_floating_point or dtype.is_complex):
         return _powers(dtype, n, over, draw).reshape(shape)
     if kind == "random" and not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
-        return salted(draw, dtype, n).reshape(shape)           # integers wrap, in any order
+        x = salted(draw, dtype, n).reshape(shape)              # integers wrap, in any order
+        return _scarce(x, dim, over, along.truth, draw) if along.truth else x
     x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
+    if along.truth and dtype != torch.bool and kind != "specials":
+        return _scarce(x, dim, over, along.truth, draw)
     mixed = kind == "random" and dtype.is_floating_point and not along.even
     if not n or draw.bare or dtype.is_complex or not (mixed or kind == "specials" or (kind, dtype) == (
             "random", torch.bool)):
@@ -288,7 +296,7 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
         x, shape, dim = x.reshape(-1), (n,), 0
     rows = x.movedim(dim, -1)
     if dtype == torch.bool:
-        rows = _true_rows(rows, draw)
+        rows = _true_rows(rows, along.truth or (_LONE, _BUT_ONE), draw)
     elif mixed:
         other = fill(draw, "specials", dtype, n).reshape(rows.shape)
         rows = torch.where(_turns(rows, draw, 4) >= 2, _rows(other, draw), rows)
@@ -331,13 +339,22 @@ def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
     return torch.where(which == 4, torch.inf if draw.call % 2 == 0 else -torch.inf, x)
 
 
-def _true_rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
-    """Rows in which all are true, none, one, all but one, some; a single row is one of those that tell most."""
+def _scarce(x: torch.Tensor, dim: int, over: int, single: tuple[int, int], draw: Draw) -> torch.Tensor:
+    """With zeros in the rows that are reduced, as bools have them that are false."""
+    if not x.numel() or draw.bare:
+        return x
+    rows = x.reshape(1, -1) if over == x.numel() else x.movedim(dim, -1)
+    kept = torch.where(_true_rows(torch.ones_like(rows, dtype=torch.bool), single, draw), rows, torch.zeros_like(rows))
+    return kept.reshape(x.shape) if over == x.numel() else kept.movedim(-1, dim).contiguous()
+
+
+def _true_rows(x: torch.Tensor, single: tuple[int, int], draw: Draw) -> torch.Tensor:
+    """Rows in which all are true, none, one, all but one, some; a ``single`` row is one of two kinds in turn."""
     which, n = _turns(x, draw, 5), x.shape[-1]
-    which = which if len(which) > 1 else torch.full_like(which, 2 + draw.call % 2)
+    which = which if len(which) > 1 else torch.full_like(which, single[draw.call % 2])
     one = torch.arange(n) == int(draw.integers(1, 0, n))
-    x = torch.where(which == 0, True, torch.where(which == 1, False, x))
-    return torch.where(which == 2, one, torch.where(which == 3, ~one, x))
+    x = torch.where(which == _EVERY, True, torch.where(which == _NO, False, x))
+    return torch.where(which == _LONE, one, torch.where(which == _BUT_ONE, ~one, x))
 
 
 def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
