@@ -139,7 +139,9 @@ def atomic(member: Op) -> bool:
     """Whether a clause leaves open in which order elements are added where several go to one place. That of a reduction
     is open too, but need not be another at every call.
     """
-    return any("order" in text and "not specified" in text and "add" in text for text in member.clauses)
+    return any("add" in text and any(open_ in text for open_ in ("no specified order", "order is not specified",
+                                                                  "order of additions is not specified"))
+               for text in member.clauses)
 
 
 def _broken(case: Case, tried: Tried) -> Verdict:

@@ -145,7 +145,8 @@ def eager_bars(found: Sequence[Alarm], tried: int, repeats: Sequence[Verdicts]) 
                 ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases"),
             Bar("identical repeats of eager PyTorch", f"{sum(one == 0 for one in drift(repeats))} of {len(repeats)}",
                 "10 of 10", len(repeats) >= 10 and not different,
-                f"differ: {named(different)}" if different else f"{len(repeats[0]) if repeats else 0} cases each")]
+                f"differ: {named(different)}" if different else
+                f"{min(map(len, repeats), default=0)} cases each")]
 
 
 def drift(repeats: Sequence[Verdicts]) -> list[int]:
@@ -167,9 +168,10 @@ class Blank:
     case: str
 
 
-def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]]) -> list[Bar]:
-    """``bearing`` is how many value-bearing cases each control was tried on, ``ops`` the operators of which it passes
-    all that were.
+def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]], right: int
+                 ) -> list[Bar]:
+    """``bearing`` is how many cases each control was tried on whose values could tell, ``ops`` the operators of which
+    it passes all that have any, ``right`` how many cases controls passed where they are right.
     """
     passed, total = len(blanks), sum(bearing.values())
     worst = max(bearing, key=lambda c: sum(b.control == c for b in blanks) / max(bearing[c], 1), default="")
@@ -178,6 +180,8 @@ def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mappi
     share = max((sum(b.control == c for b in blanks) / n for c, n in bearing.items() if n), default=0.0)
     return [Bar("value-bearing cases that a control passes", percent(passed, total), "at most 0.5 % of each's",
                 bool(total) and share <= 0.005, f"{by}; worst: {worst}"),
+            Bar("cases where a control is right", percent(right, total + right), "", None,
+                "such as a sum of zeros for who gives zeros"),
             Bar("vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, named(vacuous))]
 
 

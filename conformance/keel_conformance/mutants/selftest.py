@@ -12,25 +12,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 
 from keel import MEMBERS
 
 from .. import report
-from ..cases.arguments import arguments
 from ..cases.case import Case
 from ..cases.domains import domain_of
 from ..cases.plan import PROFILES, TIERS, of_rooms, plan
 from ..harness.draw import by
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
-from ..trees import tensors
 from ..workers.run import Interruption, interruptible, progress_on
 from . import BENIGN, CONTROLS, MUTANTS, conduct, scores
-from .controls import MEANT
 from .mutant import Mutant, fits, packet_of
+from .telling import bears, coincides, meant
 from .trials import Task, Verdicts, tried
 
 EAGER, LOOPS = "eager", "interp"
@@ -46,8 +43,6 @@ WAVE = 8
 COSTED = 40
 """What the harness takes is measured on one case of so many of the standard tier."""
 PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolation", "resume", "onboarding")
-DRAWS = 64
-"""Fewer numbers than this drawn at random may be any."""
 
 
 def selftest(
@@ -215,16 +210,17 @@ class Sitting:
         again = [Task(f"controls-more/{n}", c.subject, tuple(c for c in left if c.op in passed[n]), True)
                  for n, c in CONTROLS.items()]
         rest = self.tried("controls, where they passed", [t for t in again if t.cases])
-        blanks, bearing, vacuous = list[scores.Blank](), dict[str, int](), dict[str, list[str]]()
+        blanks, bearing, vacuous, right = list[scores.Blank](), dict[str, int](), dict[str, list[str]](), 0
         for task in again:
             name = task.name.rpartition("/")[2]
             mine = found.get(f"controls/{name}", {})
-            some, bearing[name], _ = scores.blanks(name, first, mine, eager, meant)
+            some, bearing[name], _ = scores.blanks(name, first, mine, eager, coincides)
+            right += len(scores.blanks(name, first, mine, eager, meant)[0]) - len(some)
             _, _, vacuous[name] = scores.blanks(name, [*first, *task.cases], {**mine, **rest.get(task.name, {})}, eager,
                                                 meant)
             blanks += some
         self.rows["vacuous"] = [vars(b) for b in blanks]
-        return scores.vacuity_bars(blanks, bearing, vacuous)
+        return scores.vacuity_bars(blanks, bearing, vacuous, right)
 
     def benign(self, seeds: Iterable[int]) -> list[Bar]:
         found, eager_found, count, eager_count, last = list[scores.Alarm](), list[scores.Alarm](), 0, 0, 0
@@ -310,27 +306,3 @@ def first_of_each(cases: Iterable[Case], most: int, fit: Callable[[Case], bool])
         if len(mine := found.setdefault(c.op, [])) < most and fit(c):
             mine.append(c)
     return tuple(c for some in found.values() for c in some)
-
-
-def bears(case: Case) -> bool:
-    """Whether results of a case have elements whose values are decided."""
-    from ..harness.perform import overload
-
-    if case.op == "empty":
-        return False
-    try:
-        trial = arguments(case, 0)
-        with torch.no_grad():
-            found = overload(case.overload)(*trial.args, **trial.kwargs)
-    except Exception:                                         # then it is no case to judge anything by
-        return False
-    least = DRAWS if "random" in MEMBERS[case.op].tags else 1
-    return any(x.numel() >= least for x in tensors(found))
-
-
-def meant(control: str, case: Case) -> bool:
-    """Whether a case that a control passes bears no value that could tell: see ``controls.MEANT``."""
-    if case.op in MEANT[control] or not bears(case):
-        return True
-    trial = arguments(case, 0)
-    return control == "identity" and not trial.tensors

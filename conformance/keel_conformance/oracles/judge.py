@@ -18,7 +18,7 @@ from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
 from ..results.verdict import Verdict
 from ..trees import mapped
-from . import contract, factors, linear, openings, order, rounding, statistical, times
+from . import contract, factors, linear, openings, order, rounding, statistical, times, totals
 from .compare import Finding, compare
 from .otherwise import otherwise, result_of
 from .rules import Asked, NoRule, flat, narrowed, widened
@@ -69,6 +69,8 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
         return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)
     expected = expect(member, op, trial, eager)
     verdict = _verdict(case, trial, results, expected, op)
+    if verdict.status == "pass" and (sentence := totals.breach(member.name, named, results[0])):
+        return replace(verdict, status="fail", sentence=sentence)
     if verdict.status == "pass" and expected.oracle == "dot" and case.levels.get("values") == "random" and (
             member.name in linear.SUMS and REDRAWN not in trial.notes):
         sentence = linear.statistics(Asked(op, member, trial.args, trial.kwargs, eager), results[0])

@@ -27,6 +27,8 @@ from .tracked import (
 )
 
 Terms = Callable[[Asked], tuple[Any, ...]]
+BESIDE = 4
+"""An element that may land this many places off is looked for there, beyond that anywhere."""
 
 
 def _counted(asked: Asked) -> tuple[Any, ...]:
@@ -159,18 +161,22 @@ def put(asked: Asked) -> Sequence[Bound]:
 
 
 def scattered(asked: Asked) -> Sequence[Bound]:
-    """scatter_add: a sum of the elements whose places are known. One that may land anywhere along the dimension moves
-    each sum there by its magnitude at the most, and each sum has that many more terms.
+    """scatter_add: a sum of the elements whose places are known. One that may land at several places, or anywhere along
+    the dimension, moves each sum there by its magnitude at the most, and each sum has that many more terms.
     """
     x, index, src, dim = (asked.named[n] for n in ("self", "index", "src", "dim"))
     out = asked.outs[0]
     if not uncertain(index) or not inexact(out.dtype) or not x.dim() or uncertain(x, src):
         return sums(asked)
-    place, crop, loose = plain_of(index), tuple(slice(n) for n in index.shape), errors(index) > 0
-    given = upper(src)[crop]
-    stray = torch.zeros(x.shape, dtype=torch.float64).narrow(dim, 0, 1).clone()
-    rows = tuple(slice(1) if d == dim % x.dim() else part for d, part in enumerate(crop))
-    stray[rows] = torch.where(loose, given, 0.0).sum(dim, keepdim=True)
+    place, crop, gap = plain_of(index), tuple(slice(n) for n in index.shape), errors(index)
+    loose, near, given = gap > 0, (gap > 0) & (gap <= BESIDE), upper(src)[crop]
+    stray = torch.zeros(x.shape, dtype=torch.float64)
+    rows = tuple(slice(None) if d == dim % x.dim() else part for d, part in enumerate(crop))
+    stray[rows] = torch.where(loose & ~near, given, 0.0).sum(dim, keepdim=True).broadcast_to(stray[rows].shape)
+    for off in range(-BESIDE, BESIDE + 1):
+        there = place + off
+        reached = near & (gap >= abs(off)) & (there >= 0) & (there < x.shape[dim])
+        stray = stray.scatter_add(dim, torch.where(reached, there, 0), torch.where(reached, given, 0.0))
     most = upper(x).scatter_add(dim, place, torch.where(loose, 0.0, given)) + stray
     known = replace(asked, args=[x, dim, place, _without(src, crop, loose)], kwargs={})
     (bound,) = sums(known)

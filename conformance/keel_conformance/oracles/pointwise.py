@@ -461,19 +461,18 @@ def convert(asked: Asked) -> Sequence[Bound]:
         return [Bound(None, torch.where(known & error.isfinite(), 0.0, INF))]
     facts = torch.iinfo(out.dtype)
     fits = (ends[0] > facts.min - 1.0) & (ends[1] < facts.max + 1.0) & error.isfinite()
-    gap = torch.maximum(*(apart(e.trunc(), value.trunc()) for e in ends))
-    gap = torch.maximum(gap, apart(plain_of(x).double().trunc(), value.trunc()))
+    gap = torch.maximum(*(apart(e.trunc(), plain_of(x).double().trunc()) for e in ends))
     return [Bound(None, torch.where(fits, gap, INF))]
 
 
 def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
-    """Of integers and bools with unknown elements too."""
+    """Of integers and bools with unknown elements too: the greater of two is as far off as they are."""
     if uncertain(asked.args, asked.kwargs) and not inexact(asked.outs[0].dtype):
-        shape = asked.outs[0].shape
+        shape, kept = asked.outs[0].shape, asked.member is not None and asked.member.name in ("maximum", "minimum")
         gaps = [errors(x) for x in (*asked.args, *asked.kwargs.values()) if isinstance(x, Tensor)]
         worst = torch.zeros(shape, dtype=torch.float64)
         for g in gaps:
-            worst = torch.maximum(worst, torch.where(g > 0, INF, 0.0).broadcast_to(shape))
+            worst = torch.maximum(worst, (g if kept else torch.where(g > 0, INF, 0.0)).broadcast_to(shape))
         return [Bound(None, worst)]
     return elementwise(asked)
 

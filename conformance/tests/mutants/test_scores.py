@@ -65,5 +65,6 @@ def test_vacuous_cases_are_those_that_a_control_passes_though_they_bear_values()
     mine = verdicts(cases, "fail", "pass", "pass", "fail", "fail", "pass")
     found, count, ops = scores.blanks("zeros", cases, mine, eager, lambda control, c: c is ADD[1])
     assert [b.case for b in found] == [ADD[2].id, cases[5].id] and count == 5 and ops == ["sub"]
-    share, vacuous = scores.vacuity_bars(found, {"zeros": count}, {"zeros": ops})
-    assert not share.holds and (vacuous.value, vacuous.holds) == (1, False)
+    share, right, vacuous = scores.vacuity_bars(found, {"zeros": count}, {"zeros": ops}, 5)
+    assert not share.holds and (right.value, right.holds) == ("50.0 %", None)
+    assert (vacuous.value, vacuous.holds) == (1, False)

@@ -15,7 +15,7 @@ from keel_conformance.cases.plan import plan
 from keel_conformance.harness.perform import overload
 from keel_conformance.mutants import BENIGN, CONTROLS
 from keel_conformance.mutants.controls import MEANT
-from keel_conformance.mutants.selftest import bears, meant
+from keel_conformance.mutants.telling import bears, meant
 from keel_conformance.oracles.judge import judge
 from keel_conformance.programs.group import can_meet
 from keel_conformance.trees import tensors

@@ -87,7 +87,7 @@ def _density(hist: Tensor, edges: Sequence[Tensor]) -> Tensor:
     return hist
 
 
-_WEIGHTED = ("weight has an element per element; without it every one counts 1.",
+_WEIGHTED = ("weight has an element per element, added up in no specified order; without it every one counts 1.",
              "With density the sum over bins of height times width is 1.")
 
 

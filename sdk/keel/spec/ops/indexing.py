@@ -302,7 +302,7 @@ def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False
 
 @family(aten.put.default, places=_PICKED, clauses=(
     "index counts through the whole of x in row-major order, from the end if it is negative.",
-    "With accumulate, source is added to what stands there; equal indices add up.",
+    "With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
 ))
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with source written at index."""

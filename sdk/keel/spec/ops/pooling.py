@@ -156,7 +156,7 @@ def _unpooled(n: int, maximum: str) -> Any:
     return backward
 
 
-_GIVEN = ("Each gradient is added at the index of its window's largest element; all else is 0.",)
+_GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
 for _n in (2, 3):
     for _name in (f"max_pool{_n}d_with_indices", f"adaptive_max_pool{_n}d", f"fractional_max_pool{_n}d"):
         family(f"{_name}_backward", clauses=_GIVEN, name=f"{_name}_backward", tags=_TAGS)(_unpooled(_n, _name))

@@ -141,7 +141,8 @@ for _name, _at, _centred in (("upsample_nearest", "floor(o * ratio)", False),
     _forward, _backward = _nearest_pair(_centred)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
     family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS, clauses=(
-        *_rule, "Each gradient is added at the place that its element was read from."))(_backward)
+        *_rule, "Each gradient is added at the place that its element was read from, in no specified order.",
+    ))(_backward)
 
 
 # -- weighted sums ----------------------------------------------------------------------------------------------------
@@ -258,7 +259,8 @@ for _name, _overloads, _weigh, _doc, _clauses in (
     _forward.__doc__, _backward.__doc__ = _doc, f"The gradient of {_name} with respect to its input."
     family(*(o.format("") for o in _overloads), name=_name, clauses=_clauses, tags=_TAGS)(_forward)
     family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS, clauses=(
-        "Each gradient is added to the elements that its result was made of, times their weights.",))(_backward)
+        "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
+        "order.",))(_backward)
 
 
 # -- elements in another order ----------------------------------------------------------------------------------------

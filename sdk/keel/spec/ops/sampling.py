@@ -192,7 +192,7 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
 
 
 @family("grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", clauses=(
-    "Each gradient is added to the elements that its sample was made of, times their weights.",
+    "Each gradient is added to the elements that its sample was made of, times their weights, in no specified order.",
     "The gradient of the grid is that of the weights by the place, times the place's by the coordinate, which is 0 "
     "where padding holds a place at the border, and changes its sign with each reflection; of the nearest it is 0.",
     "Where the input's output_mask is False its gradient is None.",
