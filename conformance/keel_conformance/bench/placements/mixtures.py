@@ -10,7 +10,7 @@ from ...report import Bar
 from ...workers.pool import Outcome
 from ..jobs import Job, Selection, failed, within
 from ..run_time import geometric_mean
-from .sheets import backends
+from .sheets import absent, backends
 from .timed import ratio, timed
 
 ALL = {"cpu": ("cpp", "inductor", "eager"), "cuda": ("triton", "cpp", "eager")}
@@ -40,6 +40,8 @@ def _job(part: str, model: str, names: Sequence[str], mode: str, chosen: Selecti
 
 def measure(job: Job) -> dict[str, Any]:
     """Each backend alone, and all by cost."""
+    if why := absent(job.compiler.split("+")):
+        return {TOGETHER: {"why": why}}
     found = backends(job.compiler.split("+"), job.device)
     lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in found}
     return timed(job, {**lists, TOGETHER: found})

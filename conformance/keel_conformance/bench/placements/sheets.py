@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from keel import Backend, Cost, find
@@ -31,6 +32,12 @@ def backends(names: Sequence[str], device: str) -> list[Backend]:
             known |= {name: sheet.as_json() for name, sheet in calibrate(lacking, device).items()}
             path.write_text(json.dumps(known))
     return [replace(b, cost=Cost.from_json(json.dumps(known[b.name]))) for b in found]
+
+
+def absent(names: Sequence[str]) -> str:
+    """What has to be installed first; '' if nothing."""
+    lacking = [name for name in names if name in FOREIGN and find_spec(name) is None]
+    return f"{' and '.join(lacking)} is not installed: pip install {' '.join(lacking)}." if lacking else ""
 
 
 def _found(name: str) -> Backend:

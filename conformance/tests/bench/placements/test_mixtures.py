@@ -138,6 +138,13 @@ def test_a_mixture_is_the_fastest_or_has_a_reason() -> None:
         assert bar.holds is holds and reason in bar.note
 
 
+def test_a_backend_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "find_spec", lambda name: None)
+    job = Job("mixtures", "bert", "cpp+openvino+eager", scale="tiny")
+    (bar,) = mixtures.mixture_bars({job: Outcome(mixtures.measure(job))})
+    assert not bar.holds and bar.note == "openvino is not installed: pip install openvino."
+
+
 def test_ranks_are_held_to_nine_tenths() -> None:
     good = {"x": {"why": "", "parts": [{"owner": "a", "predicted": p, "seconds": s} for p, s in
                                        ((1.0, 2.0), (2.0, 3.0), (3.0, 10.0), (4.0, 11.0))]}}
