@@ -40,7 +40,7 @@ def meant(control: str, case: Case) -> bool:
 
 
 def coincides(control: str, case: Case) -> bool:
-    """Or whether the control is right there: that is what eager PyTorch gives for each call of the case."""
+    """Whether the case bears none, or the control is right there: eager PyTorch gives the same for each of its calls."""
     def right(call: int) -> bool:
         trial = arguments(case, call)
         known = blank.told(overload(case.overload), trial.args, trial.kwargs)
