@@ -40,7 +40,7 @@ def meant(control: str, case: Case) -> bool:
 
 
 def coincides(control: str, case: Case) -> bool:
-    """Whether the case bears none, or the control is right there: eager PyTorch gives the same for each of its calls."""
+    """Whether it bears none, or the control is right: eager PyTorch gives the same for each call of the case."""
     def right(call: int) -> bool:
         trial = arguments(case, call)
         known = blank.told(overload(case.overload), trial.args, trial.kwargs)
