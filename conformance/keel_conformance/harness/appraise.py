@@ -1,6 +1,7 @@
 """In a process that the backend never sees: what each case should have given, and the verdict on what it gave."""
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ import torch
 from keel import MEMBERS, Op
 
 from ..cases.arguments import arguments
+from ..cases.blank import repeatable
 from ..cases.case import Case, Trial
 from ..oracles.judge import judge, together
 from ..programs.observed import Observed
@@ -22,6 +24,8 @@ from ..workers.pool import Tell
 from . import clauses
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
 from .perform import ROOMS, Clock, overload
+
+_ANY_ORDER = re.compile(r"no specified order|order (of additions )?is not specified")
 
 
 def appraise(job: Appraise, tell: Tell) -> Appraised:
@@ -132,16 +136,14 @@ def _repeats(case: Case) -> bool:
     random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
     if random or member is None:
         return not random
-    return "random" not in member.tags and member.name != "empty" and not atomic(member)
+    return repeatable(member) and not atomic(member)
 
 
 def atomic(member: Op) -> bool:
     """Whether a clause leaves open in which order elements are added where several go to one place. That of a reduction
     is open too, but need not be another at every call.
     """
-    return any("add" in text and any(open_ in text for open_ in ("no specified order", "order is not specified",
-                                                                  "order of additions is not specified"))
-               for text in member.clauses)
+    return any("add" in text and _ANY_ORDER.search(text) for text in member.clauses)
 
 
 def _broken(case: Case, tried: Tried) -> Verdict:

@@ -202,8 +202,9 @@ class Sitting:
         eager = self.baseline(0, cases, some)
         first = tuple(c for c in some if scores.sound(eager, c))
         found = self.tried("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
-        passed = {n: frozenset(scores.blanks(n, first, found.get(f"controls/{n}", {}), eager, meant)[2])
-                  for n in CONTROLS}
+        mine = {n: found.get(f"controls/{n}", {}) for n in CONTROLS}
+        plain = {n: scores.blanks(n, first, mine[n], eager, meant) for n in CONTROLS}
+        passed = {n: frozenset(ops) for n, (_, _, ops) in plain.items()}
         eager = self.baseline(0, cases, (c for c in cases if any(c.op in ops for ops in passed.values())))
         known = frozenset(first)
         left = [c for c in cases if c not in known and scores.sound(eager, c)]
@@ -213,11 +214,10 @@ class Sitting:
         blanks, bearing, vacuous, right = list[scores.Blank](), dict[str, int](), dict[str, list[str]](), 0
         for task in again:
             name = task.name.rpartition("/")[2]
-            mine = found.get(f"controls/{name}", {})
-            some, bearing[name], _ = scores.blanks(name, first, mine, eager, coincides)
-            right += len(scores.blanks(name, first, mine, eager, meant)[0]) - len(some)
-            _, _, vacuous[name] = scores.blanks(name, [*first, *task.cases], {**mine, **rest.get(task.name, {})}, eager,
-                                                meant)
+            some, bearing[name], _ = scores.blanks(name, first, mine[name], eager, coincides)
+            right += len(plain[name][0]) - len(some)
+            _, _, vacuous[name] = scores.blanks(name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})},
+                                                eager, meant)
             blanks += some
         self.rows["vacuous"] = [vars(b) for b in blanks]
         return scores.vacuity_bars(blanks, bearing, vacuous, right)

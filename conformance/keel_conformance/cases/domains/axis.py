@@ -284,19 +284,22 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
         return _powers(dtype, n, over, draw).reshape(shape)
     if kind == "random" and not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
         x = salted(draw, dtype, n).reshape(shape)              # integers wrap, in any order
-        return _scarce(x, dim, over, along.truth, draw) if along.truth else x
-    x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
-    if along.truth and dtype != torch.bool and kind != "specials":
-        return _scarce(x, dim, over, along.truth, draw)
+    else:
+        x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
+    scarce = along.truth is not None and dtype != torch.bool and kind != "specials"
     mixed = kind == "random" and dtype.is_floating_point and not along.even
-    if not n or draw.bare or dtype.is_complex or not (mixed or kind == "specials" or (kind, dtype) == (
-            "random", torch.bool)):
+    special = not dtype.is_complex and (mixed or kind == "specials" or (kind, dtype) == ("random", torch.bool))
+    if not n or draw.bare or not (scarce or special):
         return x
     if over == n:                                              # of all elements there is one result
         x, shape, dim = x.reshape(-1), (n,), 0
     rows = x.movedim(dim, -1)
-    if dtype == torch.bool:
-        rows = _true_rows(rows, along.truth or (_LONE, _BUT_ONE), draw)
+    single = along.truth or (_LONE, _BUT_ONE)
+    if scarce:                                                 # zeros where bools are false
+        rows = torch.where(_true_rows(torch.ones_like(rows, dtype=torch.bool), single, draw), rows,
+                           torch.zeros_like(rows))
+    elif dtype == torch.bool:
+        rows = _true_rows(rows, single, draw)
     elif mixed:
         other = fill(draw, "specials", dtype, n).reshape(rows.shape)
         rows = torch.where(_turns(rows, draw, 4) >= 2, _rows(other, draw), rows)
@@ -337,15 +340,6 @@ def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
     place = torch.arange(x.shape[-1]) == draw.integers(rows, 0, x.shape[-1]).reshape(which.shape)
     x = torch.where(which == 5, torch.where(place, lone, torch.zeros_like(x)), x)
     return torch.where(which == 4, torch.inf if draw.call % 2 == 0 else -torch.inf, x)
-
-
-def _scarce(x: torch.Tensor, dim: int, over: int, single: tuple[int, int], draw: Draw) -> torch.Tensor:
-    """With zeros in the rows that are reduced, as bools have them that are false."""
-    if not x.numel() or draw.bare:
-        return x
-    rows = x.reshape(1, -1) if over == x.numel() else x.movedim(dim, -1)
-    kept = torch.where(_true_rows(torch.ones_like(rows, dtype=torch.bool), single, draw), rows, torch.zeros_like(rows))
-    return kept.reshape(x.shape) if over == x.numel() else kept.movedim(-1, dim).contiguous()
 
 
 def _true_rows(x: torch.Tensor, single: tuple[int, int], draw: Draw) -> torch.Tensor:

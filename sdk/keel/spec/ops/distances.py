@@ -105,8 +105,8 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     return _norm(_pairs_apart(x, *_pairs(x)), p).to(x.dtype)
 
 
-@family("_pdist_backward.default", tags=TAGS, clauses=(*_SLOPE, "It is the gradient of pdist.",
-                                                              "What goes to one row adds up, in no specified order."))
+@family("_pdist_backward.default", tags=TAGS, clauses=(
+    *_SLOPE, "It is the gradient of pdist.", "What goes to one row adds up, in no specified order."))
 def pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
     """The gradient of pdist."""
     first, second = _pairs(x)
