@@ -73,12 +73,12 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
 
     ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
     fastest by the data sheets of all (backends of last resort compete like others, and need none); ``measured``, by
-    cost, and then the first call of each graph tries that against each backend alone that has all of it, and keeps the
-    fastest; ``auto``, by cost where at least two backends work on the graph's devices and all have data sheets, but by
-    a last resort only what no other takes; else by order.  ``costs`` are data sheets to be used instead of the
-    backends' own, by name, or the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS may name
-    one.  ``pins`` give operators to one of the backends, whatever is faster or preferred: ``{"softmax": "cpp"}``.
-    Raises KeelError.
+    cost, and then the first calls of each graph try that in turns with each backend alone that has all of it, until the
+    fastest is known; ``auto``, by cost where at least two backends work on the graph's devices and all have data
+    sheets, but by a last resort only what no other takes; else by order.  ``costs`` are data sheets to be used instead
+    of the backends' own, by name, or the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS
+    may name one.  ``pins`` give operators to one of the backends, whatever is faster or preferred:
+    ``{"softmax": "cpp"}``.  Raises KeelError.
     """
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
                                     "costs": costs, "pins": pins})
@@ -107,7 +107,7 @@ class DynamoBackend:
 
         def compiler(captured: Captured) -> Boxed:
             run = compile_graph(captured, self.settings, self.listen)
-            return run if graphs is None else graphs.recorded(run, captured)
+            return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
         with unwrapped():
             refuse_inputs(gm)
@@ -116,15 +116,18 @@ class DynamoBackend:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled graph, as a listener hears of it: the negotiated graph, its plan, its parts, and the names of inputs
-    that never change.  Where plans were ``tried``, it has the one that was kept, and is heard of when that is decided;
-    ``untried`` says why none were though they should have been."""
+    """One compiled graph, as a listener hears of it: the ``captured`` and the negotiated graph, its plan, its parts,
+    and the names of inputs that never change.  Where plans are tried, it is heard of with the first of them while that
+    is ``open``, and once more when it is decided, with the one that is kept and all that were ``tried``; ``untried``
+    says why none are though they should be."""
 
     kind: Kind
+    captured: fx.GraphModule
     gm: fx.GraphModule
     plan: Plan
     parts: tuple[Linkable, ...]
     constants: frozenset[str] = frozenset()
+    open: bool = False
     tried: tuple[Tried, ...] = ()
     untried: str = ""
 
@@ -158,7 +161,8 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
         return found
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
-    compiled, run = Compiled(captured.kind, gm, plan, tuple(parts), constants), link(gm, parts, captured.constants)
+    compiled = Compiled(captured.kind, captured.gm, gm, plan, tuple(parts), constants)
+    run = link(gm, parts, captured.constants)
     if settings.placement == "measured":
         return _tried(captured, settings, replace(choice, plan=plan), compiled, run, folder, listen)
     if listen is not None:
@@ -168,13 +172,15 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
 
 def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Compiled, run: Boxed,
            folder: Path | None, listen: Listener | None) -> Boxed:
-    """``run``, or what its first call finds to be faster: one backend alone."""
+    """``run``, or what its first calls find to be faster: one backend alone."""
     rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
     if not rivals or once is not None:
         if listen is not None:
             listen(replace(compiled, untried=f"The graph may run only once: {once}" if once else
                            "No other backend alone has all of it and is predicted to be nearly as fast."))
         return run
+    if listen is not None:
+        listen(replace(compiled, open=True))
     found, failed = [_candidate(compiled, run, folder, listen)], list[Tried]()
     for gm, plan in rivals:
         verify(gm, "negotiation")

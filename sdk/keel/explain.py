@@ -16,7 +16,7 @@ from torch import nn
 from keel.compile import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
-from keel.runtime.tried import Tried
+from keel.runtime.tried import LONGEST, Tried
 from keel.what_if import Step, merged, next_steps, suppose
 
 SHOWN = 5
@@ -137,8 +137,8 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
 
     ``without`` leaves backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``) away, ``assume``
     has backends take operators that they refuse (``acme.softmax``): then nothing is compiled, and parts run in eager
-    PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  Raises what
-    compiling raises.
+    PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  With the placement
+    ``measured`` it is called until all is decided.  Raises what compiling raises.
     """
     settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs,
                                     "pins": pins})
@@ -148,10 +148,14 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
     heard: list[Compiled] = []
     # A new callable, so that Dynamo does not find the function compiled already.
     run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
-    _backward(run(*args, **kwargs), fn, args, kwargs)
+    for _ in range(LONGEST * (1 + len(settings.backends))):
+        _backward(run(*args, **kwargs), fn, args, kwargs)
+        graphs = {id(compiled.captured): compiled for compiled in heard}      # of each the last that was heard
+        if not any(compiled.open for compiled in graphs.values()):
+            break
     return Explanation(tuple(b.name for b in settings.backends),
                        tuple(b.name for b in settings.backends if b.last_resort), 
-                       tuple(_report(compiled, settings) for compiled in heard))
+                       tuple(_report(compiled, settings) for compiled in graphs.values()))
 
 
 def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -188,7 +192,8 @@ def _report(compiled: Compiled, settings: Settings) -> GraphReport:
                                 *((paid.work, paid.moves, paid.launch) if paid else (None, None, None))))
     steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
     return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)),
-                       None if plan.claim is None else plan.claim.bound, steps, compiled.tried, compiled.untried)
+                       None if plan.claim is None else plan.claim.bound, steps, compiled.tried,
+                       "The function calls it too seldom." if compiled.open else compiled.untried)
 
 
 def _refusals(compiled: Compiled) -> list[RefusalReport]:

@@ -1,13 +1,14 @@
-"""Plans of one graph tried against each other: each runs on the arguments of the first call, and the fastest is kept.
+"""Plans of one graph tried against each other: each call runs one of them, in turns, until the fastest is known.
 
-Runs alternate, so that a busy moment slows all alike, and plans are compared round by round: clearly slower ones drop
-out, and the others go on until it is known which is the fastest, or that it matters little.  There is one result at a
-time, which nobody reads; so a graph must be one that may run more than once (``keel.graph.repeat``).
+Calls are real ones: nothing runs twice, and tensors lie where a program's own steps have them, which repeated runs on
+one set of arguments do not see.  Turns go there and back, so that a busy moment slows all alike, and plans are compared
+round by round: clearly slower ones drop out, and the others go on until it is known which is the fastest, or that it
+matters little.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from threading import Lock
@@ -21,8 +22,10 @@ from keel.errors import KeelError
 from keel.torch_adapter import Boxed
 from keel.types import leaves
 
-ROUNDS, MOST, SECONDS = 5, 25, 30.0
+ROUNDS, MOST, SECONDS = 5, 25, 60.0
 """Timed runs of each plan, after one that warms up: so many at least, so many at most, and none more after so long."""
+LONGEST = 1 + MOST
+"""Runs of each plan, at most."""
 OUT = 3.0
 """A plan runs no more once it is slower than the fastest by so many times the error of that."""
 FINE = 0.005
@@ -57,61 +60,95 @@ class Candidate:
 
 def deciding(candidates: Sequence[Candidate], failed: Sequence[Tried] = (),
              devices: Iterable[torch.device] = ()) -> Boxed:
-    """A callable that tries the candidates in its first call and is the fastest of them from then on.
-
-    The others, and all that they hold, are let go of.  ``failed`` are plans that could not be compiled.  What the first
-    candidate raises passes through, and the next call tries again.  A call that is recorded for a CUDA graph, in which
-    nothing can be waited for, runs the first candidate and decides nothing.
-    """
-    there = frozenset(devices)
-    left, kept, lock = list(candidates), list[Boxed](), Lock()
-
-    def decide(args: Sequence[Any]) -> None:
-        tried = compared(left, args, lambda: wait(there))
-        found = fastest(tried)
-        tried[found] = replace(tried[found], kept=True)
-        winner = left[found]
-        kept.append(winner.run)
-        left.clear()
-        winner.hear((*tried, *failed))
+    """A :class:`Trial` as a function, whose ``decided()`` says whether it is.  PyTorch's wrappers would copy what an
+    object holds at first, and keep it (``functools.wraps``)."""
+    trial = Trial(candidates, failed, devices)
 
     def run(args: list[Any]) -> Sequence[Any]:
-        if not kept:
-            with lock:                                        # of several threads, one decides
-                if not kept and recording(there):
-                    return left[0].run(args)
-                if not kept:
-                    decide(tuple(args))
-        return kept[0](args)
+        return trial(args)
+    run.decided = lambda: trial.decided  # type: ignore[attr-defined]
     return run
 
 
-def compared(candidates: Sequence[Candidate], args: Sequence[Any], settle: Callable[[], None]) -> list[Tried]:
-    """What became of each candidate, in order; ``settle`` waits for what was launched.  Raises what the first raises;
-    any other that raises is out."""
-    seconds: list[list[float]] = [[] for _ in candidates]
-    why = dict[int, str]()
+class Trial:
+    """Runs one of the candidates in each call, and from when that is known on the fastest.
 
-    def turn(numbers: Iterable[int]) -> None:
-        for i in numbers:
-            if i in why:
-                continue
+    The others, and all that they hold, are then let go of.  ``failed`` are plans that could not be compiled.  A rival
+    of the first candidate that raises in its first run is out, and the first candidate does that call; so the graph
+    must be one that may run again (``keel.graph.repeat``).  All else that is raised passes through, and the next call
+    tries again.  A call that is recorded for a CUDA graph, in which nothing can be waited for, and one that is made
+    while another is timed run the first candidate and count for nothing.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], failed: Sequence[Tried] = (),
+                 devices: Iterable[torch.device] = ()) -> None:
+        self._candidates, self._failed, self._devices = list(candidates), tuple(failed), frozenset(devices)
+        self._plans, self._usual = [c.plan for c in candidates], candidates[0].run
+        self._race, self._lock, self._unknown = race(len(candidates)), Lock(), set(range(1, len(candidates)))
+        self._turn = next(self._race)
+
+    @property
+    def decided(self) -> bool:
+        """Whether all calls from now on run the same plan."""
+        return not self._candidates
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        if not self.decided and self._lock.acquire(blocking=False):
             try:
-                seconds[i].append(_timed(candidates[i].run, args, settle))
-            except Exception as raised:
-                if i == 0:
-                    raise
-                why[i] = reason(raised)
-                seconds[i].clear()
+                if not self.decided and not recording(self._devices):
+                    return self._timed(args)
+            finally:
+                self._lock.release()
+        return self._usual(args)
 
-    turn(range(len(candidates)))
-    for each in seconds:
-        each.clear()                                          # the first run builds and allocates
-    racing, rounds = [i for i in range(len(candidates)) if i not in why], 0
+    def _timed(self, args: list[Any]) -> Sequence[Any]:
+        number = self._turn
+        spare = list(args) if number in self._unknown else None
+        wait(self._devices)
+        start = perf_counter()
+        try:
+            results = self._candidates[number].run(args)
+            wait(self._devices)
+        except Exception as raised:
+            if spare is None:
+                raise
+            why = reason(raised)
+        else:
+            self._took(number, perf_counter() - start)
+            return results
+        results = self._usual(spare)                          # what this raises, too, is the program's error
+        self._plans[number] = replace(self._plans[number], why=why)
+        self._took(number, None)
+        return results
+
+    def _took(self, number: int, seconds: float | None) -> None:
+        self._unknown.discard(number)
+        try:
+            self._turn = self._race.send(seconds)
+        except StopIteration as end:
+            tried = [replace(plan, seconds=tuple(runs)) for plan, runs in zip(self._plans, end.value, strict=True)]
+            found = fastest(tried)
+            tried[found] = replace(tried[found], kept=True)
+            winner = self._candidates[found]
+            self._usual = winner.run
+            self._candidates.clear()
+            winner.hear((*tried, *self._failed))
+
+
+def race(count: int) -> Generator[int, float | None, list[list[float]]]:
+    """The numbers of the plans whose turn it is, one after another.  It is sent the seconds that each took, or None
+    where it is out, which only a first run may be, and returns the timed runs of all."""
+    seconds: list[list[float]] = [[] for _ in range(count)]
+    racing, rounds = list[int](), 0
+    for i in range(count):                                    # the first run builds and allocates
+        if (yield i) is not None:
+            racing.append(i)
     while len(racing) > 1:
-        turn(racing if rounds % 2 == 0 else reversed(racing))
+        for i in racing if rounds % 2 == 0 else racing[::-1]:
+            took = yield i
+            assert took is not None
+            seconds[i].append(took)
         rounds += 1
-        racing = [i for i in racing if i not in why]
         if rounds < ROUNDS:
             continue
         best = min(racing, key=lambda i: median(seconds[i]))
@@ -120,7 +157,7 @@ def compared(candidates: Sequence[Candidate], args: Sequence[Any], settle: Calla
         known = all(behind[i][1] <= FINE * median(seconds[best]) for i in racing)
         if known or rounds == MOST or sum(map(sum, seconds)) >= SECONDS:
             break
-    return [replace(c.plan, seconds=tuple(seconds[i]), why=why.get(i, "")) for i, c in enumerate(candidates)]
+    return seconds
 
 
 def fastest(tried: Sequence[Tried]) -> int:
@@ -139,18 +176,6 @@ def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
     middle = median(longer) if longer else 0.0
     spread = median(abs(x - middle) for x in longer) if longer else 0.0
     return middle, 2 * spread / math.sqrt(max(1, len(longer)))
-
-
-def _timed(run: Boxed, args: Sequence[Any], settle: Callable[[], None]) -> float:
-    """Seconds of one run, whose results are dropped at its end."""
-    given = list(args)
-    settle()
-    start = perf_counter()
-    results = run(given)
-    settle()
-    took = perf_counter() - start
-    del results
-    return took
 
 
 def wait(devices: Iterable[torch.device]) -> None:

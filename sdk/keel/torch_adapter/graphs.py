@@ -21,10 +21,11 @@ class GraphPair:
 
     device: int | None = None
 
-    def recorded(self, run: Boxed, captured: Captured) -> Boxed:
+    def recorded(self, run: Boxed, captured: Captured, ready: Callable[[], bool] = lambda: True) -> Boxed:
         """``run``, replayed from a CUDA graph from its third call on where that is possible.
 
-        The first call is made as it is: what it allocates for good must not lie in the graphs' memory.
+        The first call is made as it is: what it allocates for good must not lie in the graphs' memory.  So are those
+        that follow until it is ``ready``.
         """
         backward = captured.kind == "backward"
         if not on_gpu(captured) or (backward and self.device is None):
@@ -35,7 +36,7 @@ class GraphPair:
             return self._after(run) if backward else run
         if not backward:
             self.device = get_device_index(captured.gm)
-        return _later(self._after(run) if backward else run, lambda: self._recorder(run, captured))
+        return later(self._after(run) if backward else run, ready, lambda: self._recorder(run, captured))
 
     def _recorder(self, run: Boxed, captured: Captured) -> Boxed:
         from torch._dynamo.backends.cudagraphs import get_stack_traces
@@ -62,17 +63,18 @@ class GraphPair:
         return backward
 
 
-def _later(first: Boxed, make: Callable[[], Boxed]) -> Boxed:
-    """``first`` for the first call, what ``make`` makes for all others."""
-    runs: list[Boxed] = []
+def later(first: Boxed, ready: Callable[[], bool], make: Callable[[], Boxed]) -> Boxed:
+    """``first`` for the first call and all others until it is ``ready``, then what ``make`` makes."""
+    called, made = False, list[Boxed]()
 
     def run(args: list[Any]) -> Any:
-        if not runs:
-            runs.append(first)
-            return first(args)
-        if len(runs) == 1:
-            runs.append(make())
-        return runs[1](args)
+        nonlocal called
+        if not made:
+            if not called or not ready():
+                called = True
+                return first(args)
+            made.append(make())
+        return made[0](args)
     return run
 
 

@@ -1,9 +1,9 @@
-"""Plans tried against each other, by a clock that only they move."""
+"""Plans tried against each other, one in each call, by a clock that only they move."""
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from threading import Thread
@@ -14,7 +14,7 @@ import torch
 
 from keel.errors import KeelError
 from keel.runtime import tried
-from keel.runtime.tried import Candidate, Tried, compared, deciding, fastest, reason
+from keel.runtime.tried import LONGEST, Candidate, Trial, Tried, fastest, reason
 
 
 @dataclass
@@ -30,12 +30,21 @@ class Clock:
         def run(args: list[Any]) -> Sequence[Any]:
             self.log.append(name)
             self.now += next(left)
-            if raises is not None and self.log.count(name) > 1:
-                raise raises
             given = [*args, name]
             args.clear()
+            if raises is not None:
+                raise raises
             return given
         return Candidate(Tried((name,), predicted), run, self.heard.append)
+
+    def tried(self, *plans: Candidate) -> tuple[Tried, ...]:
+        """What becomes of the plans."""
+        run = Trial(plans)
+        for _ in range(LONGEST * len(plans)):
+            if not run.decided:
+                run([])
+        assert run.decided
+        return self.heard[-1]
 
 
 @pytest.fixture
@@ -45,47 +54,50 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def test_the_fastest_is_kept_and_the_others_are_let_go(clock: Clock) -> None:
+def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_let_go(clock: Clock) -> None:
     plans = [clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)]
     alive = [weakref.ref(plan.run) for plan in plans]
-    run = deciding(plans, [Tried(("c",), 1.1, why="It could not.")])
+    run = Trial(plans, [Tried(("c",), 1.1, why="It could not.")])
     del plans
-    given = [1, 2]
-    assert run(given) == [1, 2, "b"] and given == []         # inputs can be freed early
-    assert clock.log[-1] == "b"
-    assert run([3]) == [3, "b"] and clock.log[-2:] == ["b", "b"]
+    for i in range(2 + 2 * tried.ROUNDS):
+        assert not run.decided and not clock.heard
+        given = [1, i]
+        assert run(given) == [1, i, clock.log[-1]] and len(clock.log) == i + 1
+        assert given == []                                    # inputs can be freed early
     gc.collect()
-    assert [ref() is None for ref in alive] == [True, False]
+    assert run.decided and [ref() is None for ref in alive] == [True, False]
+    assert run([3]) == [3, "b"] and clock.log[-1] == "b"
     (said,) = clock.heard
     assert [(t.owners, t.kept, t.took, t.why) for t in said] == [
         (("a",), False, 3.0, ""), (("b",), True, 2.0, ""), (("c",), False, None, "It could not.")]
 
 
-def test_runs_alternate_after_one_that_warms_up(clock: Clock) -> None:
-    found = compared([clock.plan("a", 1.0, 9.0, 1.0), clock.plan("b", 1.0, 9.0, 1.0)], (), lambda: None)
+def test_turns_go_there_and_back_after_one_that_warms_up(clock: Clock) -> None:
+    found = clock.tried(clock.plan("a", 1.0, 9.0, 1.0), clock.plan("b", 1.0, 9.0, 1.0))
     assert "".join(clock.log) == "ab" + "abba" * (tried.ROUNDS // 2) + "ab" * (tried.ROUNDS % 2)
     assert [t.seconds for t in found] == [(1.0,) * tried.ROUNDS] * 2
 
 
 def test_who_is_clearly_slower_drops_out_and_others_go_on_while_it_is_open(clock: Clock) -> None:
     noisy = [0.1, 0.1, 0.12, 0.09, 0.11] * 5
-    plans = [clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)), clock.plan("c", 1.0, 0.2)]
-    found = compared(plans, (), lambda: None)
+    found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)),
+                        clock.plan("c", 1.0, 0.2))
     assert [len(t.seconds) for t in found] == [tried.MOST, tried.MOST, tried.ROUNDS]
     assert fastest([*found[:2], replace(found[2], seconds=(0.01,) * tried.ROUNDS)]) < 2
 
 
 def test_after_long_enough_no_more_is_asked_for(clock: Clock) -> None:
     noisy = [tried.SECONDS / 20 * x for x in (1.0, 1.0, 1.2, 0.9, 1.1) * 5]
-    found = compared([clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy))], (), lambda: None)
+    found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)))
     assert tried.ROUNDS < len(found[0].seconds) < tried.MOST
 
 
-def test_the_clock_is_read_when_all_is_done(clock: Clock) -> None:
-    def settle() -> None:
+def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(devices: Any) -> None:
         clock.log.append("|")
         clock.now += 1.0                                      # what was launched takes a second
-    (one, _) = compared([clock.plan("a", 1.0, 0.0), clock.plan("b", 1.0, 0.0)], (), settle)
+    monkeypatch.setattr(tried, "wait", settle)
+    (one, _) = clock.tried(clock.plan("a", 1.0, 0.0), clock.plan("b", 1.0, 0.0))
     assert "".join(clock.log[:6]) == "|a||b|" and one.took == 1.0
 
 
@@ -102,66 +114,88 @@ def test_of_those_as_fast_as_the_fastest_the_one_predicted_to_be(
     assert fastest([Tried(("c",), 0.1, (), "It failed."), Tried(("b",), 1.2, b), Tried(("a",), 1.0, a)]) == 2 - kept
 
 
-def test_who_fails_is_out_and_says_why(clock: Clock) -> None:
+def test_who_fails_in_its_first_run_is_out_says_why_and_costs_no_call(clock: Clock) -> None:
     broken = clock.plan("b", 1.2, 0.1, raises=ValueError("no room\nfor this"))
-    run = deciding([clock.plan("a", 1.0, 3.0), broken])
-    assert run([]) == ["a"] and clock.log.count("b") == 2
-    assert [(t.why, t.seconds == ()) for t in clock.heard[0]] == [("", False), ("ValueError: no room", True)]
+    run = Trial([clock.plan("a", 1.0, 3.0), broken])
+    assert [run([i]) for i in range(3)] == [[i, "a"] for i in range(3)] and "".join(clock.log) == "abaa"
+    assert [(t.why, t.seconds == ()) for t in clock.heard[0]] == [("", True), ("ValueError: no room", True)]
 
 
-def test_what_the_first_raises_passes_and_the_next_call_decides(clock: Clock) -> None:
-    wrong = [True]
+def test_what_a_program_does_wrong_passes_and_counts_for_nothing(clock: Clock) -> None:
+    def strict(name: str) -> Candidate:
+        plan = clock.plan(name, 1.0, 2.0)
 
-    def run(args: list[Any]) -> Sequence[Any]:
-        if wrong[0]:
-            raise IndexError("beyond the end")
-        return ["a"]
-    decided = deciding([Candidate(Tried(("a",), 1.0), run, clock.heard.append), clock.plan("b", 1.2, 2.0)])
-    with pytest.raises(IndexError, match="beyond the end"):
-        decided([1])
-    assert not clock.heard
-    wrong.clear()
-    wrong.append(False)
-    assert decided([1]) == ["a"] and len(clock.heard) == 1
+        def run(args: list[Any]) -> Sequence[Any]:
+            if "bad" in args:
+                raise IndexError(f"{name} says: beyond the end")
+            return plan.run(args)
+        return replace(plan, run=run)
+    run = Trial([strict("a"), strict("b")])
+    while not run.decided:                                    # the plan by cost says what is wrong in a first run
+        with pytest.raises(IndexError, match="a says|b says" if len(clock.log) > 2 else "a says"):
+            run(["bad"])
+        run([])
+    assert "".join(clock.log[:6]) == "ababba" and not any(t.why for t in clock.heard[0])
 
 
 def test_alone_there_is_nothing_to_time(clock: Clock) -> None:
-    run = deciding([clock.plan("a", 1.0, 3.0)], [Tried(("b",), 1.1, why="It could not.")])
-    assert run([]) == ["a"] and clock.log == ["a", "a"] and clock.heard[0][0].kept
+    run = Trial([clock.plan("a", 1.0, 3.0)], [Tried(("b",), 1.1, why="It could not.")])
+    assert run([]) == ["a"] and clock.log == ["a"] and clock.heard[0][0].kept
 
 
-def test_of_several_threads_one_decides(clock: Clock) -> None:
-    run = deciding([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
-    results: list[Any] = []
-    threads = [Thread(target=lambda: results.append(run([]))) for _ in range(4)]
+def test_a_call_during_another_runs_the_first_and_counts_for_nothing(clock: Clock) -> None:
+    inside: list[Any] = []
+
+    def calls(args: list[Any]) -> Sequence[Any]:
+        thread = Thread(target=lambda: inside.append(run([])))
+        thread.start()
+        thread.join()
+        inside.append(run([]))                                # even its own
+        return clock_b.run(args)
+    clock_b = clock.plan("b", 1.2, 2.0)
+    run = Trial([clock.plan("a", 1.0, 3.0), replace(clock_b, run=calls)])
+    assert run([]) == ["a"] and run([]) == ["b"] and "".join(clock.log) == "aaab"
+    assert inside == [["a"]] * 2
+
+
+def test_several_threads_decide_once(clock: Clock) -> None:
+    run = Trial([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
+
+    def calls() -> None:
+        while not run.decided:
+            run([])
+    threads = [Thread(target=calls) for _ in range(4)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert results == [["b"]] * 4 and len(clock.heard) == 1
+    assert len(clock.heard) == 1
 
 
 def test_a_recorded_call_decides_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = [True]
     monkeypatch.setattr(tried, "recording", lambda devices: recorded[0])
-    run = deciding([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
-    assert run([]) == ["a"] and clock.log == ["a"] and not clock.heard
+    run = Trial([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
+    for _ in range(LONGEST):
+        assert run([]) == ["a"] and not run.decided
     recorded[0] = False
-    assert run([]) == ["b"] and len(clock.heard) == 1
+    for _ in range(2 + 2 * tried.ROUNDS):
+        run([])
+    assert run.decided and run([]) == ["b"] and len(clock.heard) == 1
 
 
-def test_results_of_one_run_are_alive_at_a_time(clock: Clock) -> None:
-    made: list[weakref.ref[torch.Tensor]] = []
+def test_arguments_are_freed_early_but_in_the_first_run_of_a_rival(clock: Clock) -> None:
+    freed: list[bool] = []
 
-    def maker(name: str) -> Callable[[list[Any]], Sequence[Any]]:
-        def run(args: list[Any]) -> Sequence[Any]:
-            assert all(ref() is None for ref in made)
-            result = torch.ones(3)
-            made.append(weakref.ref(result))
-            return [result]
-        return run
-    plans = [Candidate(Tried((name,), 1.0), maker(name), clock.heard.append) for name in "ab"]
-    assert len(deciding(plans)([])) == 1 and len(made) > 2
+    def run(args: list[Any]) -> Sequence[Any]:
+        given = weakref.ref(args[0])
+        args.clear()
+        freed.append(given() is None)
+        return []
+    trial = Trial([Candidate(Tried((name,), 1.0), run, clock.heard.append) for name in "ab"])
+    for _ in range(6):
+        trial([torch.ones(3)])
+    assert freed == [True, False, True, True, True, True]
 
 
 def test_accelerators_are_waited_for_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

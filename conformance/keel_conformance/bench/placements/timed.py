@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,15 +21,17 @@ from torch import fx
 import keel
 from keel import Backend, KeelError, partition
 
-from ...models import build
+from ...models import ModelCase, build
 from ..jobs import Job
 from ..run_time import WARM_UP, alone, finish, now
-from ..step import prepare, run
+from ..step import Step, prepare, run
 
 STEPS = 7                                                     # for parts, of which the fastest counts; in each round
+STILL = 4
+"""Steps that run the same parts: no plan of several that are tried has so many turns in a row."""
 
 
-@dataclass
+@dataclass(eq=False)
 class PartTime:
     """A part: its owner, its calls, what it is predicted to take, and the seconds of its fastest run."""
 
@@ -41,9 +44,11 @@ class PartTime:
 @dataclass
 class Timed:
     """One list of backends: ``predicted`` seconds of its graphs, and those of its ``steps``.  ``why`` says why the
-    model cannot run on it.  Parts are timed while one is ``watching``, and whole steps while nobody is."""
+    model cannot run on it.  Parts are timed while one is ``watching``, and whole steps while nobody is; ``ran`` are the
+    parts of the step before."""
 
     parts: list[PartTime] = field(default_factory=list)
+    ran: list[PartTime] = field(default_factory=list)
     watching: bool = True
     predicted: float = 0.0
     steps: list[float] = field(default_factory=list)
@@ -83,8 +88,8 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
         forward = keel.compile(case.model, backends=watched, placement="measured" if tries else "cost",
                                strict=len(watched) == 1, dynamic=False, fullgraph=True)
         try:
-            with alone() if tries else nullcontext():         # the first step takes times
-                run(step, case, forward)
+            with alone() if tries else nullcontext():         # the first steps take times
+                settle(partial(_step, step, case, forward), found[name], STILL if tries else 1)
             runs[name] = case, forward
         except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
             found[name].why = _why(_root(raised))
@@ -110,6 +115,19 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
     return {name: each.as_json() for name, each in found.items()}
 
 
+def _step(step: Step, case: ModelCase, forward: Callable[..., Any]) -> None:
+    run(step, prepare(step, case), forward)
+
+
+def settle(step: Callable[[], Any], timed: Timed, steps: int) -> None:
+    """Runs steps until so many, one after another, have run the same parts."""
+    before, same = list[PartTime](), 0
+    while same < steps:
+        timed.ran.clear()
+        step()
+        same, before = same + 1 if timed.ran == before else 1, list(timed.ran)
+
+
 def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
     """The backend, which notes what each of its parts is predicted to take, and what it takes."""
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
@@ -120,6 +138,7 @@ def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
         def call(*args: Any) -> Any:
             if not timed.watching:
                 return run(*args)
+            timed.ran.append(part)
             finish(device)
             start = now(device)
             results = run(*args)

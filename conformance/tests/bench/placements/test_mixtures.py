@@ -119,6 +119,19 @@ def test_lists_are_placed_by_cost_or_tried(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(found[mixtures.TOGETHER]["parts"]) >= 1        # of the kept plan alone: others run no more
 
 
+def test_steps_run_until_one_plan_is_left() -> None:
+    """Of three plans whose turns go there and back, none has as many in a row as are waited for."""
+    plans = [[timed.PartTime("a", 1, 1.0)], [timed.PartTime("a", 1, 1.0)], [timed.PartTime("b", 1, 1.0)]]
+    turns = iter([*(0, 1, 2), *(0, 1, 2, 2, 1, 0) * 2, *(0, 2, 2, 0) * 2, *(2,) * 99])
+    found, steps = timed.Timed(), list[int]()
+
+    def step() -> None:
+        steps.append(next(turns))
+        found.ran += plans[steps[-1]]
+    timed.settle(step, found, timed.STILL)
+    assert steps[-timed.STILL:] == [2] * timed.STILL and len(steps) == 23 + timed.STILL
+
+
 def test_lists_are_compared_round_by_round() -> None:
     """A busy moment slows a round of all of them."""
     busy = row(a=(2.0, 2.0), b=(3.0, 3.0), together=(1.0, 1.0))
