@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel import Backend, partition
 from keel_conformance.bench.jobs import Job, Selection
@@ -64,6 +65,18 @@ def test_results_are_compared_bit_by_bit_but_for_nan() -> None:
         assert not programs._same(x, other)
 
 
+def test_what_is_captured_may_round_otherwise_than_eager_and_parts_not_otherwise_than_it() -> None:
+    def times(factor: float) -> Any:
+        return make_fx(lambda x: (torch.ops.aten.mul.Tensor(x, factor),))(x)
+    x = torch.linspace(1.0, 2.0, 64)
+    captured, eager = times(1 / 3), (x / 3,)
+    assert not torch.equal(captured(x)[0], eager[0])
+    assert programs._unlike(captured, eager, eager, [x]) == ""
+    assert programs._unlike(captured, captured(x), eager, [x]) == "rounded"
+    assert programs._unlike(captured, times(0.333333)(x), eager, [x]) == "wrong"      # parts are not the graph
+    assert programs._unlike(times(0.3333), times(0.3333)(x), eager, [x]) == "wrong"   # nor the graph the program
+
+
 def test_everything_is_placed_under_every_hash_seed(tmp_path: Path) -> None:
     todo = programs.jobs(Selection((), (), "cpp"))
     assert len(todo) == 20 and {job.along for job in todo if job.model == "hash seed 1"} == {
@@ -73,7 +86,7 @@ def test_everything_is_placed_under_every_hash_seed(tmp_path: Path) -> None:
 
 def test_plans_that_differ_between_processes_fall_short() -> None:
     row = {"plans": ["a", "x", "x", "x", "b"], "certificate": [], "wrong": [], "unsteady": [], "miscounted": [],
-           "again": 0, "parts": 2, "calls": 4, "mixed": 1}
+           "rounded": [], "again": 0, "parts": 2, "calls": 4, "mixed": 1}
     other = Job("random", "hash seed 1", "keel", "", "", "tiny", "0-5")
     bars = list(programs.bars({JOB: Outcome(row), other: Outcome({**row, "plans": ["a", "c"]})}))
     assert [(bar.name, bar.value) for bar in bars if bar.holds is False] == [
