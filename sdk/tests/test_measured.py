@@ -1,6 +1,7 @@
 """Graphs whose plans are tried in their first calls, from the options to what runs, by a clock that backends move."""
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import weakref
@@ -233,3 +234,23 @@ def test_what_is_supposed_is_not_tried(clock: Clock) -> None:
     found = keel.explain(model, X, W, backends=[clock.taking("a", 2.0), clock.taking("b", 1.0)], strict=True,
                          placement="measured", without=["a.sin"])
     assert not found.graphs[0].tried and not found.graphs[0].untried
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU.")
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # PyTorch records one to start its pool
+def test_graphs_are_recorded_once_they_are_decided(clock: Clock) -> None:
+    layer = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)).cuda()
+    twin = copy.deepcopy(layer)
+    run = keel.compile(layer, backends=[clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)], strict=True,
+                       placement="measured", mode="reduce-overhead")
+    for _ in range(4 * tried.ROUNDS):
+        x = torch.randn(4, 8, device="cuda")
+        torch.compiler.cudagraph_mark_step_begin()
+        got, want = run(x), twin(x)
+        torch.testing.assert_close(got, want)
+        for made, y in ((layer, got), (twin, want)):
+            made.zero_grad()
+            y.square().sum().backward()
+        torch.testing.assert_close(layer[0].weight.grad, twin[0].weight.grad)
+    # Each graph runs once to warm up and in every round by either, a few times to be recorded, and is replayed then.
+    assert clock.calls.count("a") == 2 * (1 + tried.ROUNDS) and clock.calls.count("b") <= 2 * (4 + tried.ROUNDS)
