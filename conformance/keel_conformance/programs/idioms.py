@@ -100,6 +100,6 @@ def normed(lab: Lab) -> list[Any]:
 
 
 graphs.function("norms-after-convolutions", ["C1"], lambda x, w, bias, mean, scale, shift: (
-    F.batch_norm(F.conv2d(x, w, bias, padding=1), mean, torch.full((4,), 4.0, dtype=x.dtype), scale, shift, False, 0.1,
-                 0.0), F.batch_norm(F.conv2d(x, w, bias), mean, torch.full((4,), 0.25, dtype=x.dtype), None, None,
-                                    False, 0.1, 0.0)), normed)
+    F.batch_norm(F.conv2d(x, w, bias, padding=1), mean, torch.full((4,), 3.5, dtype=x.dtype), scale, shift, False, 0.1,
+                 0.5), F.batch_norm(F.conv2d(x, w, bias), mean, torch.full((4,), 0.125, dtype=x.dtype), None, None,
+                                    False, 0.1, 0.125)), normed)

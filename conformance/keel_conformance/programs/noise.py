@@ -1,7 +1,7 @@
 """Monte Carlo arithmetic: within ``Noise`` the results of operators are disturbed as rounding would disturb them."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ class Noise(TorchFunctionMode):
     perturbation of the arguments of a sum by k u stands for the rounding of its partial sums: the error of any order of
     n terms is at most (n - 1) u sum|x|, and of the size of sqrt(n) u sum|x| (Higham and Mary, 2019); disturbing each
     term alone gives sqrt(sum x^2) k u, so the result gets sqrt(n) u times the sum of magnitudes where it is cheap.
+    What cancels within one operator's gradient would be exact in float64, so such operators are ``WRITTEN_OUT``.
     """
 
     def __init__(self, seed: int, unit: float):
@@ -34,9 +35,14 @@ class Noise(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.inside:
             return func(*args, **kwargs)
+        name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
+        if name in WRITTEN_OUT and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+            with self:
+                found = WRITTEN_OUT[name](*args, **kwargs)
+            if found is not None:
+                return found
         self.inside = True
         try:
-            name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
             found = func(*self.near(name, args), **kwargs)
             if name == "gelu" and found.dtype == torch.float64:    # x (1 + erf) / 2 cancels: it is off by u |x|
                 return found + self.scaled(args[0]).sub(args[0]).detach()
@@ -77,3 +83,54 @@ SUMS = frozenset((
 ))
 WRITING = frozenset(("batch_norm", "instance_norm"))
 """Of these, what update the running statistics that come after their first argument."""
+
+
+def softmax(x: Tensor, dim: int | None = None, *other: Any, dtype: torch.dtype | None = None, **more: Any
+            ) -> Tensor | None:
+    """None where a parameter asks for what is not written out here."""
+    if dim is None or other or (dtype or x.dtype) != x.dtype:
+        return None
+    e, total = _powers(x, dim)
+    return e * spread(1 / total, e)
+
+
+def _powers(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """e to the distance from the largest element, and their sum."""
+    largest = x.detach().amax(dim, keepdim=True)
+    e = (x - largest.masked_fill(largest.isinf(), 0.0)).exp()
+    return e, e.sum(dim, keepdim=True)
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+              is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor | None:
+    """None where a parameter asks for what is not written out here.  It divides last, as kernels do that keep no
+    weights: then the sum in the softmax's slope comes from the result."""
+    if dropout_p or enable_gqa:
+        return None
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    e, total = _powers(scores, -1)
+    found = e @ value
+    return found * spread(1 / total.masked_fill(total == 0, 1.0), found)     # where all is masked, 0
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    """None without a bias."""
+    if bias is None:
+        return None
+    found = torch.nn.functional.linear(x, weight)
+    return found + spread(bias, found)
+
+
+def spread(x: Tensor, over: Tensor) -> Tensor:
+    """``x`` at each place of what it broadcasts to, so that each term of its slope, a sum over these, is off."""
+    return x * torch.ones_like(over)
+
+
+WRITTEN_OUT: Mapping[str, Callable[..., Tensor | None]] = {
+    "softmax": softmax, "scaled_dot_product_attention": attention, "linear": linear}
+"""Operators whose slopes sum up what may cancel.  That of a softmax is p (g - sum(p g)): it sums up to 0 over what the
+softmax is over, and so does that of a bias of attention's keys, which is all rounding."""
