@@ -296,6 +296,8 @@ def _filled(along: Along, kind: str, dtype: torch.dtype, shape: tuple[int, ...],
     rows = x.movedim(dim, -1)
     single = along.truth or (_LONE, _BUT_ONE)
     if scarce:                                                 # zeros where bools are false
+        if mixed:                                              # and NaN is true
+            rows = torch.where(_turns(rows, draw, 3) == 1, torch.nan, rows)
         rows = torch.where(_true_rows(torch.ones_like(rows, dtype=torch.bool), single, draw), rows,
                            torch.zeros_like(rows))
     elif dtype == torch.bool:
