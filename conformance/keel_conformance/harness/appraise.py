@@ -1,7 +1,6 @@
 """In a process that the backend never sees: what each case should have given, and the verdict on what it gave."""
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, Op
+from keel import MEMBERS
 
 from ..cases.arguments import arguments
 from ..cases.blank import repeatable
@@ -24,8 +23,6 @@ from ..workers.pool import Tell
 from . import clauses
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
 from .perform import ROOMS, Clock, overload
-
-_ANY_ORDER = re.compile(r"no specified order|order (of additions )?is not specified")
 
 
 def appraise(job: Appraise, tell: Tell) -> Appraised:
@@ -130,20 +127,14 @@ def _program(case: Case, tried: Tried, file: str, kind: str, clock: Clock, tell:
 
 def _repeats(case: Case) -> bool:
     """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
-    several elements are added to one place, in an order that a clause leaves open.
+    several elements are added to one place, in an order that a clause leaves open.  That of a reduction is open too,
+    but need not be another at every call.
     """
     member = MEMBERS.get(case.op)
     random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
     if random or member is None:
         return not random
-    return repeatable(member) and not atomic(member)
-
-
-def atomic(member: Op) -> bool:
-    """Whether a clause leaves open in which order elements are added where several go to one place. That of a reduction
-    is open too, but need not be another at every call.
-    """
-    return any("add" in text and _ANY_ORDER.search(text) for text in member.clauses)
+    return repeatable(member) and "nondeterministic_bitwise" not in member.tags
 
 
 def _broken(case: Case, tried: Tried) -> Verdict:

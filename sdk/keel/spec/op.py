@@ -22,6 +22,9 @@ PROFILES = ("core", "random", "complex", "linalg", "fft", "special", "quantized"
             "host")
 """What a backend may have or lack as a whole; ``core`` is what every one needs."""
 Overload = Callable[..., Any]
+UNORDERED = frozenset({"nondeterministic_bitwise"})
+"""PyTorch's tag for operators of which two runs may differ in bits.  Here it is on those that add up or multiply, in no
+specified order, elements that go to one place, and on what is written out in these."""
 
 
 @dataclass(frozen=True)

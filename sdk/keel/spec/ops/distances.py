@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -105,7 +105,7 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     return _norm(_pairs_apart(x, *_pairs(x)), p).to(x.dtype)
 
 
-@family("_pdist_backward.default", tags=TAGS, clauses=(
+@family("_pdist_backward.default", tags=TAGS | UNORDERED, clauses=(
     *_SLOPE, "It is the gradient of pdist.", "What goes to one row adds up, in no specified order."))
 def pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
     """The gradient of pdist."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.dtypes import ALL, COMPLEX
-from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
 from keel.spec.rules_shape import unknown
 from keel.spec.samples import drawn, specials
@@ -269,9 +269,9 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     return aten.searchsorted.Tensor(ends, places, right=True).to(repeats.dtype)
 
 
-@family("bincount.default", tags=DYNAMIC, clauses=(
+@family("bincount.default", tags=DYNAMIC | UNORDERED, clauses=(
     "There are as many counts as the greatest element and 1, and at least minlength.", "Elements are 0 or more.",
-    "With weights those are added up, in float64 unless they are float32."))
+    "With weights those are added up, in no specified order, in float64 unless they are float32."))
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     """How often each integer occurs."""
     size: Any = minlength

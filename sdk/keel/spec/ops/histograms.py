@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import UNORDERED, Family
 
 aten = torch.ops.aten
 family = Family("histograms")
@@ -91,7 +91,7 @@ _WEIGHTED = ("weight has an element per element, added up in no specified order;
              "With density the sum over bins of height times width is 1.")
 
 
-@family("histogram.bins_tensor", tags=TAGS, clauses=(*_BINS, *_WEIGHTED, "bins are the edges, ascending."))
+@family("histogram.bins_tensor", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED, "bins are the edges, ascending."))
 def histogram(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False,
               ) -> tuple[Tensor, Tensor]:
     """How many elements fall into each bin between given edges, and the edges."""
@@ -101,7 +101,7 @@ def histogram(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density:
     return _density(hist, [bins]) if density else hist, aten.clone.default(bins)
 
 
-@family("histogram.bin_ct", tags=TAGS, clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
+@family("histogram.bin_ct", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
 def histogram_of_count(x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None,
                        weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Tensor]:
     """How many elements fall into each of equal bins, and their edges."""
@@ -120,7 +120,7 @@ def histogramdd_edges(x: Tensor, bins: Sequence[int], *, range: Sequence[float] 
     return [_edges(aten.select.int(rows, 1, i), n, *pairs[i]) for i, n in enumerate(bins)]
 
 
-@family("_histogramdd_from_bin_tensors.default", tags=TAGS, clauses=(*_BINS, *_WEIGHTED))
+@family("_histogramdd_from_bin_tensors.default", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED))
 def histogramdd(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False) -> Tensor:
     """How many points, the rows of x, fall into each cell between the edges of their columns."""
     rows = aten.reshape.default(x, [-1, x.shape[-1]])
@@ -137,7 +137,8 @@ def histogramdd(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = No
     return _density(hist, bins) if density else hist
 
 
-@family("_histogramdd_from_bin_cts.default", tags=TAGS, clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
+@family("_histogramdd_from_bin_cts.default", tags=TAGS | UNORDERED, clauses=(
+    *_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
 def histogramdd_of_counts(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
                           weight: Tensor | None = None, density: bool = False) -> Tensor:
     """How many points, the rows of x, fall into each of equal cells."""

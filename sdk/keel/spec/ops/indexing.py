@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from keel.spec.dtypes import ALL, REALS
-from keel.spec.op import Budget, Family, Places, Requires, Sample, Samples
+from keel.spec.op import UNORDERED, Budget, Family, Places, Requires, Sample, Samples
 from keel.spec.rules import (
     DENSE,
     Args,
@@ -119,16 +119,16 @@ family.primitive(
         "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
         "Integers wrap around, and bools give whether one is true.", "The order of additions is not specified.",
         _INSIDE),
-    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS, places=_PICKED,
-    budget=SUMS)
+    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS | UNORDERED,
+    places=_PICKED, budget=SUMS)
 family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
         "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with include_self "
         "over the operand's too.", _KEEPS, "A mean of integers is rounded towards minus infinity.",
         "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified.", _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
-    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS, places=_PICKED,
-    budget=SUMS)
+    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS | UNORDERED,
+    places=_PICKED, budget=SUMS)
 
 
 # -- by lists of indices ----------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ family.primitive(
         "values broadcast to the sizes that index would give.", _KEEPS, _LAST,
         "With accumulate values are added, all that go to one place; the order is not specified.",
         "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
-    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS,
+    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS | UNORDERED,
     places=Places(count=INDEXED.shape), budget=SUMS)
 
 
@@ -300,7 +300,7 @@ def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False
     return aten.searchsorted.Tensor(boundaries.to(dtype), value, out_int32=out_int32, right=right)
 
 
-@family(aten.put.default, places=_PICKED, clauses=(
+@family(aten.put.default, tags=UNORDERED, places=_PICKED, clauses=(
     "index counts through the whole of x in row-major order, from the end if it is negative.",
     "With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
 ))

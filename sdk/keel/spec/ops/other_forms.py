@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, Places
+from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.operands import common_dtype, floating_dtype
 from keel.spec.ops.statistics import accurate
 from keel.spec.rules_shape import INDEXED
@@ -66,7 +66,7 @@ def logcumsumexp_unchecked(x: Tensor, dim: int) -> Tensor:
 
 
 @family("_index_put_impl", clauses=("As index_put; unsafe says that indices are known to be in range.",),
-        tags=frozenset({"indexing"}), places=Places(count=INDEXED.shape))
+        tags=frozenset({"indexing"}) | UNORDERED, places=Places(count=INDEXED.shape))
 def index_put_impl(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False,
                    unsafe: bool = False) -> Tensor:
     """Elements replaced, or added to, at indices."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.dtypes import FLOATS
-from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
 from keel.spec.ops.taps import adaptive, along, count, floordiv, longest, read
 from keel.spec.rules import DENSE, INT64, Out, like, shape_of
@@ -159,7 +159,8 @@ def _unpooled(n: int, maximum: str) -> Any:
 _GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
 for _n in (2, 3):
     for _name in (f"max_pool{_n}d_with_indices", f"adaptive_max_pool{_n}d", f"fractional_max_pool{_n}d"):
-        family(f"{_name}_backward", clauses=_GIVEN, name=f"{_name}_backward", tags=_TAGS)(_unpooled(_n, _name))
+        family(f"{_name}_backward", clauses=_GIVEN, name=f"{_name}_backward", tags=_TAGS | UNORDERED)(
+            _unpooled(_n, _name))
 
 
 def _unpool(n: int) -> Any:
@@ -330,4 +331,5 @@ for _n in (2, 3):
 family.composite("im2col", "im2col", doc="Every window of an image as a column.", clauses=(
     "Column o holds window o, channels first, then the kernel row-major; padding is 0.",), tags=_TAGS)
 family.composite("col2im", "col2im", doc="The sum of windows that overlap: the adjoint of im2col.", clauses=(
-    "Every element is the sum of the columns' elements that im2col copies from it.",), tags=_TAGS)
+    "Every element is the sum, in no specified order, of the columns' elements that im2col copies from it.",),
+                 tags=_TAGS | UNORDERED)

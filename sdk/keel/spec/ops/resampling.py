@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.taps import along, count, read
 
 aten = torch.ops.aten
@@ -140,7 +140,7 @@ for _name, _at, _centred in (("upsample_nearest", "floor(o * ratio)", False),
     _overloads = [f"{'_' * _centred}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
     _forward, _backward = _nearest_pair(_centred)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
-    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS, clauses=(
+    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS | UNORDERED, clauses=(
         *_rule, "Each gradient is added at the place that its element was read from, in no specified order.",
     ))(_backward)
 
@@ -258,7 +258,7 @@ for _name, _overloads, _weigh, _doc, _clauses in (
     _forward, _backward = _weighted_pair(_weigh)
     _forward.__doc__, _backward.__doc__ = _doc, f"The gradient of {_name} with respect to its input."
     family(*(o.format("") for o in _overloads), name=_name, clauses=_clauses, tags=_TAGS)(_forward)
-    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS, clauses=(
+    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS | UNORDERED, clauses=(
         "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
         "order.",))(_backward)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family
+from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.resampling import cubic
 from keel.spec.ops.statistics import accurate
 
@@ -196,7 +196,7 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
     "The gradient of the grid is that of the weights by the place, times the place's by the coordinate, which is 0 "
     "where padding holds a place at the border, and changes its sign with each reflection; of the nearest it is 0.",
     "Where the input's output_mask is False its gradient is None.",
-), tags=_TAGS)
+), tags=_TAGS | UNORDERED)
 def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
                           align_corners: bool, output_mask: Sequence[bool] = (True, True)) -> tuple[Any, Any]:
     """Gradients with respect to the input and the grid."""

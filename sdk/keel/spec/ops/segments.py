@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, Places
+from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.statistics import accurate
 from keel.spec.rules import ShapeRule
 
@@ -63,10 +63,11 @@ class _Segments:
         return self._spread(self.lengths, shape).to(dtype)
 
 
-@family("segment_reduce.default", tags=TAGS, clauses=(
+@family("segment_reduce.default", tags=TAGS | UNORDERED, clauses=(
     "reduce is sum, mean, prod, max or min; initial, where given, takes part, once.",
     "An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial is NaN.",
-    "Segments lie one after the other; lengths or offsets may differ from row to row.", "NaN gives NaN."))
+    "Segments lie one after the other; lengths or offsets may differ from row to row.", "NaN gives NaN.",
+    "The order of the reduction is not specified."))
 def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
                    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Tensor:
     """Segments along an axis, reduced to one element each."""
@@ -81,10 +82,11 @@ def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, 
     return out.to(data.dtype)
 
 
-@family("_segment_reduce_backward.default", tags=TAGS, clauses=(
+@family("_segment_reduce_backward.default", tags=TAGS | UNORDERED, clauses=(
     "It is the gradient of segment_reduce with respect to data.",
     "Where several elements are the extreme, a positive gradient is shared out equally, a negative one goes to each.",
-    "In a product each element's gradient is that of the segment times the product of all others."))
+    "In a product each element's gradient is that of the segment times the product of all others.",
+    "The order of multiplications is not specified."))
 def segment_reduce_backward(grad: Tensor, output: Tensor, data: Tensor, reduce: str, *, lengths: Tensor | None = None,
                             offsets: Tensor | None = None, axis: int = 0, initial: Any = None) -> Tensor:
     """The gradient of segment_reduce."""
@@ -169,7 +171,7 @@ _ADDED = Places(count=ShapeRule("the elements of indices, and of a row of grad",
     args["indices"].numel, args["grad"].shape[1])))
 
 
-@family("_embedding_bag.default", tags=TAGS, places=Places("weight", _ROWS), clauses=_BAGS)
+@family("_embedding_bag.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=_BAGS)
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int = -1) -> Saved:
@@ -225,7 +227,7 @@ def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows
     return out.to(weight.dtype), saved, sizes, aten.where.self(filled, row, aten.full_like.default(row, 0))
 
 
-@family("_embedding_bag_forward_only.default", tags=TAGS, places=Places("weight", _ROWS), clauses=(
+@family("_embedding_bag_forward_only.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=(
     *_BAGS, "Of the sum with include_last_offset, the counts and rows are as many as the offsets."))
 def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
                                mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
@@ -240,7 +242,7 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
     return out, bag, zeros, aten.clone.default(zeros)
 
 
-@family("_embedding_bag_backward.default", tags=TAGS, places=_ADDED, clauses=(
+@family("_embedding_bag_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
     "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
     "With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
     "The order of additions is not specified."))
@@ -255,7 +257,7 @@ def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offse
                                         mode, per_sample_weights, padding_idx)
 
 
-@family("_embedding_bag_dense_backward.default", tags=TAGS, places=_ADDED, clauses=(
+@family("_embedding_bag_dense_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
     "As embedding_bag_backward.", "The order of additions is not specified."))
 def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor,
                                  maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.op import Family, Places, Requires
+from keel.spec.op import UNORDERED, Family, Places, Requires
 from keel.spec.preconditions import gradient_of
 from keel.spec.rules import Args, ShapeRule, canonical, shape_of
 from keel.spec.rules_shape import DIAGONAL, SELECTED, SLICED, WINDOWS
@@ -64,6 +64,7 @@ _theirs("slice_backward", "slice_backward.default", doc="The gradient at a slice
 _theirs("diagonal_backward", "diagonal_backward.default", doc="The gradient at a diagonal, 0 elsewhere.",
         clauses=("It is the gradient of diagonal.",), requires=(gradient_of(DIAGONAL),))
 _theirs("unfold_backward", "unfold_backward.default", doc="The gradients of windows added up where they overlap.",
+        tags=SHAPE | UNORDERED,
         clauses=("It is the gradient of sliding_window.", "The order of additions is not specified.",
                  "A gradient of one element in another dimension than dim is repeated."),
         requires=(gradient_of(WINDOWS, repeated=True),))
@@ -76,8 +77,9 @@ for _dims in (1, 2, 3):
             doc="The gradient of padding with the mirror image.")
     _theirs(f"replication_pad{_dims}d", f"replication_pad{_dims}d.default", clauses=(
         "Each place around has the nearest element of the operand.",), doc="The operand with its border repeated.")
-_theirs("index_add", "index_add.default", tags=INDEXING, doc="Slices added, times alpha, at indices of a dimension.",
-        places=_SLICES, clauses=("What goes to one place is all added up, in no specified order.",))
+_theirs("index_add", "index_add.default", doc="Slices added, times alpha, at indices of a dimension.",
+        tags=INDEXING | UNORDERED, places=_SLICES,
+        clauses=("What goes to one place is all added up, in no specified order.",))
 _theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written at indices of a dimension.",
         places=_SLICES, clauses=(
     "Where indices are equal, one of the slices stands there; which one is not specified.",))
@@ -87,10 +89,10 @@ _theirs("index_fill", "index_fill.int_Scalar", "index_fill.int_Tensor", tags=IND
 _theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, places=Places("self"),
         doc="index where a mask is true, fill elsewhere.",
         clauses=("Indices where the mask is false are not looked at.",))
-_theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING,
+_theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING | UNORDERED,
         doc="index_put with accumulate, of values where a mask is true.", places=Places(count=shape_of("values")),
-        clauses=("Indices where the mask is false are not looked at.",))
-_theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING,
+        clauses=("Indices where the mask is false are not looked at.", "The order of additions is not specified."))
+_theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING | UNORDERED,
         places=Places(count=shape_of("grad_output")), doc="The gradient of embedding with respect to its table.",
         clauses=("What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
                  "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
@@ -117,14 +119,14 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 _NAMES = {"add": "sum", "multiply": "prod"}
 
 
-@family("scatter.reduce", tags=INDEXING, places=_PICKED, clauses=(
+@family("scatter.reduce", tags=INDEXING | UNORDERED, places=_PICKED, clauses=(
     "It is scatter_reduce with sum (add) or prod (multiply), the operand's elements included.",))
 def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """Elements added or multiplied at given indices along a dimension."""
     return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
 
 
-@family("scatter.value_reduce", tags=INDEXING, places=_PICKED, clauses=(
+@family("scatter.value_reduce", tags=INDEXING | UNORDERED, places=_PICKED, clauses=(
     "It is scatter.reduce of a tensor of equal elements.",))
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     """A value added or multiplied at given indices along a dimension."""
@@ -132,9 +134,9 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
     return aten.scatter_reduce.two(x, dim, index, src, _NAMES[reduce])
 
 
-@family("index_reduce.default", tags=INDEXING, places=_SLICES, clauses=(
+@family("index_reduce.default", tags=INDEXING | UNORDERED, places=_SLICES, clauses=(
     "reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the operand's too.",
-    "A mean of integers is rounded towards minus infinity."))
+    "A mean of integers is rounded towards minus infinity.", "The order of the reduction is not specified."))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
                  include_self: bool = True) -> Tensor:
     """Slices reduced into indices of a dimension."""
@@ -183,5 +185,6 @@ def _replication_backward(dims: int) -> Any:
 for _dims in (1, 2, 3):
     family.composite(
         f"replication_pad{_dims}d_backward", f"replication_pad{_dims}d_backward.default",
-        doc="The gradient of padding with the border.", decompose=_replication_backward(_dims), tags=SHAPE, clauses=(
+        doc="The gradient of padding with the border.", decompose=_replication_backward(_dims), tags=SHAPE | UNORDERED,
+        clauses=(
             "It is the gradient of replication_pad: what an element was copied to adds up, in no specified order.",))
