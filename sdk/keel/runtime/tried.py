@@ -161,13 +161,12 @@ def race(count: int) -> Generator[int, float | None, list[list[float]]]:
 
 
 def fastest(tried: Sequence[Tried]) -> int:
-    """The number of the plan to keep: of those that are as fast as the fastest, as far as the runs can tell, the one
-    that was predicted to be.  Those with fewer runs than others dropped out."""
+    """The number of the plan to keep: the fastest, round by round; of those that take the same, the one that was
+    predicted to be.  Those with fewer runs than others dropped out."""
     rounds = max(len(each.seconds) for each in tried)
     ran = [i for i, each in enumerate(tried) if not each.why and len(each.seconds) == rounds]
-    best = min(ran, key=lambda i: tried[i].took or 0.0)
-    behind = {i: _behind(tried[i].seconds, tried[best].seconds) for i in ran}
-    return min((i for i, (longer, error) in behind.items() if longer <= error), key=lambda i: tried[i].predicted)
+    best = min(ran, key=lambda i: tried[i].took or 0.0)       # by medians, which busy rounds move more
+    return min(ran, key=lambda i: (_behind(tried[i].seconds, tried[best].seconds)[0], tried[i].predicted))
 
 
 def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
