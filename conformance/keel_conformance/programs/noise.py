@@ -21,7 +21,7 @@ class Noise(TorchFunctionMode):
     The factor is part of the graph that is differentiated, so gradients are disturbed on their way back as well. A
     perturbation of the arguments of a sum by k u stands for the rounding of its partial sums: the error of any order of
     n terms is at most (n - 1) u sum|x|, and of the size of sqrt(n) u sum|x| (Higham and Mary, 2019); disturbing each
-    term alone gives sqrt(sum x^2) k u, so the result gets sqrt(n) u times the sum of magnitudes where it is cheap.
+    term alone gives sqrt(sum x^2) k u, which with the bound's own factor is enough for sums as long as programs have.
     What cancels within one operator's gradient would be exact in float64, so such operators are ``WRITTEN_OUT``.
     """
 
@@ -36,7 +36,7 @@ class Noise(TorchFunctionMode):
         if self.inside:
             return func(*args, **kwargs)
         name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
-        if name in WRITTEN_OUT and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+        if name in WRITTEN_OUT and args and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
             with self:
                 found = WRITTEN_OUT[name](*args, **kwargs)
             if found is not None:

@@ -82,7 +82,7 @@ MASK = torch.tensor([[True] * 5, [True, False] * 2 + [True], [False] * 5, [False
 @pytest.mark.parametrize("call", [
     lambda: torch.softmax(Q, -1), lambda: F.softmax(Q, 1), lambda: Q.softmax(0), lambda: torch.softmax(Q, 2, None),
     lambda: torch.softmax(Q.masked_fill(~MASK[:, :4], -torch.inf), -2), lambda: F.softmax(Q, 1, dtype=torch.float32),
-    lambda: F.linear(Q, K[0, 0], V[0, 0, :, 0]), lambda: F.linear(Q, K[0, 0]),
+    lambda: F.linear(Q, K[0, 0], V[0, 0, :, 0]), lambda: F.linear(Q, K[0, 0]), lambda: F.softmax(input=Q, dim=1),
     lambda: F.scaled_dot_product_attention(Q, K, V),
     lambda: F.scaled_dot_product_attention(Q, K[:, :, :3], V[:, :, :3]),
     lambda: F.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=0.3),
