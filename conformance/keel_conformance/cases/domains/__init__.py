@@ -1,7 +1,7 @@
 """The domain of each member: its family's own, else the generic one."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -31,10 +31,12 @@ from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.generic import generic
 from keel_conformance.cases.negatives import negatives_of
 
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (
-    contraction.build, convolution.build, pooling.build, normalisation.build, attention.build, losses.build,
-    linalg.build, fft.build, resampling.build, quantized.build, quantization_choices.build, random.build,
-    pointwise.build, axis.build, places.build, bags.build, checks.build, creation.build)
+TABLES: tuple[Mapping[str, Callable[[Op], Domain]], ...] = (
+    contraction.BUILD, convolution.BUILD, pooling.BUILD, normalisation.BUILD, attention.BUILD, losses.BUILD,
+    linalg.BUILD, fft.BUILD, resampling.BUILD, quantized.BUILD, quantization_choices.BUILD, bags.BUILD, checks.BUILD,
+    creation.BUILD)
+"""Who gives the domain of a member, by its name."""
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (random.build, pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
 
@@ -44,7 +46,8 @@ def domain_of(name: str) -> Domain | None:
     op = MEMBERS[name]
     if exempt(op) is not None or not op.targets:
         return None
-    domain = next((d for build in BUILDERS if (d := build(op)) is not None), None) or generic(op)
+    builders = [*(table[name] for table in TABLES if name in table), *BUILDERS, generic]
+    domain = next((d for build in builders if (d := build(op)) is not None), None)
     if domain is None:
         return None
     broken = {n.breaks for n in domain.negatives}

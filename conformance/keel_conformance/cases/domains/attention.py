@@ -183,8 +183,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
         "order": ("last", "first")}, _encoder, dtypes=FLOATS[:2], kinds=_KINDS, cites={
         "C2": given(mask=("queries_keys", "batch_keys"))}),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

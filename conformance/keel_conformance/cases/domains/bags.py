@@ -176,8 +176,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "embedding_bag_dense_backward": lambda op: _domain(op, ("plain", "padded", "divided"), _backward,
                                                        dtypes=FLOATS[:2], lay=("contiguous",)),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

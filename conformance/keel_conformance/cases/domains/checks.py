@@ -124,8 +124,3 @@ def _tokens(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Level
 
 BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "assert_async": _of_conditions, "assert_number_token": _of_numbers, "constrain_range_token": _of_ranges}
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

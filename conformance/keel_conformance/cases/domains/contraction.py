@@ -283,9 +283,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
 }
 FINITE_AND_NOT = ("random", "nonfinite", "cancel", "duplicates", "exact")
 LAID = ("contiguous", "transposed")
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None
-

@@ -246,8 +246,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
         "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
         dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

@@ -44,8 +44,3 @@ def _pairs(op: Op) -> Domain:
 BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "zeros": _constant("zeros"), "ones": _constant("ones"), "zero_tensor": _constant("_efficientzerotensor"),
     "tril_indices": _places("tril_indices"), "triu_indices": _places("triu_indices"), "view_as_complex_copy": _pairs}
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

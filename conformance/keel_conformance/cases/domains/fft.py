@@ -71,8 +71,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "fft_fftfreq": lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)),
     "fft_rfftfreq": lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

@@ -272,8 +272,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
                             C3="The samples broadcast."),
     "cholesky_inverse": _made({**_SQUARE, **_HALVES}, _cholesky_solved(True)),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

@@ -222,8 +222,3 @@ BUILD |= {
         "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(True), dtypes=FLOATS[:2],
         kinds=("random", "duplicates"), lay=("contiguous",), few="It is tried in one layout alone."),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

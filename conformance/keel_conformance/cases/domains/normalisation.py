@@ -233,8 +233,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "batch_norm_backward_with_reserve": lambda op: _images(op, _batch_back(True), {
         **_MASKED, "training": ("training", "not"), "eps": ("1e-5", "1e-3")}),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

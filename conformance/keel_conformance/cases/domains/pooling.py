@@ -271,8 +271,3 @@ for _rank in (2, 3):
                     "C3": "Eager PyTorch raises for some of them only."}),
         }
     BUILD |= _of_rank()
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

@@ -335,8 +335,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "learned_fake_quantize_per_channel_backward": _made(_CHANNELS, _learned_per_channel(True),
                                                         kinds=("random", "huge", "exact", "duplicates")),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

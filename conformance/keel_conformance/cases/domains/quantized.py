@@ -174,8 +174,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "fake_quantize_per_channel": _made({**_AXES, "range": ("i8", "narrow", "i16")}, _fake_per_channel,
                                        ("random", "huge")),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None

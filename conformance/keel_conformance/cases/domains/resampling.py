@@ -174,8 +174,3 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
         "size": ("2x3x4x5", "1x1x1x1", "3x2x7x9", "1x2x3x4x5", "2x1x2x1x3"), "corners": ("not", "aligned")}, _affine,
         dtypes=FLOATS[:2], kinds=_KINDS),
 }
-
-
-def build(op: Op) -> Domain | None:
-    made = BUILD.get(op.name)
-    return made(op) if made is not None else None
