@@ -188,9 +188,10 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     count = sum(len(row["plans"]) for row in run)
     note = (f"of {count}, with {sum(r['parts'] for r in run)} parts of {sum(r['calls'] for r in run)} calls; "
             f"{sum(r['mixed'] for r in run)} on several backends")
+    rounded = sum(len(r["rounded"]) for r in run)
     for title, key, more in (("plans that the certificate refuses", "certificate", note),
-                             ("programs whose results are not eager's", "wrong", f"of {count}; of "
-                              f"{sum(len(r['rounded']) for r in run)} they are those of what is captured"),
+                             ("programs whose results are not eager's", "wrong", f"of {count}, {rounded} of them but "
+                              "for the rounding of what is captured"),
                              ("plans that do not cost what is said, or more than a backend alone", "miscounted", ""),
                              ("plans that differ when made again in one process", "unsteady",
                               f"of {sum(r['again'] for r in rows.values())}")):
