@@ -44,8 +44,8 @@ class PartTime:
 @dataclass
 class Timed:
     """One list of backends: ``predicted`` seconds of its graphs, and those of its ``steps``.  ``why`` says why the
-    model cannot run on it.  Parts are timed while one is ``watching``, and whole steps while nobody is; ``ran`` are the
-    parts of the step before."""
+    model cannot run on it.  Parts are timed while one is ``watching``, and noted in ``ran`` each time they run; whole
+    steps are timed while nobody is."""
 
     parts: list[PartTime] = field(default_factory=list)
     ran: list[PartTime] = field(default_factory=list)
@@ -82,7 +82,6 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
         found[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
         run(step, case, case.model)                           # what a first step sets in a model is captured anew after
-        prepare(step, case)
         watched = [_watched(b, found[name], job.device) for b in backends]
         tries = name in measured
         forward = keel.compile(case.model, backends=watched, placement="measured" if tries else "cost",
