@@ -7,13 +7,14 @@ import torch
 
 from keel import universe
 
-from ..workers.forks import MODES
+from ..workers.forks import MODES, no_devices
 from .jobs import Job
 from .measure import work
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
-for name in ("nn.functional.linear", "softmax"):
-    for mode in MODES:
-        work(Job("interp", name, mode, samples=1), lambda doing: None)
+with no_devices():
+    for name in ("nn.functional.linear", "softmax"):
+        for mode in MODES:
+            work(Job("interp", name, mode, samples=1), lambda doing: None)
 universe.names()
 gc.collect()

@@ -10,6 +10,7 @@ import torch
 import keel
 import keel_foreign  # noqa: F401  (it belongs to what processes need)
 
+from ..workers.forks import no_devices
 from . import appraise, perform, settle  # noqa: F401
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
@@ -24,5 +25,6 @@ def _first() -> None:
         torch.load(Path(folder) / "results", weights_only=True)
 
 
-_first()
+with no_devices():
+    _first()
 gc.collect()
