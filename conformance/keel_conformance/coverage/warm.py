@@ -7,14 +7,14 @@ import torch
 
 from keel import universe
 
-from ..workers.forks import MODES, no_devices
+from ..workers.forks import MODES, without_devices
 from .jobs import Job
 from .measure import work
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
-with no_devices():
-    for name in ("nn.functional.linear", "softmax"):
-        for mode in MODES:
-            work(Job("interp", name, mode, samples=1), lambda doing: None)
+without_devices()
+for name in ("nn.functional.linear", "softmax"):
+    for mode in MODES:
+        work(Job("interp", name, mode, samples=1), lambda doing: None)
 universe.names()
 gc.collect()

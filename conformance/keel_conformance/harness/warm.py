@@ -10,7 +10,7 @@ import torch
 import keel
 import keel_foreign  # noqa: F401  (it belongs to what processes need)
 
-from ..workers.forks import no_devices
+from ..workers.forks import devices_asleep
 from . import appraise, perform, settle  # noqa: F401
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
@@ -25,6 +25,6 @@ def _first() -> None:
         torch.load(Path(folder) / "results", weights_only=True)
 
 
-with no_devices():
+with devices_asleep():
     _first()
 gc.collect()

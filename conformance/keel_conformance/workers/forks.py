@@ -1,4 +1,4 @@
-"""What a process may have run that others are forked from."""
+"""What a process may have run that others are forked from. CUDA, once started, works in none that is forked later."""
 from __future__ import annotations
 
 import os
@@ -9,23 +9,25 @@ import torch
 
 MODES = ("forward",) if torch.backends.cuda.is_built() else ("forward", "training")
 """A backward pass starts autograd's threads where PyTorch is built for devices, and after that nobody may fork."""
-_HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+def without_devices() -> None:
+    """For the rest of this process, and in those forked from it, PyTorch finds no CUDA device."""
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", _CHECK: "1"}
 
 
 @contextmanager
-def no_devices() -> Iterator[None]:
-    """While it lasts PyTorch finds no CUDA device, and does not start CUDA to find one.
-
-    Tracing asks whether there is one. CUDA, once started, works in no process forked later; one that is forked after
-    this ended finds what is there.
+def devices_asleep() -> Iterator[None]:
+    """Tracing asks whether there is a CUDA device: while this lasts PyTorch asks the driver's NVML, and not CUDA, which
+    that would start.
     """
-    before = {name: os.environ.get(name) for name in _HIDDEN}
-    os.environ.update(_HIDDEN)
+    before = os.environ.get(_CHECK)
+    os.environ[_CHECK] = "1"
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        if before is None:
+            del os.environ[_CHECK]
+        else:
+            os.environ[_CHECK] = before

@@ -7,31 +7,30 @@ import sys
 
 import pytest
 
-from keel_conformance.workers.forks import no_devices
+from keel_conformance.workers.forks import devices_asleep
 
 WARM = """
 import os
 import torch
 
 def asked() -> bool:
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == "", "this starts CUDA"
+    assert os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1", "this starts CUDA"
     return False
 
 torch.cuda.is_available = asked
 import keel_conformance.harness.warm
+print(os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"))
 """
 
 
 def test_to_trace_in_advance_starts_no_device() -> None:
     done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True)
-    assert not done.returncode, done.stderr
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
 
 
-def test_devices_are_hidden_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    monkeypatch.delenv("PYTORCH_NVML_BASED_CUDA_CHECK", raising=False)
-    before = dict(os.environ)
-    with pytest.raises(KeyError), no_devices():
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+def test_what_a_user_has_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "0")
+    with pytest.raises(KeyError), devices_asleep():
+        assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
         raise KeyError
-    assert dict(os.environ) == before
+    assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "0"
