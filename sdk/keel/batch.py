@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -25,11 +26,13 @@ __all__ = ["Asked", "Batch", "compile_calls"]
 @dataclass(frozen=True)
 class Batch:
     """Compiled calls.  ``owners`` has, for each call, the names of the backends that do its pieces, none where nothing
-    is left to do (a call that gives its argument back).
+    is left to do (a call that gives its argument back); ``refusals``, what other backends said of them; ``results``,
+    the type of each result as the call was traced, None of one that is no tensor or number.
     """
 
     owners: tuple[frozenset[str], ...]
     refusals: tuple[tuple[str, ...], ...]
+    results: tuple[tuple[Type | None, ...], ...]
     counts: tuple[int, ...]
     inputs: tuple[Type, ...]
     call: Callable[[list[Any]], Sequence[Any]]
@@ -63,23 +66,29 @@ def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] |
         raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
     heard: list[Compiled] = []
     run = compile_graph(captured, settings, heard.append)
-    owners, refusals = _placed(heard[0], counts)
+    ends = [list(islice(ends, n)) for ends in [iter(_ends(heard[0].gm))] for n in counts]
+    owners, refusals = _placed(heard[0], ends)
+    results = tuple(tuple(type_of(n.meta["val"]) if isinstance(n, fx.Node) else None for n in mine) for mine in ends)
     inputs = tuple(map(type_of, _tensors([(args, kwargs) for _, args, kwargs in calls])))
-    return Batch(owners, refusals, counts, inputs, run)
+    return Batch(owners, refusals, results, counts, inputs, run)
 
 
 def _tensors(arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[torch.Tensor]:
     return [v for args, kwargs in arguments for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
 
 
-def _placed(made: Compiled, counts: Sequence[int]) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
-    """Who does what each call's results come from, and what other backends said of it."""
+def _ends(gm: fx.GraphModule) -> list[Any]:
+    """What the graph returns, flat."""
+    return list(next(iter(gm.graph.find_nodes(op="output"))).args[0])
+
+
+def _placed(made: Compiled, ends: Sequence[Sequence[Any]]
+            ) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
+    """Who does what each call's results, its ends, come from, and what other backends said of it."""
     who = {part.name: part.owner for part in made.parts}
     doing = {node: who[part.name] for part in made.plan.parts for node in part.nodes if part.name in who}
-    results = list(next(iter(made.gm.graph.find_nodes(op="output"))).args[0])
     owners, refusals, seen = list[frozenset[str]](), list[tuple[str, ...]](), set[fx.Node]()
-    for count in counts:
-        mine, results = results[:count], results[count:]
+    for mine in ends:
         behind = _behind([n for n in mine if isinstance(n, fx.Node)])
         seen |= behind
         owners.append(frozenset(doing[n.name] for n in behind if n.name in doing))

@@ -6,11 +6,13 @@ that writes in place (rather than one that computes and copies), it is used, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from keel.extern_limits import LIMITS, NARROW, in_float32, limited
 from keel.loops.lower import lower
 from keel.plugin import Extern, Refusal
 from keel.spec import MEMBERS, Op
@@ -109,8 +111,10 @@ _RUNTIME = frozenset({"control", "collective", "host", "effect"})
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
-    Results, random ones too, are eager's bit by bit.  On a CPU every primitive of the operator set is there: what has
-    no better place among these is done by loops where it has any on ``dtypes``, those of the target.
+    Results, random ones too, are eager's bit by bit, but for halves on CUDA where its kernels keep partial sums in
+    halves; what these cannot do or do otherwise than the operator set says is refused, with the reason.  On a CPU every
+    primitive of the operator set is there: what has no better place among these is done by loops where it has any on
+    ``dtypes``, those of the target.
     """
     known = {name: Extern(run=run, out=out) for name, out in _FILLING.items() if (run := _overload(name)) is not None}
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
@@ -119,7 +123,9 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
         known = {name: Extern(run=run, refuse=refuse, view=bool(may_alias(run))) for name in names
                  if (run := _overload(name)) is not None} | known
     known |= {name: Extern(run=run) for name, run in _INSTEAD.items()}
-    return known
+    known |= {name: replace(known[name], run=in_float32(known[name].run)) for name in NARROW.get(device, ())}
+    return known | {name: replace(known[name], refuse=partial(limited, limit))
+                    for name, limit in LIMITS.get(device, {}).items() if name in known}
 
 
 def _is_kernel(op: Op) -> bool:

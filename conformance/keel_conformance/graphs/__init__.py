@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..cases.case import Case
+from ..devices import HOST
 from ..programs.judging import differences, disturbed_by, said, worst_of
 from ..programs.noise import Noise
 from ..programs.observed import Fact, Observed, held, layout
@@ -37,8 +38,8 @@ def program_of(case: Case) -> Drawn:
     return draw(case.seed * 100_003 + int(case.levels["number"]), case.levels["values"] == "exact", case.dtype)
 
 
-def perform(case: Case, compile: Callable[..., Any]) -> Observed:
-    """Compiles the program and calls it three times with other values."""
+def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observed:
+    """Compiles the program and calls it three times with other values, on the device."""
     start, facts, error = time.perf_counter(), list[Fact](), ""
     program = program_of(case)
     torch.compiler.reset()
@@ -46,26 +47,26 @@ def perform(case: Case, compile: Callable[..., Any]) -> Observed:
         go = compile(module(program))
         for call in range(CALLS):
             inputs = given(program, case.seed, call)
-            results = go(*(x.clone() for x in inputs))
+            results = go(*(x.to(device, copy=True) for x in inputs))
             for k, x in enumerate(results):
                 kept = layout(x)
                 facts += [(f"call{call}.result[{k}] type", "contract.layouts.C4",
                            {name: kept[name] for name in ("dtype", "shape")}),
-                          (f"call{call}.result[{k}] values", CLAUSE, held(x)),
+                          (f"call{call}.result[{k}] values", CLAUSE, held(x).cpu()),
                           (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"])]
     except Exception as raised:
         error = said(raised)
     return Observed(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed) -> Verdict:
-    """Compares with eager PyTorch, which runs here: bit for bit where the program is exact."""
+def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
+    """Compares with eager PyTorch, which runs here, on the device: bit for bit where the program is exact."""
     program = program_of(case)
 
     def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
         return Verdict(case.id, status, oracle, sentence, clause, figures, observed.seconds)
 
-    expected = perform(case, lambda fn: fn)
+    expected = perform(case, lambda fn: fn, device)
     if expected.error:
         return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:

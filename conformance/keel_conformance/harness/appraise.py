@@ -10,17 +10,19 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS
+from keel import MEMBERS, TensorType
 
 from ..cases.arguments import arguments
 from ..cases.blank import repeatable
 from ..cases.case import Case, Trial
+from ..devices import HOST, computes
 from ..oracles.judge import judge, together
 from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
 from ..threads import threads
 from ..workers.pool import Tell
 from . import clauses
+from .guard import placed
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
 from .perform import ROOMS, Clock, overload
 
@@ -28,8 +30,9 @@ from .perform import ROOMS, Clock, overload
 def appraise(job: Appraise, tell: Tell) -> Appraised:
     """The work of a process that judges."""
     clock = Clock()
+    device = job.performed.device
     if job.performed.raised is not None:
-        return Appraised([_ended(job.cases[0], job.performed.raised)])
+        return Appraised([_ended(job.cases[0], job.performed.raised, device)])
     with clock.at("all"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match job.cases[0].kind:
@@ -39,8 +42,8 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
                             for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)]
             case "negative":
                 verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
-            case kind:
-                verdicts = [_program(*pair, f"{job.file}.{k}", kind, clock, tell)
+            case _:
+                verdicts = [_program(*pair, f"{job.file}.{k}", device, clock, tell)
                             for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))]
     verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
     return Appraised(verdicts, dict(clock.seconds))
@@ -49,6 +52,9 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
 def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, clock: Clock,
           tell: Tell) -> Verdict:
     """The worst of what is said of the calls; what was seen where they ran comes first."""
+    if tried.raised is not None and not tried.claimed:
+        return Verdict(case.id, "not run", "raises", f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
+                       f"this call there. {tried.raised.text}")
     if tried.raised is not None:
         return raised(case, tried.raised)
     if not tried.claimed:
@@ -63,7 +69,7 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
         with clock.at("drawing"):
             trials.append(arguments(case, call))
         with clock.at("judging"):
-            found.append(_judged(case, trials[call], results[call], count))
+            found.append(_judged(case, trials[call], results[call], count, tried.types))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -83,45 +89,57 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
-def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int) -> Verdict:
+def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None]
+            ) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
     partial results are rounded.
     """
-    first = judge(case, trial, results, calls=max(DRAWS) + 1)
+    first = judge(case, trial, results, calls=max(DRAWS) + 1, types=types)
     if first.status != "fail" or count == torch.get_num_threads():
         return first
     with threads(count):
-        again = judge(case, trial, results, calls=max(DRAWS) + 1)
+        again = judge(case, trial, results, calls=max(DRAWS) + 1, types=types)
     return first if again.status in BAD else again
 
 
-def _ended(case: Case, what: Raised) -> Verdict:
-    """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too."""
+def _ended(case: Case, what: Raised, device: str) -> Verdict:
+    """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too. What
+    cannot be traced for a device has no kernel there.
+    """
     found = raised(case, what)
-    if found.status != "fail":
-        return found
+    if what.phase == "tracing it" and device != HOST:
+        return _refused(case, device) or _refused(case) or found
+    return found if found.status != "fail" else _refused(case) or found
+
+
+def _refused(case: Case, device: str = HOST) -> Verdict | None:
+    """If eager PyTorch refuses the case's first call there."""
+    if not computes(device):
+        return None
     try:
         trial = arguments(case, 0)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            overload(case.overload)(*trial.args, **trial.kwargs)
+            there = placed(trial.args, trial.kwargs, device, whole=True) if device != HOST else trial
+            overload(case.overload)(*there.args, **there.kwargs)
     except Exception as e:
         text = str(e).strip().partition("\n")[0][:300]
-        return Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} itself does not do this call. "
-                       f"{type(e).__name__}: {text}")
-    return found
+        where = "" if device == HOST else f" on {device}"
+        return Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} itself does not do this call"
+                       f"{where}. {type(e).__name__}: {text}")
+    return None
 
 
-def _program(case: Case, tried: Tried, file: str, kind: str, clock: Clock, tell: Tell) -> Verdict:
+def _program(case: Case, tried: Tried, file: str, device: str, clock: Clock, tell: Tell) -> Verdict:
     if tried.raised is not None:
         return raised(case, tried.raised)
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     tell(f"judging {case.id}")
-    room = import_module(f"..{ROOMS[kind]}", __package__)
+    room = import_module(f"..{ROOMS[case.kind]}", __package__)
     with clock.at("judging"):
-        verdict: Verdict = room.judge(case, Observed.load(Path(file)))
+        verdict: Verdict = room.judge(case, Observed.load(Path(file)), device if computes(device) else HOST)
     return verdict
 
 

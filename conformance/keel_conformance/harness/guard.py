@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..devices import HOST
+
 ZONE = 512
 """Bytes of poison on either side."""
 LINE = 64
@@ -60,7 +62,7 @@ class Placed:
         return [fault for guard in self.guards if (fault := guard.fault())]
 
 
-def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = "cpu", *, whole: bool = False) -> Placed:
+def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *, whole: bool = False) -> Placed:
     """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``.
 
     ``whole`` copies all the memory that a tensor lies in, without zones: for operators that address it (as_strided).
@@ -90,7 +92,7 @@ def over(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:
     return change(value, name)
 
 
-def guarded(given: Tensor, name: str, device: str = "cpu") -> Guarded:
+def guarded(given: Tensor, name: str, device: str = HOST) -> Guarded:
     """A tensor like ``given``, alone in fresh memory."""
     given = given.detach().resolve_conj().resolve_neg()
     size, length = given.element_size(), span(given)
@@ -111,7 +113,7 @@ def guarded(given: Tensor, name: str, device: str = "cpu") -> Guarded:
     return Guarded(name, tensor, raw, raw.clone())
 
 
-def copied(given: Tensor, name: str, device: str = "cpu") -> Guarded:
+def copied(given: Tensor, name: str, device: str = HOST) -> Guarded:
     """A tensor like ``given`` in a copy of all the memory that it lies in, which is watched and has no zones."""
     given = given.detach()
     count = given.untyped_storage().nbytes() // given.element_size()

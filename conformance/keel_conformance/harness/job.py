@@ -4,7 +4,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from keel import TensorType
+
 from ..cases.case import Case
+from ..devices import HOST
 from ..results.verdict import Verdict
 
 DRAWS = (0, 1, 0)
@@ -53,7 +56,8 @@ class Raised:
 class Tried:
     """One case. ``refusals`` says why nothing of it was the backend's, where nothing was. ``faults`` are what can only
     be seen where it ran: what was written to, and what shares memory that must not. ``unlike`` are the results that
-    have other bits when the same call is made again.
+    have other bits when the same call is made again. ``types`` are those that PyTorch traced of the results, where the
+    backend works on a device whose results may be of others than the host's; None of those whose sizes a run tells.
     """
 
     case: str
@@ -61,6 +65,7 @@ class Tried:
     refusals: str = ""
     faults: list[str] = field(default_factory=list)
     unlike: list[int] = field(default_factory=list)
+    types: tuple[TensorType | None, ...] = ()
     raised: Raised | None = None
     seconds: float = 0.0
 
@@ -68,12 +73,15 @@ class Tried:
 @dataclass
 class Performed:
     """``raised`` is what ended them all, before anything was left in the file. ``clock`` has the seconds of the backend
-    (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock.
+    (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock. ``device`` is where the backend
+    works. ``spent`` says that this no longer answers the process, which then has tried only the first of its cases.
     """
 
     tried: list[Tried]
     raised: Raised | None = None
     clock: dict[str, float] = field(default_factory=dict)
+    device: str = HOST
+    spent: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import resource
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 import keel
-from keel import MEMBERS, KeelError
+from keel import MEMBERS, KeelError, TensorType
 
 from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
+from ..devices import HOST, answers, computes, wait
 from ..programs.compiler import Compiler
 from ..workers.pool import Tell
 from .guard import Placed, kept, over, overlaps, placed, same_bits, span
@@ -71,7 +72,7 @@ def perform(job: Perform, tell: Tell) -> Performed:
                 case "op":
                     tried = _calls(job, under_test, clock, tell)
                 case "negative":
-                    tried = [_broken(case, job.settings.threads, under_test, clock, tell) for case in job.cases]
+                    tried = list(_negatives(job, under_test, clock, tell))
                 case kind:
                     tried = _programs(job, under_test, kind, clock, tell)
             found = Performed(tried)
@@ -79,14 +80,15 @@ def perform(job: Perform, tell: Tell) -> Performed:
             found = Performed([], end.raised)
         except Exception as e:
             found = Performed([], _raised("watching it", e))
-    found.clock = dict(clock.seconds)
+        found.clock, found.device = dict(clock.seconds), under_test.device
+        found.spent = not answers(under_test.device)
     return found
 
 
 @cache
 def _limit(device: str, memory: int | None) -> None:
     """Bounds the memory of this process, once; of the host alone, since devices are mapped at sizes of their own."""
-    if memory is None or device != "cpu":
+    if memory is None or device != HOST:
         return
     with open("/proc/self/statm") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
@@ -124,18 +126,29 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         for c, owners, refusals in zip(calls, batch.owners, batch.refusals, strict=True):
             c.tried.claimed = under_test.name in owners
             c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
-        for k, draw in enumerate(DRAWS):
-            if k:
-                _place(calls, draw, under_test, clock)
-            tell(f"running call {k}")
-            torch.manual_seed(calls[0].case.seed + draw)
-            with clock.at("backend"), _backend_at("running", job.settings.threads):
-                found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
-            for c, results in zip(calls, found, strict=True):
-                c.results.append(results)
-                c.copies.append([kept(r) for r in results])
-                c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
-                c.tried.faults += _elsewhere(results, under_test)
+        if under_test.device != HOST:
+            for c, results in zip(calls, batch.results, strict=True):
+                c.tried.types = tuple(t if isinstance(t, TensorType) and _known(t) else None for t in results)
+        try:
+            for k, draw in enumerate(DRAWS):
+                if k:
+                    _place(calls, draw, under_test, clock)
+                tell(f"running call {k}")
+                torch.manual_seed(calls[0].case.seed + draw)
+                with clock.at("backend"), _backend_at("running", job.settings.threads):
+                    found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
+                    _settle(under_test.device)
+                for c, results in zip(calls, found, strict=True):
+                    c.results.append(results)
+                    c.copies.append([kept(r) for r in results])
+                    c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
+                    c.tried.faults += _elsewhere(results, under_test)
+        except Ended as end:
+            if len(drawn) > 1 or calls[0].tried.claimed:
+                raise
+            calls[0].tried.raised = end.raised                # of eager PyTorch, on the backend's device
+            torch.save([[]], job.file)
+            return [calls[0].tried]
         for c in calls:
             c.tried.seconds = clock.seconds["backend"] / len(calls)
             first, again = c.copies[0], c.copies.pop()        # the last call is like the first one
@@ -144,6 +157,10 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         _watch(calls)
     torch.save([c.copies for c in drawn], job.file)
     return [c.tried for c in drawn]
+
+
+def _known(t: TensorType) -> bool:
+    return all(isinstance(n, int) for n in (*t.shape, *t.strides))
 
 
 def _drawn(case: Case, clock: Clock) -> _Called:
@@ -171,7 +188,15 @@ def overload(name: str) -> Callable[..., Any]:
 def _place(calls: Sequence[_Called], draw: int, under_test: Subject, clock: Clock) -> None:
     for c in calls:
         trial = c.trials[draw]
-        c.given.append(placed(trial.args, trial.kwargs, under_test.device, whole=_addresses(c.case)))
+        c.given.append(placed(trial.args, _located(c, trial, under_test.device), under_test.device,
+                              whole=_addresses(c.case)))
+
+
+def _located(c: _Called, trial: Trial, device: str) -> Mapping[str, Any]:
+    """The call's keywords; an operator that makes a tensor of none is told the device."""
+    names = {a.name for a in c.op._schema.arguments}  # type: ignore[attr-defined]
+    told = device != HOST and "device" in names and not trial.tensors
+    return {**trial.kwargs, "device": torch.device(device)} if told else trial.kwargs
 
 
 def _addresses(case: Case) -> bool:
@@ -244,7 +269,21 @@ def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
     return storage(n) == storage(other)
 
 
+def _settle(device: str) -> None:
+    """Raises what a device has not told yet of what ran on it."""
+    if device != HOST and computes(device):
+        wait(device)
+
+
 # -- calls that break a precondition -----------------------------------------------------------------------------------
+
+def _negatives(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> Iterator[Tried]:
+    """Those up to the first after which the device answers no more."""
+    for case in job.cases:
+        yield _broken(case, job.settings.threads, under_test, clock, tell)
+        if not answers(under_test.device):
+            return
+
 
 def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
     """An exception is right, wherever it comes from; ``raised`` has it, and without it the case is accepted."""
@@ -261,6 +300,7 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
             c.tried.claimed = under_test.name in batch.owners[0]
             c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
             batch.run([(c.given[0].args, c.given[0].kwargs)])
+            _settle(under_test.device)
     except Ended as end:
         c.tried.raised = end.raised
     c.tried.seconds = time.perf_counter() - begin
@@ -284,7 +324,7 @@ def _programs(job: Perform, under_test: Subject, kind: str, clock: Clock, tell: 
         if target is not None and kind == "kernel":
             found = room.perform_all(job.cases, room.Builder(target), under_test.device)
         else:
-            found = [room.perform(c, Compiler(under_test.backend)) for c in job.cases]
+            found = [room.perform(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
     seconds = (time.perf_counter() - begin) / len(found)
     tell("looking at results")
     tried = []

@@ -95,13 +95,15 @@ class Settler:
         found = yield from self._once(cases)
         if isinstance(found, Verdict):
             return (yield from self._apart(cases, found, parent))
-        if self.once or not any(v.status in AGAIN for v in found):
-            return found
-        again = yield from self._once(cases, fresh=True)
-        if isinstance(again, Verdict):
-            again = [replace(again, case=v.case) for v in found]
-        return [first if first.status not in AGAIN else _twice(first, second)
-                for first, second in zip(found, again, strict=True)]
+        left = cases[len(found):]
+        if not self.once and any(v.status in AGAIN for v in found):
+            again = yield from self._once(cases[:len(found)], fresh=True)
+            if isinstance(again, Verdict):
+                again = [replace(again, case=v.case) for v in found]
+            again += found[len(again):]
+            found = [first if first.status not in AGAIN else _twice(first, second)
+                     for first, second in zip(found, again, strict=True)]
+        return [*found, *(yield from self.settled(left))] if left else found
 
     def _apart(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
         """A batch that ended without results: its halves, or each case where it took too long."""
@@ -126,7 +128,9 @@ class Settler:
         return [_twice(whole, again if isinstance(again, Verdict) else again[0]), *found[1:]]
 
     def _once(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
-        """The verdicts; or the one that holds for the batch as a whole, which died or raised."""
+        """The verdicts, on the first of the cases alone if their device died; or the one that holds for the batch as a
+        whole, which died or raised.
+        """
         file = self.folder / f"{next(self._files)}.pt"
         job = Perform(self.settings, cases, str(file))
         try:
@@ -137,7 +141,8 @@ class Settler:
             self._count("performing", performed.clock)
             if performed.raised is not None and (len(cases) > 1 or cases[0].kind != "op"):
                 return raised(cases[0], performed.raised)
-            outcome = yield Ask(Appraise(cases, performed, str(file), self.settings.threads), JUDGING)
+            tried = len(cases if performed.raised else performed.tried)
+            outcome = yield Ask(Appraise(cases[:tried], performed, str(file), self.settings.threads), JUDGING)
             if outcome.row is None:
                 sentence = f"Judging it failed. {outcome.failure}"
                 return Verdict("", "harness error", "judge", sentence)

@@ -10,10 +10,12 @@ import torch
 import keel
 import keel_foreign  # noqa: F401  (it belongs to what processes need)
 
+from ..devices import exact
 from ..workers.forks import devices_asleep
 from . import appraise, perform, settle  # noqa: F401
 
 torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
+exact()
 
 
 def _first() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, fitted, verify, walk
 
 from ..cases.case import Case
+from ..devices import HOST
 from ..programs.judging import said
 from ..programs.observed import Observed
 from ..results.verdict import Verdict
@@ -101,12 +102,12 @@ def made_of(case: Case) -> Made:
     return found
 
 
-def perform(case: Case, compile: Build, device: str = "cpu") -> Observed:
+def perform(case: Case, compile: Build, device: str = HOST) -> Observed:
     """Builds the case's kernel and runs it three times, on other values and, where it is symbolic, at other sizes."""
     return perform_all([case], compile, device)[0]
 
 
-def perform_all(cases: Sequence[Case], compile: Build, device: str = "cpu") -> list[Observed]:
+def perform_all(cases: Sequence[Case], compile: Build, device: str = HOST) -> list[Observed]:
     """The same of many cases, built at once; where that raises, one by one."""
     start = time.perf_counter()
     found = [made_of(c) for c in cases]
@@ -136,7 +137,7 @@ def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds:
     return Observed(tuple(facts), "", 1, seconds + time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed) -> Verdict:
+def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
     """Compares with the interpreter, which runs here."""
     made = made_of(case)
     if observed.error:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from keel import Op
+from keel import Op, TensorType
 
 
 def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> str:
@@ -22,6 +23,18 @@ def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: tor
         if sentence := _breach(got, want, _promised(member, k), device):
             return f"Result {k} {sentence}" if len(results) > 1 else f"The result {sentence}"
     return ""
+
+
+def typed(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
+    """``eager``, those of which there is a type as tensors of that, without memory."""
+    return [mine if t is None or not isinstance(mine, Tensor) else
+            torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")  # type: ignore[arg-type]
+            for mine, t in zip_longest(eager, types[:len(eager)])]
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two results are of one dtype and shape, if they are tensors."""
+    return not isinstance(a, Tensor) or not isinstance(b, Tensor) or (a.dtype, a.shape) == (b.dtype, b.shape)
 
 
 def _breach(got: Any, want: Any, promised: bool, device: torch.device) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import MEMBERS, Call, Op, bind
+from keel import MEMBERS, Call, Op, TensorType, bind
 
 from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
@@ -40,10 +40,13 @@ class Expected:
     oracle: str
 
 
-def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -> Verdict:
+def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
+          types: Sequence[TensorType | None] = ()) -> Verdict:
     """The verdict on ``results``, flat, that a backend gave for the trial's arguments.
 
     ``calls`` is how many results of the case are judged in all; what may go wrong by chance is divided among them.
+    ``types`` are those that results have on a device other than the host, where PyTorch's are known. Of a result that
+    is of another dtype or size there, nothing but that is known: it is kept for a backward pass.
     """
     member, op = MEMBERS[case.op], target_of(case.op, case.overload)
     if case.kind == "negative":
@@ -56,8 +59,11 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1) -
             return Verdict(case.id, "not run", "contract",
                            f"PyTorch {torch.__version__} itself does not do this call. {said}")
         return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
-    if sentence := contract.breach(member, results, eager, device_of(trial)):
+    wanted = contract.typed(eager, types)
+    if sentence := contract.breach(member, results, wanted, device_of(trial)):
         return Verdict(case.id, "fail", "contract", sentence)
+    results = [got if contract.alike(want, mine) else mine
+               for got, want, mine in zip(results, wanted, eager, strict=True)]
     if member.name == "empty":
         return Verdict(case.id, "pass", "contract")
     named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..cases.case import Case
+from ..devices import HOST
 from ..results.verdict import Verdict
 from . import changes, collectives, control, digits, draws, gradients, idioms, judging, layouts, memory, steps, values
 from .compiler import Compiler, plain
@@ -41,22 +42,22 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
                        clauses=program.clauses, seed=seed + 1000 * more)
 
 
-def perform(case: Case, compile: Callable[..., Any]) -> Observed:
-    """Runs the case's program with ``compile``: a ``Compiler``, or anything that is called like one."""
+def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observed:
+    """Runs the case's program on the device with ``compile``: a ``Compiler``, or anything that is called like one."""
     start = time.perf_counter()
     lab, error = None, ""
     try:
-        lab = judging.perform(PROGRAMS[case.op], compile, case.seed, calls_of(case))
+        lab = judging.perform(PROGRAMS[case.op], compile, case.seed, calls_of(case), device)
     except Exception as raised:
         error = judging.said(raised)
     facts = lab.finish() if lab else ()
     return Observed(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed) -> Verdict:
-    """Compares with eager PyTorch, which runs here."""
+def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
+    """Compares with eager PyTorch, which runs here, on the device."""
     program = PROGRAMS[case.op]
-    expected = perform(case, plain)
+    expected = perform(case, plain, device)
     return judging.judge(program, case.id, observed, expected,
                          lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain))
 

@@ -129,6 +129,7 @@ def attention_under_a_mask(lab: Lab) -> None:
     """A query sees of the keys before it every third; both heads have the same keys."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    mask = create_block_mask(lambda b, h, i, j: (j <= i) & (j % 3 == 0), None, None, 17, 17, device="cpu")
+    mask = create_block_mask(lambda b, h, i, j: (j <= i) & (j % 3 == 0), None, None, 17, 17,
+                             device=lab.device)
     attends(lab, lambda attention, q, k, v: attention(q, k, v * 2, score_mod=greatest, block_mask=mask, enable_gqa=True,
                                                       scale=1.0) - 1, (2, 2, 17, 4), (2, 1, 17, 4), (2, 1, 17, 4))

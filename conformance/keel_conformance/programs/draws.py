@@ -275,9 +275,9 @@ def nothing_drawn(lab: Lab) -> None:
     go = lab.compile(lambda x: F.dropout(x.relu() + 1, 0.5, training=False))
     for call in lab.each():
         torch.manual_seed(call)
-        state = torch.get_rng_state()
+        state = lab.random_state()
         lab.run(go, lab.ints(5, 5))
-        lab.check(f"call {call}: the generator is as it was", torch.equal(state, torch.get_rng_state()))
+        lab.check(f"call {call}: the generator is as it was", torch.equal(state, lab.random_state()))
 
 
 @random("C1", "C2", profile="training")

@@ -35,7 +35,7 @@ gradients.function("of-embedding", ["C1", "C3"], lambda w, i: F.embedding(i, w),
 gradients.function("of-convolution", ["C1"], lambda x, w, b: F.conv2d(x, w, b, stride=2),
                    lambda lab: [lab.ints(2, 3, 7, 7), lab.ints(4, 3, 3, 3), lab.ints(4)], gradients=True)
 gradients.function("of-pooling", ["C1"], lambda x: F.max_pool2d(x, 2),
-                   lambda lab: [torch.randperm(144, generator=lab.draw).view(2, 2, 6, 6).to(lab.dtype)], gradients=True)
+                   lambda lab: [lab.order(144).view(2, 2, 6, 6).to(lab.dtype)], gradients=True)
 gradients.function("unused-argument", ["C2"], lambda a, b: a * 3, two, gradients=True, smoke=True)
 gradients.function("unused-but-returned", ["C2", "C1"], lambda a, b: (a * 2, b), two, gradients=True)
 gradients.function("only-compared", ["C2"], lambda a, b: torch.where(b > 0, a, -a), two, gradients=True)
@@ -48,7 +48,7 @@ gradients.function("integers-among-arguments", ["C5"], lambda x, i: (x * i, i + 
 
 def distinct(lab: Lab) -> Tensor:
     """Integers without ties, so that a maximum has one place."""
-    return torch.randperm(20, generator=lab.draw).view(4, 5).to(lab.dtype)
+    return lab.order(20).view(4, 5).to(lab.dtype)
 
 
 @gradients("C2", "C5")

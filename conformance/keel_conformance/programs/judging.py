@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..devices import HOST, made_on
 from ..results.verdict import Verdict
 from .lab import Lab
 from .noise import Noise
@@ -31,12 +32,14 @@ ENOUGH = 6
 """Wrong elements, small integers all, that are an earlier call's by no chance."""
 
 
-def perform(program: Program, compiler: Callable[..., Any], seed: int, calls: int, *, wide: bool = False) -> Lab:
-    """Runs the program from a clean state; the lab has the facts. Raises what the program raises."""
+def perform(program: Program, compiler: Callable[..., Any], seed: int, calls: int, device: str = HOST, *,
+            wide: bool = False) -> Lab:
+    """Runs the program from a clean state on the device; the lab has the facts. Raises what the program raises."""
     torch.compiler.reset()
     torch.manual_seed(seed)
-    lab = Lab(compiler, program.clauses[0], seed, calls, wide)
-    program.body(lab)
+    lab = Lab(compiler, program.clauses[0], seed, calls, wide, HOST if program.hosted else device)
+    with made_on(lab.device):
+        program.body(lab)
     return lab
 
 

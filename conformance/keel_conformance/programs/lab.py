@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..devices import HOST
 from .observed import Fact, held, layout, leaves, same
 
 ZONE = 16
@@ -23,7 +24,8 @@ MARK = 77
 @dataclass
 class Lab:
     """``compiler(fn, dynamic=..., without=...)`` gives the program to call. ``wide`` makes every float64 of what would
-    be float32: the reference of programs whose results are rounded.
+    be float32: the reference of programs whose results are rounded. All tensors are on ``device``; values are drawn on
+    the host, and are the same wherever they go.
     """
 
     compiler: Callable[..., Callable[..., Any]]
@@ -31,12 +33,13 @@ class Lab:
     seed: int = 0
     calls: int = 3
     wide: bool = False
+    device: str = HOST
     facts: list[Fact] = field(default_factory=list)
     kept: list[tuple[str, Tensor]] = field(default_factory=list)
     runs: int = 0
 
     def __post_init__(self) -> None:
-        self.draw = torch.Generator().manual_seed(self.seed)
+        self.draw = torch.Generator(HOST).manual_seed(self.seed)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -47,16 +50,24 @@ class Lab:
 
     def ints(self, *shape: int, low: int = -4, high: int = 5, dtype: torch.dtype | None = None) -> Tensor:
         """Small integers, floats unless ``dtype`` says otherwise: their sums and products are exact in any order."""
-        return torch.randint(low, high, shape, generator=self.draw).to(dtype or self.dtype)
+        return self.here(torch.randint(low, high, shape, generator=self.draw, device=HOST), dtype or self.dtype)
 
     def normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self.draw).to(self.dtype)
+        return self.here(torch.randn(shape, generator=self.draw, device=HOST), self.dtype)
 
     def index(self, below: int, *shape: int) -> Tensor:
-        return torch.randint(0, below, shape, generator=self.draw)
+        return self.here(torch.randint(0, below, shape, generator=self.draw, device=HOST))
 
     def flags(self, *shape: int) -> Tensor:
-        return torch.randint(0, 2, shape, generator=self.draw) > 0
+        return self.here(torch.randint(0, 2, shape, generator=self.draw, device=HOST) > 0)
+
+    def order(self, n: int) -> Tensor:
+        """The numbers below ``n``, in an order drawn."""
+        return self.here(torch.randperm(n, generator=self.draw, device=HOST))
+
+    def here(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """``x`` on the device."""
+        return x.to(self.device, dtype or x.dtype)
 
     def whole(self, module: nn.Module, low: int = -2, high: int = 3) -> nn.Module:
         """The module with small integers as floating parameters."""
@@ -74,7 +85,7 @@ class Lab:
 
     def within(self, x: Tensor) -> Tensor:
         """``x``'s values in the middle of a larger memory, not aligned, that is marked before and after them."""
-        memory = torch.full((x.numel() + 2 * ZONE,), MARK, dtype=x.dtype)
+        memory = torch.full((x.numel() + 2 * ZONE,), MARK, dtype=x.dtype, device=x.device)
         place = memory[ZONE - 1:ZONE - 1 + x.numel()].view(x.shape)
         place.copy_(x)
         return place
@@ -107,16 +118,20 @@ class Lab:
         whether random numbers were drawn. Results are looked at again at the end.
         """
         name, self.runs = f"call{self.runs}", self.runs + 1
-        state = torch.get_rng_state()
+        state = self.random_state()
         with_grad = torch.is_grad_enabled()
         given = leaves([args, kwargs], ".argument")
         before = [held(x) if isinstance(x, Tensor) else x for _, x in given]
         found = program(*args, **kwargs)
         self._results(name, leaves(found, ".result"), given, before)
-        if not torch.equal(state, torch.get_rng_state()):
+        if not torch.equal(state, self.random_state()):
             self.facts.append((f"{name} drew random numbers", "contract.random.C8", True))
         self.facts.append((f"{name} gradients enabled", "contract.modes.C2", torch.is_grad_enabled() == with_grad))
         return found
+
+    def random_state(self) -> Tensor:
+        """That of the generator that draws on the device."""
+        return torch.get_rng_state() if self.device == HOST else torch.get_device_module(self.device).get_rng_state()
 
     def backward(self, results: Any, args: Iterable[Any], tangent: Callable[[Tensor], Tensor] | None = None,
                  clause: str = "contract.gradients.C1", **how: Any) -> None:
@@ -151,13 +166,18 @@ class Lab:
         found = []
         for name, clause, value in self.facts:
             times[name] += 1
+            value = value.cpu() if isinstance(value, Tensor) else value
             found.append((name if times[name] == 1 else f"{name} ({times[name]})", clause, value))
         return tuple(found)
 
     # -- telling -----------------------------------------------------------------------------------------------------
 
+    def _layout(self, x: Tensor) -> dict[str, Any]:
+        """Its own device is none to tell, so that one run can be compared with another one elsewhere."""
+        return layout(x) | {"device": "its own" if x.device.type == self.device else x.device.type}
+
     def _tensor(self, name: str, x: Tensor, clause: str) -> None:
-        facts = layout(x)
+        facts = self._layout(x)
         strides = facts.pop("strides")
         self.facts += [(f"{name} type", "contract.layouts.C4", facts), (f"{name} values", clause, held(x)),
                        (f"{name} strides", "contract.layouts.C1", strides)]
@@ -183,7 +203,7 @@ class Lab:
             written = was.shape != x.shape or not same(was, x)
             self.facts.append((f"{name}{path} afterwards", f"contract.mutation.{'C2' if written else 'C1'}", held(x)))
             self.facts.append((f"{name}{path} layout afterwards", "contract.mutation.C7",
-                               {k: v for k, v in layout(x).items() if k != "dtype"}))
+                               {k: v for k, v in self._layout(x).items() if k != "dtype"}))
             self.facts.append((f"{name}{path} memory around it", "contract.mutation.C5", around(x)))
 
 

@@ -18,7 +18,8 @@ class Program:
     """``exact`` says that no rounding takes place, in any order of evaluation: results are compared bit for bit.
 
     ``profile`` is the one that asks for it; ``smoke`` that it is one of the few that a short run takes;
-    ``noise`` is how many disturbed evaluations a rounded one is judged by.
+    ``noise`` is how many disturbed evaluations a rounded one is judged by. A ``hosted`` one runs on the host whatever
+    device the backend works on.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Program:
     profile: str = "core"
     smoke: bool = False
     noise: int = 8
+    hosted: bool = False
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Chapter:
 
     name: str
     profile: str = "core"
+    hosted: bool = False
     programs: list[Program] = field(default_factory=list)
 
     def __call__(self, *clauses: str, name: str = "", **more: Any) -> Callable[[Body], Body]:
@@ -67,7 +70,7 @@ class Chapter:
         cited = tuple(f"contract.{c}" if "." in c else f"contract.{self.name}.{c}" for c in clauses)
         if unknown := [c for c in cited if c not in CLAUSES]:
             raise ValueError(f"{name} cites {', '.join(unknown)}, which the contract lacks.")
-        more.setdefault("profile", self.profile)
+        more = {"profile": self.profile, "hosted": self.hosted, **more}
         self.programs.append(Program(f"{self.name}-{name}", self.name, cited, body, **more))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .. import models
+from ..devices import HOST
 from .lab import Lab
 from .program import Chapter
 
@@ -252,8 +253,7 @@ def _models() -> None:
     for name in models.NAMES:
         @whole("C4", name=name, exact=False, smoke=name == "gpt2", noise=3)
         def inference(lab: Lab, name: str = name) -> None:
-            case = models.build(name, scale="tiny", seed=lab.seed)
-            case = case.twin(torch.float64) if lab.wide else case
+            case = built(lab, name)
             go = lab.compile(case.model)
             with torch.no_grad(), models.InDouble() if lab.wide else torch.no_grad():
                 for call in range(2):
@@ -262,8 +262,7 @@ def _models() -> None:
 
         @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3)
         def trained(lab: Lab, name: str = name) -> None:
-            case = models.build(name, scale="tiny", seed=lab.seed)
-            case = case.twin(torch.float64) if lab.wide else case
+            case = built(lab, name)
             go = lab.compile(case.model)
             optimizer = torch.optim.SGD(case.model.parameters(), 1e-3)
             with models.InDouble() if lab.wide else torch.enable_grad():
@@ -277,13 +276,20 @@ def _models() -> None:
             lab.state("trained", case.model)
 
 
+def built(lab: Lab, name: str) -> models.ModelCase:
+    """The model, its parameters drawn on the host."""
+    with torch.device(HOST):
+        case = models.build(name, scale="tiny", seed=lab.seed, device=lab.device)
+    return case.twin(torch.float64) if lab.wide else case
+
+
 def moved(lab: Lab, x: Any) -> Any:
     """The same argument with other values: floats are drawn anew, tokens change places."""
     if not isinstance(x, Tensor):
         return x
     if x.is_floating_point():
         return lab.normal(*x.shape)
-    return x[..., torch.randperm(x.shape[-1], generator=lab.draw)] if x.dim() and x.dtype == torch.int64 else x.clone()
+    return x[..., lab.order(x.shape[-1])] if x.dim() and x.dtype == torch.int64 else x.clone()
 
 
 _models()

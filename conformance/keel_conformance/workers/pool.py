@@ -23,7 +23,9 @@ STARTING = "starting"
 
 Tell = Callable[[str], None]
 Work = Callable[[Any, Tell], Any]
-"""A function of a module. Takes a job, and what to tell of its progress; returns a row, which can be pickled."""
+"""A function of a module. Takes a job, and what to tell of its progress; returns a row, which can be pickled. One whose
+``spent`` is true is the process's last.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class _Hand:
     doing: str = STARTING
     done: tuple[Any] | None = None
     idle: bool = False
+    spent: bool = False
 
     @property
     def log(self) -> Path:
@@ -84,8 +87,8 @@ class _Hand:
                 match self.pipe.recv():
                     case ("doing", str(text)):
                         self.doing = text
-                    case ("done", row):
-                        self.done = (row,)
+                    case ("done" | "last" as word, row):
+                        self.done, self.spent = (row,), word == "last"
                         return True
         except (EOFError, OSError):
             return False
@@ -154,8 +157,10 @@ class Crew:
             if hand.listen() and hand.done is None and not late and hand.process.ended(0) is None:
                 continue
             if hand.done is not None and not self._once:
-                hand.idle = True
                 found.append((hand.job, Outcome(hand.done[0], seconds=time.monotonic() - hand.begin)))
+                hand.idle = not hand.spent
+                if hand.spent:
+                    self._dismiss(hand)
             else:
                 found.append((hand.job, _outcome(hand, late, self._last)))
                 self._dismiss(hand)

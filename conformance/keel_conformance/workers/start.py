@@ -72,10 +72,14 @@ def fresh(work: Work, environment: Environment) -> Start:
 
 
 def serve(pipe: Connection, work: Work) -> None:
-    """Does the jobs that come, until None does."""
+    """Does the jobs that come, until None does or its row says that the process is ``spent``."""
     Thread(target=_end_with_reader, args=(pipe.fileno(),), daemon=True).start()
     while (given := pipe.recv()) is not None:
-        pipe.send(("done", work(given[0], lambda text: pipe.send(("doing", text)))))
+        row = work(given[0], lambda text: pipe.send(("doing", text)))
+        spent = bool(getattr(row, "spent", False))
+        pipe.send(("last" if spent else "done", row))
+        if spent:
+            return
 
 
 def _end_with_reader(descriptor: int) -> None:

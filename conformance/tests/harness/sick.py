@@ -38,6 +38,7 @@ def raises() -> None:
 
 
 well = backend("well", lambda run, inputs: run(*inputs))
+refuses = backend("refuses", lambda run, inputs: run(*inputs), supports=lambda call: "None of it is for me.")
 segfault = deed("segfault", deaths.segment.deed)
 abort = deed("abort", deaths.abort.deed)
 leave = deed("leave", deaths.leave.deed)

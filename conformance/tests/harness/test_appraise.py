@@ -11,7 +11,7 @@ import torch
 from keel import MEMBERS
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.harness import appraise
-from keel_conformance.harness.job import Appraise, Appraised, Performed, Raised, Settings
+from keel_conformance.harness.job import Appraise, Appraised, Performed, Raised, Settings, Tried
 from keel_conformance.harness.settle import Settler
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.workers.pool import Outcome
@@ -39,11 +39,11 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
         again: str, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     before, seen = torch.get_num_threads(), list[int]()
 
-    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int) -> Verdict:
+    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int, types: Any) -> Verdict:
         seen.append(torch.get_num_threads())
         return Verdict("x", "fail" if len(seen) == 1 else again)  # type: ignore[arg-type]
     monkeypatch.setattr(appraise, "judge", judge)
-    assert appraise._judged(CASE, Trial(()), [], before + 1).status == ("fail" if stays else again)
+    assert appraise._judged(CASE, Trial(()), [], before + 1, ()).status == ("fail" if stays else again)
     assert seen == [before, before + 1] and torch.get_num_threads() == before
 
 
@@ -60,7 +60,8 @@ def test_a_batch_with_a_call_that_pytorch_refuses_is_split_and_no_other_is_blame
     other = Case("relu", "f16", "op", "core", "aten.relu.default")
     steps = Settler(Settings("eager"), tmp_path).settled((CASE, other))
     answers = iter([Performed([], Raised("running", "no")), Performed([], Raised("running", "no")),
-                    Appraised([Verdict(CASE.id, "not run")]), Performed([]), Appraised([Verdict(other.id, "pass")])])
+                    Appraised([Verdict(CASE.id, "not run")]), Performed([Tried(other.id)]),
+                    Appraised([Verdict(other.id, "pass")])])
     next(steps)
     with pytest.raises(StopIteration) as end:
         while True:

@@ -19,6 +19,12 @@ class Deed:
     name: str
 
 
+class Tired(str):
+    """A row after which its process does no more."""
+
+    spent = True
+
+
 def row(job: Deed, row: Any) -> Any:
     return row
 
@@ -56,6 +62,8 @@ def do(job: str | Deed, tell: Tell) -> str:
             print("of no interest", flush=True)
         case ["pid"]:
             return str(os.getpid())
+        case ["tire"]:
+            return Tired(str(os.getpid()))
         case ["see", variable]:
             return f"{os.environ.get(variable)} in {Path.cwd().name}, {'torch' in sys.modules}"
     return name.upper()

@@ -97,6 +97,17 @@ def test_a_process_takes_many_jobs_until_one_ends_it(kind: str) -> None:
     assert not deeds.goes_on(last)
 
 
+def test_a_process_that_says_it_is_spent_is_given_no_more() -> None:
+    with closing(Crew(starts("forked"))) as crew:
+        pids = []
+        for job in ("pid", "tire", "pid"):
+            crew.give(job, 60.0)
+            outcome = done(crew)
+            assert not outcome.failure
+            pids.append(outcome.row)
+        assert pids[0] == pids[1] != pids[2] and not deeds.goes_on(pids[0])
+
+
 def test_processes_work_beside_each_other() -> None:
     with closing(Crew(starts("forked"), 2)) as crew:
         crew.give("hang", 60.0)

@@ -2,11 +2,12 @@
 numbers of equal elements.
 
 Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32; the fake kernels say
-16-bit.  A program compiled to that promise rounds what its gradients are made of.  Memory-efficient attention keeps the
-state of its random numbers on the host; the fake kernel says on the device.  Places and counts of distinct elements
-are int64, sums of weights float; those of PyTorch 2.11 are said to be of the elements' dtype, and where dimension -1
-is asked for, results to have more dimensions than the operand; and of _unique it counts the distinct ones of zeros.
-Gradients of softmax have the dtype of the gradient that comes in; the fake kernels say the one that is asked for.
+16-bit, and float32 on GPUs of running ones that are 16-bit. A program compiled to that promise rounds what its
+gradients are made of. Memory-efficient attention keeps the state of its random numbers on the host; the fake kernel
+says on the device. Places and counts of distinct elements are int64, sums of weights float; those of PyTorch 2.11 are
+said to be of the elements' dtype, and where dimension -1 is asked for, results to have more dimensions than the
+operand; and of _unique it counts the distinct ones of zeros. Gradients of softmax have the dtype of the gradient that
+comes in; the fake kernels say the one that is asked for.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ Dtype = Callable[[Sequence[Any]], torch.dtype | None]
 def _statistics(*parameters: int) -> Dtype:
     """float32 if the first parameter that is given is, else the input's dtype."""
     def dtype(args: Sequence[Any]) -> torch.dtype | None:
-        if args[0].dtype not in _SMALL:
+        if args[0].dtype not in _SMALL or not _on_cpu(args):
             return None
         first = next((args[i] for i in parameters if i < len(args) and isinstance(args[i], torch.Tensor)), args[0])
         return torch.float32 if first.dtype == torch.float32 else None
@@ -43,12 +44,22 @@ def _statistics(*parameters: int) -> Dtype:
 
 def _like(position: int) -> Dtype:
     """That of an argument; of the input if it is not given."""
-    return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype
+    return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype if _on_cpu(
+        args) else None
+
+
+def _updated(position: int) -> Dtype:
+    """That of an argument, on every device."""
+    return lambda args: args[position].dtype if isinstance(args[position], torch.Tensor) else None
 
 
 def _wide(args: Sequence[Any]) -> torch.dtype | None:
     """float64 of float64."""
-    return torch.float64 if args[0].dtype == torch.float64 else None
+    return torch.float64 if args[0].dtype == torch.float64 and _on_cpu(args) else None
+
+
+def _on_cpu(args: Sequence[Any]) -> bool:
+    return bool(args[0].device.type == "cpu")
 
 
 _BATCH = _statistics(1, 2, 3, 4)
@@ -56,12 +67,13 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten.native_layer_norm.default: dict.fromkeys((1, 2), _statistics(2, 3)),
     aten.native_group_norm.default: dict.fromkeys((1, 2), _statistics(1, 2)),
     aten.native_group_norm_backward.default: {0: _like(1), 1: _like(4), 2: _like(4)},
-    aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH, 3: _like(3), 4: _like(4)},
+    aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH, 3: _updated(3), 4: _updated(4)},
     aten._native_batch_norm_legit_no_training.default: {1: _BATCH, 2: _BATCH},
     aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
-    aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH, 4: _like(3), 5: _like(4)},
+    aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH, 4: _updated(3), 5: _updated(4)},
     aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
-    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
+    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL and _on_cpu(
+        args) else None},
     aten._log_softmax_backward_data.default: {0: _like(0)}, aten._softmax_backward_data.default: {0: _like(0)},
     aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
 })
@@ -107,21 +119,23 @@ def _bags(said: Any, args: Sequence[Any], op: Callable[..., Any] = aten._embeddi
     """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as float16.
     """
     rows = args[0]
-    if rows.dtype != torch.bfloat16 or rows.device.type != "cpu":
+    if rows.dtype != torch.bfloat16 or not _on_cpu(args):
         return said
     return said[0], op(_as(rows, torch.float16), *args[1:])[1], *said[2:]
 
 
 def _kept(said: Any, args: Sequence[Any]) -> Any:
     """The mask of a dropout of no elements has their dtype on the host."""
-    empty = args[0].device.type == "cpu" and any(expression(n) == 0 for n in args[0].shape)
+    empty = _on_cpu(args) and any(expression(n) == 0 for n in args[0].shape)
     return (said[0], _as(said[1], args[0].dtype)) if empty else said
 
 
 def _forward_bags(said: Any, args: Sequence[Any]) -> Any:
-    """As above; with include_last_offset the counts and rows of the sum are as many as the offsets, those of others as
-    the bags.
+    """As above; with include_last_offset the counts and rows of the sum are as many as the offsets on a CPU, those of
+    others as the bags.
     """
+    if not _on_cpu(args):
+        return said
     out, bag, counts, rows = _bags(said, args, aten._embedding_bag_forward_only.default)
     offsets, mode = args[2], args[4] if len(args) > 4 else 0
     if len(args) > 7 and args[7]:
@@ -206,7 +220,7 @@ def _value(arg: Any) -> Any:
 
 
 def _corrected(said: Any, rules: Mapping[int, Dtype], args: Sequence[Any], mode: Any) -> Any:
-    if not rules or args[0].device.type != "cpu":
+    if not rules:
         return said
     with mode:
         if not isinstance(said, tuple | list):

@@ -16,6 +16,7 @@ from keel.torch_adapter.promises import correct
 from keel.torch_adapter.trace import trace
 
 F32, BF16 = torch.float32, torch.bfloat16
+aten = torch.ops.aten
 
 
 class Truthful(fx.Interpreter):
@@ -144,3 +145,38 @@ def test_the_mask_of_no_elements_is_no_bool() -> None:
     promised = [r.meta["val"] for r in whole.graph.output_node().args[0]]  # type: ignore[union-attr]
     written = decomposition_of(torch.ops.aten.native_dropout.default)(x, 0.5, True)
     assert [t.dtype for t in given] == [t.dtype for t in promised] == [t.dtype for t in written] == [BF16, BF16]
+
+
+def promised(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> list[Any]:
+    """What a graph of the call promises on CUDA, where no kernel runs here."""
+    with FakeTensorMode() as mode:
+        args = [torch.empty(*shape, dtype=dtype, device="cuda") for *shape, dtype in shapes]
+        graph = fx.Graph()
+        nodes = [graph.placeholder(f"x{k}") for k in range(len(args))]
+        for node, arg in zip(nodes, args, strict=True):
+            node.meta["val"] = arg
+        call = fn(lambda op, *rest: graph.call_function(op, rest), *nodes)
+        call.meta["val"] = call.target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args))
+        graph.output(call)
+    assert call.meta["val"][0].fake_mode is mode
+    correct(fx.GraphModule(nn.Module(), graph))
+    return [(list(v.shape), v.dtype) for v in call.meta["val"]]
+
+
+def test_bags_are_promised_on_cuda_as_its_fake_kernel_has_them() -> None:
+    def call(do: Any, rows: fx.Node, indices: fx.Node, offsets: fx.Node) -> fx.Node:
+        found: fx.Node = do(aten._embedding_bag_forward_only.default, rows, indices, offsets, False, 1, False, None,
+                            True)
+        return found
+    i64 = torch.int64
+    assert promised(call, (33, 16, F32), (40, i64), (18, i64)) == [
+        ([17, 16], F32), ([40], i64), ([18], i64), ([0], i64)]
+
+
+def test_running_statistics_keep_their_dtype_on_cuda_and_those_of_the_batch_are_float32() -> None:
+    def call(do: Any, x: fx.Node, weight: fx.Node, mean: fx.Node, var: fx.Node) -> fx.Node:
+        found: fx.Node = do(aten._native_batch_norm_legit_functional.default, x, weight, weight, mean, var, True, 0.1,
+                            1e-5)
+        return found
+    found = promised(call, (2, 6, 4, BF16), (6, BF16), (6, BF16), (6, BF16))
+    assert [dtype for _, dtype in found] == [BF16, F32, F32, BF16, BF16]

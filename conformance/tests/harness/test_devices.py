@@ -1,0 +1,100 @@
+"""A backend on a device of its own: errors that come late, a device that answers no more, results of other types."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from keel import TensorType
+from keel_conformance import devices
+from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.plan import plan
+from keel_conformance.harness import appraise, perform
+from keel_conformance.harness.job import Appraise, Appraised, Perform, Performed, Settings, Tried
+from keel_conformance.harness.settle import Settler
+from keel_conformance.oracles.judge import judge
+from keel_conformance.results.verdict import Verdict
+from keel_conformance.workers.pool import Outcome
+
+CHOLESKY = Case("cholesky", "f32", "op", "core", "aten.cholesky.default")
+
+
+def silent(text: str) -> None:
+    pass
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """A device that answers as long as it is not told otherwise."""
+    dead: list[bool] = []
+
+    def wait(device: str) -> None:
+        if dead:
+            raise RuntimeError("device-side assert triggered")
+    monkeypatch.setattr(devices, "wait", wait)
+    devices.computes.cache_clear()
+    yield dead
+    devices.computes.cache_clear()
+
+
+def test_a_device_that_never_computed_does_not_cease_to_answer(late: list[bool]) -> None:
+    late.append(True)
+    assert not devices.computes("npu") and devices.answers("npu")
+
+
+def test_a_device_may_cease_to_answer(late: list[bool]) -> None:
+    assert devices.computes("npu") and devices.answers("npu")
+    late.append(True)
+    assert not devices.answers("npu") and devices.answers("cpu")
+
+
+def test_calls_after_the_device_died_are_left_to_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+                                                                 ) -> None:
+    cases = tuple(c for c in plan(tier="standard", ops=["mm"]) if c.kind == "negative")[:3]
+    assert len(cases) == 3
+    alive = iter([True, False, False])      # after each of two cases, and at the end
+    monkeypatch.setattr(perform, "answers", lambda device: next(alive))
+    found = perform.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
+    assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
+
+
+def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None:
+    one, two = Case("relu", "f32", "negative", "core"), Case("relu", "f16", "negative", "core")
+    steps = Settler(Settings("eager"), tmp_path).settled((one, two))
+    answers = iter([Performed([Tried(one.id)], spent=True), Appraised([Verdict(one.id, "pass")]),
+                    Performed([Tried(two.id)]), Appraised([Verdict(two.id, "fail")]),
+                    Performed([Tried(two.id)]), Appraised([Verdict(two.id, "fail")])])
+    asked = [next(steps).job.cases]
+    with pytest.raises(StopIteration) as end:
+        while True:
+            asked.append(steps.send(Outcome(next(answers))).job.cases)
+    assert [v.status for v in end.value.value] == ["pass", "fail"]
+    assert asked == [(one, two), (one,), *[(two,)] * 4]
+
+
+@pytest.mark.parametrize("backend, status", [("sick:refuses", "not run"), ("sick:well", "fail")])
+def test_what_no_kernel_of_the_device_does_is_only_held_against_who_claims_it(
+        backend: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both run eager PyTorch's, which raises at this matrix only once it runs."""
+    monkeypatch.setattr(perform, "arguments", lambda case, call: Trial((-torch.ones(2, 2),)))
+    monkeypatch.setattr(appraise, "arguments", lambda case, call: Trial((torch.eye(2),)))
+    file = str(tmp_path / "file")
+    performed = perform.perform(Perform(Settings(backend), (CHOLESKY,), file), silent)
+    (found,) = appraise.appraise(Appraise((CHOLESKY,), performed, file), silent).verdicts
+    assert found.status == status and "cholesky" in found.sentence
+
+
+def test_a_result_of_another_type_there_is_held_to_that_type_alone() -> None:
+    """native_dropout's mask is of floats on the host, and of bool on CUDA."""
+    case = Case("relu", "f32", "op", "core", "aten.relu.default")
+    x = torch.ones(2, 3)
+    there = (TensorType.dense(torch.bool, (3,), "cuda"),)
+    assert judge(case, Trial((x,)), [x]).status == "pass"
+    assert judge(case, Trial((x,)), [torch.zeros(3, dtype=torch.bool)], types=there).status == "pass"
+    wrong = judge(case, Trial((x,)), [x], types=there)
+    assert wrong.status == "fail" and wrong.sentence == "The result has the dtype float32, not bool."
+    same = (TensorType.dense(torch.float32, (2, 3), "cuda"),)
+    assert judge(case, Trial((x,)), [x], types=same).status == "pass"
+    assert judge(case, Trial((x,)), [x + 1], types=same).status == "fail"

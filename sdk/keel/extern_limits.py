@@ -1,0 +1,100 @@
+"""What of PyTorch's kernels on a device is not as the operator set has it: calls they cannot do, or do with less.
+
+Read from PyTorch's sources (``aten/src/ATen/native/cuda``), and seen when the conformance suite ran on one.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel.plugin import Refusal
+from keel.types import Call, TensorType
+
+HALVES = (torch.float16, torch.bfloat16)
+Limit = Callable[[Call], str | None]
+"""Why a kernel is not for a call; None if it is."""
+
+
+def limited(limit: Limit, call: Call) -> Refusal | None:
+    why = limit(call)
+    return None if why is None else Refusal(why)
+
+
+def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with halves as float32: for a kernel that keeps its partial sums in the dtype it is given. Each result is
+    rounded once.
+    """
+    def wide(*args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+        floats = [a.dtype for a in args if isinstance(a, Tensor) and a.is_floating_point()]
+        to = dtype if dtype is not None or not floats else floats[0]
+        if to not in HALVES:
+            return run(*args, **kwargs) if dtype is None else run(*args, dtype=dtype, **kwargs)
+
+        def widened(a: Any) -> Any:
+            mine = isinstance(a, Tensor) and (dtype is not None or a.is_floating_point())
+            return a.to(to).float() if mine else a
+
+        def rounded(a: Any) -> Any:
+            return a.to(to) if isinstance(a, Tensor) and a.dtype == torch.float32 else a
+        found = run(*map(widened, args), **kwargs)
+        return tuple(map(rounded, found)) if isinstance(found, tuple) else rounded(found)
+    return wide
+
+
+def _dtype(call: Call) -> torch.dtype | None:
+    return next((t.dtype for t in call.out if isinstance(t, TensorType)), None)
+
+
+def _lacks(*dtypes: torch.dtype) -> Limit:
+    def limit(call: Call) -> str | None:
+        dtype = _dtype(call)
+        return f"PyTorch's CUDA kernel has no {dtype}." if dtype in dtypes else None
+    return limit
+
+
+def _does_otherwise(how: str) -> Limit:
+    return lambda call: f"PyTorch's CUDA kernel {how}."
+
+
+_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_no_integers, _no_bool, _no_halves = _lacks(*_WHOLE), _lacks(torch.bool), _lacks(*HALVES)
+_any_index = _does_otherwise("names another of several equal elements at every call")
+
+
+def _int_mm(call: Call) -> str | None:
+    (rows, shared), (_, columns) = (t.shape for t in call.tensors[:2])
+    multiples = all(n and n % 8 == 0 for n in (shared, columns) if isinstance(n, int))
+    fits = multiples and not (isinstance(rows, int) and rows <= 16)
+    return None if fits else "cuBLAS multiplies int8 of more than 16 rows, by multiples of 8, alone."
+
+
+def _scaled_mm(call: Call) -> str | None:
+    biased = any(len(t.shape) == 1 for t in call.tensors[2:] if t.dtype != torch.float32)
+    return "cuBLAS adds no bias to a product of float32." if biased and _dtype(call) == torch.float32 else None
+
+
+LIMITS: Mapping[str, Mapping[str, Limit]] = {"cuda": {
+    **dict.fromkeys(("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default",
+                     "aten.addmv.default", "aten.mv.default", "aten.dot.default"), _no_integers),
+    "aten._int_mm.default": _int_mm, "aten._scaled_mm.default": _scaled_mm,
+    "aten.histc.default": _no_halves, "aten.embedding_dense_backward.default": _no_integers,
+    **dict.fromkeys(("aten.index_reduce.default", "aten.scatter.reduce", "aten.scatter.value_reduce",
+                     "aten.scatter_reduce.two", "aten._unique2.default"), _no_bool),
+    "aten.logcumsumexp.default": _lacks(torch.complex64, torch.complex128),
+    **dict.fromkeys(("aten.median.dim", "aten.nanmedian.dim", "aten.kthvalue.default"), _any_index),
+    "aten.mode.default": _does_otherwise("takes any of several values that are as frequent, and not the least"),
+}}
+"""By device type and overload."""
+
+NARROW: Mapping[str, frozenset[str]] = {"cuda": frozenset({
+    "aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default",
+    "aten.upsample_linear1d_backward.default", "aten.upsample_bilinear2d_backward.default",
+    "aten.upsample_trilinear3d_backward.default", "aten.upsample_bicubic2d_backward.default",
+    "aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default",
+    "aten.max_pool3d_with_indices_backward.default", "aten.grid_sampler_2d_backward.default",
+    "aten.grid_sampler_3d_backward.default",
+})}
+"""By device type, overloads whose kernels keep partial sums of halves in halves."""

@@ -1,0 +1,67 @@
+"""What PyTorch's CUDA kernels lack is refused in a sentence, and halves are summed in float32."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from keel import Refusal, aten_externs
+from keel.extern_limits import LIMITS, NARROW, in_float32
+from keel.types import Call, TensorType
+
+aten = torch.ops.aten
+CUDA = aten_externs("cuda")
+
+
+def product(dtype: torch.dtype, rows: int = 17, shared: int = 8, columns: int = 16, op: str = "mm") -> Refusal | None:
+    def of(*shape: int) -> TensorType:
+        return TensorType.dense(dtype, shape, "cuda")
+    name = f"aten.{op}.default"
+    refuse = CUDA[name].refuse
+    assert refuse is not None
+    found = refuse(Call(getattr(aten, op).default, (of(rows, shared), of(shared, columns)), {}, (of(rows, columns),)))
+    assert found is None or isinstance(found, Refusal)
+    return found
+
+
+def test_every_limit_is_of_an_extern() -> None:
+    assert {*LIMITS["cuda"], *NARROW["cuda"]} <= CUDA.keys()
+    assert all(aten_externs("cpu")[name].refuse is None for name in ("aten.mm.default", "aten.mode.default"))
+
+
+@pytest.mark.parametrize("dtype, refused", [(torch.float32, False), (torch.complex64, False), (torch.int32, True)])
+def test_products_of_integers_are_refused(dtype: torch.dtype, refused: bool) -> None:
+    found = product(dtype)
+    assert (found is not None) == refused
+    assert found is None or str(found) == "PyTorch's CUDA kernel has no torch.int32."
+
+
+@pytest.mark.parametrize("sizes, refused", [((17, 8, 16), False), ((16, 8, 16), True), ((17, 7, 16), True),
+                                            ((17, 8, 12), True), ((17, 0, 16), True)])
+def test_bytes_are_multiplied_at_some_sizes(sizes: tuple[int, int, int], refused: bool) -> None:
+    assert (product(torch.int8, *sizes, op="_int_mm") is not None) == refused
+
+
+def test_halves_are_summed_in_float32_and_rounded_once() -> None:
+    x = torch.rand(5000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    naive, rounded = torch.zeros((), dtype=torch.bfloat16), in_float32(aten.cumsum.default)
+    for v in x:
+        naive += v
+    want = x.double().sum()
+    assert abs(naive - want) > 100
+    assert rounded(x, 0).dtype == torch.bfloat16 and abs(rounded(x, 0)[-1] - want) < 8
+
+
+@pytest.mark.parametrize("dtype, asked", [(torch.float32, None), (torch.bfloat16, torch.float64),
+                                          (torch.int32, torch.float16), (torch.int32, None)])
+def test_dtypes_are_those_of_the_kernel(dtype: torch.dtype, asked: torch.dtype | None) -> None:
+    x = torch.arange(6).to(dtype)
+    keywords = {} if asked is None else {"dtype": asked}
+    want, found = aten.cumsum.default(x, 0, **keywords), in_float32(aten.cumsum.default)(x, 0, **keywords)
+    assert found.dtype == want.dtype and torch.equal(found, want)
+
+
+def test_indices_stay_integers() -> None:
+    x = torch.randn(1, 2, 4, 4).bfloat16()
+    out, at = aten.adaptive_max_pool2d.default(x, [2, 2])
+    run = in_float32(aten.adaptive_max_pool2d_backward.default)
+    assert torch.equal(run(out, x, at), aten.adaptive_max_pool2d_backward.default(out, x, at))
