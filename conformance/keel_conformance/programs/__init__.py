@@ -11,7 +11,7 @@ from typing import Any
 from ..cases.case import Case
 from ..devices import HOST
 from ..results.verdict import Verdict
-from . import changes, collectives, control, digits, draws, gradients, idioms, judging, layouts, memory, steps, values
+from . import changes, collectives, compositions, control, digits, draws, gradients, idioms, judging, layouts, memory, steps, values
 from .compiler import Compiler, plain
 from .contract import CLAUSES
 from .observed import Observed
