@@ -17,6 +17,7 @@ from keel.compile import Compiled, compile_graph, read_settings
 from keel.errors import KeelError
 from keel.graph.calls import type_of
 from keel.plugin import Backend
+from keel.runtime.link import settled
 from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat
 from keel.types import Type
 
@@ -41,7 +42,7 @@ class Batch:
         """The results of each call, flat, on these arguments.  Raises KeelError[bad-input] if they are of other types
         than those that the batch was compiled for.
         """
-        tensors = _tensors(arguments)
+        tensors = list(map(settled, _tensors(arguments)))
         if (given := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
                             {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})

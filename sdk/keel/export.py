@@ -19,7 +19,7 @@ from keel.errors import KeelError
 from keel.graph.calls import bases, type_of
 from keel.plugin import Backend
 from keel.runtime.checked import bind, mismatch, strides_of
-from keel.runtime.link import is_size
+from keel.runtime.link import is_size, settled
 from keel.torch_adapter import Captured, Symbolic, flatten_call, tidied, unflatten
 from keel.types import TensorType, Type
 
@@ -112,7 +112,7 @@ class _Door:
         taken = list(given)
         for i, want in self.types.items():
             if isinstance(want, TensorType):
-                taken[i] = _laid_out(want, given[i], known)
+                taken[i] = _laid_out(want, settled(given[i]), known)
         return taken
 
     def _fits(self, i: int, value: Any) -> bool:

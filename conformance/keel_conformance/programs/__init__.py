@@ -11,16 +11,29 @@ from typing import Any
 from ..cases.case import Case
 from ..devices import HOST
 from ..results.verdict import Verdict
-from . import changes, collectives, compositions, control, digits, draws, gradients, idioms, judging, layouts, memory, steps, values
+from . import (
+    changes,
+    collectives,
+    compositions,
+    control,
+    digits,
+    gradients,
+    judging,
+    kept,
+    layouts,
+    memory,
+    steps,
+    values,
+)
 from .compiler import Compiler, plain
 from .contract import CLAUSES
 from .observed import Observed
 from .program import Program
 
-CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, draws.random,
-            values.buffers, values.scalars, values.arguments, values.calls, changes.shapes, changes.dtypes,
+CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, kept.random,
+            values.buffers, kept.scalars, kept.arguments, kept.calls, changes.shapes, changes.dtypes,
             changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
-            idioms.graphs, control.control, collectives.collectives)
+            compositions.graphs, control.control, collectives.collectives)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 

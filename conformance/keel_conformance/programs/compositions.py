@@ -1,5 +1,5 @@
-"""Contract programs of any two of a hundred small functions, one after the other: what a rewrite takes for something else
-shows on the values and types that it did not think of.
+"""Contract programs of any two of a hundred small functions, one after the other: what a rewrite takes for something
+else shows on the values and types that it did not think of.
 
 A program has one function first, and after it each of those that can follow. All are exact on what they are given:
 halves of small integers; these with NaN, infinities and zeros of both signs; integers that run over.
@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..devices import HOST
+from .idioms import graphs
 from .lab import Lab
-from .rewrites import graphs, special
+from .rewrites import special
 
 One = Callable[[Tensor], Tensor]
 N = 6
@@ -25,14 +26,14 @@ MOVES: Mapping[str, One] = {
     "turned": lambda x: x.t(), "flipped": lambda x: x.flip(0), "flipped-across": lambda x: x.flip(-1),
     "rolled": lambda x: x.roll(2, 0), "rolled-back": lambda x: x.roll(-2, 0), "rest": lambda x: x[1:],
     "every-second": lambda x: x[::2], "every-second-from-1": lambda x: x[1::2], "left": lambda x: x[..., :4],
-    "every-third": lambda x: x[..., ::3], "last": lambda x: x[-1], "row": lambda x: x[None], "column": lambda x: x[..., None],
-    "first": lambda x: x[0], "flat": lambda x: x.reshape(-1), "pairs": lambda x: x.reshape(-1, 2),
-    "twice": lambda x: x.repeat(2, 1), "spread": lambda x: x.unsqueeze(0).expand(3, *x.shape),
-    "halves-swapped": lambda x: torch.cat([x[3:], x[:3]]), "beside-itself": lambda x: torch.cat([x, x], -1),
-    "stacked": lambda x: torch.stack([x, x + 1]), "padded": lambda x: F.pad(x, (1, 2)),
-    "padded-with-3": lambda x: F.pad(x, (1, 1, 1, 1), value=3), "cut": lambda x: F.pad(x, (-1, -2)),
-    "lower": lambda x: x.tril(), "upper": lambda x: x.triu(1), "diagonal": lambda x: x.diagonal(),
-    "taken": lambda x: x[torch.tensor([4, 0, 0, 2], device=x.device)],
+    "every-third": lambda x: x[..., ::3], "last": lambda x: x[-1], "row": lambda x: x[None],
+    "column": lambda x: x[..., None], "first": lambda x: x[0], "flat": lambda x: x.reshape(-1),
+    "pairs": lambda x: x.reshape(-1, 2), "twice": lambda x: x.repeat(2, 1),
+    "spread": lambda x: x.unsqueeze(0).expand(3, *x.shape), "halves-swapped": lambda x: torch.cat([x[3:], x[:3]]),
+    "beside-itself": lambda x: torch.cat([x, x], -1), "stacked": lambda x: torch.stack([x, x + 1]),
+    "padded": lambda x: F.pad(x, (1, 2)), "padded-with-3": lambda x: F.pad(x, (1, 1, 1, 1), value=3),
+    "cut": lambda x: F.pad(x, (-1, -2)), "lower": lambda x: x.tril(), "upper": lambda x: x.triu(1),
+    "diagonal": lambda x: x.diagonal(), "taken": lambda x: x[torch.tensor([4, 0, 0, 2], device=x.device)],
     "taken-across": lambda x: x[..., torch.tensor([2, 5, 1], device=x.device)],
     "windows": lambda x: x.unfold(0, 3, 2), "dense": lambda x: x.contiguous(),
 }
@@ -40,43 +41,68 @@ CHOICES: Mapping[str, One] = {
     "less-1": lambda x: x - 1, "plus-2": lambda x: x + 2, "twofold": lambda x: x * 2, "times-minus-3": lambda x: x * -3,
     "times-0": lambda x: x * 0, "from-5": lambda x: 5 - x, "negative": lambda x: -x, "absolute": lambda x: x.abs(),
     "sign": lambda x: x.sign(), "relu": lambda x: x.relu(), "squared": lambda x: x * x, "doubled": lambda x: x + x,
-    "between": lambda x: x.clamp(-2, 3), "between-others": lambda x: x.clamp(4, 7), "at-least": lambda x: x.clamp(min=-1),
-    "at-most": lambda x: x.clamp(max=1), "positive": lambda x: x > 0, "not-positive": lambda x: ~(x > 0),
+    "between": lambda x: x.clamp(-2, 3), "between-others": lambda x: x.clamp(4, 7), "at-least": lambda x: x.clamp(
+        min=-1), "at-most": lambda x: x.clamp(max=1), "positive": lambda x: x > 0, "not-positive": lambda x: ~(x > 0),
     "less": lambda x: x < 2, "equal": lambda x: x == 1, "other": lambda x: x != 0, "at-least-1": lambda x: x >= 1,
-    "not": lambda x: x.logical_not(), "filled": lambda x: x.masked_fill(x > 1, -4), "chosen": lambda x: torch.where(x > 0, x, 2),
-    "chosen-otherwise": lambda x: torch.where(x > 0, 0, x), "greater": lambda x: torch.maximum(x, x.t()),
-    "lesser": lambda x: torch.minimum(x, -x), "remainder": lambda x: x % 3, "remainder-of-minus-4": lambda x: x % -4,
-    "whole-quotient": lambda x: x // 3, "whole-quotient-of-minus-2": lambda x: x // -2, "as-float64": lambda x: x.double(),
-    "as-float32": lambda x: x.float(), "as-bools": lambda x: x.bool(),
+    "not": lambda x: x.logical_not(), "filled": lambda x: x.masked_fill(x > 1, -4),
+    "chosen": lambda x: torch.where(x > 0, x, 2), "chosen-otherwise": lambda x: torch.where(x > 0, 0, x),
+    "greater": lambda x: torch.maximum(x, x.t()), "lesser": lambda x: torch.minimum(x, -x),
+    "remainder": lambda x: x % 3, "remainder-of-minus-4": lambda x: x % -4, "whole-quotient": lambda x: x // 3,
+    "whole-quotient-of-minus-2": lambda x: x // -2, "as-bools": lambda x: x.bool(),
 }
 FOLDS: Mapping[str, One] = {
     "sum": lambda x: x.sum(), "sum-of-columns": lambda x: x.sum(0), "sum-of-rows": lambda x: x.sum(-1),
-    "sums-kept": lambda x: x.sum(0, keepdim=True), "greatest": lambda x: x.amax(0), "greatest-of-rows": lambda x: x.amax(-1),
-    "least": lambda x: x.amin(-1), "where-greatest": lambda x: x.argmax(-1), "where-least": lambda x: x.argmin(0),
-    "running": lambda x: x.cumsum(0), "running-across": lambda x: x.cumsum(-1), "sorted": lambda x: x.sort(-1).values,
-    "any": lambda x: x.any(0), "all": lambda x: x.all(-1), "less-the-greatest": lambda x: x - x.amax(-1, keepdim=True),
+    "sums-kept": lambda x: x.sum(0, keepdim=True), "greatest": lambda x: x.amax(0),
+    "greatest-of-rows": lambda x: x.amax(-1), "least": lambda x: x.amin(-1), "where-greatest": lambda x: x.argmax(-1),
+    "where-least": lambda x: x.argmin(0), "running": lambda x: x.cumsum(0), "running-across": lambda x: x.cumsum(-1),
+    "sorted": lambda x: x.sort(-1).values, "any": lambda x: x.any(0), "all": lambda x: x.all(-1),
+    "less-the-greatest": lambda x: x - x.amax(-1, keepdim=True),
 }
 PRODUCTS: Mapping[str, One] = {
     "product": lambda x: x @ x, "product-turned": lambda x: x @ x.t(), "turned-products": lambda x: x.t() @ x.t(),
-    "two-greatest": lambda x: x.topk(2).values,
-    "pooled": lambda x: F.max_pool1d(x, 2), "pooled-with-room": lambda x: F.max_pool1d(x, 3, 2, 1),
+    "two-greatest": lambda x: x.topk(2).values, "pooled": lambda x: F.max_pool1d(x, 2),
+    "pooled-with-room": lambda x: F.max_pool1d(x, 3, 2, 1),
 }
 FRACTIONS: Mapping[str, One] = {
-    "rounded": lambda x: x.round(), "floor": lambda x: x.floor(), "ceiling": lambda x: x.ceil(), "whole-part": lambda x: x.trunc(),
-    "half": lambda x: x / 2, "quarter": lambda x: x * 0.25, "fmod": lambda x: x.fmod(3), "quotient-of-49": lambda x: (
-        x * 98) // 49, "is-nan": lambda x: x.isnan(), "without-nan": lambda x: x.nan_to_num(1, 2, -2),
-    "copysign": lambda x: x.copysign(x.t()), "as-bfloat16": lambda x: x.bfloat16(), "as-float16": lambda x: x.half(),
+    "rounded": lambda x: x.round(), "floor": lambda x: x.floor(), "ceiling": lambda x: x.ceil(),
+    "whole-part": lambda x: x.trunc(), "half": lambda x: x / 2, "quarter": lambda x: x * 0.25,
+    "fmod": lambda x: x.fmod(3), "quotient-of-49": lambda x: (x * 98) // 49, "is-nan": lambda x: x.isnan(),
+    "without-nan": lambda x: x.nan_to_num(1, 2, -2),
+}
+FLOATS: Mapping[str, One] = {
+    "as-float64": lambda x: x.double(), "as-float32": lambda x: x.float(), "as-bfloat16": lambda x: x.bfloat16(),
+    "as-float16": lambda x: x.half(),
 }
 CASTS: Mapping[str, One] = {
     "as-int64": lambda x: x.long(), "as-int32": lambda x: x.int(), "as-int8": lambda x: x.char(),
 }
 WHOLE: Mapping[str, One] = {
-    "as-uint8": lambda x: x.byte(), "as-int16": lambda x: x.short(),
-    "shifted": lambda x: x << 2, "shifted-back": lambda x: x >> 2, "bits": lambda x: x & 6, "more-bits": lambda x: x | 5,
-    "other-bits": lambda x: x ^ 3, "complement": lambda x: ~x, "threefold": lambda x: x * 3, "plus-99": lambda x: x + 99,
-    "truncated-quotient": lambda x: torch.div(x, 3, rounding_mode="trunc"),
-    "quotient": lambda x: x / 4,
+    "as-uint8": lambda x: x.byte(), "as-int16": lambda x: x.short(), "shifted": lambda x: torch.bitwise_left_shift(
+        x, 2), "shifted-back": lambda x: torch.bitwise_right_shift(x, 2), "bits": lambda x: x & 6,
+    "more-bits": lambda x: x | 5, "other-bits": lambda x: x ^ 3, "complement": lambda x: ~x, "threefold": lambda x: x *
+    3, "plus-99": lambda x: x + 99, "truncated-quotient": lambda x: torch.div(x, 3, rounding_mode="trunc"),
 }
+IMAGES: Mapping[str, One] = {
+    "padded": lambda x: F.pad(x, (1, 1, 1, 1)), "padded-with-2": lambda x: F.pad(x, (1, 1, 1, 1), value=2),
+    "cut": lambda x: F.pad(x, (-1, -1, 0, -1)), "greatest": lambda x: F.max_pool2d(x, 2),
+    "greatest-with-room": lambda x: F.max_pool2d(x, 3, 2, 1), "averages": lambda x: F.avg_pool2d(x, 2),
+    "averages-with-room": lambda x: F.avg_pool2d(x, 2, 2, 1, count_include_pad=True),
+    "larger": lambda x: F.interpolate(x, scale_factor=2.0), "turned": lambda x: x.mT, "flipped": lambda x: x.flip(2),
+    "relu": lambda x: x.relu(), "negative": lambda x: -x,
+    "shifted": lambda x: x + torch.arange(x.shape[1], device=x.device)[:, None, None],
+    "scaled": lambda x: x * torch.tensor([2, -1], device=x.device)[:, None, None], "sums": lambda x: x.sum((2, 3)),
+    "sums-of-channels": lambda x: x.sum(1, keepdim=True),
+    "channels-last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "correlated": lambda x: F.conv2d(x, _weight(x), padding=1),
+    "correlated-and-shifted": lambda x: F.conv2d(x, _weight(x), _weight(x)[:, 0, 0, 0], stride=2),
+    "depthwise": lambda x: F.conv2d(x, _weight(x)[:, :1], groups=2),
+    "back": lambda x: F.conv_transpose2d(x, _weight(x)),
+    "normalised": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=0.0),
+}
+
+
+def _weight(x: Tensor) -> Tensor:
+    return (torch.arange(36, device=x.device, dtype=x.dtype) % 5 - 2).view(2, 2, 3, 3)
 
 
 def halves(lab: Lab) -> Tensor:
@@ -91,10 +117,11 @@ def integers(bits: int, dtype: torch.dtype) -> Callable[[Lab], Tensor]:
 
 
 KINDS: Mapping[str, tuple[Callable[[Lab], Tensor], Mapping[str, One]]] = {
-    "": (halves, MOVES | CHOICES | FOLDS | PRODUCTS | FRACTIONS | CASTS),
-    "-of-special-values": (lambda lab: special(lab, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS),
+    "": (halves, MOVES | CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS | CASTS),
+    "-of-special-values": (lambda lab: special(lab, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS),
+    "-of-images": (lambda lab: lab.ints(2, 2, N, N), IMAGES),
     "-of-integers": (integers(61, torch.int64), CHOICES | FOLDS | CASTS | WHOLE),
-    "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | CASTS | WHOLE),
+    "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | FLOATS | CASTS | WHOLE),
 }
 """What is drawn, and the functions that are exact on it and on what they make of it. Moves do the same to all."""
 

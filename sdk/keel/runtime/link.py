@@ -35,7 +35,8 @@ def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, 
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
     It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
-    What a part raises passes through, with a note that names the part, its owner and the user's lines.
+    What a part raises passes through, with a note that names the part, its owner and the user's lines.  A part is given
+    no tensor whose conjugate or negative is still to be taken.
     """
     text, names = _text(gm, parts, constants)
     names["blame"] = _blame(text, {part.name: part for part in parts}, gm)
@@ -77,7 +78,8 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
           constants: Mapping[str, torch.Tensor]) -> tuple[str, dict[str, Any]]:
     nodes = {n.name: n for n in gm.graph.nodes}
     results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
-    names: dict[str, Any] = {f"c_{name}": tensor for name, tensor in constants.items()}
+    names: dict[str, Any] = {f"c_{name}": settled(tensor) for name, tensor in constants.items()}
+    names["settled"], lazy = settled, _lazy(gm) - constants.keys()
     inputs = [n.name for n in gm.graph.find_nodes(op="placeholder") if n.name not in constants]
     sizes = _sizes(r for r in results if isinstance(r, fx.Node))
     last = _last_uses(parts, [r.name for r in results if isinstance(r, fx.Node)] +
@@ -93,6 +95,7 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
     unused = [i for i in inputs if i not in last]
     lines += [f"    del {', '.join(map(value, unused))}"] if unused else []
     for i, part in enumerate(parts):
+        lines += [f"    {value(n)} = settled({value(n)})" for n in dict.fromkeys(part.inputs) if n in lazy]
         call = f"{part.name}({', '.join(map(value, part.inputs))})"
         lines.append(f"    {', '.join(map(value, part.outputs))}, = {call}" if part.outputs else f"    {call}")
         dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs)) if last.get(n, i) == i and n not in constants]
@@ -105,6 +108,22 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
     body = "".join(f"    {line}\n" for line in lines)
     end = "    except Exception as raised:\n        blame(raised)\n        raise\n"
     return f"def run(args):\n    try:\n{body}{end}", names
+
+
+def settled(x: torch.Tensor) -> torch.Tensor:
+    """``x``, or a copy with its strides where PyTorch leaves to its readers to take the conjugate or the negative."""
+    if not x.is_conj() and not x.is_neg():
+        return x
+    span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
+    return x.as_strided((span,), (1,)).resolve_conj().resolve_neg().as_strided(x.shape, x.stride())
+
+
+def _lazy(gm: fx.GraphModule) -> set[str]:
+    """The nodes whose tensors may leave that to their readers: complex ones, parts of these, and what came so."""
+    values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
+    mixed = any(v.is_complex() for v in values.values())
+    return {name for name, v in values.items()
+            if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
 def _last_uses(parts: Sequence[Linkable], kept: Sequence[str]) -> dict[str, int]:
