@@ -15,7 +15,7 @@ from .made import Fill, Made
 
 SAME, ZERO = Fill("ints", 2, 3), Fill("ints", 0, 1)
 """Wherever a wrong index leads, there is the same; what a check records in was 0."""
-SIZES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 255, 257, 1023, 1025)
+SIZES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025)
 """Around vector and tile boundaries."""
 
 
@@ -85,6 +85,10 @@ def _folds() -> Iterator[Form]:
             letters = "NMK" if "K" in loops + at else "NM"
             text = _text("fold", "reduce", monoid, loops, at, "*".join(letters), "N", "i")
             yield Form(f"fold-{monoid}-{nest}", text, letters, ("C1", "C3", "C6"), dtypes, _fill(monoid))
+            if monoid in ("any", "all", "max", "min", "argmax", "argmin"):
+                yield Form(f"fold-{monoid}-{nest}-alike", text, letters, ("C1", "C3", "C6"), dtypes,
+                           {"a": Fill("alike")}, sizes=tuple({"N": n, "M": m, "K": 4} for n, m in (
+                               (3, 256), (17, 64), (2, 512))))
         text = _text("fold", "reduce", monoid, "reduce j < M:", "j", "M", "1", "0")
         yield Form(f"fold-{monoid}-whole", text, "M", ("C1", "C3", "C6"), dtypes,
                    _fill(monoid))

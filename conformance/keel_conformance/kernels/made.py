@@ -28,6 +28,7 @@ class Fill:
     above-the-least  those but the least integer, which has no quotient by -1
     midway           those, and numbers halfway between neighbours of a narrower dtype
     within           an interval of floats
+    alike            all the same: the greatest there is, or the least, infinities too
     places           all different, below the buffer's size
     """
 
@@ -74,6 +75,8 @@ def zoned(x: Tensor) -> Tensor:
 
 def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Tensor:
     dtype = buffer.dtype
+    if fill.kind == "alike":
+        return _ends(dtype)[int(torch.randint(0, 2, (), generator=draw))].expand(count).clone()
     if dtype == torch.bool:
         return torch.randint(0, 2, (count,), generator=draw) > 0
     match fill.kind:
@@ -105,6 +108,14 @@ def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Ten
             return torch.randint(-WIDE, WIDE, (count,), generator=draw).to(dtype)
     found = _between(fill, dtype, count, draw)
     return torch.complex(found.double(), -found.double()).to(dtype) if dtype.is_complex else found.to(dtype)
+
+
+def _ends(dtype: torch.dtype) -> Tensor:
+    if dtype == torch.bool:
+        return torch.tensor([False, True])
+    if dtype.is_floating_point:
+        return torch.tensor([-torch.inf, torch.inf], dtype=dtype)
+    return torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max], dtype=dtype)
 
 
 WIDE = 1 << 25
