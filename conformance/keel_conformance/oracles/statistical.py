@@ -294,11 +294,29 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
         if not discrete and len(first) >= 8 and np.std(first) and not _coarse(results[0][0].dtype) and np.array_equal(
                 first, second):
             return "Two calls drew the same numbers."
+        if sentence := _never_drawn(of, discrete, *(r[0] for r in results)):
+            return sentence
     elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
         first, second = (_np(r[-1]).reshape(-1) for r in results)
     else:
         return ""
     return "" if _uncorrelated(first, second) >= LEVEL else "The draws of two calls depend on each other."
+
+
+def _never_drawn(of: Any, discrete: bool, first: Tensor, second: Tensor) -> str:
+    """Places that are 0 in both calls: a generator of normal numbers gives 0 once in 2^20 draws at the most, and both
+    times at a place once in 2^40.
+    """
+    if discrete or _coarse(first.dtype) or first.shape != second.shape:
+        return ""
+    with np.errstate(all="ignore"):
+        spread, low = np.asarray(of.std()), np.asarray(of.support()[0])
+    wide = torch.as_tensor((spread > 2.0 ** -20) & (spread < 2.0 ** 20) & ~np.isfinite(low))
+    both = (first == 0) & (second == 0) & wide
+    if not bool(both.any()):
+        return ""
+    p = float(stats.poisson.sf(int(both.sum()) - 1, both.numel() / 2 ** (2 * FINE)))
+    return "" if p >= LEVEL else f"Draw {both.nonzero()[0].tolist()} is 0 in both calls: p = {p:.2g}."
 
 
 def _permutation(x: Tensor, level: float) -> str:

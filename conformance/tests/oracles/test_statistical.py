@@ -66,6 +66,19 @@ def test_calls_are_independent() -> None:
     assert "depend" in independent("bernoulli", chances, [[first], [(x < chances[1]["self"]).float()]])
 
 
+def test_a_normal_number_is_not_0_twice_at_one_place() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(17, generator=random) for _ in range(2))
+    named = [{}, {}]
+    assert not independent("normal", named, [[x], [y]])
+    x[-1] = 0
+    assert not independent("normal", named, [[x], [y]])
+    y[-1] = 0
+    assert independent("normal", named, [[x], [y]]).startswith("Draw [16] is 0 in both calls: p = ")
+    around = [{"mean": torch.zeros(17), "std": torch.full((17,), 1e-30)}] * 2   # which may be rounded to 0
+    assert not independent("normal_around", around, [[x], [y]])
+
+
 def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
     """Draws that the dtype rounds to a handful of numbers, and past their bounds, are no wrong draws."""
     torch.manual_seed(0)
