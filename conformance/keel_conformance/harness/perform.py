@@ -80,8 +80,8 @@ def perform(job: Perform, tell: Tell) -> Performed:
             found = Performed([], end.raised)
         except Exception as e:
             found = Performed([], _raised("watching it", e))
-        found.clock, found.device = dict(clock.seconds), under_test.device
-        found.spent = not answers(under_test.device)
+        found.device, found.spent = under_test.device, not answers(under_test.device)
+    found.clock = dict(clock.seconds)
     return found
 
 

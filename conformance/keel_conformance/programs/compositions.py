@@ -140,7 +140,7 @@ def following(first: One, x: Tensor, functions: Mapping[str, One]) -> Iterator[O
 def _compositions() -> None:
     for kind, (drawn, functions) in KINDS.items():
         for name, first in functions.items():
-            @graphs("C1", name=f"any-after-{name}{kind}", smoke=name == "turned" and not kind)
+            @graphs("C1", name=f"any-after-{name}{kind}")
             def program(lab: Lab, drawn: Callable[[Lab], Tensor] = drawn, functions: Mapping[str, One] = functions,
                         first: One = first) -> None:
                 after = list(following(first, drawn(Lab(lab.compiler, lab.clause)).to(HOST), functions))
