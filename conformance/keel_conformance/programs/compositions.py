@@ -67,7 +67,7 @@ FRACTIONS: Mapping[str, One] = {
     "rounded": lambda x: x.round(), "floor": lambda x: x.floor(), "ceiling": lambda x: x.ceil(),
     "whole-part": lambda x: x.trunc(), "half": lambda x: x / 2, "quarter": lambda x: x * 0.25,
     "fmod": lambda x: x.fmod(3), "quotient-of-49": lambda x: (x * 98) // 49, "is-nan": lambda x: x.isnan(),
-    "without-nan": lambda x: x.nan_to_num(1, 2, -2),
+    "without-nan": lambda x: x.nan_to_num(1, 2, -2), "root-of-square": lambda x: (x * x).sqrt(),
 }
 FLOATS: Mapping[str, One] = {
     "as-float64": lambda x: x.double(), "as-float32": lambda x: x.float(), "as-bfloat16": lambda x: x.bfloat16(),
@@ -91,13 +91,27 @@ IMAGES: Mapping[str, One] = {
     "relu": lambda x: x.relu(), "negative": lambda x: -x,
     "shifted": lambda x: x + torch.arange(x.shape[1], device=x.device)[:, None, None],
     "scaled": lambda x: x * torch.tensor([2, -1], device=x.device)[:, None, None], "sums": lambda x: x.sum((2, 3)),
-    "sums-of-channels": lambda x: x.sum(1, keepdim=True),
+    "sums-of-channels": lambda x: x.sum(1, keepdim=True), "sums-of-batches": lambda x: x.sum(0),
+    "sums-of-columns": lambda x: x.sum(1), "greatest-of-batches": lambda x: x.amax(0),
+    "greatest-of-columns": lambda x: x.amax(1),
     "channels-last": lambda x: x.contiguous(memory_format=torch.channels_last),
     "correlated": lambda x: F.conv2d(x, _weight(x), padding=1),
     "correlated-and-shifted": lambda x: F.conv2d(x, _weight(x), _weight(x)[:, 0, 0, 0], stride=2),
     "depthwise": lambda x: F.conv2d(x, _weight(x)[:, :1], groups=2),
     "back": lambda x: F.conv_transpose2d(x, _weight(x)),
     "normalised": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=0.0),
+}
+
+
+CUBES: Mapping[str, One] = {
+    **{f"{name}-{d}": lambda x, do=do, d=d: do(x, d) for d in range(3) for name, do in {  # type: ignore[misc]
+        "sums": lambda x, d: x.sum(d), "greatest": lambda x, d: x.amax(d), "running": lambda x, d: x.cumsum(d),
+        "flipped": lambda x, d: x.flip(d), "row": lambda x, d: x.select(d, 1), "rest": lambda x, d: x.narrow(d, 1, 2),
+        "every-second": lambda x, d: x.flip(0).index_select(d, torch.arange(0, x.shape[d], 2, device=x.device)),
+    }.items()},
+    "turned": lambda x: x.permute(1, 2, 0), "turned-back": lambda x: x.permute(2, 0, 1), "swapped": lambda x: x.mT,
+    "ends-swapped": lambda x: x.transpose(0, 2), "flat": lambda x: x.reshape(-1, x.shape[-1]),
+    "products": lambda x: x @ x, "products-turned": lambda x: x.mT @ x,
 }
 
 
@@ -120,6 +134,7 @@ KINDS: Mapping[str, tuple[Callable[[Lab], Tensor], Mapping[str, One]]] = {
     "": (halves, MOVES | CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS | CASTS),
     "-of-special-values": (lambda lab: special(lab, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS),
     "-of-images": (lambda lab: lab.ints(2, 2, N, N), IMAGES),
+    "-of-cubes": (lambda lab: lab.ints(4, 4, 4), CUBES),
     "-of-integers": (integers(61, torch.int64), CHOICES | FOLDS | CASTS | WHOLE),
     "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | FLOATS | CASTS | WHOLE),
 }
@@ -145,9 +160,10 @@ def _compositions() -> None:
                         first: One = first) -> None:
                 after = list(following(first, drawn(Lab(lab.compiler, lab.clause)).to(HOST), functions))
 
+                # Nothing but the second reads the first: rewrites ask for that. A view of a result would be left to
+                # PyTorch.
                 def fn(x: Tensor) -> tuple[Any, ...]:
-                    y = first(x)
-                    return tuple(one(y) for one in after)
+                    return tuple(one(first(x)).clone() for one in after)
                 go = lab.compile(fn)
                 for _ in lab.each():
                     lab.run(go, drawn(lab))

@@ -58,6 +58,7 @@ def test_calls_after_the_device_died_are_left_to_another_process(monkeypatch: py
     monkeypatch.setattr(perform, "answers", lambda device: next(alive))
     found = perform.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
     assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
+    assert found.clock["all"] >= found.clock["backend"] > 0
 
 
 def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None:
