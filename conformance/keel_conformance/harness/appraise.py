@@ -38,7 +38,7 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
         match job.cases[0].kind:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
-                verdicts = [_call(case, tried, results, job.threads, clock, tell)
+                verdicts = [_call(case, tried, results, job.threads, device, clock, tell)
                             for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)]
             case "negative":
                 verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
@@ -49,14 +49,14 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
     return Appraised(verdicts, dict(clock.seconds))
 
 
-def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, clock: Clock,
+def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock,
           tell: Tell) -> Verdict:
     """The worst of what is said of the calls; what was seen where they ran comes first."""
-    if tried.raised is not None and not tried.claimed:
+    if tried.raised is not None and not tried.claimed and device != HOST:
         return Verdict(case.id, "not run", "raises", f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
-                       f"this call there. {tried.raised.text}")
+                       f"this call on {device}. {tried.raised.text}")
     if tried.raised is not None:
-        return raised(case, tried.raised)
+        return _ended(case, tried.raised, device)
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     if tried.faults:

@@ -65,6 +65,7 @@ def perform(job: Perform, tell: Tell) -> Performed:
         warnings.simplefilter("ignore")
         tell("loading the backend")
         under_test = subject(job.settings.subject)
+        computes(under_test.device)                           # while nothing has been there that may end that
         _limit(under_test.device, job.settings.memory)
         torch.set_num_threads(1)
         try:

@@ -75,14 +75,16 @@ def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None
     assert asked == [(one, two), (one,), *[(two,)] * 4]
 
 
-@pytest.mark.parametrize("backend, status", [("sick:refuses", "not run"), ("sick:well", "fail")])
+@pytest.mark.parametrize("backend, device, status", [
+    ("sick:refuses", "npu", "not run"), ("sick:refuses", "cpu", "fail"), ("sick:well", "npu", "fail")])
 def test_what_no_kernel_of_the_device_does_is_only_held_against_who_claims_it(
-        backend: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        backend: str, device: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both run eager PyTorch's, which raises at this matrix only once it runs."""
     monkeypatch.setattr(perform, "arguments", lambda case, call: Trial((-torch.ones(2, 2),)))
     monkeypatch.setattr(appraise, "arguments", lambda case, call: Trial((torch.eye(2),)))
     file = str(tmp_path / "file")
     performed = perform.perform(Perform(Settings(backend), (CHOLESKY,), file), silent)
+    performed.device = device
     (found,) = appraise.appraise(Appraise((CHOLESKY,), performed, file), silent).verdicts
     assert found.status == status and "cholesky" in found.sentence
 
