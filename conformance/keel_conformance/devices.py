@@ -1,9 +1,9 @@
 """The device that a backend works on, where that is not the host: whether eager PyTorch computes there, and waiting."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -14,21 +14,25 @@ HOST = "cpu"
 def computes(device: str) -> bool:
     """Whether eager PyTorch does. A vendor's device need not have an eager mode."""
     try:
-        wait(device)
+        read(device)
     except Exception:
         return False
     return True
 
 
-def wait(device: str) -> None:
-    """Errors of a device come late: with the first value that is read from it. Raises what it raises."""
+def read(device: str) -> None:
+    """A value from the device. Raises what that raises."""
     torch.ones((), device=device).item()
+
+
+def wait(device: str) -> None:
+    """Raises what a device on which eager PyTorch computes has not told yet: errors come with the first value read."""
+    if computes(device):
+        read(device)
 
 
 def answers(device: str) -> bool:
     """False where it did, and does no more: a failed assertion ends all that a process has on a CUDA device."""
-    if device == HOST or not computes(device):
-        return True
     try:
         wait(device)
     except Exception:
@@ -36,14 +40,9 @@ def answers(device: str) -> bool:
     return True
 
 
-@contextmanager
-def made_on(device: str) -> Iterator[None]:
+def made_on(device: str) -> AbstractContextManager[Any]:
     """Tensors that are made without naming a device are made on this one."""
-    if device == HOST:
-        yield
-    else:
-        with torch.device(device):
-            yield
+    return nullcontext() if device == HOST else torch.device(device)
 
 
 def exact() -> None:

@@ -5,7 +5,7 @@ Here a call is a node of a functional graph at once; what follows is the same li
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -47,9 +47,7 @@ class Batch:
             raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
                             {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})
         with torch.no_grad():
-            found = list(self.call(tensors))
-        ends = [sum(self.counts[:k + 1]) for k in range(len(self.counts))]
-        return [tuple(found[end - count:end]) for end, count in zip(ends, self.counts, strict=True)]
+            return _by_call(self.call(tensors), self.counts)
 
 
 def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] | None = None,
@@ -67,7 +65,7 @@ def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] |
         raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
     heard: list[Compiled] = []
     run = compile_graph(captured, settings, heard.append)
-    ends = [list(islice(ends, n)) for ends in [iter(_ends(heard[0].gm))] for n in counts]
+    ends = _by_call(heard[0].gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
     owners, refusals = _placed(heard[0], ends)
     results = tuple(tuple(type_of(n.meta["val"]) if isinstance(n, fx.Node) else None for n in mine) for mine in ends)
     inputs = tuple(map(type_of, _tensors([(args, kwargs) for _, args, kwargs in calls])))
@@ -78,9 +76,9 @@ def _tensors(arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> li
     return [v for args, kwargs in arguments for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
 
 
-def _ends(gm: fx.GraphModule) -> list[Any]:
-    """What the graph returns, flat."""
-    return list(next(iter(gm.graph.find_nodes(op="output"))).args[0])
+def _by_call(results: Iterable[Any], counts: Sequence[int]) -> list[tuple[Any, ...]]:
+    left = iter(results)
+    return [tuple(islice(left, count)) for count in counts]
 
 
 def _placed(made: Compiled, ends: Sequence[Sequence[Any]]

@@ -14,13 +14,8 @@ from keel.plugin import Refusal
 from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
-Limit = Callable[[Call], str | None]
+Limit = Callable[[Call], Refusal | None]
 """Why a kernel is not for a call; None if it is."""
-
-
-def limited(limit: Limit, call: Call) -> Refusal | None:
-    why = limit(call)
-    return None if why is None else Refusal(why)
 
 
 def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,14 +44,14 @@ def _dtype(call: Call) -> torch.dtype | None:
 
 
 def _lacks(*dtypes: torch.dtype) -> Limit:
-    def limit(call: Call) -> str | None:
+    def limit(call: Call) -> Refusal | None:
         dtype = _dtype(call)
-        return f"PyTorch's CUDA kernel has no {dtype}." if dtype in dtypes else None
+        return Refusal(f"PyTorch's CUDA kernel has no {dtype}.") if dtype in dtypes else None
     return limit
 
 
 def _does_otherwise(how: str) -> Limit:
-    return lambda call: f"PyTorch's CUDA kernel {how}."
+    return lambda call: Refusal(f"PyTorch's CUDA kernel {how}.")
 
 
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -64,16 +59,16 @@ _no_integers, _no_bool, _no_halves = _lacks(*_WHOLE), _lacks(torch.bool), _lacks
 _any_index = _does_otherwise("names another of several equal elements at every call")
 
 
-def _int_mm(call: Call) -> str | None:
+def _int_mm(call: Call) -> Refusal | None:
     (rows, shared), (_, columns) = (t.shape for t in call.tensors[:2])
     multiples = all(n and n % 8 == 0 for n in (shared, columns) if isinstance(n, int))
     fits = multiples and not (isinstance(rows, int) and rows <= 16)
-    return None if fits else "cuBLAS multiplies int8 of more than 16 rows, by multiples of 8, alone."
+    return None if fits else Refusal("cuBLAS multiplies int8 of more than 16 rows, by multiples of 8, alone.")
 
 
-def _scaled_mm(call: Call) -> str | None:
-    biased = any(len(t.shape) == 1 for t in call.tensors[2:] if t.dtype != torch.float32)
-    return "cuBLAS adds no bias to a product of float32." if biased and _dtype(call) == torch.float32 else None
+def _scaled_mm(call: Call) -> Refusal | None:
+    biased = any(t.rank == 1 for t in call.tensors[2:] if t.dtype != torch.float32)
+    return Refusal("cuBLAS adds no bias to a product of float32.") if biased and _dtype(call) == torch.float32 else None
 
 
 LIMITS: Mapping[str, Mapping[str, Limit]] = {"cuda": {

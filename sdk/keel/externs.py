@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel.extern_limits import LIMITS, NARROW, in_float32, limited
+from keel.extern_limits import LIMITS, NARROW, in_float32
 from keel.loops.lower import lower
 from keel.plugin import Extern, Refusal
 from keel.spec import MEMBERS, Op
@@ -123,9 +123,10 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
         known = {name: Extern(run=run, refuse=refuse, view=bool(may_alias(run))) for name in names
                  if (run := _overload(name)) is not None} | known
     known |= {name: Extern(run=run) for name, run in _INSTEAD.items()}
-    known |= {name: replace(known[name], run=in_float32(known[name].run)) for name in NARROW.get(device, ())}
-    return known | {name: replace(known[name], refuse=partial(limited, limit))
-                    for name, limit in LIMITS.get(device, {}).items() if name in known}
+    known |= {name: replace(known[name], run=in_float32(known[name].run))
+              for name in NARROW.get(device, frozenset()) & known.keys()}
+    return known | {name: replace(known[name], refuse=limit) for name, limit in LIMITS.get(device, {}).items()
+                    if name in known}
 
 
 def _is_kernel(op: Op) -> bool:

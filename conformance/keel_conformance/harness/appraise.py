@@ -22,9 +22,8 @@ from ..results.verdict import BAD, Verdict
 from ..threads import threads
 from ..workers.pool import Tell
 from . import clauses
-from .guard import placed
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
-from .perform import ROOMS, Clock, overload
+from .perform import ROOMS, Clock, overload, placed_on
 
 
 def appraise(job: Appraise, tell: Tell) -> Appraised:
@@ -121,7 +120,7 @@ def _refused(case: Case, device: str = HOST) -> Verdict | None:
         trial = arguments(case, 0)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            there = placed(trial.args, trial.kwargs, device, whole=True) if device != HOST else trial
+            there = placed_on(device, case, trial)
             overload(case.overload)(*there.args, **there.kwargs)
     except Exception as e:
         text = str(e).strip().partition("\n")[0][:300]

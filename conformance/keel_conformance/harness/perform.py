@@ -6,7 +6,7 @@ import resource
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -124,26 +124,12 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         with clock.at("backend"), _backend_at("compiling", job.settings.threads):
             batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
                                        backends=under_test.backends, strict=True)
-        for c, owners, refusals in zip(calls, batch.owners, batch.refusals, strict=True):
+        for c, owners, refusals, results in zip(calls, batch.owners, batch.refusals, batch.results, strict=True):
             c.tried.claimed = under_test.name in owners
             c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
-        if under_test.device != HOST:
-            for c, results in zip(calls, batch.results, strict=True):
-                c.tried.types = tuple(t if isinstance(t, TensorType) and _known(t) else None for t in results)
+            c.tried.types = types_on(under_test.device, results)
         try:
-            for k, draw in enumerate(DRAWS):
-                if k:
-                    _place(calls, draw, under_test, clock)
-                tell(f"running call {k}")
-                torch.manual_seed(calls[0].case.seed + draw)
-                with clock.at("backend"), _backend_at("running", job.settings.threads):
-                    found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
-                    _settle(under_test.device)
-                for c, results in zip(calls, found, strict=True):
-                    c.results.append(results)
-                    c.copies.append([kept(r) for r in results])
-                    c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
-                    c.tried.faults += _elsewhere(results, under_test)
+            _run(calls, batch, job.settings.threads, under_test, clock, tell)
         except Ended as end:
             if len(drawn) > 1 or calls[0].tried.claimed:
                 raise
@@ -160,8 +146,29 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
     return [c.tried for c in drawn]
 
 
-def _known(t: TensorType) -> bool:
-    return all(isinstance(n, int) for n in (*t.shape, *t.strides))
+def _run(calls: Sequence[_Called], batch: keel.Batch, threads: int, under_test: Subject, clock: Clock,
+         tell: Tell) -> None:
+    """The calls' results, as often as there are draws, and what these did that they must not."""
+    for k, draw in enumerate(DRAWS):
+        if k:
+            _place(calls, draw, under_test, clock)
+        tell(f"running call {k}")
+        torch.manual_seed(calls[0].case.seed + draw)
+        with clock.at("backend"), _backend_at("running", threads):
+            found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
+            wait(under_test.device)
+        for c, results in zip(calls, found, strict=True):
+            c.results.append(results)
+            c.copies.append([kept(r) for r in results])
+            c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
+            c.tried.faults += _elsewhere(results, under_test)
+
+
+def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...]:
+    """What results are held to that have other types than on the host: those traced whose sizes are known."""
+    def known(t: Any) -> bool:
+        return isinstance(t, TensorType) and all(isinstance(n, int) for n in (*t.shape, *t.strides))
+    return () if device == HOST else tuple(t if known(t) else None for t in traced)
 
 
 def _drawn(case: Case, clock: Clock) -> _Called:
@@ -189,20 +196,16 @@ def overload(name: str) -> Callable[..., Any]:
 def _place(calls: Sequence[_Called], draw: int, under_test: Subject, clock: Clock) -> None:
     for c in calls:
         trial = c.trials[draw]
-        c.given.append(placed(trial.args, _located(c, trial, under_test.device), under_test.device,
-                              whole=_addresses(c.case)))
+        c.given.append(placed_on(under_test.device, c.case, trial))
 
 
-def _located(c: _Called, trial: Trial, device: str) -> Mapping[str, Any]:
-    """The call's keywords; an operator that makes a tensor of none is told the device."""
-    names = {a.name for a in c.op._schema.arguments}  # type: ignore[attr-defined]
+def placed_on(device: str, case: Case, trial: Trial) -> Placed:
+    """The case's arguments there; an operator that makes a tensor of none is told the device."""
+    names = {a.name for a in overload(case.overload)._schema.arguments}  # type: ignore[attr-defined]
     told = device != HOST and "device" in names and not trial.tensors
-    return {**trial.kwargs, "device": torch.device(device)} if told else trial.kwargs
-
-
-def _addresses(case: Case) -> bool:
-    """Whether the operator reads memory that no element of its argument lies in."""
-    return "as_strided" in case.overload
+    kwargs = {**trial.kwargs, "device": torch.device(device)} if told else trial.kwargs
+    # Some operators read memory that no element of their argument lies in.
+    return placed(trial.args, kwargs, device, whole="as_strided" in case.overload)
 
 
 @contextmanager
@@ -258,7 +261,7 @@ def _watch(calls: Sequence[_Called]) -> None:
 
 def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
     """Whether eager PyTorch's result shares the same memory: the operator is a view."""
-    trial = placed(c.trials[0].args, c.trials[0].kwargs, whole=_addresses(c.case))
+    trial = placed_on(HOST, c.case, c.trials[0])
     with torch.no_grad():
         found: list[Any] = []
         over(lambda v, _: found.append(v), c.op(*trial.args, **trial.kwargs), "")
@@ -268,12 +271,6 @@ def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
             return int(found[which].untyped_storage().data_ptr())
         return next(g.raw.data_ptr() for g in trial.guards if f"argument {g.name}" == which)
     return storage(n) == storage(other)
-
-
-def _settle(device: str) -> None:
-    """Raises what a device has not told yet of what ran on it."""
-    if device != HOST and computes(device):
-        wait(device)
 
 
 # -- calls that break a precondition -----------------------------------------------------------------------------------
@@ -301,7 +298,7 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
             c.tried.claimed = under_test.name in batch.owners[0]
             c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
             batch.run([(c.given[0].args, c.given[0].kwargs)])
-            _settle(under_test.device)
+            wait(under_test.device)
     except Ended as end:
         c.tried.raised = end.raised
     c.tried.seconds = time.perf_counter() - begin

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..devices import HOST
 from .idioms import graphs
 from .lab import Lab
 from .rewrites import special
@@ -158,7 +157,7 @@ def _compositions() -> None:
             @graphs("C1", name=f"any-after-{name}{kind}")
             def program(lab: Lab, drawn: Callable[[Lab], Tensor] = drawn, functions: Mapping[str, One] = functions,
                         first: One = first) -> None:
-                after = list(following(first, drawn(Lab(lab.compiler, lab.clause)).to(HOST), functions))
+                after = list(following(first, drawn(Lab(lab.compiler, lab.clause, device=lab.device)), functions))
 
                 # Nothing but the second reads the first: rewrites ask for that. A view of a result would be left to
                 # PyTorch.

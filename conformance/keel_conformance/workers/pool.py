@@ -28,6 +28,10 @@ Work = Callable[[Any, Tell], Any]
 """
 
 
+def spent(row: Any) -> bool:
+    return bool(getattr(row, "spent", False))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a job ended: with its ``row``, or with a ``failure`` in words while its process was ``doing`` something.
@@ -74,7 +78,6 @@ class _Hand:
     doing: str = STARTING
     done: tuple[Any] | None = None
     idle: bool = False
-    spent: bool = False
 
     @property
     def log(self) -> Path:
@@ -87,8 +90,8 @@ class _Hand:
                 match self.pipe.recv():
                     case ("doing", str(text)):
                         self.doing = text
-                    case ("done" | "last" as word, row):
-                        self.done, self.spent = (row,), word == "last"
+                    case ("done", row):
+                        self.done = (row,)
                         return True
         except (EOFError, OSError):
             return False
@@ -158,8 +161,8 @@ class Crew:
                 continue
             if hand.done is not None and not self._once:
                 found.append((hand.job, Outcome(hand.done[0], seconds=time.monotonic() - hand.begin)))
-                hand.idle = not hand.spent
-                if hand.spent:
+                hand.idle = not spent(hand.done[0])
+                if not hand.idle:
                     self._dismiss(hand)
             else:
                 found.append((hand.job, _outcome(hand, late, self._last)))

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from .pool import Process, Start, Work
+from .pool import Process, Start, Work, spent
 
 _PR_SET_PDEATHSIG = 1                                         # of linux/prctl.h
 
@@ -76,9 +76,8 @@ def serve(pipe: Connection, work: Work) -> None:
     Thread(target=_end_with_reader, args=(pipe.fileno(),), daemon=True).start()
     while (given := pipe.recv()) is not None:
         row = work(given[0], lambda text: pipe.send(("doing", text)))
-        spent = bool(getattr(row, "spent", False))
-        pipe.send(("last" if spent else "done", row))
-        if spent:
+        pipe.send(("done", row))
+        if spent(row):
             return
 
 

@@ -30,10 +30,10 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """A device that answers as long as it is not told otherwise."""
     dead: list[bool] = []
 
-    def wait(device: str) -> None:
+    def read(device: str) -> None:
         if dead:
             raise RuntimeError("device-side assert triggered")
-    monkeypatch.setattr(devices, "wait", wait)
+    monkeypatch.setattr(devices, "read", read)
     devices.computes.cache_clear()
     yield dead
     devices.computes.cache_clear()

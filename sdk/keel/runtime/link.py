@@ -88,14 +88,15 @@ def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
     def value(name: str) -> str:
         return f"c_{name}" if name in constants else f"v_{name}"
 
-    lines = []
+    lines, first = [], {n: i for i, part in reversed([*enumerate(parts)]) for n in part.inputs}
     if inputs:
         lines += [f"    {', '.join(map(value, inputs))}, = args"]
     lines += ["    args.clear()"]
     unused = [i for i in inputs if i not in last]
     lines += [f"    del {', '.join(map(value, unused))}"] if unused else []
     for i, part in enumerate(parts):
-        lines += [f"    {value(n)} = settled({value(n)})" for n in dict.fromkeys(part.inputs) if n in lazy]
+        lines += [f"    {value(n)} = settled({value(n)})" for n in dict.fromkeys(part.inputs)
+                  if n in lazy and first[n] == i]
         call = f"{part.name}({', '.join(map(value, part.inputs))})"
         lines.append(f"    {', '.join(map(value, part.outputs))}, = {call}" if part.outputs else f"    {call}")
         dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs)) if last.get(n, i) == i and n not in constants]

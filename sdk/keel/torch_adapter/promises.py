@@ -35,7 +35,7 @@ Dtype = Callable[[Sequence[Any]], torch.dtype | None]
 def _statistics(*parameters: int) -> Dtype:
     """float32 if the first parameter that is given is, else the input's dtype."""
     def dtype(args: Sequence[Any]) -> torch.dtype | None:
-        if args[0].dtype not in _SMALL or not _on_cpu(args):
+        if args[0].dtype not in _SMALL:
             return None
         first = next((args[i] for i in parameters if i < len(args) and isinstance(args[i], torch.Tensor)), args[0])
         return torch.float32 if first.dtype == torch.float32 else None
@@ -44,18 +44,12 @@ def _statistics(*parameters: int) -> Dtype:
 
 def _like(position: int) -> Dtype:
     """That of an argument; of the input if it is not given."""
-    return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype if _on_cpu(
-        args) else None
-
-
-def _updated(position: int) -> Dtype:
-    """That of an argument, on every device."""
-    return lambda args: args[position].dtype if isinstance(args[position], torch.Tensor) else None
+    return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype
 
 
 def _wide(args: Sequence[Any]) -> torch.dtype | None:
     """float64 of float64."""
-    return torch.float64 if args[0].dtype == torch.float64 and _on_cpu(args) else None
+    return torch.float64 if args[0].dtype == torch.float64 else None
 
 
 def _on_cpu(args: Sequence[Any]) -> bool:
@@ -67,17 +61,21 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten.native_layer_norm.default: dict.fromkeys((1, 2), _statistics(2, 3)),
     aten.native_group_norm.default: dict.fromkeys((1, 2), _statistics(1, 2)),
     aten.native_group_norm_backward.default: {0: _like(1), 1: _like(4), 2: _like(4)},
-    aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH, 3: _updated(3), 4: _updated(4)},
+    aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH},
     aten._native_batch_norm_legit_no_training.default: {1: _BATCH, 2: _BATCH},
     aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
-    aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH, 4: _updated(3), 5: _updated(4)},
+    aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH},
     aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
-    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL and _on_cpu(
-        args) else None},
+    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
     aten._log_softmax_backward_data.default: {0: _like(0)}, aten._softmax_backward_data.default: {0: _like(0)},
     aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
 })
-"""By operator and number of the result."""
+"""By operator and number of the result, on a CPU."""
+_UPDATED: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
+    aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
+    aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
+})
+"""The same on every device."""
 
 _REDRAWN = (torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state)
 _ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
@@ -170,7 +168,7 @@ def correct(gm: fx.GraphModule) -> None:
         said = node.meta["val"]
         if follows:
             said, args = _again(node, args, kwargs, mode)
-        given = _corrected(said, _RULES.get(node.target, {}), args, mode)
+        given = _corrected(said, _rules_of(node.target, args), args, mode)
         given = _on_host(given, _ON_HOST.get(node.target, ()), mode)
         if (count := _COUNTS.get(node.target)) is not None:
             with mode:
@@ -217,6 +215,11 @@ def _again(node: fx.Node, args: Any, kwargs: Any, mode: Any) -> tuple[Any, Any]:
 
 def _value(arg: Any) -> Any:
     return arg.meta["val"] if isinstance(arg, fx.Node) else arg
+
+
+def _rules_of(op: Any, args: Sequence[Any]) -> Mapping[int, Dtype]:
+    everywhere = _UPDATED.get(op, {})
+    return {**_RULES[op], **everywhere} if op in _RULES and _on_cpu(args) else everywhere
 
 
 def _corrected(said: Any, rules: Mapping[int, Dtype], args: Sequence[Any], mode: Any) -> Any:
