@@ -13,6 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from keel import KeelError
+from keel_triton.packed import assembled
 from keel_triton.plan import Launch
 from keel_triton.tables import POINTEES
 
@@ -64,7 +65,8 @@ def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarg
     """Triton's compiled kernel.  Raises KeelError[build-failed]."""
     options = {**OPTIONS, "num_warps": variant.warps}
     try:
-        return triton.compile(source_of(function, launch, variant), target=target, options=options)
+        made = triton.compile(source_of(function, launch, variant), target=target, options=options)
+        return assembled(made, target, options)
     except Exception as raised:
         path = function.fn.__code__.co_filename
         raise KeelError("build-failed", f"Triton could not compile {launch.name}.", {"triton": str(raised)}, where=path,
@@ -80,7 +82,9 @@ class Compiler:
 
     def start(self, function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Future[Any]:
         """The compiled kernel to be, made in another thread: most of Triton's compiler runs outside Python's lock."""
-        key = (function.fn.__code__.co_filename, launch.name, variant, target)
+        # A copy of halves and one of integers have the same source; what pointers point to is not in it.
+        pointees = tuple(b.dtype for b in launch.buffers)
+        key = (function.fn.__code__.co_filename, launch.name, pointees, variant, target)
         with self.lock:
             if key not in self.done:
                 self.done[key] = _pool().submit(compile_now, function, launch, variant, target)

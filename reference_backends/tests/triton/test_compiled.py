@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import keel
 from keel import KeelError
 from keel_triton.build import constants, load, settle
 from keel_triton.plan import plan
@@ -75,6 +76,24 @@ def test_compilations_run_side_by_side_and_are_shared() -> None:
         started.append(compiler.start(function, one, variant, HOPPER))
         assert compiler.start(function, one, variant, HOPPER) is started[-1]
     assert [f.result().metadata.name for f in started] == ["broadcast", "in_place", "permuted"]
+
+
+def test_one_source_is_compiled_for_each_dtype_that_it_is_of() -> None:
+    """That of a copy says nothing of what it copies."""
+    from keel_triton.compiled import Compiler, Variant
+
+    compiler, modules, loads = Compiler(), set(), set()
+    for dtype in ("f64", "i16", "i8"):
+        k = keel.parse(f"kernel copy(a: {dtype}[64]) -> (o: {dtype}[64]):\n  parallel i < 64:\n    %0 = load a[i]\n"
+                       "    store o[i] %0\n")
+        (one,) = plan(k)
+        module = load(render(k))
+        blocks, _, _ = settle(k, one, {})
+        compiled = compiler.start(module.copy, one, Variant(constants(one, blocks), 1), HOPPER).result()
+        modules.add(module.__name__)
+        loads |= set(re.findall(r"ld\.global[\w.]*", compiled.asm["ptx"]))
+    assert len(modules) == 1, "what this is about"
+    assert len(loads) == 3, loads
 
 
 def test_a_source_that_triton_rejects() -> None:

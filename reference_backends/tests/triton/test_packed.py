@@ -1,0 +1,99 @@
+"""What ptxas makes of packed additions, and that none is left to it."""
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import keel
+from keel_triton.build import build, constants, load, settle
+from keel_triton.plan import plan
+from keel_triton.render import render
+
+triton = pytest.importorskip("triton", reason="triton is not installed")
+
+HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+UPPER = """
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry upper(.param .u64 from, .param .u64 to)
+{
+    .reg .b16 %rs<4>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.b64 %rd1, [from];
+    ld.param.b64 %rd2, [to];
+    ld.global.b16 %rs1, [%rd1];
+    mov.b32 %r1, {%rs1, %rs1};
+    mov.b32 %r2, 131072;
+    add.s16x2 %r3, %r1, %r2;
+    mov.b32 {_, %rs2}, %r3;
+    st.global.b16 [%rd2], %rs2;
+    ret;
+}
+"""
+"""Adds 2 to a 16-bit number, in the upper half of a register."""
+POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
+  parallel i0 < 2, i1 < 4, i2 < 5, i3 < 9:
+    %0 = position i1
+    %1 = const 0.0 : f32
+    reduce j0 < 2:
+      %2 = position (2*j0 + 2*((3*i1) // 2)) // 3
+      %3 = le %2 %0
+      %4 = load in0[210*i0 + 7*i2 + 35*j0 + 35*((3*i1) // 2) + ((7*i3) // 9)] if %3
+      %5 = position ((2*j0 + 2*((3*i1) // 2) + 1) // 3) - ((2*j0 + 2*((3*i1) // 2)) // 3) + 1
+      %6 = cast %5 : f32
+      %7 = div %4 %6
+      %8 = where %3 %7 %1
+      %9 = reduce sum %8
+    store out0[180*i0 + 45*i1 + 9*i2 + i3] %9
+"""
+"""Of the gradient of adaptive pooling: places along an axis of 4 that is pooled to 6."""
+
+
+def machine_code(ptx: str, folder: Path) -> str:
+    (folder / "k.ptx").write_text(ptx)
+    subprocess.run([TOOLS / "ptxas", "-arch=sm_90a", "k.ptx", "-o", "k.cubin"], cwd=folder, check=True)
+    found = subprocess.run([TOOLS / "cuobjdump", "-sass", "k.cubin"], cwd=folder, capture_output=True, text=True)
+    return found.stdout
+
+
+def test_a_sum_in_the_upper_half_keeps_what_is_added(tmp_path: Path) -> None:
+    from keel_triton.packed import unpacked
+
+    single = unpacked(UPPER)
+    assert "x2" not in single and single.count("add.s16 ") == 2
+    assert re.search(r"IADD\S* R\d+, R\d+, 0x2\b", machine_code(single, tmp_path))
+
+
+def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from keel_triton.compiled import Variant, compile_now
+
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton-cache"))
+    kernel = keel.parse(POOLED)
+    (one,) = plan(kernel)
+    blocks, _, _ = settle(kernel, one, {})
+    made = compile_now(load(render(kernel)).pooled, one, Variant(constants(one, blocks), blocks[0].warps), HOPPER)
+    assert not re.search(r"add\.[su]16x2", made.asm["ptx"])
+    (tmp_path / "made.cubin").write_bytes(made.asm["cubin"])
+    code = subprocess.run([TOOLS / "cuobjdump", "-sass", "made.cubin"], cwd=tmp_path, capture_output=True, text=True)
+    assert "IADD" in code.stdout and "VIADD.16x2" not in code.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_places_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
+    kernel, x, want = keel.parse(POOLED), torch.randn(420), torch.empty(360)
+    keel.interpret(kernel, x, want)
+    found = torch.empty(360, device="cuda")
+    (launch,) = build([keel.Source(kernel, render(kernel))])
+    launch(x.cuda(), found)
+    torch.testing.assert_close(found.cpu(), want)
