@@ -4,10 +4,10 @@ from keel_triton.build import build
 from keel_triton.probe import probe
 from keel_triton.render import render
 from keel_triton.sheet import COST
-from keel_triton.tables import DTYPES, REDUCTIONS, SCALARS
+from keel_triton.tables import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 
 # A thousand rows fill the machine, a block of threads each; a thread likes to load four floats at a time.
-LIMITS = Limits(atomics=frozenset({"add"}), vector=4, parallel=1024)
+LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024)
 
 target = LoopTarget(
     name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,

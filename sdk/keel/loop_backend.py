@@ -87,8 +87,8 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
         else:
             dtypes[step.result] = step.dtype
     update = definition.update
-    if update is not None and update.mode != "write" and update.mode not in target.limits.atomics:
-        return Refusal(f"{target.name} has no atomic {update.mode}, which {call.name} needs.")
+    if update is not None and (lacking := target.limits.lacks(update.mode, dtypes[update.value])):
+        return Refusal(f"{target.name} has no {lacking}, which {call.name} needs.")
     return None
 
 

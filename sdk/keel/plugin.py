@@ -16,7 +16,7 @@ from torch import fx
 from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
 from keel.loops.ir import Kernel
-from keel.types import Call, Dim, SymType, TensorType, leaves
+from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType, leaves
 
 API = 1
 """The version of this page.  A new optional field does not raise it; a field that goes or changes its meaning does."""
@@ -114,8 +114,18 @@ class Limits:
     max_buffers: int = 64                                    # buffers per kernel
     max_rank: int = 8                                        # axes per loop nest
     atomics: frozenset[str] = frozenset({"add"})             # store modes beside write
+    atomic_dtypes: frozenset[torch.dtype] | None = None      # what these work on; None: all that the target has
     vector: int = 1                                          # lanes worth having in the innermost axis
     parallel: int = 1                                        # independent iterations that fill the machine
+
+    def lacks(self, mode: str, dtype: torch.dtype) -> str:
+        """What stores of that mode of elements of that dtype need and is not there; '' if nothing."""
+        if mode == "write":
+            return ""
+        if mode not in self.atomics:
+            return f"atomic {mode}"
+        known = self.atomic_dtypes is None or dtype in self.atomic_dtypes
+        return "" if known else f"atomic {mode} of {DTYPE_NAMES.get(dtype, str(dtype))}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,15 @@ from typing import Any
 import torch
 
 import keel
-from keel import LoopTarget, Source, loop_backend
+from keel import Limits, LoopTarget, Source, loop_backend
+
+
+def test_atomics_are_of_some_dtypes() -> None:
+    limits = Limits(atomics=frozenset({"add"}), atomic_dtypes=frozenset({torch.float32}))
+    assert limits.lacks("write", torch.int8) == limits.lacks("add", torch.float32) == ""
+    assert limits.lacks("add", torch.int8) == "atomic add of i8"
+    assert limits.lacks("max", torch.float32) == "atomic max"
+    assert Limits().lacks("add", torch.int8) == ""
 
 
 def test_memory_that_is_made_while_compiling_is_real() -> None:

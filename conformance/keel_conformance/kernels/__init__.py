@@ -41,12 +41,13 @@ class Builder:
 
     def ready(self, kernel: Kernel) -> Kernel | str:
         target = self.target
-        for b in kernel.buffers:
-            if b.dtype not in target.dtypes:
-                return f"{target.name} has no {b.dtype}."
+        dtypes = {b.name: b.dtype for b in kernel.buffers}
+        for dtype in dtypes.values():
+            if dtype not in target.dtypes:
+                return f"{target.name} has no {dtype}."
         for stmt in walk(kernel.body):
-            if isinstance(stmt, Store) and stmt.mode != "write" and stmt.mode not in target.limits.atomics:
-                return f"{target.name} has no atomic {stmt.mode}."
+            if isinstance(stmt, Store) and (lacking := target.limits.lacks(stmt.mode, dtypes[stmt.buffer])):
+                return f"{target.name} has no {lacking}."
             if (dtype := getattr(stmt, "dtype", None)) is not None and dtype not in target.dtypes:
                 return f"{target.name} has no {dtype}."
         if len(kernel.buffers) > target.limits.max_buffers:
