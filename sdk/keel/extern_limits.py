@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from keel.plugin import Refusal
+from keel.spec import bind
 from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -37,6 +38,18 @@ def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
         found = run(*map(widened, args), **kwargs)
         return tuple(map(rounded, found)) if isinstance(found, tuple) else rounded(found)
     return wide
+
+
+def without_padding(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A bag's ``run`` for a kernel that multiplies the rows that it leaves out, as zeros, by their weights."""
+    def settled(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+                sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+                padding_idx: int = -1) -> Any:
+        if per_sample_weights is not None and padding_idx >= 0:
+            per_sample_weights = per_sample_weights.masked_fill(indices == padding_idx, 0)
+        return run(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+                   padding_idx)
+    return settled
 
 
 def _dtype(call: Call) -> torch.dtype | None:
@@ -67,29 +80,39 @@ def _int_mm(call: Call) -> Refusal | None:
 
 
 def _scaled_mm(call: Call) -> Refusal | None:
-    biased = any(t.rank == 1 for t in call.tensors[2:] if t.dtype != torch.float32)
-    return Refusal("cuBLAS adds no bias to a product of float32.") if biased and _dtype(call) == torch.float32 else None
+    if all(t.dtype == torch.float8_e5m2 for t in call.tensors[:2]):
+        return Refusal("cuBLAS multiplies no two float8_e5m2.")
+    biased = bind(call).get("bias") is not None and _dtype(call) == torch.float32
+    return Refusal("cuBLAS adds no bias to a product of float32.") if biased else None
 
 
 LIMITS: Mapping[str, Mapping[str, Limit]] = {"cuda": {
     **dict.fromkeys(("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default",
                      "aten.addmv.default", "aten.mv.default", "aten.dot.default"), _no_integers),
     "aten._int_mm.default": _int_mm, "aten._scaled_mm.default": _scaled_mm,
-    "aten.histc.default": _no_halves, "aten.embedding_dense_backward.default": _no_integers,
-    **dict.fromkeys(("aten.index_reduce.default", "aten.scatter.reduce", "aten.scatter.value_reduce",
-                     "aten.scatter_reduce.two", "aten._unique2.default"), _no_bool),
+    "aten.histc.default": _no_halves,
+    "aten.embedding_dense_backward.default": _lacks(*_WHOLE, torch.complex64, torch.complex128),
+    **dict.fromkeys(("aten.scatter.reduce", "aten.scatter.value_reduce"),
+                    _lacks(torch.bool, torch.complex64, torch.complex128)),
+    **dict.fromkeys(("aten.index_reduce.default", "aten.scatter_reduce.two", "aten._unique2.default"), _no_bool),
     "aten.logcumsumexp.default": _lacks(torch.complex64, torch.complex128),
     **dict.fromkeys(("aten.median.dim", "aten.nanmedian.dim", "aten.kthvalue.default"), _any_index),
     "aten.mode.default": _does_otherwise("takes any of several values that are as frequent, and not the least"),
 }}
 """By device type and overload."""
 
-NARROW: Mapping[str, frozenset[str]] = {"cuda": frozenset({
+_NARROW = (
     "aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default",
     "aten.upsample_linear1d_backward.default", "aten.upsample_bilinear2d_backward.default",
     "aten.upsample_trilinear3d_backward.default", "aten.upsample_bicubic2d_backward.default",
     "aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default",
     "aten.max_pool3d_with_indices_backward.default", "aten.grid_sampler_2d_backward.default",
     "aten.grid_sampler_3d_backward.default",
-})}
-"""By device type, overloads whose kernels keep partial sums of halves in halves."""
+)
+CHANGED: Mapping[str, Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {"cuda": {
+    **dict.fromkeys(_NARROW, in_float32),
+    **dict.fromkeys(("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"), without_padding),
+}}
+"""By device type and overload, what makes a kernel what the operator set has.  ``_NARROW`` are those that keep partial
+sums of halves in halves.
+"""

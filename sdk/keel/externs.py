@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel.extern_limits import LIMITS, NARROW, in_float32
+from keel.extern_limits import CHANGED, LIMITS
 from keel.loops.lower import lower
 from keel.plugin import Extern, Refusal
 from keel.spec import MEMBERS, Op
@@ -123,8 +123,8 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
         known = {name: Extern(run=run, refuse=refuse, view=bool(may_alias(run))) for name in names
                  if (run := _overload(name)) is not None} | known
     known |= {name: Extern(run=run) for name, run in _INSTEAD.items()}
-    known |= {name: replace(known[name], run=in_float32(known[name].run))
-              for name in NARROW.get(device, frozenset()) & known.keys()}
+    known |= {name: replace(known[name], run=changed(known[name].run))
+              for name, changed in CHANGED.get(device, {}).items() if name in known}
     return known | {name: replace(known[name], refuse=limit) for name, limit in LIMITS.get(device, {}).items()
                     if name in known}
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from keel import Refusal, aten_externs
-from keel.extern_limits import LIMITS, NARROW, in_float32
+from keel.extern_limits import CHANGED, LIMITS, in_float32, without_padding
 from keel.types import Call, TensorType
 
 aten = torch.ops.aten
@@ -24,7 +24,7 @@ def product(dtype: torch.dtype, rows: int = 17, shared: int = 8, columns: int = 
 
 
 def test_every_limit_is_of_an_extern() -> None:
-    assert {*LIMITS["cuda"], *NARROW["cuda"]} <= CUDA.keys()
+    assert {*LIMITS["cuda"], *CHANGED["cuda"]} <= CUDA.keys()
     assert all(aten_externs("cpu")[name].refuse is None for name in ("aten.mm.default", "aten.mode.default"))
 
 
@@ -39,6 +39,44 @@ def test_products_of_integers_are_refused(dtype: torch.dtype, refused: bool) -> 
                                             ((17, 8, 12), True), ((17, 0, 16), True)])
 def test_bytes_are_multiplied_at_some_sizes(sizes: tuple[int, int, int], refused: bool) -> None:
     assert (product(torch.int8, *sizes, op="_int_mm") is not None) == refused
+
+
+def scaled(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype) -> Refusal | None:
+    def of(dtype: torch.dtype, *shape: int) -> TensorType:
+        return TensorType.dense(dtype, shape, "cuda")
+    one = of(torch.float32)
+    refuse = CUDA["aten._scaled_mm.default"].refuse
+    args = (of(a, 16, 32), of(b, 32, 16), one, one, of(out, 16) if bias else None, None, out)
+    assert refuse is not None
+    found = refuse(Call(aten._scaled_mm.default, args, {}, (of(out, 16, 16),)))
+    assert found is None or isinstance(found, Refusal)
+    return found
+
+
+E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+@pytest.mark.parametrize("a, b, bias, out, refused", [
+    (E4, E4, False, torch.float32, False), (E4, E5, False, torch.float32, False), (E5, E5, False, torch.bfloat16, True),
+    (E4, E4, True, torch.bfloat16, False), (E4, E4, True, torch.float32, True)])
+def test_products_of_float8(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype, refused: bool) -> None:
+    assert (scaled(a, b, bias, out) is not None) == refused
+
+
+def test_rows_that_bags_leave_out_have_no_weight() -> None:
+    rows, places, bags = torch.ones(3, 2), torch.tensor([0, 2, 1, 2]), torch.tensor([0, 2])
+    weights = torch.tensor([2.0, torch.nan, 3.0, torch.inf])
+    given: list[torch.Tensor] = []
+
+    def run(*args: object) -> object:
+        given.append(args[6])  # type: ignore[arg-type]
+        return aten._embedding_bag.default(*args)
+    settled = without_padding(run)
+    out = settled(rows, places, bags, False, 0, False, weights, False, 2)[0]
+    assert torch.equal(out, torch.tensor([[2.0, 2.0], [3.0, 3.0]])) and bool(given[0].isfinite().all())
+    settled(rows, places, bags, False, 0, False, weights)
+    settled(rows, places, bags, padding_idx=2)
+    assert given[1] is weights and given[2] is None
 
 
 def test_halves_are_summed_in_float32_and_rounded_once() -> None:

@@ -82,8 +82,11 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
     # order effects, are made in the graph; else they would be inputs that are None.  Without oneDNN PyTorch decomposes
-    # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.
-    with config.patch(donated_buffer=False, unlift_effect_tokens=True), _onednn(False):
+    # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.  To
+    # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
+    # it takes a state.
+    with config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False), \
+            _onednn(False):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={})

@@ -139,7 +139,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 out = func.decompose(*args, **kwargs)
             return self._copied(out, laid_out(func, args, kwargs, out)) if fault_of(func) is not None else out
-        out = laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs))
+        out = _apart(laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
@@ -154,6 +154,21 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with self:
             dense = out.permute(order).clone(memory_format=torch.contiguous_format)
             return dense.permute([order.index(d) for d in range(out.dim())])
+
+
+def _apart(out: Any) -> Any:
+    """Results of which no two are one tensor: a fake kernel may return one for two that a kernel has memory for each
+    of, as that of batch norms on CUDA does for saved and running statistics.
+    """
+    if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
+        return out
+    seen = set[int]()
+    found = []
+    for r in out:
+        again = isinstance(r, torch.Tensor) and id(r) in seen
+        seen.add(id(r))
+        found.append(torch.empty_like(r) if again else r)
+    return tuple(found)
 
 
 def _asks(func: Any) -> bool:

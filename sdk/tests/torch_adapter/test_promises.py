@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 from torch._subclasses import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
 from keel.spec import decomposition_of
 from keel.torch_adapter import Captured, capture, captured_calls, dim_of
@@ -40,6 +41,20 @@ def captured(model: Callable[..., Any], seen: list[Captured]) -> Callable[..., A
         seen.append(graph)
         return lambda inputs: Truthful(graph.gm).run(*inputs, *graph.constants.values())
     return torch.compile(model, backend=lambda gm, inputs: capture(gm, inputs, compiler))
+
+
+def test_what_a_checkpoint_draws_again_takes_a_state() -> None:
+    """On a GPU too, where AOTAutograd would have operators take a generator, which no graph holds."""
+    from torch._functorch import config
+
+    def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
+        seen.append(config.graphsafe_rng_functionalization)
+        return lambda inputs: Truthful(graph.gm).run(*inputs, *graph.constants.values())
+    seen, before = list[bool](), config.graphsafe_rng_functionalization
+    x = torch.ones(20, requires_grad=True)
+    torch.compile(lambda x: checkpoint(lambda x: nn.functional.dropout(x * 2), x, use_reentrant=False),
+                  backend=lambda gm, inputs: capture(gm, inputs, compiler))(x).sum().backward()
+    assert seen[0] is False and config.graphsafe_rng_functionalization is before
 
 
 NORMS = {"layer": lambda: nn.LayerNorm(8), "batch": lambda: nn.BatchNorm1d(6), "group": lambda: nn.GroupNorm(2, 6)}

@@ -101,6 +101,16 @@ def test_what_surrounds_has_no_effect() -> None:
     assert operators(gm) == ["aten.mm.default"]
 
 
+def test_results_of_one_call_are_apart() -> None:
+    """PyTorch's fake kernel gives one tensor for the saved and the new running mean on CUDA."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    with mode:
+        x, mean = torch.empty(3, 4, device="cuda"), torch.empty(4, device="cuda")
+    graph = record(torch.ops.aten._native_batch_norm_legit_functional.default, (
+        x, None, None, mean, mean, False, 0.1, 1e-5), {}, mode)
+    assert len(set(graph.output_node().args[0])) == 5
+
+
 def test_numbers_and_lists_are_taken_as_they_are() -> None:
     gm = recorded(lambda xs, n, dim: torch.cat(xs, dim) * n, [R(2), R(3)], 2.5, dim=0)
     assert len(gm.graph.find_nodes(op="placeholder")) == 2
