@@ -32,8 +32,12 @@ def _w(x: Tensor) -> Tensor:
     return wide(x)
 
 
-def unknown(given: Sequence[Any], results: Sequence[Any], eager: Sequence[Any]) -> str:
-    """Of finite arguments there is no NaN where eager PyTorch has none at all: it is less than no bound."""
+def unknown(member: str, given: Sequence[Any], results: Sequence[Any], eager: Sequence[Any]) -> str:
+    """Of finite arguments there is no NaN where eager PyTorch has none at all: it is less than no bound. The factor of
+    what is not positive definite is not specified (cholesky.C4).
+    """
+    if member == "cholesky":
+        results = [results[0][eager[1] == 0]]
     floats = [[x for x in some if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
               for some in (given, eager, results)]
     if not all(bool(x.isfinite().all()) for some in floats[:2] for x in some):

@@ -16,9 +16,10 @@ from keel import MEMBERS, Call, Op, TensorType, bind
 
 from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
+from ..devices import HOST
 from ..results.verdict import Verdict
 from ..trees import mapped
-from . import contract, factors, linear, openings, order, rounding, statistical, times, totals
+from . import contract, elsewhere, factors, linear, openings, order, rounding, statistical, times, totals
 from .compare import Finding, compare
 from .otherwise import otherwise, result_of
 from .rules import Asked, NoRule, flat, narrowed, widened
@@ -41,29 +42,32 @@ class Expected:
 
 
 def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
-          types: Sequence[TensorType | None] = ()) -> Verdict:
+          types: Sequence[TensorType | None] = (), device: str = HOST) -> Verdict:
     """The verdict on ``results``, flat, that a backend gave for the trial's arguments.
 
     ``calls`` is how many results of the case are judged in all; what may go wrong by chance is divided among them.
-    ``types`` are those that results have on a device other than the host, where PyTorch's are known. Of a result that
-    is of another dtype or size there, nothing but that is known: it is kept for a backward pass.
+    They were computed on ``device``, and are here now. ``types`` are those that results have on a device other than
+    the host, where PyTorch's are known. Of a result that is of another dtype or size there, nothing but that is known:
+    it is kept for a backward pass.
     """
     member, op = MEMBERS[case.op], target_of(case.op, case.overload)
     if case.kind == "negative":
         return Verdict(case.id, "fail", "contract", "A precondition is broken, and there is a result and no error.")
     try:
-        eager = flat(op(*trial.args, **trial.kwargs))
+        eager = flat(elsewhere.kernel(op, member.name, device)(*trial.args, **trial.kwargs))
     except Exception as raised:
         said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
-        if isinstance(raised, NotImplementedError):           # a backend may do more, but nobody says what is right
+        # A backend, or PyTorch on its device, may do more, but nobody says what is right.
+        if isinstance(raised, NotImplementedError) or device != HOST:
             return Verdict(case.id, "not run", "contract",
                            f"PyTorch {torch.__version__} itself does not do this call. {said}")
         return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
     wanted = contract.typed(eager, types)
     if sentence := contract.breach(member, results, wanted, device_of(trial)):
         return Verdict(case.id, "fail", "contract", sentence)
-    results = [got if contract.alike(want, mine) else mine
-               for got, want, mine in zip(results, wanted, eager, strict=True)]
+    saved = elsewhere.saved(member.name, device)
+    results = [got if contract.alike(want, mine) and k not in saved else mine
+               for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))]
     if member.name == "empty":
         return Verdict(case.id, "pass", "contract")
     named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
@@ -71,9 +75,10 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
         sentence = statistical.breach(member.name, named, results, calls)
         return Verdict(case.id, "fail" if sentence else "pass", "statistical", sentence)
     if (holds := order.property_of(member.name, named) or factors.PROPERTIES.get(member.name)) is not None:
-        sentence = factors.unknown(trial.args, results, eager) or holds(named, results, eager)
+        sentence = factors.unknown(member.name, trial.args, results, eager) or holds(named, results, eager)
         return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)
-    expected = expect(member, op, trial, eager)
+    with elsewhere.formulas(member.name, device):
+        expected = expect(member, op, trial, eager)
     verdict = _verdict(case, trial, results, expected, op)
     if verdict.status == "pass" and (sentence := totals.breach(member.name, named, results[0])):
         return replace(verdict, status="fail", sentence=sentence)
@@ -141,7 +146,9 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         same = got == want or (got != got and want != want)
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
-        return times.compare(got, want, result_of(op, trial, k, widened), narrow_result(op, trial, k, want))
+        named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
+        return times.compare(got, want, result_of(op, trial, k, widened), narrow_result(op, trial, k, want),
+                             floor=times.floor(expected.member.name, named))
     zeros = signed_zeros(expected.member)
     found = compare(got, expected.tracked[k], [want], zeros=zeros)
     if found.sentence and not found.excused and "pointwise" in expected.member.tags:

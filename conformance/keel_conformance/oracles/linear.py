@@ -27,6 +27,10 @@ from .tracked import (
 )
 
 Terms = Callable[[Asked], tuple[Any, ...]]
+FLUSHED = (torch.float32, torch.complex64)
+"""What is added to one place by several at once may be taken for 0 below the normal numbers of these (scatter_add.C4):
+PTX's ``atom.add.f32`` does so on global memory (PTX ISA, section on ``atom``).
+"""
 BESIDE = 4
 """An element that may land this many places off is looked for there, beyond that anywhere."""
 
@@ -107,7 +111,8 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
     u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
     moved = torch.zeros(mag.shape, dtype=torch.float64) if asked.exact else (
         (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF, INF))
-    least = torch.where(mag > 0, n * facts.smallest_normal * facts.eps, 0.0)
+    flushed = over in FLUSHED and asked.member is not None and "nondeterministic_bitwise" in asked.member.tags
+    least = torch.where(mag > 0, n * facts.smallest_normal * (1.0 if flushed else facts.eps), 0.0)
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
         error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
@@ -124,7 +129,30 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
 
 def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
     """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
-    return sums_in(dtype, asked.member is not None and any("float32" in c for c in asked.member.clauses))
+    return sums_in(dtype, asked.member is not None and any("in float32" in c for c in asked.member.clauses))
+
+
+def convolved(asked: Asked) -> Sequence[Bound]:
+    """As ``sums``. Of 16-bit floats, the sum may be rounded once more before bias is added (convolution.C5), which is
+    half an ulp of what there is without it. Where a weight that is not finite may meet padding, or the room between the
+    elements of a transposed one, it may be NaN or nothing (convolution.C4).
+    """
+    (found,), out = sums(asked), asked.outs[0]
+    if found.error is None:
+        return [found]
+    x, weight, bias, *rest = asked.args
+    error, wild = found.error, ~wide(weight).isfinite()
+    if bias is not None and out.dtype != accumulated(asked, out.dtype):
+        plain = sums(replace(asked, args=[x, weight, None, *rest]))[0]
+        assert plain.value is not None
+        more = unit(out.dtype) * plain.value.abs().nan_to_num(0.0, 0.0, 0.0)
+        error = torch.where(error > 0, error + more, error)
+    if bool(wild.any()):
+        met = asked.op(torch.ones(x.shape, dtype=torch.float64), wild.double(), None, *rest)
+        by_group = wild.reshape(asked.named["groups"], -1, *wild.shape[1:]).flatten(3)
+        of_filter = by_group.sum((1, 3)) if asked.named["transposed"] else by_group.sum((2, 3))
+        error = torch.where(met < of_filter.reshape(1, -1, *[1] * (met.dim() - 2)) - 0.5, INF, error)
+    return [replace(found, error=error)]
 
 
 def floated(asked: Asked) -> Asked:
@@ -287,7 +315,8 @@ def fourier(asked: Asked) -> Sequence[Bound]:
 
 SUMS: tuple[str, ...] = ("sum", "cumsum", "mm", "bmm", "convolution", "scatter_add")
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(SUMS, sums), "scatter_add": scattered, "convolution_backward": sums, "index_put": put,
+    **dict.fromkeys(SUMS, sums), "scatter_add": scattered, "index_put": put, "convolution": convolved,
+    "convolution_backward": sums,
     **dict.fromkeys(("avg_pool2d", "avg_pool3d"), lambda asked: sums(asked, _terms(_window))),
     **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), lambda asked: sums(asked, _terms(_window))),
     "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,

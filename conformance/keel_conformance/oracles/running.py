@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from keel import OPSET, Op, decomposition_of
+from keel import OPSET, Call, Op, bind, decomposition_of
 
 from ..trees import leaves, mapped
-from . import linear, movement, openings, pointwise, resampled, special
+from . import gridded, linear, movement, openings, pointwise, resampled, special
 from .rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
 from .tracked import (
     BITS,
@@ -89,7 +89,9 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
     if getattr(decompose, "__self__", None) is op:             # PyTorch's own, which a mode would call without end
         return decompose(*args, **kwargs)
     with Made(evaluate):
-        return decompose(*args, **kwargs)
+        found = decompose(*args, **kwargs)
+    named = bind(Call(op, tuple(args), dict(kwargs), ())) if member is not None else {}
+    return gridded.loosened(named, found) if member is not None and member.name in gridded.SAMPLERS else found
 
 
 def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

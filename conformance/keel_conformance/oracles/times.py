@@ -6,6 +6,7 @@ error is normwise, for eager's own error at one element says nothing of what ano
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,15 +15,18 @@ from torch import Tensor
 from .compare import TIMES, Finding
 from .tracked import inexact, ulp, unit, wide_dtype
 
+KEPT = 13
+"""Fractional bits, below the largest addend, that sums of products of float8 keep (see ``floor``)."""
+
 
 def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | None = None,
-            times: float = TIMES) -> Finding:
+            times: float = TIMES, floor: float = 0.0) -> Finding:
     """``exact`` is eager's result in float64, None where there is none: then eager's own is the reference.
 
     Of float64 eager's error is not known, for nothing better is: it is that of ``narrow``, its result in float32, as
     much smaller as float64 is finer. So it is of what is backward stable (Higham 2002, section 1.6).
 
-    Eager's error counts as one ulp of each element at least, for it may be nearer by luck.
+    Eager's error counts as one ulp of each element at least, for it may be nearer by luck, and as ``floor``.
     """
     if not got.numel():
         return Finding()
@@ -38,7 +42,7 @@ def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | N
         return Finding(sentence)
     finite = mine.isfinite() & theirs.isfinite() & best.isfinite()
     off, own = (_norm((x - best)[finite]) for x in (mine, theirs))
-    least = max(_norm(ulp(best[finite], got.dtype)), own_of(best, narrow, finite))
+    least = max(_norm(ulp(best[finite], got.dtype)), own_of(best, narrow, finite), floor)
     allowed = times * max(own, least)
     ratio = off / allowed if allowed else (0.0 if off == 0.0 else math.inf)
     figures: dict[str, Any] = {"ratio": ratio}
@@ -46,6 +50,20 @@ def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | N
         return Finding("", figures)
     return Finding(f"The result is off by {off:.3g} in the norm, where {times:g} times eager's {max(own, least):.3g} "
                    "is allowed.", figures)
+
+
+def floor(member: str, named: Mapping[str, Any]) -> float:
+    """The error that a call may have whatever eager's is, in the norm; 0 of most.
+
+    Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
+    technical report, arXiv:2412.19437, section 3.3.2, on NVIDIA's). n cuts of either sign amount to
+    sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
+    of one size and random signs: 2^-13 sum |a| |b| in all.
+    """
+    if member != "scaled_mm":
+        return 0.0
+    a, b, *scales = (named[n].double().abs() for n in ("self", "mat2", "scale_a", "scale_b"))
+    return 2.0 ** -KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
 
 
 def own_of(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:

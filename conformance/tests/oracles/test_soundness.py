@@ -61,6 +61,91 @@ def test_what_is_rounded_once_is_within_the_bound(numbers: list[float], name: st
         assert found.status in ("pass", "vacuous"), (x, found.sentence)
 
 
+def convolution(x: Tensor, w: Tensor, bias: Tensor | None, result: Tensor, *, padding: int = 1, stride: int = 1,
+                transposed: bool = False) -> str:
+    args = (x, w, bias, [stride], [padding], [1], transposed, [0], 1)
+    return str(verdict("convolution", "aten.convolution.default", args, [result]).status)
+
+
+def test_a_bias_may_be_added_to_what_is_rounded() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, w, bias = (torch.randn(n, generator=draw).bfloat16() for n in ((2, 8, 33), (6, 8, 3), (6,)))
+    plain = torch.conv1d(x.float(), w.float(), padding=1)
+    twice = plain.bfloat16() + bias[:, None]
+    assert convolution(x, w, bias, twice) == "pass"
+    assert convolution(x, w, bias, (plain.bfloat16() * 1.02).bfloat16() + bias[:, None]) == "fail"
+    assert convolution(x, w, None, plain.bfloat16()) == "pass"
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_an_infinite_weight_at_padding_gives_nan_or_nothing(transposed: bool) -> None:
+    x, w = torch.ones(1, 2, 4), torch.ones(2, 2, 3)
+    w[1, 0, 0] = INF
+    channel, alone, met = (0, 1, 2) if transposed else (1, 0, 1)    # places that it does not, and does, reach x from
+    way = {"padding": 2, "stride": 2, "transposed": transposed}
+    right = aten.convolution.default(x, w, None, [2], [2], [1], transposed, [0], 1)
+    assert bool(right[0, channel, met].isinf())
+
+    def changed(channel: int, place: int, value: float) -> str:
+        result = right.clone()
+        result[0, channel, place] = value
+        return convolution(x, w, None, result, **way)
+    assert {changed(channel, alone, v) for v in (INF, torch.nan, 2.0)} <= {"pass", "vacuous"}
+    assert changed(channel, met, torch.nan) == changed(channel, met, 2.0) == "fail"
+    assert changed(1 - channel, alone, torch.nan) == "fail"
+
+
+def test_what_is_added_to_one_place_may_be_flushed() -> None:
+    x = torch.zeros(3)
+    index, tiny = torch.tensor([0, 0, 2]), torch.tensor([1e-38, 5e-39, 1.5e-38])
+    args = (x, 0, index, tiny)
+    flushed = torch.tensor([0.0, 0.0, 1.5e-38])
+    name = ("scatter_add", "aten.scatter_add.default")
+    assert verdict(*name, args, [flushed]).status == "pass"
+    assert verdict(*name, args, [flushed + 1e-30]).status == "fail"
+    half = torch.tensor([1e-5, 1e-5, 0.0]).half()
+    assert verdict(*name, (x.half(), 0, index, half), [torch.zeros(3).half()]).status == "fail"
+
+
+def keys(t: Tensor) -> Tensor:
+    """The four weights of cubic convolution as sums of powers, as PyTorch's kernels have them."""
+    a = -0.75
+
+    def near(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return torch.stack([far(t + 1), near(t), near(1 - t), far(2 - t)], -1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_of_cubic_convolution_may_cancel(dtype: torch.dtype) -> None:
+    """In samples next to elements, where two of four weights are nearly 0."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 4, 32, generator=draw, dtype=dtype)
+    at = torch.randint(4, 27, (64,), generator=draw) + 1e-5 + 1e-4 * torch.rand(64, generator=draw)
+    grid = torch.stack([((2 * at + 1) / 32 - 1).to(dtype), torch.full((64,), -0.15, dtype=dtype)], -1)[None, None]
+    places = [((grid[0, 0, :, k] + 1) * n - 1) / 2 for k, n in ((0, 32), (1, 4))]
+    across, down = (keys(p - p.floor()) for p in places)
+    columns = places[0].long()[:, None] + torch.arange(-1, 3)
+    weights = down[:, :, None] * across[:, None]              # [sample, row, column]
+    result = (x[0, 0][:, columns].transpose(0, 1) * weights).sum((1, 2)).reshape(1, 1, 1, 64)
+    args = (x, grid, 2, 0, False)
+    name = ("grid_sampler", "aten.grid_sampler_2d.default")
+    assert verdict(*name, args, [result]).status == "pass"
+    assert verdict(*name, args, [result + 1e-3]).status == "fail"
+    gradient = torch.randn(1, 1, 1, 64, generator=draw, dtype=dtype)
+    parts = gradient.flatten()[:, None, None] * weights
+    dx = torch.zeros(4, 32, dtype=dtype).index_put((torch.arange(4)[:, None], columns[:, None]), parts, True)
+    _, dgrid = aten.grid_sampler_2d_backward.default(gradient, *args, [True, True])
+    name, given = ("grid_sampler_backward", "aten.grid_sampler_2d_backward.default"), (gradient, *args, [True, True])
+    found = verdict(*name, given, [dx.reshape(x.shape), dgrid])
+    assert found.status == "pass", found.sentence
+    assert verdict(*name, given, [dx.reshape(x.shape) * 1.01, dgrid]).status == "fail"
+    assert verdict(*name, given, [dx.reshape(x.shape), dgrid * 1.01]).status == "fail"
+
+
 def formulas(x: Tensor) -> dict[str, Tensor]:
     """softmax, each way legal."""
     top = x.amax(-1, keepdim=True)

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import torch
 
 from keel import Op
 from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
+from keel_conformance.cases.domains.calls import Arg, Ask, Drawn, domain, given
+from keel_conformance.cases.values import Draw, fill, kinds_of
 
 SIZES = ("8", "1", "2", "3", "7", "9", "13", "16", "17", "30", "64", "97", "127", "128", "243", "1000", "1024")
 DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {
@@ -43,7 +45,24 @@ def _c2r(levels: Levels) -> Ask:
     n = shape[dims[-1]]
     half = [*shape]
     half[dims[-1]] = n // 2 + 1
-    return Ask("aten._fft_c2r.default", (Arg(tuple(half)), dims, norm, n))
+    return Ask("aten._fft_c2r.default", (Arg(tuple(half), draw=_of_real(dims, n)), dims, norm, n))
+
+
+def _of_real(dims: list[int], n: int) -> Drawn:
+    """Frequencies of real numbers: over several dimensions those of the last one that are their own mirror image, 0 and
+    the last for an even ``n``, are Hermitian over the others.
+    """
+    *others, last = dims
+
+    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+        x = fill(draw, values if values in kinds_of(dtype) else "random", dtype, prod(shape), low=-4.0, high=4.0,
+                 terms=2).reshape(shape)
+        if others:
+            image = x.flip(others).roll([1] * len(others), others).conj()
+            own = [0, n // 2] if n % 2 == 0 else [0]
+            x = x.index_copy(last, torch.tensor(own), ((x + image) / 2).index_select(last, torch.tensor(own)))
+        return x
+    return drawn
 
 
 def _frequencies(name: str) -> Callable[[Levels], Ask]:

@@ -118,7 +118,8 @@ quantized.primitive(
     clauses=(
         "An element of self or mat2 is its value times its scale: one scale for all, one per row of self and one per "
         "column of mat2, or one per block.",
-        "Products are summed in float32 or better; bias is added before the one rounding to out_dtype.",
+        "Products are summed in float32 or better, or cut at 2^-13 of the largest addend before they are; bias is "
+        "added before the one rounding to out_dtype.",
         "Values beyond the range of a float8 out_dtype saturate to its largest.",
         "use_fast_accum allows sums of less precision.",
     ),

@@ -130,7 +130,8 @@ family.primitive(
         "Transposed, every input element adds weight times itself at in * stride - padding + k * dilation; "
         "output_padding makes the result larger on the right, without moving it.",
         "The kernel is not flipped.", "An infinity or NaN under a window makes its result one, times 0 too; padding "
-        "takes no part, or takes part as 0: 0 times an infinite weight may give NaN or nothing.", _ADDS,
+        "takes no part, or takes part as 0: 0 times an infinite weight may give NaN or nothing.",
+        f"{_ADDS.removesuffix('.')}, or once more before bias is added.",
     ),
     out=(Out(like("input"), WINDOWS, IMAGE),), dtypes=(*FLOATS, *COMPLEX), samples=_forward, budget=_BUDGET,
     requires=_REQUIRES, tags=frozenset({"convolution"}))

@@ -116,7 +116,8 @@ family.primitive(
              "The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond is not "
              "read, and counts as the conjugate mirror image.",
              "Over one dimension the imaginary part of frequency 0 is not read, nor, for an even last_dim_size, that "
-             "of the last one.",
+             "of the last one. Over several these frequencies are the conjugate mirror images of each other over the "
+             "rest of dim; what others give is not specified.",
              "The input is not changed.", _ACCURATE),
     out=(Out(real(like("self")), ShapeRule("shape(self), dim[-1] is last_dim_size", restored),
              LayoutRule("fft_c2r", c2r_strides)),),

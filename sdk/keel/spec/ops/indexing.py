@@ -108,6 +108,8 @@ def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samp
 
 
 _PICKED = Places(count=shape_of("index"))
+_FREELY = ("The order of additions is not specified, and of float32 they may take what is below the normal numbers "
+           "for 0.")
 COPIED = Out(SAME, shape_of("self"), DENSE)
 family.primitive(
     "scatter", "scatter.src", "scatter.value", doc="Elements written to given indices along a dimension.", clauses=(
@@ -117,8 +119,7 @@ family.primitive(
 family.primitive(
     "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
         "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
-        "Integers wrap around, and bools give whether one is true.", "The order of additions is not specified.",
-        _INSIDE),
+        "Integers wrap around, and bools give whether one is true.", _FREELY, _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS | UNORDERED,
     places=_PICKED, budget=SUMS)
 family.primitive(
@@ -180,7 +181,7 @@ family.primitive(
     "index_put", "index_put.default", "_unsafe_index_put.default",
     doc="The operand with elements written at places given by one index per dimension.", clauses=(
         "values broadcast to the sizes that index would give.", _KEEPS, _LAST,
-        "With accumulate values are added, all that go to one place; the order is not specified.",
+        f"With accumulate values are added, all that go to one place. {_FREELY}",
         "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
     out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS | UNORDERED,
     places=Places(count=INDEXED.shape), budget=SUMS)

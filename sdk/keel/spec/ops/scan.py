@@ -13,7 +13,7 @@ family = Family("scan")
 TAGS = frozenset({"scan"})
 SAME = like("self")
 _NAN = "NaN gives NaN from there on."
-_ORDER = "How partial results are associated is not specified."
+_ORDER = "How partial results are associated is not specified, and may be another way at every call."
 
 for _name, _doc, _sentence in (
         ("cumsum", "The sum of the elements so far.", "Infinities of both signs give NaN from there on."),
