@@ -15,7 +15,7 @@ from keel import MEMBERS, TensorType
 from ..cases.arguments import arguments
 from ..cases.blank import repeatable
 from ..cases.case import Case, Trial
-from ..devices import HOST, computes
+from ..devices import HOST, answers, computes
 from ..oracles.judge import judge, together
 from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
@@ -28,7 +28,7 @@ from .perform import ROOMS, Clock, overload, placed_on
 
 def appraise(job: Appraise, tell: Tell) -> Appraised:
     """The work of a process that judges."""
-    clock = Clock()
+    clock, spent = Clock(), False
     device = job.performed.device
     if job.performed.raised is not None:
         return Appraised([_ended(job.cases[0], job.performed.raised, device)])
@@ -44,8 +44,10 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
             case _:
                 verdicts = [_program(*pair, f"{job.file}.{k}", device, clock, tell)
                             for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))]
+                if spent := not answers(device):
+                    verdicts = [_fatal(v, device) for v in verdicts]
     verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
-    return Appraised(verdicts, dict(clock.seconds))
+    return Appraised(verdicts, dict(clock.seconds), spent)
 
 
 def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock,
@@ -68,7 +70,7 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
         with clock.at("drawing"):
             trials.append(arguments(case, call))
         with clock.at("judging"):
-            found.append(_judged(case, trials[call], results[call], count, tried.types))
+            found.append(_judged(case, trials[call], results[call], count, tried.types, device))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -88,17 +90,17 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
-def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None]
-            ) -> Verdict:
+def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None],
+            device: str) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
     partial results are rounded.
     """
-    first = judge(case, trial, results, calls=max(DRAWS) + 1, types=types)
+    first = judge(case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
     if first.status != "fail" or count == torch.get_num_threads():
         return first
     with threads(count):
-        again = judge(case, trial, results, calls=max(DRAWS) + 1, types=types)
+        again = judge(case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
     return first if again.status in BAD else again
 
 
@@ -108,7 +110,9 @@ def _ended(case: Case, what: Raised, device: str) -> Verdict:
     """
     found = raised(case, what)
     if what.phase == "tracing it" and device != HOST:
-        return _refused(case, device) or _refused(case) or found
+        untraced = Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on "
+                           f"{device}. {what.text}")
+        return _refused(case, device) or _refused(case) or untraced
     return found if found.status != "fail" else _refused(case) or found
 
 
@@ -142,16 +146,23 @@ def _program(case: Case, tried: Tried, file: str, device: str, clock: Clock, tel
     return verdict
 
 
+def _fatal(verdict: Verdict, device: str) -> Verdict:
+    """Of a program at which eager PyTorch lost the device: nothing that comes after can be compared."""
+    said = f"What eager PyTorch raises there ends all that a process has on {device}."
+    return replace(verdict, status="not run", oracle="contract", sentence=said, clause="", figures={})
+
+
 def _repeats(case: Case) -> bool:
     """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
-    several elements are added to one place, in an order that a clause leaves open.  That of a reduction is open too,
-    but need not be another at every call.
+    several elements are added to one place, or to those before them, in an order that a clause leaves open.  That of a
+    reduction is open too, but need not be another at every call.
     """
     member = MEMBERS.get(case.op)
     random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
     if random or member is None:
         return not random
-    return repeatable(member) and "nondeterministic_bitwise" not in member.tags
+    scans = "scan" in member.tags and any(b.ulps != 0 for b in member.budget.values())
+    return repeatable(member) and not scans and "nondeterministic_bitwise" not in member.tags
 
 
 def _broken(case: Case, tried: Tried) -> Verdict:

@@ -96,10 +96,13 @@ class Appraise:
 
 @dataclass
 class Appraised:
-    """``clock`` has the seconds of the oracles (``judging``), of drawing arguments (``drawing``), and all (``all``)."""
+    """``clock`` has the seconds of the oracles (``judging``), of drawing arguments (``drawing``), and all (``all``).
+    ``spent`` says that the device on which eager PyTorch ran no longer answers the process.
+    """
 
     verdicts: list[Verdict]
     clock: dict[str, float] = field(default_factory=dict)
+    spent: bool = False
 
 
 Answer = Any

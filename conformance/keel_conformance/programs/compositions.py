@@ -6,13 +6,14 @@ halves of small integers; these with NaN, infinities and zeros of both signs; in
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..devices import HOST
 from .idioms import graphs
 from .lab import Lab
 from .rewrites import special
@@ -98,7 +99,7 @@ IMAGES: Mapping[str, One] = {
     "correlated-and-shifted": lambda x: F.conv2d(x, _weight(x), _weight(x)[:, 0, 0, 0], stride=2),
     "depthwise": lambda x: F.conv2d(x, _weight(x)[:, :1], groups=2),
     "back": lambda x: F.conv_transpose2d(x, _weight(x)),
-    "normalised": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=0.0),
+    "normalised": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=2.0 ** -30),
 }
 
 
@@ -140,15 +141,24 @@ KINDS: Mapping[str, tuple[Callable[[Lab], Tensor], Mapping[str, One]]] = {
 """What is drawn, and the functions that are exact on it and on what they make of it. Moves do the same to all."""
 
 
-def following(first: One, x: Tensor, functions: Mapping[str, One]) -> Iterator[One]:
-    """Those that take what the first one gives."""
-    given = first(x)
-    for one in functions.values():
-        try:
-            one(given)
-        except (RuntimeError, IndexError, TypeError):
-            continue
-        yield one
+def following(first: One, drawn: Callable[[Lab], Tensor], functions: Iterable[One], lab: Lab) -> list[One]:
+    """Those that take what the first one gives, on the host and then on the device: there an index beyond the end would
+    end all that the process has, and some dtypes have no products.
+    """
+    left = list(functions)
+    for where in dict.fromkeys((HOST, lab.device)):
+        with torch.device(where):
+            given = first(drawn(Lab(lab.compiler, lab.clause, device=where)))
+            left = [one for one in left if _takes(one, given)]
+    return left
+
+
+def _takes(one: One, given: Tensor) -> bool:
+    try:
+        one(given)
+    except (RuntimeError, IndexError, TypeError):
+        return False
+    return True
 
 
 def _compositions() -> None:
@@ -157,7 +167,7 @@ def _compositions() -> None:
             @graphs("C1", name=f"any-after-{name}{kind}")
             def program(lab: Lab, drawn: Callable[[Lab], Tensor] = drawn, functions: Mapping[str, One] = functions,
                         first: One = first) -> None:
-                after = list(following(first, drawn(Lab(lab.compiler, lab.clause, device=lab.device)), functions))
+                after = following(first, drawn, functions.values(), lab)
 
                 # Nothing but the second reads the first: rewrites ask for that. A view of a result would be left to
                 # PyTorch.

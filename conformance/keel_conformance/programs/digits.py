@@ -37,9 +37,9 @@ for _name, _fn in (
     graphs.function(f"numbers-kept-whole{_name}", ["C1", "scalars.C2"], _fn,
                     lambda lab: [lab.ints(5, 9, dtype=torch.float64)])
 graphs.function("tables-kept-whole", ["C1"], lambda x: (
-    torch.where(x > 0, torch.tensor([0.1, 0.2, 1 / 3], dtype=torch.float64), x),
-    x + torch.tensor([1 << 40, 3, 1 << 30], dtype=torch.float64),
-    torch.tensor([1 << 40, (1 << 62) + 1], dtype=torch.int64)[:, None] + x.long()[:2]),
+    torch.where(x > 0, torch.tensor([0.1, 0.2, 1 / 3], dtype=torch.float64, device=x.device), x),
+    x + torch.tensor([1 << 40, 3, 1 << 30], dtype=torch.float64, device=x.device),
+    torch.tensor([1 << 40, (1 << 62) + 1], dtype=torch.int64, device=x.device)[:, None] + x.long()[:2]),
     lambda lab: [lab.ints(4, 3, dtype=torch.float64)])
 
 # -- below the normal numbers ------------------------------------------------------------------------------------------

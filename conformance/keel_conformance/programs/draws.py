@@ -20,8 +20,8 @@ def moved(lab: Lab, name: str, found: Tensor, before: Tensor) -> None:
 
 
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
-    "rand": lambda x: torch.rand(MANY) + 0 * x,
-    "randn": lambda x: torch.randn(MANY) + 0 * x,
+    "rand": lambda x: torch.rand(MANY, device=x.device) + 0 * x,
+    "randn": lambda x: torch.randn(MANY, device=x.device) + 0 * x,
     "dropout": lambda x: F.dropout(x, 0.5),
     "rand-like": lambda x: torch.rand_like(x) * 2,
     "bernoulli": lambda x: torch.bernoulli(x * 0.5),
@@ -171,7 +171,8 @@ def independent(lab: Lab) -> None:
 
 
 TWICE: dict[str, Callable[[Tensor], Tensor]] = {
-    **DRAWS, "randint": lambda x: torch.randint(-9, 9, (MANY,)), "randperm": lambda x: torch.randperm(MANY),
+    **DRAWS, "randint": lambda x: torch.randint(-9, 9, (MANY,), device=x.device),
+    "randperm": lambda x: torch.randperm(MANY, device=x.device),
     "normal": lambda x: torch.normal(x, 2.0), "randint-like": lambda x: torch.randint_like(x, 50),
 }
 
@@ -196,7 +197,7 @@ _twice()
 def orders_of_few(lab: Lab) -> None:
     """Each of few stands at each place as often as at others: the counts' chi-square within 7 of its deviations."""
     n, times = 4, 60
-    go = lab.compile(lambda x: torch.stack([torch.randperm(n) for _ in range(times)]) + 0 * x)
+    go = lab.compile(lambda x: torch.stack([torch.randperm(n, device=x.device) for _ in range(times)]) + 0 * x)
     counts = torch.zeros(n, n, dtype=torch.float64)
     calls = max(lab.calls, 6)
     torch.manual_seed(lab.seed)
@@ -212,8 +213,9 @@ def orders_of_few(lab: Lab) -> None:
 @random("C7")
 def ranges(lab: Lab) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
-        return (torch.rand(MANY), torch.randint(-3, 4, (MANY,)), torch.bernoulli(x), torch.randperm(100),
-                torch.randn(MANY), torch.randint_like(x, 5))
+        here = {"device": x.device}
+        return (torch.rand(MANY, **here), torch.randint(-3, 4, (MANY,), **here), torch.bernoulli(x),
+                torch.randperm(100, **here), torch.randn(MANY, **here), torch.randint_like(x, 5))
 
     go = lab.compile(fn)
     for call in lab.each():

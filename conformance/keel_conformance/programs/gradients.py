@@ -24,7 +24,7 @@ for _name, _fn, _args, _smoke in (
     ("reduced", lambda a, b: ((a * b).sum(0), a.amax(1) + b.sum()), lambda lab: [distinct(lab), lab.ints(4, 5)], False),
     ("views", lambda a, b: a.t()[1:3] @ b[:, ::2], two, False),
     ("cat-and-slices", lambda a, b: torch.cat([a, b * 2], 1)[:, 2:7], two, False),
-    ("indexed", lambda a, b: a[torch.tensor([0, 2, 2, 3])] * b, two, False),
+    ("indexed", lambda a, b: a[torch.tensor([0, 2, 2, 3], device=a.device)] * b, two, False),
     ("cumulative", lambda a, b: a.cumsum(1) * b, two, False),
     ("padded", lambda a, b: F.pad(a, (1, 2)) * F.pad(b, (0, 3)), two, False),
     ("written-inside", lambda a, b: (a * 1).add_(b).mul_(b), two, False),

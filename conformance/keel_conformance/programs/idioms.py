@@ -55,9 +55,16 @@ graphs.function("magnitudes", ["C1"], lambda x: (
 graphs.function("magnitudes-of-integers", ["C1", "dtypes.C3"], lambda x: (
     x.abs().clamp(min=0), (x * x).relu(), x.abs().abs(), (x * x).abs(), x.neg().abs().clamp(min=0)),
     lambda lab: [torch.where(lab.index(3, 6, 9) == 0, torch.iinfo(torch.int32).min, whole(lab, 6, 9)).int()])
-graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], lambda x: (
-    torch.arange(x.shape[0]) * 3_000_000_000 + x, torch.arange(x.shape[0]) + (1 << 40), torch.arange(9) * (1 << 33),
-    (torch.arange(x.shape[0]) * (1 << 32)).sum() + x), lambda lab: [whole(lab, 17)])
+
+
+def _ranges(x: Tensor) -> tuple[Tensor, ...]:
+    def numbers(n: int = x.shape[0]) -> Tensor:
+        return torch.arange(n, device=x.device)
+    return (numbers() * 3_000_000_000 + x, numbers() + (1 << 40), numbers(9) * (1 << 33),
+            (numbers() * (1 << 32)).sum() + x)
+
+
+graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], _ranges, lambda lab: [whole(lab, 17)])
 
 
 # -- moves that are nearly none ----------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ def arguments_that_are_zero_or_one_at_first(lab: Lab) -> None:
 @calls("C1", "aliases.C1")
 def constants_that_the_caller_writes_to(lab: Lab) -> None:
     """What depends on no argument is the caller's, too, once it is given."""
-    go = lab.compile(lambda x: (x + 1, torch.zeros(3, dtype=x.dtype), torch.arange(4), torch.full((2, 2), 5),
-                                torch.ones(3, dtype=x.dtype) + torch.arange(3)))
+    go = lab.compile(lambda x: (x + 1, torch.zeros(3, dtype=x.dtype), torch.arange(4, device=x.device),
+                                torch.full((2, 2), 5), torch.ones(3, dtype=x.dtype) + torch.arange(3, device=x.device)))
     for _ in lab.each():
         for found in lab.run(go, lab.ints(3)):
             found.fill_(9)
@@ -122,7 +122,7 @@ scalars.function("quotients-by-numbers", ["C2", "graphs.C1"], lambda x: (
     x // 49.0, x // 41, (x * 8) // 0.5, torch.div(x, 47.0, rounding_mode="floor"),
     x % 49.0, x.fmod(41.0), x // -49.0), lambda lab: [lab.ints(7, 9, low=-9, high=10) * 49 * 41 * 47])
 scalars.function("quotients-below-the-normal-numbers", ["C2", "graphs.C1"], lambda x: (
-    x * 2.0 ** -130 / 2.0 ** -130, x / 2.0 ** -120, x * 2.0 ** -127 / 2.0 ** -128),
+    x * 2.0 ** -130 / (x * 0 + 2.0 ** -130), x / 2.0 ** -120, x * 2.0 ** -127 / 2.0 ** -127),
     lambda lab: [lab.ints(5, 7, dtype=torch.float32)])
 
 

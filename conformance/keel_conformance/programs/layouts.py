@@ -129,7 +129,8 @@ def _at_each_call() -> None:
     """One program, arguments of the same sizes that lie otherwise each time."""
     for name, fn in (("-and-reduced", lambda x: (x.amax(0), x.sum(1), x.cumsum(0))),
                      ("-and-multiplied", lambda x: (x @ x.t(), x.t() @ x + 1)),
-                     ("-and-taken-from", lambda x: (x[torch.tensor([4, 0, 2])], x.flip(0), x[1:, 2:] - 1)),
+                     ("-and-taken-from", lambda x: (
+                         x[torch.tensor([4, 0, 2], device=x.device)], x.flip(0), x[1:, 2:] - 1)),
                      ("-and-written", lambda x: (x.clone().add_(1), x.reshape(-1) * 2))):
         @layouts("C2", "calls.C1", name=f"another-layout-at-each-call{name}")
         def body(lab: Lab, fn: Callable[[Tensor], object] = fn) -> None:

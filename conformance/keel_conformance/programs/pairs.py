@@ -165,6 +165,6 @@ def _tensors(lab: Lab) -> None:
     """Tables that programs were written with."""
     tables = [lab.ints(5), lab.ints(5), lab.ints(5)]
     made = [lab.compile(lambda x, t=t: x * t + t) for t in tables]
-    made += [lab.compile(fn) for fn in (lambda x: x + torch.tensor([1.0, 2, 3, 4, 5], dtype=x.dtype),
-                                        lambda x: x + torch.tensor([5.0, 4, 3, 2, 1], dtype=x.dtype))]
+    made += [lab.compile(fn) for fn in (lambda x: x + torch.tensor([1.0, 2, 3, 4, 5], dtype=x.dtype, device=x.device),
+                                        lambda x: x + torch.tensor([5.0, 4, 3, 2, 1], dtype=x.dtype, device=x.device))]
     in_turns(lab, made, 3, 5)

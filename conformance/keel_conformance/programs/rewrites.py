@@ -165,9 +165,10 @@ def alike(x: Tensor) -> tuple[Tensor, ...]:
 
 def constants(x: Tensor) -> tuple[Tensor, ...]:
     full = [torch.full((7,), v, dtype=x.dtype) for v in (2.0, 5.0, -1.0)]
+    tables = [torch.tensor(t, dtype=x.dtype, device=x.device) for t in ([1.0, 2.0], [3.0, 4.0])]
+    numbers = torch.arange(7, device=x.device) + torch.arange(1, 8, device=x.device)
     return (x * full[0] + full[1], x + full[2], full[1] - full[0] * x, torch.ones(7, dtype=x.dtype) * 3 + torch.zeros(
-        7, dtype=x.dtype), torch.full_like(x, 4) - torch.full_like(x, 1), torch.tensor([1.0, 2.0], dtype=x.dtype),
-        torch.tensor([3.0, 4.0], dtype=x.dtype), torch.arange(7) + torch.arange(1, 8))
+        7, dtype=x.dtype), torch.full_like(x, 4) - torch.full_like(x, 1), *tables, numbers)
 
 
 graphs.function("alike-but-for-numbers", ["C1"], alike, lambda lab: [lab.ints(6, 6)], smoke=True)
@@ -181,8 +182,8 @@ def _programs(lab: Lab) -> None:
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-constants")
 def _programs_of_constants(lab: Lab) -> None:
-    made = [lab.compile(lambda x, k=k: (x + torch.full((5,), k, dtype=x.dtype), x - torch.arange(5 * k, 5 * k + 5), (
-        x > k).to(x.dtype).sum(0))) for k in (1, 3, 2)]
+    made = [lab.compile(lambda x, k=k: (x + torch.full((5,), k, dtype=x.dtype), x - torch.arange(
+        5 * k, 5 * k + 5, device=x.device), (x > k).to(x.dtype).sum(0))) for k in (1, 3, 2)]
     in_turns(lab, made, 4, 5)
 
 

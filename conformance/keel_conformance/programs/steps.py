@@ -188,7 +188,8 @@ def _parts() -> None:
                       "aten.unsqueeze", "aten.reshape"),
          lambda a, b: ((a + 1).t()[1:] * 2, (b * 2).reshape(-1) - 1), pair, {}),
         ("no-indexing", ("aten.index", "aten.gather", "aten.index_select"),
-         lambda a, b: ((a * 2)[torch.tensor([0, 3, 3])] + 1, (b + 1).gather(1, (b > 0).long())), pair, {}),
+         lambda a, b: ((a * 2)[torch.tensor([0, 3, 3], device=a.device)] + 1, (b + 1).gather(1, (b > 0).long())), pair,
+         {}),
         ("every-second-operator", ("aten.add", "aten.mul"),
          lambda a, b: ((((a + 1).relu() * 2 - 3).abs() + a).neg() * 5, (b + 1).amax(0) * 2), pair, {}),
     ):

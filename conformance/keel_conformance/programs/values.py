@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..devices import made_on
 from .lab import Lab
 from .program import Chapter
 
@@ -239,7 +240,8 @@ def some(lab: Lab) -> list[Tensor]:
 
 calls.function("values-and-addresses-change", ["C1", "C2"], lambda a, b: ((a @ b).relu(), a.sum(1)), some, smoke=True)
 calls.function("many-results", ["C1", "C2"], lambda a, b: (a + 1, b - 1, a.t(), (a @ b).sum(), a * a), some)
-calls.function("constants-only", ["C2", "C1"], lambda a, b: (torch.ones(3) * 2, torch.arange(5), a.sum()), some)
+calls.function("constants-only", ["C2", "C1"], lambda a, b: (
+    torch.ones(3) * 2, torch.arange(5, device=a.device), a.sum()), some)
 calls.function("long-chain", ["C1", "C2"], lambda a, b: long_chain(a), some)
 calls.function("temporaries-of-many-sizes", ["C1", "C2"], lambda a, b: temporaries(a, b), some, smoke=True)
 
@@ -299,8 +301,13 @@ def _threads() -> None:
             for _ in lab.each():
                 lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
                 given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
+
+
+                def call(pair: tuple[Tensor, Tensor]) -> Any:
+                    with made_on(lab.device):                 # as where it was compiled: that is of a thread
+                        return go(*pair)
                 with switching(1e-5), ThreadPoolExecutor(4) as pool:
-                    found = list(pool.map(lambda pair: go(*pair), given))
+                    found = list(pool.map(call, given))
                 lab.see("results of threads", found)
 
 

@@ -150,11 +150,11 @@ def tried(calls: Calls) -> Verdict:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":
         return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    return _judged(calls, found, op, types_on(under_test.device, batch.results[0]))
+    return _judged(calls, found, op, types_on(under_test.device, batch.results[0]), under_test.device)
 
 
 def _judged(calls: Calls, found: Sequence[tuple[Any, Sequence[Any], list[Any]]], op: Any,
-            types: Sequence[TensorType | None]) -> Verdict:
+            types: Sequence[TensorType | None], device: str) -> Verdict:
     case = calls.case
     faults = [f"Call {k}: {fault}" for k, (given, _, _) in enumerate(found) for fault in given.faults()]
     faults += [f"Result {n} of call {k} was changed by a later one." for k, (_, results, copies) in enumerate(found)
@@ -165,7 +165,7 @@ def _judged(calls: Calls, found: Sequence[tuple[Any, Sequence[Any], list[Any]]],
     if faults:
         return Verdict(case.id, "fail", "contract", faults[0])
     for k, (trial, (_, _, copies)) in enumerate(zip(calls.trials, found, strict=True)):
-        v = judge(case, trial, copies, calls=max(2, len(found)), types=types)
+        v = judge(case, trial, copies, calls=max(2, len(found)), types=types, device=device)
         if v.status in BAD:
             return replace(v, sentence=f"Call {k}: {v.sentence}" if k else v.sentence)
     if len(found) == 3 and any(not same_bits(a, b) for a, b in zip(found[0][2], found[2][2], strict=True)):

@@ -39,18 +39,19 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
         again: str, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     before, seen = torch.get_num_threads(), list[int]()
 
-    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int, types: Any) -> Verdict:
+    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int, types: Any,
+              device: str) -> Verdict:
         seen.append(torch.get_num_threads())
         return Verdict("x", "fail" if len(seen) == 1 else again)  # type: ignore[arg-type]
     monkeypatch.setattr(appraise, "judge", judge)
-    assert appraise._judged(CASE, Trial(()), [], before + 1, ()).status == ("fail" if stays else again)
+    assert appraise._judged(CASE, Trial(()), [], before + 1, (), "cpu").status == ("fail" if stays else again)
     assert seen == [before, before + 1] and torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("name, any_order", [
     ("index_put", True), ("scatter_add", True), ("embedding_bag", True), ("upsample_cubic_aa_backward", True),
     ("embedding_dense_backward", True), ("put", True), ("col2im", True), ("scatter_reduce", True), ("bincount", True),
-    ("sum", False), ("topk", False), ("sort", False), ("cumsum", False), ("mm", False)])
+    ("sum", False), ("topk", False), ("sort", False), ("cumsum", True), ("cummax", False), ("mm", False)])
 def test_sums_at_one_place_may_have_other_bits_at_every_call(name: str, any_order: bool) -> None:
     found = Case(name, "f32", "op", "core", str(MEMBERS[name].targets[0]))
     assert appraise._repeats(found) != any_order

@@ -3,18 +3,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from keel import TensorType
-from keel_conformance import devices
+from keel_conformance import devices, programs
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan
 from keel_conformance.harness import appraise, perform
-from keel_conformance.harness.job import Appraise, Appraised, Perform, Performed, Settings, Tried
+from keel_conformance.harness.job import Appraise, Appraised, Perform, Performed, Raised, Settings, Tried
 from keel_conformance.harness.settle import Settler
 from keel_conformance.oracles.judge import judge
+from keel_conformance.programs.observed import Observed
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.workers.pool import Outcome
 
@@ -54,11 +56,34 @@ def test_calls_after_the_device_died_are_left_to_another_process(monkeypatch: py
                                                                  ) -> None:
     cases = tuple(c for c in plan(tier="standard", ops=["mm"]) if c.kind == "negative")[:3]
     assert len(cases) == 3
-    alive = iter([True, False, False])      # after each of two cases, and at the end
+    alive = iter([True, True, False, False, False])           # of two cases, before and after looking; at the end
     monkeypatch.setattr(perform, "answers", lambda device: next(alive))
     found = perform.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
     assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
     assert found.clock["all"] >= found.clock["backend"] > 0
+
+
+def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(late: list[bool], monkeypatch: pytest.MonkeyPatch,
+                                                                     tmp_path: Path) -> None:
+    """And its process judges no other."""
+    def judged(case: Case, observed: Any, device: str) -> Verdict:
+        late.append(True)
+        return Verdict(case.id, "fail", "contract", "call0 differs.", "contract.errors.C1")
+    monkeypatch.setattr(programs, "judge", judged)
+    case, file = next(iter(programs.cases())), tmp_path / "file"
+    Observed(()).save(Path(f"{file}.0"))
+    assert devices.computes("npu")
+    found = appraise.appraise(Appraise((case,), Performed([Tried(case.id)], device="npu"), str(file)), silent)
+    assert found.spent and found.verdicts[0].status == "not run" and not found.verdicts[0].clause
+    assert found.verdicts[0].sentence == "What eager PyTorch raises there ends all that a process has on npu."
+
+
+def test_what_pytorch_cannot_trace_for_a_device_is_no_case_there(late: list[bool]) -> None:
+    late.append(True)                                         # nor does eager PyTorch say anything of it
+    untraced = Raised("tracing it", "KeelError: aten._fft_r2c.default cannot be traced.")
+    case = Case("relu", "f32", "op", "core", "aten.relu.default", choice=(("input", "s0"),))
+    verdict = appraise._ended(case, untraced, "npu")
+    assert verdict.status == "not run" and "cannot trace this call on npu" in verdict.sentence
 
 
 def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None:

@@ -118,9 +118,10 @@ def test_what_a_target_lacks_is_not_claimed() -> None:
     for case in (only("atomic-add"), only("fold-sum-rows", "f64")):
         found = judged(case, kernels.Builder(less))
         assert found.status == "not claimed" and found.sentence
-    bytes_ = replace(keel_interp.target.limits, atomic_dtypes=frozenset({torch.int8}))
+    limits = replace(keel_interp.target.limits, atomic_dtypes=frozenset({torch.int8}))
+    narrow = kernels.Builder(replace(keel_interp.target, limits=limits))
     for dtype, status in (("i16", "not claimed"), ("i8", "pass")):
-        assert judged(only("atomic-add", dtype), kernels.Builder(replace(keel_interp.target, limits=bytes_))).status == status
+        assert judged(only("atomic-add", dtype), narrow).status == status
 
 
 def test_what_cannot_be_built_fails() -> None:
