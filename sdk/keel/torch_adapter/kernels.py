@@ -84,11 +84,14 @@ def _added(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 
 def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    """Powers of two are made first, row-major; as floats of 16 bits, where they would overflow, by another kernel."""
-    if args["self"].dtype == torch.float16 and args["other"].dtype != torch.bool:
-        return None
-    powers = torch.empty_like(args["other"], memory_format=torch.contiguous_format)
-    given: torch.Tensor = aten.eq.Tensor(args["self"], powers)
+    """Powers of two are made first, row-major: of the number 2. Where the operand has another dtype than that has by
+    itself they are those of a tensor, and lie as the exponents do.
+    """
+    x, exponents = args["self"], args["other"]
+    whole = not exponents.is_floating_point() and not exponents.is_complex()
+    other = x.is_complex() or (x.is_floating_point() and (x.dtype != torch.float32 or whole))
+    powers = torch.empty_like(exponents, memory_format=torch.preserve_format if other else torch.contiguous_format)
+    given: torch.Tensor = aten.eq.Tensor(x, powers)
     return given.stride()
 
 

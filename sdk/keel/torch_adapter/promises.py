@@ -47,6 +47,14 @@ def _like(position: int) -> Dtype:
     return lambda args: (args[position] if isinstance(args[position], torch.Tensor) else args[0]).dtype
 
 
+def _of_powers(args: Sequence[Any]) -> torch.dtype | None:
+    """That of a product with the exponents' dtype, if the operand has whole numbers and they have 16 bits."""
+    x, exponents = args[:2]
+    if x.is_floating_point() or x.is_complex() or exponents.dtype not in _SMALL:
+        return None
+    return torch.result_type(x, exponents)
+
+
 def _wide(args: Sequence[Any]) -> torch.dtype | None:
     """float64 of float64."""
     return torch.float64 if args[0].dtype == torch.float64 else None
@@ -74,6 +82,7 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
 _UPDATED: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
     aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
+    aten.ldexp.Tensor: {0: _of_powers},
 })
 """The same on every device."""
 

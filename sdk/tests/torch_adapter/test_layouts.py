@@ -114,7 +114,10 @@ CALLS |= {
     **{op: [*PAIRS, *SPREAD] for op in (
         aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
         aten.logical_or.default, aten.logical_xor.default)},
-    aten.ldexp.Tensor: [*PAIRS, *SPREAD, *((x.half(), y) for x, y in SPREAD)],
+    aten.ldexp.Tensor: [*PAIRS, *SPREAD, *((x.half(), y) for x, y in SPREAD), *(
+        (torch.ones((), dtype=dtype), y.to(exponents)) for y in laid(2, 3, 4) for dtype in (
+            torch.float16, torch.float32, torch.float64, torch.complex64, torch.int32)
+        for exponents in (torch.float32, torch.int32))],
     aten.rrelu_with_noise_backward.default: [
         (g, x, noise, 0.1, upper, train, False) for g, x in PAIRS for noise in (g.contiguous(), g.mT.contiguous().mT)
         for train in (True, False) for upper in (0.1, 0.3)],

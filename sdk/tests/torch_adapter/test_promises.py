@@ -162,6 +162,17 @@ def test_the_mask_of_no_elements_is_no_bool() -> None:
     assert [t.dtype for t in given] == [t.dtype for t in promised] == [t.dtype for t in written] == [BF16, BF16]
 
 
+@pytest.mark.parametrize(("dtype", "exponents"), [
+    *((dtype, exponents) for dtype in (torch.int32, torch.bool, F32) for exponents in (torch.float16, BF16, F32)),
+    *((torch.complex64, exponents) for exponents in (BF16, torch.float64, torch.int32))], ids=str)
+@pytest.mark.parametrize("shape", [(), (2,)], ids=str)
+def test_products_with_powers(dtype: torch.dtype, exponents: torch.dtype, shape: tuple[int, ...]) -> None:
+    args = torch.ones(2).to(dtype), torch.ones(shape).to(exponents)
+    node, = captured_calls([(aten.ldexp.Tensor, args, {})])[0].gm.graph.output_node().args[0]
+    written = decomposition_of(aten.ldexp.Tensor)(*args)
+    assert node.meta["val"].dtype == written.dtype == aten.ldexp.Tensor(*args).dtype
+
+
 def promised(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> list[Any]:
     """What a graph of the call promises on CUDA, where no kernel runs here."""
     with FakeTensorMode() as mode:

@@ -101,12 +101,18 @@ def _exponents(dtype: torch.dtype) -> Iterator[Sample]:
         for reach in (5.0, 40.0, 300.0) if dtype.is_floating_point else (5.0,):
             yield Sample((*sample.args, drawn(torch.int32, *sample.args[0].shape, seed=40, low=-reach, high=reach)))
     yield Sample((drawn(dtype, 2, 3), drawn(dtype, 3, seed=41)))
+    for other in (torch.float32, torch.float64):
+        yield Sample((drawn(dtype, 2, 3), drawn(other, 2, 3, seed=42)))
+    yield Sample((drawn(dtype), drawn(torch.int32, 3, 2, seed=43).t()))
 
 
 @ours("ldexp.Tensor", clauses=("It overflows and underflows only where the result does.", "NaN gives NaN.",
                                "An exponent may be a fraction."), samples=_exponents, dtypes=ANY_REAL)
 def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     """self * 2 ** other."""
+    if x.is_complex() or exponent.is_complex():
+        whole = not (exponent.is_floating_point() or exponent.is_complex())
+        return x * aten.pow.Scalar(2.0, exponent.to(x.dtype) if whole else exponent)
     dtype = floating_dtype(x, exponent if exponent.is_floating_point() else 1.0)
     (value,) = in_math(dtype, x)
     exponent = exponent.to(torch.int32) if exponent.dtype == torch.bool else exponent
