@@ -60,9 +60,10 @@ def floor(member: str, named: Mapping[str, Any]) -> float:
     sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
     of one size and random signs: 2^-13 sum |a| |b| in all.
     """
-    if member != "scaled_mm":
+    given = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
+    if member != "scaled_mm" or not all(isinstance(x, Tensor) for x in given):
         return 0.0
-    a, b, *scales = (named[n].double().abs() for n in ("self", "mat2", "scale_a", "scale_b"))
+    a, b, *scales = (x.double().abs() for x in given if isinstance(x, Tensor))
     return 2.0 ** -KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
 
 
