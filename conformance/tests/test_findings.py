@@ -32,7 +32,6 @@ def test_a_script_is_short_imports_little_and_compiles_for_the_backend_it_is_nam
     assert {name.partition(".")[0] for name in found} <= ALLOWED
     assert ast.get_docstring(tree)
     assert re.search(r"(sys\.|os\._)exit\(", text)
-    asked = set(re.findall(r'backend="(\w+)"|/(ptxas)"', text)) or {("eager", "")}
-    asked = {name or tool for name, tool in asked}
+    asked = {name or tool for name, tool in re.findall(r'backend="(\w+)"|/(ptxas)"', text)} or {"eager"}
     assert asked <= BACKENDS
     assert any(script.stem.startswith(name) for name in asked)

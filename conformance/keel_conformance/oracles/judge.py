@@ -146,9 +146,9 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         same = got == want or (got != got and want != want)
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
-        named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
+        call = Call(op, tuple(trial.args), dict(trial.kwargs), ())
         return times.compare(got, want, result_of(op, trial, k, widened), narrow_result(op, trial, k, want),
-                             floor=times.floor(expected.member.name, named))
+                             floor=times.floor(expected.member.name, call))
     zeros = signed_zeros(expected.member)
     found = compare(got, expected.tracked[k], [want], zeros=zeros)
     if found.sentence and not found.excused and "pointwise" in expected.member.tags:

@@ -90,8 +90,9 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         return decompose(*args, **kwargs)
     with Made(evaluate):
         found = decompose(*args, **kwargs)
-    named = bind(Call(op, tuple(args), dict(kwargs), ())) if member is not None else {}
-    return gridded.loosened(named, found) if member is not None and member.name in gridded.SAMPLERS else found
+    if member is None or member.name not in gridded.SAMPLERS:
+        return found
+    return gridded.loosened(bind(Call(op, tuple(args), dict(kwargs), ())), found)
 
 
 def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -6,11 +6,12 @@ error is normwise, for eager's own error at one element says nothing of what ano
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from keel import Call, bind
 
 from .compare import TIMES, Finding
 from .tracked import inexact, ulp, unit, wide_dtype
@@ -52,7 +53,7 @@ def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | N
                    "is allowed.", figures)
 
 
-def floor(member: str, named: Mapping[str, Any]) -> float:
+def floor(member: str, call: Call) -> float:
     """The error that a call may have whatever eager's is, in the norm; 0 of most.
 
     Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
@@ -60,8 +61,11 @@ def floor(member: str, named: Mapping[str, Any]) -> float:
     sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
     of one size and random signs: 2^-13 sum |a| |b| in all.
     """
+    if member != "scaled_mm":
+        return 0.0
+    named = bind(call)
     given = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
-    if member != "scaled_mm" or not all(isinstance(x, Tensor) for x in given):
+    if not all(isinstance(x, Tensor) for x in given):
         return 0.0
     a, b, *scales = (x.double().abs() for x in given if isinstance(x, Tensor))
     return 2.0 ** -KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)

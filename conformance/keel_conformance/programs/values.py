@@ -298,14 +298,13 @@ def _threads() -> None:
         @calls("C4", "models.C1", name=f"several-threads{name}", smoke=not name)
         def body(lab: Lab, fn: Any = fn) -> None:
             go = lab.compile(fn)
+
+            def call(pair: tuple[Tensor, Tensor]) -> Any:
+                with made_on(lab.device):                     # as where it was compiled: that is of a thread
+                    return go(*pair)
             for _ in lab.each():
                 lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
                 given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
-
-
-                def call(pair: tuple[Tensor, Tensor]) -> Any:
-                    with made_on(lab.device):                 # as where it was compiled: that is of a thread
-                        return go(*pair)
                 with switching(1e-5), ThreadPoolExecutor(4) as pool:
                     found = list(pool.map(call, given))
                 lab.see("results of threads", found)

@@ -29,6 +29,7 @@ Work = Callable[[Any, Tell], Any]
 
 
 def spent(row: Any) -> bool:
+    """Whether it is the last of its process."""
     return bool(getattr(row, "spent", False))
 
 

@@ -57,19 +57,19 @@ POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
 """Of the gradient of adaptive pooling: places along an axis of 4 that is pooled to 6."""
 
 
-def machine_code(ptx: str, folder: Path) -> str:
-    (folder / "k.ptx").write_text(ptx)
-    subprocess.run([TOOLS / "ptxas", "-arch=sm_90a", "k.ptx", "-o", "k.cubin"], cwd=folder, check=True)
-    found = subprocess.run([TOOLS / "cuobjdump", "-sass", "k.cubin"], cwd=folder, capture_output=True, text=True)
-    return found.stdout
+def disassembled(cubin: Path) -> str:
+    return subprocess.run([TOOLS / "cuobjdump", "-sass", cubin], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_sum_in_the_upper_half_keeps_what_is_added(tmp_path: Path) -> None:
     from keel_triton.packed import unpacked
 
+    ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
     single = unpacked(UPPER)
     assert "x2" not in single and single.count("add.s16 ") == 2
-    assert re.search(r"IADD\S* R\d+, R\d+, 0x2\b", machine_code(single, tmp_path))
+    ptx.write_text(single)
+    subprocess.run([TOOLS / "ptxas", "-arch=sm_90a", ptx, "-o", cubin], check=True)
+    assert re.search(r"IADD\S* R\d+, R\d+, 0x2\b", disassembled(cubin))
 
 
 def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +82,10 @@ def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     blocks, _, _ = settle(kernel, one, {})
     made = compile_now(load(render(kernel)).pooled, one, Variant(constants(one, blocks), blocks[0].warps), HOPPER)
     assert not re.search(r"add\.[su]16x2", made.asm["ptx"])
-    (tmp_path / "made.cubin").write_bytes(made.asm["cubin"])
-    code = subprocess.run([TOOLS / "cuobjdump", "-sass", "made.cubin"], cwd=tmp_path, capture_output=True, text=True)
-    assert "IADD" in code.stdout and "VIADD.16x2" not in code.stdout
+    cubin = tmp_path / "made.cubin"
+    cubin.write_bytes(made.asm["cubin"])
+    code = disassembled(cubin)
+    assert "IADD" in code and "VIADD.16x2" not in code
 
 
 @pytest.mark.gpu

@@ -79,7 +79,7 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
 })
 """By operator and number of the result, on a CPU."""
-_UPDATED: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
+_EVERYWHERE: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
     aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
     aten.ldexp.Tensor: {0: _of_powers},
@@ -160,7 +160,7 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = Mapp
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
-_TARGETS = frozenset([*_RULES, *_ON_HOST, *_COUNTS, *ABSENT])
+_TARGETS = frozenset([*_RULES, *_EVERYWHERE, *_ON_HOST, *_COUNTS, *ABSENT])
 
 
 def correct(gm: fx.GraphModule) -> None:
@@ -227,7 +227,7 @@ def _value(arg: Any) -> Any:
 
 
 def _rules_of(op: Any, args: Sequence[Any]) -> Mapping[int, Dtype]:
-    everywhere = _UPDATED.get(op, {})
+    everywhere = _EVERYWHERE.get(op, {})
     return {**_RULES[op], **everywhere} if op in _RULES and _on_cpu(args) else everywhere
 
 

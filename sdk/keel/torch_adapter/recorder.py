@@ -162,13 +162,8 @@ def _apart(out: Any) -> Any:
     """
     if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
         return out
-    seen = set[int]()
-    found = []
-    for r in out:
-        again = isinstance(r, torch.Tensor) and id(r) in seen
-        seen.add(id(r))
-        found.append(torch.empty_like(r) if again else r)
-    return tuple(found)
+    return tuple(torch.empty_like(r) if isinstance(r, torch.Tensor) and any(r is before for before in out[:k]) else r
+                 for k, r in enumerate(out))
 
 
 def _asks(func: Any) -> bool:
