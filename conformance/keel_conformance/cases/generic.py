@@ -133,7 +133,16 @@ def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw:
     args, kwargs = redrawn(made, dtype, draw, values, levels["layout"])
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
+    if calls[0].overload == "aten.unique_dim.default":
+        args = (_clean(args[0]), *args[1:])
     return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+
+
+def _clean(x: torch.Tensor) -> torch.Tensor:
+    """Zeros for NaN, beside which slices have no order."""
+    if not x.is_floating_point() or not bool(x.isnan().any()):
+        return x
+    return layouts.laid(torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x), x.stride(), x.storage_offset())
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -141,7 +150,7 @@ def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> t
     rows = args[place]
     if rows.is_complex():                                      # which have no order
         return args, dict(kwargs)
-    clean = torch.where(rows.isnan(), torch.zeros((), dtype=rows.dtype), rows) if rows.is_floating_point() else rows
+    clean = _clean(rows)
     if isinstance(sorter := kwargs.get("sorter"), torch.Tensor):
         kwargs = {**kwargs, "sorter": layouts.laid(clean.argsort(-1), sorter.stride(), sorter.storage_offset())}
     elif clean.dim():

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from ..cases.blank import repeatable
 from ..cases.case import Case, Trial
 from ..devices import HOST, answers, computes
 from ..oracles.judge import judge, together
+from ..oracles.rules import flat
 from ..programs.observed import Observed
 from ..results.verdict import BAD, Verdict
 from ..threads import threads
+from ..trees import mapped
 from ..workers.pool import Tell
 from . import clauses
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
@@ -94,14 +98,31 @@ def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types:
             device: str) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
-    partial results are rounded.
+    partial results are rounded. And against eager PyTorch on the backend's device, whose libraries may compute
+    otherwise than those of the host: by transforms, say.
     """
-    first = judge(case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
-    if first.status != "fail" or count == torch.get_num_threads():
+    verdict = partial(judge, case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
+    first = verdict()
+    if first.status != "fail":
+        return first
+    if device != HOST and computes(device):
+        with suppress(Exception):
+            again = verdict(there=flat(_eager(case, trial, device)))
+            return first if again.status in BAD else again
+    if count == torch.get_num_threads():
         return first
     with threads(count):
-        again = judge(case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
+        again = verdict()
     return first if again.status in BAD else again
+
+
+def _eager(case: Case, trial: Trial, device: str) -> Any:
+    """What eager PyTorch gives there. Raises what it raises."""
+    there = placed_on(device, case, trial)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        found = overload(case.overload)(*there.args, **there.kwargs)
+    return mapped(found, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
 
 
 def _ended(case: Case, what: Raised, device: str) -> Verdict:
@@ -121,11 +142,7 @@ def _refused(case: Case, device: str = HOST) -> Verdict | None:
     if not computes(device):
         return None
     try:
-        trial = arguments(case, 0)
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            there = placed_on(device, case, trial)
-            overload(case.overload)(*there.args, **there.kwargs)
+        _eager(case, arguments(case, 0), device)
     except Exception as e:
         text = str(e).strip().partition("\n")[0][:300]
         where = "" if device == HOST else f" on {device}"

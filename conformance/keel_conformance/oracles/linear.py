@@ -36,10 +36,13 @@ BESIDE = 4
 
 
 def _counted(asked: Asked) -> tuple[Any, ...]:
-    """How many terms each element of each result sums: the operator itself, on ones. Where it is told to compute in
-    complex numbers, the real parts.
-    """
-    return tuple(n.real if _float(n) and n.is_complex() else n for n in asked.again(ones))
+    """How many terms each element of each result sums: the operator itself, on ones."""
+    return tuple(map(_real, asked.again(ones)))
+
+
+def _real(x: Any) -> Any:
+    """Magnitudes and counts, of which a call that is told to compute in complex numbers makes complex ones."""
+    return x.real if _float(x) and x.is_complex() else x
 
 
 def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
@@ -235,10 +238,11 @@ def prod(asked: Asked) -> Sequence[Bound]:
     if not inexact(out.dtype):
         return [Bound(None, None) if asked.exact else unknown(out)]
     over = accumulated(asked, out.dtype)
-    most = asked.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0]
-    least = asked.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0]
-    grown = asked.again(upper)[0] if not asked.exact else asked.again(magnitudes)[0]
-    moved = (grown - asked.again(magnitudes)[0]).clamp(min=0) if not asked.exact else torch.zeros_like(grown)
+    most = _real(asked.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0])
+    least = _real(asked.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0])
+    mag = _real(asked.again(magnitudes)[0])
+    grown = mag if asked.exact else _real(asked.again(upper)[0])
+    moved = (grown - mag).clamp(min=0)
     factor = 4 if out.dtype.is_complex else 1
     error = gamma(n + 1, unit(over) * factor) * grown * (2 if over.itemsize >= 8 else 1) + moved
     wild = (most >= overflow(over)) | (least <= torch.finfo(over).smallest_normal)
@@ -265,8 +269,27 @@ def _factors(asked: Asked) -> Tensor:
     def twos(x: Any) -> Any:
         found = 2 * ones(x) if _float(x) else ones(x)
         return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, found) if sure and _float(x) else found
-    counted = asked.again(twos)[0]
+    counted = _real(asked.again(twos)[0])
     return torch.where(counted.isfinite(), counted.log2(), (twos(asked.args[0]) == 2).double().sum())
+
+
+def reduced(asked: Asked) -> Sequence[Bound]:
+    """scatter_reduce, as what it is told to reduce by. A mean is a sum, off by as much, divided and rounded once more;
+    the number of elements is summed beside it in the same dtype, which is exact while it holds that number.
+    """
+    x, dim, index, src, how, own = (asked.named[n] for n in ("self", "dim", "index", "src", "reduce", "include_self"))
+    if how == "prod":
+        return prod(asked)
+    if how in ("amax", "amin"):
+        return movement.ordered(asked)
+    total = replace(asked, args=[x, dim, index, src, "sum"], kwargs={"include_self": own})
+    (found,) = sums(total)
+    if how == "sum" or found.value is None:
+        return [found]
+    count, over = _counted(total)[0].clamp(min=1), accumulated(asked, asked.outs[0].dtype)
+    assert found.error is not None
+    error = torch.where(count > 2.0 ** BITS[over], INF, found.error / count)
+    return [Bound(found.value / count, error, 4.0 if over.is_complex else 0.5)]
 
 
 def logcumsumexp(asked: Asked) -> Sequence[Bound]:
@@ -316,7 +339,7 @@ def fourier(asked: Asked) -> Sequence[Bound]:
 SUMS: tuple[str, ...] = ("sum", "cumsum", "mm", "bmm", "convolution", "scatter_add")
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(SUMS, sums), "scatter_add": scattered, "index_put": put, "convolution": convolved,
-    "convolution_backward": sums,
+    "scatter_reduce": reduced, "convolution_backward": sums,
     **dict.fromkeys(("avg_pool2d", "avg_pool3d"), lambda asked: sums(asked, _terms(_window))),
     **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), lambda asked: sums(asked, _terms(_window))),
     "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,

@@ -142,8 +142,7 @@ def _operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
     """Value and error in the dtype computed in. Integers are converted to it first, and so may numbers be."""
     if isinstance(x, Tensor):
         if inexact(over) and not inexact(x.dtype):
-            error = error_of(x)
-            return plain_of(x).to(over).to(wide_dtype(over)), error
+            return plain_of(x).to(over).to(wide_dtype(over)), _twice(plain_of(x), over, error_of(x))
         if inexact(over) and over.is_complex and not x.dtype.is_complex:
             return wide(x).to(torch.complex128), error_of(x)
         return _settled(x, over)
@@ -152,6 +151,19 @@ def _operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
     near = float(torch.tensor(float(x), dtype=torch.float64).to(over).abs()) * math.copysign(1.0, x)
     off = abs(near - x) if math.isfinite(near) else 0.0
     return x, torch.tensor(off, dtype=torch.float64) if off else None
+
+
+def _twice(x: Tensor, over: torch.dtype, error: Tensor | None) -> Tensor | None:
+    """``error`` of integers that are converted, and an ulp more where they are next to the middle of two numbers: eager
+    PyTorch rounds to float32 first, which may end exactly there, and convert.C7 asks for the nearest.
+    """
+    if BITS[over] >= 24 or x.dtype == torch.bool:
+        return error
+    value = x.double()
+    step = ulp(value, over)
+    beside = (value - x.to(over).double()).abs() - step / 2
+    twice = (value.abs() > 2.0 ** 24) & (beside.abs() <= 2 * unit(torch.float32) * value.abs())
+    return torch.where(twice, step, 0.0 if error is None else error) if bool(twice.any()) else error
 
 
 def _settled(x: Tensor, over: torch.dtype) -> tuple[Tensor, Tensor | None]:

@@ -48,6 +48,23 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
     assert seen == [before, before + 1] and torch.get_num_threads() == before
 
 
+@pytest.mark.parametrize("there, stays", [((torch.zeros(2),), False), (RuntimeError("no kernel"), True)])
+def test_what_fails_on_a_device_is_compared_with_eager_there(there: Any, stays: bool,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    def eager(case: Case, trial: Trial, device: str) -> Any:
+        if isinstance(there, Exception):
+            raise there
+        return there
+
+    def judge(*args: Any, there: Sequence[Any] = (), **kwargs: Any) -> Verdict:
+        return Verdict("x", "quality warning" if there else "fail")
+    monkeypatch.setattr(appraise, "computes", lambda device: True)
+    monkeypatch.setattr(appraise, "_eager", eager)
+    monkeypatch.setattr(appraise, "judge", judge)
+    found = appraise._judged(CASE, Trial(()), [], torch.get_num_threads(), (), "cuda")
+    assert found.status == ("fail" if stays else "quality warning")
+
+
 @pytest.mark.parametrize("name, any_order", [
     ("index_put", True), ("scatter_add", True), ("embedding_bag", True), ("upsample_cubic_aa_backward", True),
     ("embedding_dense_backward", True), ("put", True), ("col2im", True), ("scatter_reduce", True), ("bincount", True),

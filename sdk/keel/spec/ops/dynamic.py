@@ -200,7 +200,8 @@ def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, re
 
 
 @family("unique_dim.default", tags=DYNAMIC, clauses=(
-    "Equal slices along dim come once, in lexicographic order.", *_UNIQUE[1:]))
+    "Equal slices along dim come once, in lexicographic order.", *_UNIQUE[1:-1],
+    "With NaN among the elements, their order, and which equal ones come once, are not specified."))
 def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
                ) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct slices along a dimension."""

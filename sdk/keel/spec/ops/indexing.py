@@ -126,7 +126,8 @@ family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
         "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with include_self "
         "over the operand's too.", _KEEPS, "A mean of integers is rounded towards minus infinity.",
-        "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified.", _INSIDE),
+        "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified, and sums and means "
+        "of float32 may take what is below the normal numbers for 0.", _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
     samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS | UNORDERED,
     places=_PICKED, budget=SUMS)

@@ -136,7 +136,8 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
 
 @family("index_reduce.default", tags=INDEXING | UNORDERED, places=_SLICES, clauses=(
     "reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the operand's too.",
-    "A mean of integers is rounded towards minus infinity.", "The order of the reduction is not specified."))
+    "A mean of integers is rounded towards minus infinity.", "The order of the reduction is not specified, and means "
+    "of float32 may take what is below the normal numbers for 0."))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
                  include_self: bool = True) -> Tensor:
     """Slices reduced into indices of a dimension."""
