@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from keel import KeelError
-from keel_triton.packed import assembled
+from keel_triton.assembly import assembled
 from keel_triton.plan import Launch
 from keel_triton.tables import POINTEES
 

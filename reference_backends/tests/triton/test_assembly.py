@@ -1,4 +1,4 @@
-"""What ptxas makes of packed additions, and that none is left to it."""
+"""What ptxas makes wrong, and that none of it is left to it."""
 from __future__ import annotations
 
 import re
@@ -57,12 +57,44 @@ POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
 """Of the gradient of adaptive pooling: places along an axis of 4 that is pooled to 6."""
 
 
+COMPARED = """kernel compared(in0: f32[36]) -> (out0: f32[36], out1: b8[36]):
+  %0 = const 2.0 : f32
+  parallel i0 < 36:
+    %1 = load in0[i0]
+    %2 = neg %1
+    %3 = minimum %1 %2
+    %4 = lt %3 %0
+    store out0[i0] %3
+    store out1[i0] %4
+"""
+"""Every number is less, and NaN is not."""
+RIGHT = """
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry right(.param .u64 from, .param .u64 to)
+{{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<3>;
+    ld.param.b64 %rd1, [from];
+    ld.param.b64 %rd2, [to];
+    ld.global.b32 %r1, [%rd1];
+    {made}
+    setp.{how}.f32 %p1, %r2, {number};
+    selp.b32 %r5, 7, 9, %p1;
+    st.global.b32 [%rd2], %r5;
+    ret;
+}}
+"""
+
+
 def disassembled(cubin: Path) -> str:
     return subprocess.run([TOOLS / "cuobjdump", "-sass", cubin], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_sum_in_the_upper_half_keeps_what_is_added(tmp_path: Path) -> None:
-    from keel_triton.packed import unpacked
+    from keel_triton.assembly import unpacked
 
     ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
     single = unpacked(UPPER)
@@ -73,19 +105,53 @@ def test_a_sum_in_the_upper_half_keeps_what_is_added(tmp_path: Path) -> None:
 
 
 def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = _compiled(POOLED, "pooled", tmp_path, monkeypatch)
+    assert "IADD" in code and "VIADD.16x2" not in code
+
+
+@pytest.mark.parametrize("made, how, number", [
+    ("abs.f32 %r2, %r1;", "gt", "0fC0000000"), ("abs.f32 %r2, %r1;", "ge", "0f00000000"),
+    ("abs.f32 %r2, %r1;", "ge", "0f80000000"), ("ex2.approx.f32 %r2, %r1;", "gt", "0fBF800000"),
+    ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "lt", "0f40000000"),
+    ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "le", "0f00000000")])
+def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> None:
+    from keel_triton.assembly import ordered
+
+    ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    ptx.write_text(ordered(RIGHT.format(made=made, how=how, number=number)))
+    subprocess.run([TOOLS / "ptxas", "-arch=sm_90a", ptx, "-o", cubin], check=True)
+    assert re.search(r"\bSEL R", disassembled(cubin)), "ptxas takes it to be true"
+
+
+@pytest.mark.parametrize("made, how, number", [
+    ("abs.f32 %r2, %r1;", "gt", "0f40000000"), ("abs.f32 %r2, %r1;", "lt", "0fC0000000"),
+    ("neg.f32 %r2, %r1;", "lt", "0f40000000"), ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "gt", "0fC0000000")])
+def test_other_comparisons_stay(made: str, how: str, number: str) -> None:
+    from keel_triton.assembly import ordered
+
+    ptx = RIGHT.format(made=made, how=how, number=number)
+    assert ordered(ptx) == ptx
+
+
+def test_kernels_compare_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert re.search(r"FSETP\.[GL]", _compiled(COMPARED, "compared", tmp_path, monkeypatch))
+
+
+def _compiled(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The machine code of a kernel of one launch."""
     from keel_triton.compiled import Variant, compile_now
 
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton-cache"))
-    kernel = keel.parse(POOLED)
+    kernel = keel.parse(text)
     (one,) = plan(kernel)
     blocks, _, _ = settle(kernel, one, {})
-    made = compile_now(load(render(kernel)).pooled, one, Variant(constants(one, blocks), blocks[0].warps), HOPPER)
+    variant = Variant(constants(one, blocks), blocks[0].warps)
+    made = compile_now(getattr(load(render(kernel)), name), one, variant, HOPPER)
     assert not re.search(r"add\.[su]16x2", made.asm["ptx"])
     cubin = tmp_path / "made.cubin"
     cubin.write_bytes(made.asm["cubin"])
-    code = disassembled(cubin)
-    assert "IADD" in code and "VIADD.16x2" not in code
+    return disassembled(cubin)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,60 @@
+"""PTX that ptxas miscompiles, written otherwise and assembled again.
+
+Packed additions: of ``add.s16x2 d, a, 0x00020000``, of which only the upper half is read, ptxas 12.8 and 12.9 make
+``VIADD.16x2 d, a, 0x0`` for sm_90: it reads the lower half instead, and takes that of the number, too.  LLVM makes such
+additions of places along axes so short that their quotients fit 8 bits, as adaptive pooling has them.
+
+Comparisons with what cannot be negative: of ``setp.gt.f32 p, |a|, -2`` they make ``true``, for NaN, too, which is not
+greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, say.  Its negation, that it is not less, not equal and
+not NaN, is left alone.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler import make_backend
+
+_PACKED = re.compile(r"\badd\.([su]16)x2\s+(%\w+),\s*(%\w+),\s*(%\w+);")
+_SINGLE = (r"{ .reg .b16 a, b, c, d; mov.b32 {a, b}, \3; mov.b32 {c, d}, \4; "
+           r"add.\1 a, a, c; add.\1 b, b, d; mov.b32 \2, {a, b}; }")
+_NOT_NEGATIVE = re.compile(r"\b(?:abs|ex2\.approx)(?:\.ftz)?\.f32\s+(%\w+),")
+_NEGATED = re.compile(r"\bneg(?:\.ftz)?\.f32\s+(%\w+),\s*(%\w+);")
+_COMPARED = re.compile(r"\bsetp\.(gt|ge|lt|le)((?:\.ftz)?\.f32)\s+(%\w+),\s*(%\w+),\s*0f([0-9A-Fa-f]{8});")
+_UNLESS = {"gt": "leu", "ge": "ltu", "lt": "geu", "le": "gtu"}
+_MINUS_ZERO = 1 << 31
+
+
+def unpacked(ptx: str) -> str:
+    """The same PTX without packed additions of 16-bit numbers: each by itself."""
+    return _PACKED.sub(_SINGLE, ptx)
+
+
+def ordered(ptx: str) -> str:
+    """The same PTX without comparisons of float32 that hold for every number and not for NaN: the negation of the
+    opposite, which holds for NaN.
+    """
+    least = set(_NOT_NEGATIVE.findall(ptx))                    # registers of which 0 is the least
+    most = {d for d, a in _NEGATED.findall(ptx) if a in least}
+
+    def turned(found: re.Match[str]) -> str:
+        how, kind, to, what, literal = found.groups()
+        number = int(literal, 16)
+        above = what in least and how in ("gt", "ge") and (number >= _MINUS_ZERO or number == 0)
+        below = what in most and how in ("lt", "le") and number <= _MINUS_ZERO
+        if not above and not below:
+            return found.group()
+        return f"{{ .reg .pred other; setp.{_UNLESS[how]}{kind} other, {what}, 0f{literal}; not.pred {to}, other; }}"
+    return _COMPARED.sub(turned, ptx)
+
+
+def assembled(kernel: Any, target: GPUTarget, options: Mapping[str, Any]) -> Any:
+    """Triton's compiled ``kernel``, its machine code made again where it has any of these."""
+    ptx = ordered(unpacked(kernel.asm["ptx"]))
+    if ptx != kernel.asm["ptx"]:
+        backend = make_backend(target)
+        cubin = backend.make_cubin(ptx, {}, backend.parse_options(dict(options)), target.arch)
+        kernel.asm.update(ptx=ptx, cubin=cubin)
+    return kernel
