@@ -68,7 +68,7 @@ def _does_otherwise(how: str) -> Limit:
 
 
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_no_integers, _no_bool, _no_halves = _lacks(*_WHOLE), _lacks(torch.bool), _lacks(*HALVES)
+_no_integers, _no_halves = _lacks(*_WHOLE), _lacks(*HALVES)
 _any_index = _does_otherwise("names another of several equal elements at every call")
 
 
@@ -86,15 +86,20 @@ def _scaled_mm(call: Call) -> Refusal | None:
     return Refusal("cuBLAS adds no bias to a product of float32.") if biased else None
 
 
+def _topk(call: Call) -> Refusal | None:
+    none = not call.tensors[0].rank and bind(call)["k"] == 0
+    return Refusal("PyTorch's CUDA kernel writes nothing where no element of a scalar is asked for.") if none else None
+
+
 LIMITS: Mapping[str, Mapping[str, Limit]] = {"cuda": {
     **dict.fromkeys(("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default",
                      "aten.addmv.default", "aten.mv.default", "aten.dot.default"), _no_integers),
     "aten._int_mm.default": _int_mm, "aten._scaled_mm.default": _scaled_mm,
-    "aten.histc.default": _no_halves,
+    "aten.histc.default": _no_halves, "aten.topk.default": _topk,
     "aten.embedding_dense_backward.default": _lacks(*_WHOLE, torch.complex64, torch.complex128),
-    **dict.fromkeys(("aten.scatter.reduce", "aten.scatter.value_reduce"),
-                    _lacks(torch.bool, torch.complex64, torch.complex128)),
-    **dict.fromkeys(("aten.index_reduce.default", "aten.scatter_reduce.two", "aten._unique2.default"), _no_bool),
+    **dict.fromkeys(("aten.scatter.reduce", "aten.scatter.value_reduce", "aten.index_reduce.default",
+                     "aten.scatter_reduce.two"), _lacks(torch.bool, torch.complex64, torch.complex128)),
+    "aten._unique2.default": _lacks(torch.bool),
     "aten.logcumsumexp.default": _lacks(torch.complex64, torch.complex128),
     **dict.fromkeys(("aten.median.dim", "aten.nanmedian.dim", "aten.kthvalue.default"), _any_index),
     "aten.mode.default": _does_otherwise("takes any of several values that are as frequent, and not the least"),

@@ -41,6 +41,24 @@ def test_bytes_are_multiplied_at_some_sizes(sizes: tuple[int, int, int], refused
     assert (product(torch.int8, *sizes, op="_int_mm") is not None) == refused
 
 
+@pytest.mark.parametrize("shape, k, refused", [((), 0, True), ((), 1, False), ((3,), 0, False)])
+def test_no_element_of_a_scalar_is_refused(shape: tuple[int, ...], k: int, refused: bool) -> None:
+    refuse, x = CUDA["aten.topk.default"].refuse, TensorType.dense(torch.float32, shape, "cuda")
+    assert refuse is not None
+    out = tuple(TensorType.dense(d, shape and (k,), "cuda") for d in (torch.float32, torch.int64))
+    assert (refuse(Call(aten.topk.default, (x, k), {}, out)) is not None) == refused
+
+
+@pytest.mark.parametrize("op", [aten.scatter_reduce.two, aten.index_reduce.default, aten.scatter.reduce])
+def test_reductions_of_complex_numbers_by_indices_are_refused(op: object) -> None:
+    refuse = CUDA[str(op)].refuse
+    assert refuse is not None
+    for dtype, refused in ((torch.complex64, True), (torch.float32, False)):
+        x = TensorType.dense(dtype, (4,), "cuda")
+        at = TensorType.dense(torch.int64, (4,), "cuda")
+        assert (refuse(Call(op, (x, 0, at, x, "prod"), {}, (x,))) is not None) == refused
+
+
 def scaled(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype) -> Refusal | None:
     def of(dtype: torch.dtype, *shape: int) -> TensorType:
         return TensorType.dense(dtype, shape, "cuda")

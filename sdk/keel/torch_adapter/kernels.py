@@ -29,6 +29,11 @@ def _on_cpu(rule: Strides) -> Strides:
     return lambda args, said: rule(args, said) if said.device.type == "cpu" else None
 
 
+def _on_cuda(rule: Strides) -> Strides:
+    """Of the kernels for CUDA, whose fake kernels count on others where there are few channels."""
+    return lambda args, said: rule(args, said) if said.device.type == "cuda" else None
+
+
 def _format_of(name: str) -> Strides:
     """Channels-last where the argument is, else row-major."""
     def strides(args: Given, said: torch.Tensor) -> Sequence[Size]:
@@ -165,6 +170,11 @@ def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return _format_of("self")(args, said) if dims and not whole else row_major(x.shape)
 
 
+def _shuffled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    """The CPU's kernel keeps channels-last, CUDA's makes rows."""
+    return (_rows if said.device.type == "cuda" else _on_cpu(_format_of("self")))(args, said)
+
+
 def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return (_of("noise", "grad_output") if args["training"] else _of("self", "grad_output"))(args, said)
 
@@ -185,6 +195,8 @@ def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any] | str,
     return Fault(ops, _BOTH, sentence, strides, results)
 
 
+ON_CUDA = "On CUDA:"
+"""Begins the sentence of what a host without one cannot show."""
 _FORMAT = ("Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else "
            "row-major.")
 _ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
@@ -199,10 +211,15 @@ KERNELS: tuple[Fault, ...] = (
            aten.huber_loss_backward.default),
     _fault(_ROWS, _on_cpu(_rows), aten.log_sigmoid_forward.default, results=(0, 1)),
     _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
-    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _BOTH[:1], _FORMAT,
-          _on_cpu(_format_of("input"))),
+    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _BOTH[:1], _FORMAT, _format_of("input")),
     Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _BOTH[:1], _FORMAT,
-          _on_cpu(_format_of("self"))),
+          _format_of("self")),
+    Fault((aten._upsample_nearest_exact2d.vec, aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec,
+           aten.upsample_trilinear3d.vec), _BOTH[:1], f"{ON_CUDA} {_FORMAT}", _on_cuda(_format_of("input"))),
+    Fault((aten._upsample_nearest_exact2d.default, aten.upsample_nearest2d.default, aten.upsample_bilinear2d.default,
+           aten.upsample_trilinear3d.default), _BOTH[:1], f"{ON_CUDA} {_FORMAT}", _on_cuda(_format_of("self"))),
+    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _BOTH[:1], f"{ON_CUDA} {_ROWS}",
+          _on_cuda(_rows)),
     _fault(_ROWS, _on_cpu(_rows), aten._foreach_pow.ScalarAndTensor, results=None),
     _fault("The target's order of dimensions is promised; eager's losses are row-major.", _rows,
            aten.nll_loss2d_forward.default),
@@ -217,7 +234,8 @@ KERNELS: tuple[Fault, ...] = (
     _fault(_FORMAT, _on_cpu(_format_of("self")), aten.reflection_pad2d_backward.default,
            aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
            aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, aten.max_unpool2d.default,
-           aten.native_channel_shuffle.default, aten.channel_shuffle.default),
+           aten.native_channel_shuffle.default),
+    _fault(_FORMAT, _shuffled, aten.channel_shuffle.default),
     Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _BOTH[:1], _FORMAT,
           _on_cpu(_format_of("self"))),
     _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),

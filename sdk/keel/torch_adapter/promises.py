@@ -74,12 +74,12 @@ _RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
     aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
     aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH},
     aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
-    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
     aten._log_softmax_backward_data.default: {0: _like(0)}, aten._softmax_backward_data.default: {0: _like(0)},
     aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
 })
 """By operator and number of the result, on a CPU."""
 _EVERYWHERE: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
+    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
     aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
     aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
     aten.ldexp.Tensor: {0: _of_powers},

@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
 from keel.torch_adapter import Captured, capture, captured_calls
+from keel.torch_adapter.kernels import ON_CUDA
 from keel.torch_adapter.lacking import METAS
 from keel.torch_adapter.layouts import FAULTS, fault_of, laid_out
 
@@ -181,8 +182,11 @@ def test_what_is_promised_is_what_eager_gives(op: Any, symbolic: bool) -> None:
             assert steps(one) == steps(other), f"{[steps(a) for a in args if isinstance(a, torch.Tensor)]}, {args[1:]}"
 
 
-@pytest.mark.parametrize("fault", [f for f in FAULTS if HERE in f.seen and str(f.ops[0]).startswith("aten.")],
-                         ids=lambda f: str(f.ops[0]))
+SHOWN = [f for f in FAULTS if HERE in f.seen and str(f.ops[0]).startswith("aten.")
+         and not f.sentence.startswith(ON_CUDA)]
+
+
+@pytest.mark.parametrize("fault", SHOWN, ids=lambda f: str(f.ops[0]))
 def test_a_listed_fault_is_one(fault: Any) -> None:
     for op in fault.ops:
         assert fault_of(op) is fault and fault.sentence.endswith(".")
@@ -250,6 +254,20 @@ def test_other_devices() -> None:
                          torch.empty_strided(gaps.shape, gaps.stride()))
     assert said.stride() == (1, 16, 48, 4, 2)
     assert moved.stride() == (16, 8, 8, 2, 1)
+
+
+LAST, ROWS_OF_4 = torch.channels_last, torch.contiguous_format
+
+
+@pytest.mark.parametrize("op, args, given", [
+    (aten.upsample_nearest2d.default, ([4, 6],), LAST), (aten._upsample_nearest_exact2d.default, ([4, 6],), LAST),
+    (aten.upsample_bilinear2d.default, ([4, 6], False), LAST), (aten.upsample_nearest2d.vec, ([4, 6], None), LAST),
+    (aten.pixel_unshuffle.default, (2,), ROWS_OF_4), (aten.channel_shuffle.default, (3,), ROWS_OF_4)], ids=str)
+def test_channels_last_on_cuda(op: Any, args: tuple[Any, ...], given: torch.memory_format) -> None:
+    with enable_python_dispatcher(), FakeTensorMode():
+        x = torch.empty(2, 3, 4, 4, device="cuda").to(memory_format=LAST)
+        found = laid_out(op, (x, *args), {}, op(x, *args))
+    assert found.is_contiguous(memory_format=given)
 
 
 def steps(t: torch.Tensor) -> list[int]:
