@@ -34,6 +34,16 @@ def test_what_is_searched_is_in_order(values: str) -> None:
                 assert bool((rows[..., 1:] >= rows[..., :-1]).all())
 
 
+def test_slices_that_are_told_apart_have_no_nan() -> None:
+    domain = domain_of("unique_dim")
+    assert domain is not None
+    for sample in domain.factors["sample"]:
+        for layout in ("contiguous", "transposed"):
+            levels = {"dtype": "f32", "sample": sample, "layout": layout, "values": "specials"}
+            if domain.allows(levels) and (trial := domain.make(levels, torch.float32, Draw(sample, 0))) is not None:
+                assert not bool(trial.args[0].isnan().any())
+
+
 @pytest.mark.parametrize("name", ["median", "nanmedian"])
 def test_medians_are_not_asked_of_elements_that_share_memory(name: str) -> None:
     domain = domain_of(name)
