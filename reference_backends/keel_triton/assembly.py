@@ -5,8 +5,7 @@ Packed additions: of ``add.s16x2 d, a, 0x00020000``, of which only the upper hal
 additions of places along axes so short that their quotients fit 8 bits, as adaptive pooling has them.
 
 Comparisons with what cannot be negative: of ``setp.gt.f32 p, |a|, -2`` they make ``true``, for NaN, too, which is not
-greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, say.  Its negation, that it is not less, not equal and
-not NaN, is left alone.
+greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, too.  The negation of its opposite is left alone.
 """
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ CHOICES: Mapping[str, One] = {
     "between": lambda x: x.clamp(-2, 3), "between-others": lambda x: x.clamp(4, 7), "at-least": lambda x: x.clamp(
         min=-1), "at-most": lambda x: x.clamp(max=1), "positive": lambda x: x > 0, "not-positive": lambda x: ~(x > 0),
     "less": lambda x: x < 2, "equal": lambda x: x == 1, "other": lambda x: x != 0, "at-least-1": lambda x: x >= 1,
+    "more-than-minus-2": lambda x: x > -2,
     "not": lambda x: x.logical_not(), "filled": lambda x: x.masked_fill(x > 1, -4),
     "chosen": lambda x: torch.where(x > 0, x, 2), "chosen-otherwise": lambda x: torch.where(x > 0, 0, x),
     "greater": lambda x: torch.maximum(x, x.t()), "lesser": lambda x: torch.minimum(x, -x),
