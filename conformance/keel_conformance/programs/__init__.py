@@ -22,6 +22,7 @@ from . import (
     kept,
     layouts,
     memory,
+    resized,
     steps,
     values,
 )
@@ -31,7 +32,7 @@ from .observed import Observed
 from .program import Program
 
 CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, kept.random,
-            values.buffers, kept.scalars, kept.arguments, kept.calls, changes.shapes, changes.dtypes,
+            values.buffers, kept.scalars, kept.arguments, kept.calls, resized.shapes, changes.dtypes,
             changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
             compositions.graphs, control.control, collectives.collectives)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}

@@ -1,6 +1,10 @@
 """Contract programs of what a backend may keep from one call to the next, and what is another at each."""
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -66,6 +70,34 @@ arguments.function("windows-that-overlap", ["C1", "layouts.C2"], lambda x, y: (
     lambda lab: [lab.ints(20).unfold(0, 4, 2), lab.ints(24).as_strided((5, 5), (2, 3), 1)])
 arguments.function("twelve-of-one-type", ["C1"], lambda *xs: tuple(x * 2 - k for k, x in enumerate(xs)), lambda lab: [
     lab.ints(3) for _ in range(12)])
+
+
+PLAIN = {"pointwise": lambda x, k: (x + k, (x * 2).relu()), "folded": lambda x, k: (x.sum(0) - k, x.amax(1)),
+         "moved": lambda x, k: (x.t().contiguous(), torch.cat([x, x + k]), torch.full((3,), k, device=x.device))}
+
+
+def _plain() -> None:
+    for name, fn in PLAIN.items():
+        @calls("C1", "aliases.C1", name=f"results-that-outlive-their-program-{name}")
+        def outlived(lab: Lab, fn: Callable[[Tensor, int], Any] = fn) -> None:
+            """A program goes, its results stay; they are looked at again at the end."""
+            for call in lab.each():
+                go = lab.compile(lambda x, k=call: fn(x, k))
+                lab.run(go, lab.ints(4, 5))
+                del go
+                torch.compiler.reset()
+                gc.collect()
+
+        @calls("C1", "models.C3", name=f"written-under-another-name-{name}")
+        def written(lab: Lab, fn: Callable[[Tensor, int], Any] = fn) -> None:
+            """By the caller, so that neither address nor version tells."""
+            go, memory = lab.compile(lambda x: fn(x, 2)), lab.ints(5, 4)
+            for _ in lab.each():
+                lab.run(go, memory.data)
+                memory.copy_(lab.ints(5, 4))
+
+
+_plain()
 
 
 @calls("C1", "training.C1", profile="training")

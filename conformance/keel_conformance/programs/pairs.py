@@ -1,6 +1,9 @@
 """Contract programs of two operators in a row, which compilers take for one, for none, or for each other."""
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -168,3 +171,54 @@ def _tensors(lab: Lab) -> None:
     made += [lab.compile(fn) for fn in (lambda x: x + torch.tensor([1.0, 2, 3, 4, 5], dtype=x.dtype, device=x.device),
                                         lambda x: x + torch.tensor([5.0, 4, 3, 2, 1], dtype=x.dtype, device=x.device))]
     in_turns(lab, made, 3, 5)
+
+
+# What else tells programs apart that are alike in operators and types: numbers that are one in a text of six digits or
+# in float32, and what operators are told by name. Of k = 2, 3 and 4.
+ALIKE: Mapping[str, Callable[[Tensor, int], Any]] = {
+    "digits-of-a-factor": lambda x, k: x.double() * (1 + k * 2.0 ** -30),
+    "digits-of-an-addend": lambda x, k: (x.double() + (2.0 ** 40 + k)).t(),
+    "digits-of-a-bound": lambda x, k: (x.double() + 2 ** 40).clamp(max=2.0 ** 40 + k - 3),
+    "digits-of-what-is-filled": lambda x, k: (torch.full((3,), 2.0 ** 40 + k, dtype=torch.float64, device=x.device),
+                                              x.double().masked_fill(x > 0, 2.0 ** 40 + k)),
+    "digits-of-integers": lambda x, k: (x.long() * (10 ** 9 + k), x.long() + (2 ** 40 + k)),
+    "alpha": lambda x, k: (torch.add(x, x.flip(0), alpha=k), torch.sub(x, x[0], alpha=-k)),
+    "alpha-of-indices": lambda x, k: torch.zeros_like(x).index_add(0, torch.tensor(
+        [2, 0, 2, 1], device=x.device), x, alpha=k),
+    "alpha-and-beta": lambda x, k: torch.addmm(x, x[:, :4], x, beta=k, alpha=1 - k),
+    "rounding": lambda x, k: torch.div(x, 3, rounding_mode="floor" if k == 3 else "trunc"),
+    "side": lambda x, k: torch.bucketize(x, torch.arange(-3.0, 4, device=x.device).to(x.dtype), right=k == 3),
+    "what-is-included": lambda x, k: x.scatter_reduce(0, (x > 0).long(), x.flip(0) * 2, "amax", include_self=k == 3),
+    "correction": lambda x, k: torch.var(x[:, :4] * 0 + torch.arange(4.0, device=x.device).to(x.dtype) * 12, 1,
+                                         correction=k - 2),
+}
+
+
+def _alone(fn: Callable[[Tensor, int], Any], k: int, name: str) -> Callable[[Tensor], Any]:
+    """``fn`` of x and this number, as if it were written for it: of one function, Dynamo takes a number that changes
+    for an argument.
+    """
+    def one(x: Tensor) -> Any:
+        return fn(x, k)
+    one.__code__ = one.__code__.replace(co_name=f"{name}-{k}", co_firstlineno=k)
+    return one
+
+
+def _alike() -> None:
+    for name, fn in ALIKE.items():
+        @graphs("C1", "models.C1", name=f"programs-alike-but-for-{name}")
+        def body(lab: Lab, fn: Callable[[Tensor, int], Any] = fn, name: str = name) -> None:
+            in_turns(lab, [lab.compile(_alone(fn, k, name)) for k in (2, 3, 4)], 4, 5)
+
+
+_alike()
+
+
+@graphs("C1", "models.C1", name="programs-alike-but-for-their-order")
+def _orders(lab: Lab) -> None:
+    """The same operators, of operands and results in another order, or of another intermediate value."""
+    made = [lab.compile(fn) for fn in (
+        lambda x: (x - x.t(), (x * 2 + 1) * 3, x + 1, x * 2), lambda x: (x.t() - x, (x * 2 + 1) * 3, x + 1, x * 2),
+        lambda x: (x - x.t(), (x * 2 + 1) * 3, x * 2, x + 1), lambda x: (x - x.t(), (x + 1) * 3 * 2, x + 1, x * 2),
+        lambda x: (x - x.t(), (x * 3 + 1) * 2, x + 1, x * 2))]
+    in_turns(lab, made, 5, 5)
