@@ -134,15 +134,14 @@ def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw:
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
     if calls[0].overload == "aten.unique_dim.default":
-        args = (_clean(args[0]), *args[1:])
+        rows = args[0]
+        args = (layouts.laid(_clean(rows), rows.stride(), rows.storage_offset()), *args[1:])
     return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
 
 
 def _clean(x: torch.Tensor) -> torch.Tensor:
-    """Zeros for NaN, beside which slices have no order."""
-    if not x.is_floating_point() or not bool(x.isnan().any()):
-        return x
-    return layouts.laid(torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x), x.stride(), x.storage_offset())
+    """Zeros for NaN, beside which nothing has an order."""
+    return torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x) if x.is_floating_point() else x
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -105,7 +105,8 @@ def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types:
     if first.status != "fail":
         return first
     if device != HOST:
-        again = verdict(there=_there(case, trial, device))
+        there = _there(case, trial, device)
+        again = verdict(there=there) if there else first
     elif count == torch.get_num_threads():
         return first
     else:

@@ -1,4 +1,4 @@
-"""Makes ``legal`` importable beside the tests that use it."""
+"""Makes ``legal`` and ``judged`` importable beside the tests that use them."""
 from __future__ import annotations
 
 import sys

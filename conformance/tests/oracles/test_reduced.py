@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_soundness import verdict
+from judged import verdict
 from torch import Tensor
 
 from keel_conformance.cases.case import Case, Trial

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from judged import verdict
 
 from keel import MEMBERS, decomposition_of
-from keel_conformance.cases.case import Case, Trial
-from keel_conformance.oracles.judge import judge
 from keel_conformance.oracles.resampled import KERNELS
 
 aten = torch.ops.aten
@@ -31,10 +29,6 @@ def calls(name: str) -> list[tuple[Any, tuple[Any, ...]]]:
     return found
 
 
-def verdict(name: str, op: Any, args: tuple[Any, ...], result: Tensor) -> Any:
-    return judge(Case(name, "", "op", "core", str(op)), Trial(args), [result])
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_eager_the_decomposition_and_more_digits_are_right(name: str) -> None:
     for op, args in calls(name):
@@ -42,7 +36,7 @@ def test_eager_the_decomposition_and_more_digits_are_right(name: str) -> None:
         assert written is not None
         wide = (args[0].double(), *args[1:])
         for got in (op(*args), written(*args), written(*wide).float()):
-            found = verdict(name, op, args, got)
+            found = verdict(name, op, args, [got])
             # of results of one column eager PyTorch's filters have the rows wrong
             good = found.status == "pass" or (args[1] == [7, 1] and found.status == "quality warning")
             assert good and found.figures["masked"] == 0.0, (args[1:], found.sentence)
@@ -54,7 +48,7 @@ def test_other_places_other_weights_and_fewer_digits_are_wrong(name: str) -> Non
         right, align = op(*args), len(args) - 3
         for got in (op(*args[:align], not args[align], *args[align + 1:]), right.flip(-1), right * (1 + 2e-4),
                     right.half().float(), torch.zeros_like(right), op(args[0].roll(1, -1), *args[1:])):
-            assert verdict(name, op, args, got).status == "fail"
+            assert verdict(name, op, args, [got]).status == "fail"
 
 
 def test_of_an_argument_that_is_not_finite_the_pieces_are_followed() -> None:
@@ -62,4 +56,4 @@ def test_of_an_argument_that_is_not_finite_the_pieces_are_followed() -> None:
     x[0, 0, 2] = float("inf")
     args = (x, [8], False)
     assert verdict("upsample_linear", aten.upsample_linear1d.default, args,
-                   aten.upsample_linear1d.default(*args)).status in ("pass", "vacuous")
+                   [aten.upsample_linear1d.default(*args)]).status in ("pass", "vacuous")

@@ -1,25 +1,19 @@
 """Planted errors are found: just above the bound, in one element, in the order of arguments, in the last block."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
+from judged import verdict
 from torch import Tensor
-
-from keel_conformance.cases.case import Case, Trial
-from keel_conformance.oracles.judge import judge
 
 aten = torch.ops.aten
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def verdict(name: str, op: Any, args: Sequence[Any], results: Sequence[Any], choice: Any = (), **kwargs: Any) -> Any:
-    return judge(Case(name, "", "op", "core", str(op), choice=choice), Trial(tuple(args), kwargs), results)
 
 
 def off_by_one(x: Tensor) -> Tensor:
@@ -95,7 +89,7 @@ def test_truncated_sums_are_biased() -> None:
         total = torch.where(near.double() > best, torch.nextafter(near, torch.tensor(0.0)), near)
     args = (x, [1])
     assert verdict("sum", aten.sum.dim_IntList, args, [total]).status == "pass"
-    found = verdict("sum", aten.sum.dim_IntList, args, [total], (("values", "random"),))
+    found = verdict("sum", aten.sum.dim_IntList, args, [total], choice=(("values", "random"),))
     assert found.status == "fail" and "biased" in found.sentence
 
 

@@ -1,7 +1,6 @@
 """No legal computation breaks a bound: other orders of sums, FMA, more precision, other formulas."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import legal
@@ -9,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import verdict
 from torch import Tensor
 
 from keel import MEMBERS
@@ -25,12 +25,6 @@ aten = torch.ops.aten
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
 INF = float("inf")
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-def verdict(name: str, overload: str, args: Sequence[Any], results: Sequence[Any], notes: frozenset[str] = frozenset(),
-            **kwargs: Any) -> Any:
-    case = Case(name, "", "op", "core", overload)
-    return judge(case, Trial(tuple(args), kwargs, notes), results)
 
 
 @settings(max_examples=150, deadline=None)

@@ -18,26 +18,31 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-UPPER = """
+def assembly(registers: str, body: str) -> str:
+    """PTX of an entry that reads from %rd1 and writes to %rd2."""
+    return f"""
 .version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry upper(.param .u64 from, .param .u64 to)
-{
-    .reg .b16 %rs<4>;
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<4>;
+.visible .entry made(.param .u64 from, .param .u64 to)
+{{
+    {registers}
+    .reg .b64 %rd<3>;
     ld.param.b64 %rd1, [from];
     ld.param.b64 %rd2, [to];
+    {body}
+    ret;
+}}
+"""
+
+
+UPPER = assembly(".reg .b16 %rs<4>; .reg .b32 %r<4>;", """
     ld.global.b16 %rs1, [%rd1];
     mov.b32 %r1, {%rs1, %rs1};
     mov.b32 %r2, 131072;
     add.s16x2 %r3, %r1, %r2;
     mov.b32 {_, %rs2}, %r3;
-    st.global.b16 [%rd2], %rs2;
-    ret;
-}
-"""
+    st.global.b16 [%rd2], %rs2;""")
 """Adds 2 to a 16-bit number, in the upper half of a register."""
 POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
   parallel i0 < 2, i1 < 4, i2 < 5, i3 < 9:
@@ -66,25 +71,16 @@ COMPARED = """kernel compared(in0: f32[36]) -> (out0: b8[36]):
     store out0[i0] %3
 """
 """Every number is greater, and NaN is not."""
-RIGHT = """
-.version 8.7
-.target sm_90a
-.address_size 64
-.visible .entry right(.param .u64 from, .param .u64 to)
-{{
-    .reg .pred %p<2>;
-    .reg .b32 %r<8>;
-    .reg .b64 %rd<3>;
-    ld.param.b64 %rd1, [from];
-    ld.param.b64 %rd2, [to];
+
+
+def comparison(made: str, how: str, number: str) -> str:
+    """PTX that compares %r2, which ``made`` makes of what is read."""
+    return assembly(".reg .pred %p<2>; .reg .b32 %r<8>;", f"""
     ld.global.b32 %r1, [%rd1];
     {made}
     setp.{how}.f32 %p1, %r2, {number};
     selp.b32 %r5, 7, 9, %p1;
-    st.global.b32 [%rd2], %r5;
-    ret;
-}}
-"""
+    st.global.b32 [%rd2], %r5;""")
 
 
 def disassembled(cubin: Path) -> str:
@@ -116,7 +112,7 @@ def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> No
     from keel_triton.assembly import ordered
 
     ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
-    ptx.write_text(ordered(RIGHT.format(made=made, how=how, number=number)))
+    ptx.write_text(ordered(comparison(made, how, number)))
     subprocess.run([TOOLS / "ptxas", "-arch=sm_90a", ptx, "-o", cubin], check=True)
     assert re.search(r"\bSEL R", disassembled(cubin)), "ptxas takes it to be true"
 
@@ -127,7 +123,7 @@ def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> No
 def test_other_comparisons_stay(made: str, how: str, number: str) -> None:
     from keel_triton.assembly import ordered
 
-    ptx = RIGHT.format(made=made, how=how, number=number)
+    ptx = comparison(made, how, number)
     assert ordered(ptx) == ptx
 
 

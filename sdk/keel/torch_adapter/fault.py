@@ -19,8 +19,9 @@ Strides = Callable[[Given, torch.Tensor], Sequence[Size] | None]
 @dataclass(frozen=True)
 class Fault:
     """What fake kernels promise and eager does not give: ``seen`` are the versions of PyTorch that it was seen in,
-    ``results`` those that it is about, None for each of a list.  ``ops`` has the names of operators that are registered
-    by what nobody may have imported.
+    ``results`` those that it is about, None for each of a list, ``device`` the type of those that keep the promise
+    elsewhere, or are not known not to.  ``ops`` has the names of operators that are registered by what nobody may have
+    imported.
     """
 
     ops: tuple[Callable[..., Any] | str, ...]
@@ -28,6 +29,7 @@ class Fault:
     sentence: str
     strides: Strides
     results: tuple[int, ...] | None = (0,)
+    device: str | None = None
 
 
 def row_major(shape: Sequence[Size]) -> tuple[Size, ...]:

@@ -24,16 +24,6 @@ def _rows(args: Given, said: torch.Tensor) -> Sequence[Size]:
     return row_major(said.shape)
 
 
-def _on_cpu(rule: Strides) -> Strides:
-    """Of the kernels for CPUs; those of other devices keep the promise or are not known not to."""
-    return lambda args, said: rule(args, said) if said.device.type == "cpu" else None
-
-
-def _on_cuda(rule: Strides) -> Strides:
-    """Of the kernels for CUDA, whose fake kernels count on others where there are few channels."""
-    return lambda args, said: rule(args, said) if said.device.type == "cuda" else None
-
-
 def _format_of(name: str) -> Strides:
     """Channels-last where the argument is, else row-major."""
     def strides(args: Given, said: torch.Tensor) -> Sequence[Size]:
@@ -172,7 +162,9 @@ def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 def _shuffled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     """The CPU's kernel keeps channels-last, CUDA's makes rows."""
-    return (_rows if said.device.type == "cuda" else _on_cpu(_format_of("self")))(args, said)
+    if said.device.type == "cuda":
+        return _rows(args, said)
+    return _format_of("self")(args, said) if said.device.type == "cpu" else None
 
 
 def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
@@ -191,12 +183,10 @@ def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any] | str,
-           results: tuple[int, ...] | None = (0,)) -> Fault:
-    return Fault(ops, _BOTH, sentence, strides, results)
+           results: tuple[int, ...] | None = (0,), device: str | None = None) -> Fault:
+    return Fault(ops, _BOTH, sentence, strides, results, device)
 
 
-ON_CUDA = "On CUDA:"
-"""Begins the sentence of what a host without one cannot show."""
 _FORMAT = ("Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else "
            "row-major.")
 _ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
@@ -209,35 +199,34 @@ KERNELS: tuple[Fault, ...] = (
            aten.pow.Scalar, aten._upsample_nearest_exact1d.default, aten.upsample_nearest1d.default),
     _fault(_ROWS, _rows, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
            aten.huber_loss_backward.default),
-    _fault(_ROWS, _on_cpu(_rows), aten.log_sigmoid_forward.default, results=(0, 1)),
+    _fault(_ROWS, _rows, aten.log_sigmoid_forward.default, results=(0, 1), device="cpu"),
     _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
     Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _BOTH[:1], _FORMAT, _format_of("input")),
     Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _BOTH[:1], _FORMAT,
           _format_of("self")),
     Fault((aten._upsample_nearest_exact2d.vec, aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec,
-           aten.upsample_trilinear3d.vec), _BOTH[:1], f"{ON_CUDA} {_FORMAT}", _on_cuda(_format_of("input"))),
+           aten.upsample_trilinear3d.vec), _BOTH[:1], _FORMAT, _format_of("input"), device="cuda"),
     Fault((aten._upsample_nearest_exact2d.default, aten.upsample_nearest2d.default, aten.upsample_bilinear2d.default,
-           aten.upsample_trilinear3d.default), _BOTH[:1], f"{ON_CUDA} {_FORMAT}", _on_cuda(_format_of("self"))),
-    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _BOTH[:1], f"{ON_CUDA} {_ROWS}",
-          _on_cuda(_rows)),
-    _fault(_ROWS, _on_cpu(_rows), aten._foreach_pow.ScalarAndTensor, results=None),
+           aten.upsample_trilinear3d.default), _BOTH[:1], _FORMAT, _format_of("self"), device="cuda"),
+    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _BOTH[:1], _ROWS, _rows, device="cuda"),
+    _fault(_ROWS, _rows, aten._foreach_pow.ScalarAndTensor, results=None, device="cpu"),
     _fault("The target's order of dimensions is promised; eager's losses are row-major.", _rows,
            aten.nll_loss2d_forward.default),
     _fault("The operand's order of dimensions is promised; eager's result for complex numbers is row-major.", _angle,
            aten.angle.default),
     _fault("Where no dimension is listed the operand's order is promised; eager's result is row-major.", _of_no_dims,
            aten.any.dims, aten.all.dims),
-    _fault(_FORMAT, _on_cpu(_format_of("input")), aten._native_batch_norm_legit_functional.default,
+    _fault(_FORMAT, _format_of("input"), aten._native_batch_norm_legit_functional.default,
            aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default,
            aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default,
-           aten.native_batch_norm_backward.default, aten.batch_norm_backward.default),
-    _fault(_FORMAT, _on_cpu(_format_of("self")), aten.reflection_pad2d_backward.default,
+           aten.native_batch_norm_backward.default, aten.batch_norm_backward.default, device="cpu"),
+    _fault(_FORMAT, _format_of("self"), aten.reflection_pad2d_backward.default,
            aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
            aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, aten.max_unpool2d.default,
-           aten.native_channel_shuffle.default),
+           aten.native_channel_shuffle.default, device="cpu"),
     _fault(_FORMAT, _shuffled, aten.channel_shuffle.default),
     Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _BOTH[:1], _FORMAT,
-          _on_cpu(_format_of("self"))),
+          _format_of("self"), device="cpu"),
     _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),
            aten.binary_cross_entropy_backward.default, aten.binary_cross_entropy.default),
     _fault(_FIRST, _of("self", "other"), aten.xlogy.Tensor, aten.special_xlog1py.default, aten.floor_divide.default,
@@ -272,7 +261,7 @@ KERNELS: tuple[Fault, ...] = (
            aten._functional_sym_constrain_range_for_size.default),
     _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,
            aten.unique_dim.default, aten.unique_consecutive.default, aten.unique_dim_consecutive.default),
-    _fault("Row-major is promised; eager keeps channels-last.", _on_cpu(_rolled), aten.roll.default),
+    _fault("Row-major is promised; eager keeps channels-last.", _rolled, aten.roll.default, device="cpu"),
     _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
            aten._weight_norm_interface.default),
     *(Fault((op.default,), _BOTH[1:], _ROWS, _rows) for op in _LANCZOS),

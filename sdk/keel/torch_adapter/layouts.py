@@ -180,7 +180,7 @@ def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
 
 
 def _restrided(fault: Fault | None, named: Given, said: Any) -> Any:
-    if fault is None or not isinstance(said, torch.Tensor):
+    if fault is None or not isinstance(said, torch.Tensor) or fault.device not in (None, said.device.type):
         return said
     strides = fault.strides(named, said)
     if strides is None or _same(said, strides):
