@@ -84,10 +84,14 @@ def best(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], order: S
 
 
 def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
-    levels = [list(enumerate(factors[f])) for f in rule.factors]
-    allowed = frozenset(tuple(i for i, _ in chosen) for chosen in product(*levels)
-                        if rule.holds(*(level for _, level in chosen)))
-    return tuple(names.index(f) for f in rule.factors), allowed
+    return tuple(names.index(f) for f in rule.factors), _allowed(rule, tuple(factors[f] for f in rule.factors))
+
+
+@lru_cache(256)
+def _allowed(rule: Rule, levels: tuple[tuple[str, ...], ...]) -> frozenset[tuple[int, ...]]:
+    """By number, which levels go together; a domain is searched several times over."""
+    return frozenset(tuple(i for i, _ in chosen) for chosen in product(*map(enumerate, levels))
+                     if rule.holds(*(level for _, level in chosen)))
 
 
 @lru_cache(4096)

@@ -140,24 +140,21 @@ class _Calls:
 
     def __init__(self, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None],
                  lay: tuple[str, ...], dtypes: tuple[torch.dtype, ...]):
-        self.names, self.lay = tuple(factors), lay
+        self.names = tuple(factors)
         self.at = cache(lambda levels: ask(dict(zip(self.names, levels, strict=True))))
-        self.fitting = cache(self._fitting)
         self.every = list(product(*factors.values()))
-        asks = [a for a in map(self.at, self.every) if a is not None]
-        if not asks:
+        forms = {levels: _form(a) for levels in self.every if (a := self.at(levels)) is not None}
+        if not forms:
             raise ValueError("No choice of levels is a call.")
-        self.several = any(sum(t.lies != "none" for t in a.tensors) > 1 for a in asks)
-        self.lay = tuple(x for x in lay if any(_fits(a, x) for a in asks))
-
-    def _fitting(self, levels: tuple[str, ...]) -> frozenset[str]:
-        ask = self.at(levels)
-        return frozenset(x for x in self.lay if _fits(ask, x)) if ask is not None else frozenset()
+        fitting = {form: frozenset(x for x in lay if _fits(form, x)) for form in dict.fromkeys(forms.values())}
+        self.fitting = {levels: fitting[form] for levels, form in forms.items()}
+        self.several = any(sum(lies != "none" for lies, _ in form) > 1 for form in fitting)
+        self.lay = tuple(x for x in lay if any(x in found for found in fitting.values()))
 
     def rules(self) -> list[Rule]:
         """Which levels are a call, and in which layouts: each over those factors alone that decide it."""
-        names, valid = self._deciding({levels: bool(self.fitting(levels)) for levels in self.every})
-        around, fits = self._deciding({levels: self.fitting(levels) for levels in self.every if self.fitting(levels)})
+        names, valid = self._deciding({levels: bool(self.fitting.get(levels)) for levels in self.every})
+        around, fits = self._deciding({levels: found for levels, found in self.fitting.items() if found})
         laid = {(*levels, layout): layout in lies for levels, lies in fits.items() for layout in self.lay}
         return [*_pairwise(names, valid), *_pairwise((*around, "layout"), laid)]
 
@@ -196,16 +193,24 @@ def _pairwise(names: tuple[str, ...], table: Mapping[tuple[str, ...], bool]) -> 
     return found
 
 
-def _fits(ask: Ask, layout: str) -> bool:
-    """Whether the first operand that may lie so can; a derived one tells only when it is made."""
+Form = tuple[tuple[str, tuple[int, ...] | None], ...]
+"""Of each tensor of a call, how it may lie and its sizes, which of a derived one only making it tells."""
+
+
+def _form(ask: Ask) -> Form:
+    return tuple((t.lies, t.shape if isinstance(t, Arg) else None) for t in ask.tensors)
+
+
+def _fits(form: Form, layout: str) -> bool:
+    """Whether the first operand that may lie so can."""
     if layout == "contiguous":
         return True
-    first = next((t for t in ask.tensors if _lies(t, layout)), None)
-    return first is not None and (isinstance(first, From) or layouts.fits(layout, first.shape))
+    shapes = [shape for lies, shape in form if _may(lies, layout)]
+    return bool(shapes) and (shapes[0] is None or layouts.fits(layout, shapes[0]))
 
 
-def _lies(x: Arg | From, layout: str) -> bool:
-    return x.lies == "any" or (x.lies == "dense" and not layout.startswith("expanded"))
+def _may(lies: str, layout: str) -> bool:
+    return lies == "any" or (lies == "dense" and not layout.startswith("expanded"))
 
 
 def arranged(ask: Ask, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
@@ -228,7 +233,7 @@ def arranged(ask: Ask, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
             return leaf
         x, which = made[path], levels["which"]
         placed = which == "all" or (which == "first") == (path == first)
-        if not isinstance(x, torch.Tensor) or not placed or not _lies(leaf, levels["layout"]):
+        if not isinstance(x, torch.Tensor) or not placed or not _may(leaf.lies, levels["layout"]):
             return x
         return layouts.place(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
     args, kwargs = rebuilt((ask.args, ask.kwargs), put)
