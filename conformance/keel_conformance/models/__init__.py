@@ -8,7 +8,7 @@ from .vision_ops import allow_torchvision
 TEXT = {"bert": text.bert, "gpt2": text.gpt2, "llama": text.llama, "t5": text.t5}
 NAMES = (*TEXT, "vit", *vision.TIMM)
 
-__all__ = ["NAMES", "SCALES", "InDouble", "ModelCase", "allow_torchvision", "build"]
+__all__ = ["NAMES", "SCALES", "InDouble", "ModelCase", "allow_torchvision", "build", "package"]
 
 
 def build(name: str, *, scale: str = "line", device: str = "cpu", seed: int = 0,
@@ -31,3 +31,8 @@ def build(name: str, *, scale: str = "line", device: str = "cpu", seed: int = 0,
         case = vision.convnet(name, scale, device, seed, batch)
     case.model.eval()
     return case
+
+
+def package(name: str) -> str:
+    """The package that the model's architecture is of."""
+    return "timm" if name in vision.TIMM else "transformers"

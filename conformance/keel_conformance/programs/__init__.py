@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from ..cases.case import Case
@@ -69,8 +70,10 @@ def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obse
 
 
 def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
-    """Compares with eager PyTorch, which runs here, on the device."""
+    """Compares with eager PyTorch, which runs here, on the device. What needs a package that is not here is not run."""
     program = PROGRAMS[case.op]
+    if program.needs and find_spec(program.needs) is None:
+        return Verdict(case.id, "not run", "contract", f"It needs {program.needs}, which is not installed.")
     expected = perform(case, plain, device)
     return judging.judge(program, case.id, observed, expected,
                          lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain))

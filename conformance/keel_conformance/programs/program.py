@@ -18,8 +18,8 @@ class Program:
     """``exact`` says that no rounding takes place, in any order of evaluation: results are compared bit for bit.
 
     ``profile`` is the one that asks for it; ``smoke`` that it is one of the few that a short run takes;
-    ``noise`` is how many disturbed evaluations a rounded one is judged by. A ``hosted`` one runs on the host whatever
-    device the backend works on.
+    ``noise`` is how many disturbed evaluations a rounded one is judged by, ``needs`` a package that it is not run
+    without. A ``hosted`` one runs on the host whatever device the backend works on.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Program:
     profile: str = "core"
     smoke: bool = False
     noise: int = 8
+    needs: str = ""
     hosted: bool = False
 
 

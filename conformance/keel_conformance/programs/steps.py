@@ -252,7 +252,9 @@ def model_in_parts_trained(lab: Lab) -> None:
 
 def _models() -> None:
     for name in models.NAMES:
-        @whole("C4", name=name, exact=False, smoke=name == "gpt2", noise=3)
+        needs = models.package(name)
+
+        @whole("C4", name=name, exact=False, smoke=name == "gpt2", noise=3, needs=needs)
         def inference(lab: Lab, name: str = name) -> None:
             case = built(lab, name)
             go = lab.compile(case.model)
@@ -261,7 +263,7 @@ def _models() -> None:
                     lab.see(f"call{call}", go(*(moved(lab, x) for x in case.args),
                                               **{k: moved(lab, v) for k, v in case.kwargs.items()}))
 
-        @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3)
+        @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3, needs=needs)
         def trained(lab: Lab, name: str = name) -> None:
             case = built(lab, name)
             go = lab.compile(case.model)

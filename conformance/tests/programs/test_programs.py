@@ -13,7 +13,7 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import programs
-from keel_conformance.programs import contract
+from keel_conformance.programs import Observed, contract
 
 CASES = {c.op: c for c in programs.cases()}
 PAGE = Path(__file__).parents[3] / "docs" / "conformance" / "contract.md"
@@ -147,6 +147,13 @@ def test_what_raises_fails() -> None:
 
     found = verdict("mutation-add", sick(broken))
     assert found.status == "fail" and "no such thing" in found.sentence
+
+
+def test_what_needs_a_package_that_is_not_here_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    (case,) = (c for c in programs.cases() if c.op == "models-resnet18")
+    monkeypatch.setattr(programs, "find_spec", lambda name: None)
+    found = programs.judge(case, Observed((), "ModuleNotFoundError: No module named 'timm'"))
+    assert found.status == "not run" and "needs timm" in found.sentence
 
 
 def test_operators_that_are_left_out_go_elsewhere() -> None:

@@ -17,6 +17,9 @@ from torch import fx
 from keel.partition.plan import Part, Plan
 from keel.partition.units import is_arithmetic, is_pick
 
+MANY = 10_000
+"""Nodes of a graph that is large."""
+
 
 @dataclass(frozen=True, eq=False)
 class PartGraph:
@@ -52,7 +55,7 @@ def split(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
     crossing = _crossing(gm.graph, inputs)
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     made = []
-    with _no_collection():
+    with _no_collection(large=len(order) > MANY):
         for i, part in enumerate(plan.parts):
             own, needed = (sorted(nodes, key=order.__getitem__) for nodes in (members[i], inputs[i]))
             made.append(_build(gm, part, own, needed, [n for n in own if n in crossing and n in part_of]))
@@ -60,10 +63,11 @@ def split(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _no_collection(*, large: bool) -> Iterator[None]:
     """Python looks for cycles again and again while millions of objects are made; here all of them are kept.
 
-    Freezing and thawing makes the objects old, so that they are not looked through right afterwards.
+    Freezing and thawing makes the objects old, so that they are not looked through right afterwards.  It is for large
+    graphs alone, since Python counts the objects that somebody else froze one by one.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -71,7 +75,7 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         if collects:
-            if not gc.get_freeze_count():
+            if large and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
