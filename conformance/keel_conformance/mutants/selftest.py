@@ -53,8 +53,8 @@ def selftest(
     seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
     mutant: Annotated[list[str] | None, typer.Option(help="Only mutants that fit this pattern; repeatable.")] = None,
-    op: Annotated[list[str] | None, typer.Option(help="Only cases of operators that fit this pattern; "
-                                                 "repeatable.")] = None,
+    op: Annotated[list[str] | None, typer.Option(help="Only cases of operators, programs and kernels that fit "
+                                                 "this pattern; repeatable.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Only these parts: {', '.join(PARTS)}.")] = None,
     json: Json = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the logs, from which --resume goes on.")] = None,
@@ -72,7 +72,7 @@ def selftest(
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
         sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,
-                          tuple(fitting(MEMBERS, op)) if op else ())
+                          tuple(fitting(_named(tier, seed), op)) if op else ())
         bars = sitting.bars(parts, range(seed, seed + seeds), fitting(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
@@ -82,9 +82,15 @@ def selftest(
     raise typer.Exit(1 if any(bar.holds is False for bar in bars) else 0)
 
 
+def _named(tier: str, seed: int) -> list[str]:
+    """What cases are about."""
+    return [*MEMBERS, *dict.fromkeys(c.op for c in of_rooms(tier, seed))]
+
+
 @dataclass
 class Sitting:
-    """One run of it, on cases of the members ``ops``, of all if there are none. ``rows`` are what the bars are made of.
+    """One run of it, on cases of the members, programs and kernels ``ops``, of all if there are none. ``rows`` are what
+    the bars are made of.
     """
 
     console: Console

@@ -138,5 +138,5 @@ def _found(got: Any, b: Bounded) -> Finding:
         have = f"{got.dtype} {list(got.shape)}" if isinstance(got, Tensor) else type(got).__name__
         return Finding(f"It is {have}, not {b.eager.dtype} {list(b.eager.shape)}.")
     if not inexact(got.dtype):
-        return compare(got, tracked(b.reference, analysed, None, b.bound), b.eager)
-    return compare(got, tracked(b.eager, analysed, b.reference, b.bound), b.eager)
+        return compare(got, tracked(b.reference, analysed, None, b.bound), [b.eager])
+    return compare(got, tracked(b.eager, analysed, b.reference, b.bound), [b.eager])

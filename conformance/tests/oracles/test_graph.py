@@ -61,6 +61,14 @@ def test_a_wrong_element_is_found(inputs: list[Tensor]) -> None:
     assert "At (4, 3)" in found.sentence
 
 
+@pytest.mark.parametrize("op", [aten.mean.default, aten.prod.default], ids=str)
+def test_a_scalar(op: Any) -> None:
+    gm, x, y = built(lambda v: (aten.mul.Tensor, (v[0], v[1])), lambda v: (op, (v[2],))), torch.rand(9), torch.rand(9)
+    for factor, wrong in ((1.0, False), (1.01, True)):
+        [found] = judge_graph(gm, [x, y], [gm(x, y)[0] * factor])
+        assert bool(found.sentence) == wrong
+
+
 def test_choices_that_rounding_may_turn_are_masked() -> None:
     gm = built(lambda v: (aten.mul.Tensor, (v[0], v[1])), lambda v: (aten.gt.Scalar, (v[2], 0.3)))
     x = torch.full((300,), 0.1)
