@@ -257,9 +257,9 @@ class Sitting:
         return scores.eager_bars([], len(cases), [found[k] for k in found])[1:]
 
     def sample(self, variant: Mutant, seed: int) -> tuple[Case, ...]:
-        """The cases that a variant can be seen by: if that is all, a share of them."""
+        """The cases that a variant can be seen by: if that is all of a whole plan, a share of them."""
         cases = tuple(c for c in self.plan(seed) if variant.reaches(c))
-        return spread(cases, SHARES[self.tier]) if variant.calls == ("*",) else cases
+        return spread(cases, SHARES[self.tier]) if variant.calls == ("*",) and not self.ops else cases
 
     def baseline(self, seed: int, order: Iterable[Case], cases: Iterable[Case]) -> Verdicts:
         """What eager PyTorch does on the cases, in that order, and the interpreter on kernels, which eager has no way
