@@ -18,6 +18,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
+
 def assembly(registers: str, body: str) -> str:
     """PTX of an entry that reads from %rd1 and writes to %rd2."""
     return f"""
