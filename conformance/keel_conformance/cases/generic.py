@@ -134,14 +134,18 @@ def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw:
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
     if calls[0].overload == "aten.unique_dim.default":
-        rows = args[0]
-        args = (layouts.laid(_clean(rows), rows.stride(), rows.storage_offset()), *args[1:])
+        args = (_lying_as(args[0], _clean(args[0])), *args[1:])
     return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
 
 
 def _clean(x: torch.Tensor) -> torch.Tensor:
     """Zeros for NaN, beside which nothing has an order."""
     return torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x) if x.is_floating_point() else x
+
+
+def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values in the layout of what was given."""
+    return layouts.laid(values, given.stride(), given.storage_offset())
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -151,8 +155,7 @@ def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> t
         return args, dict(kwargs)
     clean = _clean(rows)
     if isinstance(sorter := kwargs.get("sorter"), torch.Tensor):
-        kwargs = {**kwargs, "sorter": layouts.laid(clean.argsort(-1), sorter.stride(), sorter.storage_offset())}
+        kwargs = {**kwargs, "sorter": _lying_as(sorter, clean.argsort(-1))}
     elif clean.dim():
         clean = clean.sort(-1).values
-    laid = layouts.laid(clean, rows.stride(), rows.storage_offset())
-    return (*args[:place], laid, *args[place + 1:]), dict(kwargs)
+    return (*args[:place], _lying_as(rows, clean), *args[place + 1:]), dict(kwargs)

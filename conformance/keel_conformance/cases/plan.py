@@ -62,11 +62,16 @@ def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = 
         raise KeelError("bad-option", f"There is no profile {profile!r} with a tier {tier!r}.",
                         do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
     rooms = list(of_rooms(tier, seed))
-    wanted = _wanted(ops, {*MEMBERS, *(case.op for case in rooms)})
+    wanted = _wanted(ops, named(rooms))
     members = [name for name in MEMBERS if name in wanted]
     cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in wanted))
     found = [case for case in cases if case.profile in PROFILES[profile]]
     return tuple({case.digest: case for case in found}.values())
+
+
+def named(rooms: Iterable[Case]) -> Set[str]:
+    """What a plan's ``ops`` may name: members, and the programs and kernels of these cases; in order."""
+    return dict.fromkeys([*MEMBERS, *(case.op for case in rooms)]).keys()
 
 
 def _wanted(ops: Sequence[str], known: Set[str]) -> Set[str]:

@@ -20,7 +20,7 @@ from keel import MEMBERS
 from .. import report
 from ..cases.case import Case
 from ..cases.domains import domain_of
-from ..cases.plan import PROFILES, TIERS, of_rooms, plan
+from ..cases.plan import PROFILES, TIERS, named, of_rooms, plan
 from ..harness.draw import by
 from ..options import CORES, Json, fitting, picked
 from ..report import Bar
@@ -72,7 +72,7 @@ def selftest(
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
         sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,
-                          tuple(fitting(_named(tier, seed), op)) if op else ())
+                          tuple(fitting(named(of_rooms(tier, seed)), op)) if op else ())
         bars = sitting.bars(parts, range(seed, seed + seeds), fitting(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
@@ -80,11 +80,6 @@ def selftest(
     if interruption.by is not None:
         raise typer.Exit(128 + interruption.by)
     raise typer.Exit(1 if any(bar.holds is False for bar in bars) else 0)
-
-
-def _named(tier: str, seed: int) -> list[str]:
-    """What cases are about."""
-    return [*MEMBERS, *dict.fromkeys(c.op for c in of_rooms(tier, seed))]
 
 
 @dataclass
