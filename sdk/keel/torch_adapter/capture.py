@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from keel.errors import KeelError
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
+from keel.torch_adapter.resampled import resampled
 
 aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
@@ -86,7 +87,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
     # it takes a state.
     with config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False), \
-            _onednn(False):
+            _onednn(False), resampled(gm):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={})
