@@ -5,8 +5,9 @@ A float tensor keeps its type and the range of its values, one of indices or tru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ Path = tuple[int | str, ...]
 """Where an argument stands: its place or its name, then the places in lists."""
 SALTED = "salted"
 """A class of values for calls whose elements do not touch each other: random ones with others among them."""
+SEVERAL = (list, tuple)                                        # as a tuple it is looked up faster than as a union
 OWN = "the dtype that it is drawn in"
 """Stands where an argument names that dtype."""
 
@@ -59,27 +61,30 @@ class Skeleton:
 
 def walk(given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Iterator[tuple[Path, Any]]:
     """The leaves of arguments, each with its path."""
-    def below(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
-        if isinstance(value, list | tuple):
-            for i, v in enumerate(value):
-                yield from below((*path, i), v)
+    for key, value in chain(enumerate(given[0]), given[1].items()):
+        if isinstance(value, SEVERAL):
+            yield from _below((key,), value)
         else:
-            yield path, value
-    for i, v in enumerate(given[0]):
-        yield from below((i,), v)
-    for k, v in given[1].items():
-        yield from below((k,), v)
+            yield (key,), value
+
+
+def _below(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, Any]]:
+    for i, value in enumerate(values):
+        if isinstance(value, SEVERAL):
+            yield from _below((*path, i), value)
+        else:
+            yield (*path, i), value
 
 
 def rebuilt(given: tuple[tuple[Any, ...], Mapping[str, Any]],
             replace: Callable[[Path, Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with ``replace(path, leaf)`` for each leaf."""
     def below(path: Path, value: Any) -> Any:
-        if isinstance(value, list | tuple):
+        if isinstance(value, SEVERAL):
             made = [below((*path, i), v) for i, v in enumerate(value)]
             return tuple(made) if isinstance(value, tuple) else made
         return replace(path, value)
-    return (tuple(below((i,), v) for i, v in enumerate(given[0])),
+    return (tuple([below((i,), v) for i, v in enumerate(given[0])]),
             {k: below((k,), v) for k, v in given[1].items()})
 
 

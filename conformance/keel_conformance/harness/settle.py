@@ -45,7 +45,7 @@ Steps = Generator[Ask, Outcome, T]
 
 
 def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
-    """``cases`` of one operator in order, those together that one process does at once."""
+    """``cases`` of a lane in order, those together that one process does at once."""
     for kind, group in groupby(cases, lambda c: c.kind):
         together = list(group)
         size = TOGETHER if kind in ("op", "negative", "kernel") else 1
@@ -53,20 +53,34 @@ def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
 
 
 def lanes(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
-    """What has to be done in order, since it depends on what came before: the calls of one operator. Kernels are done
-    together, whatever they are about.
+    """What has to be done in order, since it depends on what came before: the calls of one operator. Operators of which
+    there are few share a graph, for one more graph costs as much as many calls. Kernels are done together, whatever
+    they are about.
     """
     found: dict[object, list[Case]] = {}
-    kernels = count()
-    for case in cases:
+    kernels, shared = count(), _shared(cases)
+    for case in sorted(cases, key=lambda c: c.kind == "negative"):
         match case.kind:
             case "op" | "negative":
-                found.setdefault(case.op, []).append(case)
+                found.setdefault(("calls", shared.get(case.op, case.op)), []).append(case)
             case "kernel":
-                found.setdefault(next(kernels) // TOGETHER, []).append(case)
+                found.setdefault(("kernels", next(kernels) // TOGETHER), []).append(case)
             case _:
                 found.setdefault(case.id, []).append(case)
     return [tuple(lane) for lane in found.values()]
+
+
+def _shared(cases: Sequence[Case]) -> dict[str, int]:
+    """Of operators that leave room for another, the number of the graph that has them."""
+    found: dict[str, int] = {}
+    number, room = 0, TOGETHER
+    for op, calls in Counter(c.op for c in cases if c.kind == "op").items():
+        if calls > TOGETHER // 2:
+            continue
+        if calls > room:
+            number, room = number + 1, TOGETHER
+        found[op], room = number, room - calls
+    return found
 
 
 def exhausted(failures: Counter[tuple[str, ...]]) -> str:
@@ -162,7 +176,7 @@ class Settler:
 def lane(settler: Settler, cases: Sequence[Case], known: Callable[[tuple[Case, ...]], list[Verdict] | None],
          began: Callable[[tuple[Case, ...]], None], ended: Callable[[tuple[Case, ...], list[Verdict]], None],
          ) -> Steps[None]:
-    """The batches of one operator in order, until too many cases fail alike; ``known`` has what an earlier run saw."""
+    """The batches of a lane in order, until too many cases fail alike; ``known`` has what an earlier run saw."""
     failures: Counter[tuple[str, ...]] = Counter()
     for batch in batches(cases):
         verdicts = known(batch)

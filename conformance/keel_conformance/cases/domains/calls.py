@@ -63,6 +63,9 @@ class From:
     lies: str = "none"
 
 
+DRAWN = (Arg, From)
+
+
 @dataclass(frozen=True)
 class Ask:
     """A call of an overload; its arguments have an Arg or a From for each tensor, OWN for the dtype of the case.
@@ -77,7 +80,7 @@ class Ask:
 
     @cached_property
     def tensors(self) -> list[Arg | From]:
-        return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, Arg | From)]
+        return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, DRAWN)]
 
 
 def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None], *,

@@ -1,0 +1,32 @@
+"""Which cases one process does at once, and in which order."""
+from __future__ import annotations
+
+from keel_conformance.cases.case import Case
+from keel_conformance.harness.settle import TOGETHER, batches, lanes
+
+
+def calls(op: str, count: int, kind: str = "op") -> list[Case]:
+    return [Case(op, "f32", kind, "core", seed=k) for k in range(count)]  # type: ignore[arg-type]
+
+
+def ops(cases: tuple[Case, ...]) -> dict[str, int]:
+    return {op: sum(c.op == op for c in cases) for op in dict.fromkeys(c.op for c in cases)}
+
+
+def test_operators_of_few_calls_share_a_graph() -> None:
+    cases = [*calls("neg", 5), *calls("neg", 1, "negative"), *calls("abs", 5), *calls("abs", 2, "negative"),
+             *calls("sin", 6), *calls("cos", 5)]
+    first, second = lanes(cases)
+    assert ops(first) == {"neg": 6, "abs": 7, "sin": 6} and ops(second) == {"cos": 5}
+    assert [(len(b), {c.kind for c in b}) for b in batches(first)] == [(TOGETHER, {"op"}), (3, {"negative"})]
+
+
+def test_operators_of_many_calls_have_their_own() -> None:
+    first, second, third = lanes([*calls("neg", 4), *calls("abs", 40), *calls("sin", 9), *calls("cos", 2)])
+    assert [ops(x) for x in (first, second, third)] == [{"neg": 4, "cos": 2}, {"abs": 40}, {"sin": 9}]
+    assert [len(b) for b in batches(second)] == [TOGETHER, TOGETHER, 40 - 2 * TOGETHER]
+
+
+def test_programs_are_alone() -> None:
+    assert [len(lane) for lane in lanes(calls("views", 3, "program"))] == [1, 1, 1]
+    assert [len(lane) for lane in lanes(calls("loops", TOGETHER + 1, "kernel"))] == [TOGETHER, 1]
