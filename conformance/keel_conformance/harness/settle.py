@@ -20,7 +20,9 @@ from .job import Appraise, Appraised, Perform, Performed, Settings
 from .perform import perform
 
 TOGETHER = 16
-"""Calls in one graph, or kernels that are built at once."""
+"""Calls of an operator in one graph, or kernels that are built at once."""
+SHARED = 2 * TOGETHER
+"""Calls in one graph of operators of which there are few."""
 IDENTICAL = 20
 """After so many failures of one kind the later cases of an operator are not run."""
 JUDGING = 600.0
@@ -48,8 +50,14 @@ def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     """``cases`` of a lane in order, those together that one process does at once."""
     for kind, group in groupby(cases, lambda c: c.kind):
         together = list(group)
-        size = TOGETHER if kind in ("op", "negative", "kernel") else 1
+        size = _at_once(kind, together)
         yield from (tuple(together[k:k + size]) for k in range(0, len(together), size))
+
+
+def _at_once(kind: str, cases: Sequence[Case]) -> int:
+    if kind not in ("op", "negative", "kernel"):
+        return 1
+    return SHARED if kind != "kernel" and len({c.op for c in cases}) > 1 else TOGETHER
 
 
 def lanes(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
@@ -71,14 +79,14 @@ def lanes(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
 
 
 def _shared(cases: Sequence[Case]) -> dict[str, int]:
-    """Of operators that leave room for another, the number of the graph that has them."""
+    """Of operators that have few calls, the number of the graph that has them."""
     found: dict[str, int] = {}
-    number, room = 0, TOGETHER
+    number, room = 0, SHARED
     for op, calls in Counter(c.op for c in cases if c.kind == "op").items():
-        if calls > TOGETHER // 2:
+        if calls > TOGETHER:
             continue
         if calls > room:
-            number, room = number + 1, TOGETHER
+            number, room = number + 1, SHARED
         found[op], room = number, room - calls
     return found
 

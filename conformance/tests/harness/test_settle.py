@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from keel_conformance.cases.case import Case
-from keel_conformance.harness.settle import TOGETHER, batches, lanes
+from keel_conformance.harness.settle import SHARED, TOGETHER, batches, lanes
 
 
 def calls(op: str, count: int, kind: str = "op") -> list[Case]:
@@ -14,16 +14,16 @@ def ops(cases: tuple[Case, ...]) -> dict[str, int]:
 
 
 def test_operators_of_few_calls_share_a_graph() -> None:
-    cases = [*calls("neg", 5), *calls("neg", 1, "negative"), *calls("abs", 5), *calls("abs", 2, "negative"),
-             *calls("sin", 6), *calls("cos", 5)]
+    cases = [*calls("neg", 12), *calls("neg", 1, "negative"), *calls("abs", 12), *calls("abs", 2, "negative"),
+             *calls("sin", 8), *calls("cos", 5)]
     first, second = lanes(cases)
-    assert ops(first) == {"neg": 6, "abs": 7, "sin": 6} and ops(second) == {"cos": 5}
-    assert [(len(b), {c.kind for c in b}) for b in batches(first)] == [(TOGETHER, {"op"}), (3, {"negative"})]
+    assert ops(first) == {"neg": 13, "abs": 14, "sin": 8} and ops(second) == {"cos": 5}
+    assert [(len(b), {c.kind for c in b}) for b in batches(first)] == [(SHARED, {"op"}), (3, {"negative"})]
 
 
 def test_operators_of_many_calls_have_their_own() -> None:
-    first, second, third = lanes([*calls("neg", 4), *calls("abs", 40), *calls("sin", 9), *calls("cos", 2)])
-    assert [ops(x) for x in (first, second, third)] == [{"neg": 4, "cos": 2}, {"abs": 40}, {"sin": 9}]
+    first, second, third = lanes([*calls("neg", 4), *calls("abs", 40), *calls("sin", 17), *calls("cos", 2)])
+    assert [ops(x) for x in (first, second, third)] == [{"neg": 4, "cos": 2}, {"abs": 40}, {"sin": 17}]
     assert [len(b) for b in batches(second)] == [TOGETHER, TOGETHER, 40 - 2 * TOGETHER]
 
 
