@@ -91,16 +91,16 @@ def _shared(cases: Sequence[Case]) -> dict[str, int]:
     return found
 
 
-def exhausted(failures: Counter[tuple[str, ...]]) -> str:
-    """Why no later case of the operator is run; '' if they are."""
-    for (status, *what), n in failures.items():
-        if n >= IDENTICAL:
+def exhausted(failures: Counter[tuple[str, ...]], ops: set[str]) -> str:
+    """Why no later case of these operators is run; '' if they are, for no other operator says anything of one."""
+    for (op, status, *what), n in failures.items():
+        if n >= IDENTICAL and ops == {op}:
             return f"{n} cases of the operator before it end alike: {' '.join([status, *filter(None, what)])}."
     return ""
 
 
-def kind_of(v: Verdict) -> tuple[str, ...]:
-    return v.status, v.oracle, v.clause
+def kind_of(case: Case, v: Verdict) -> tuple[str, ...]:
+    return case.op, v.status, v.oracle, v.clause
 
 
 class Settler:
@@ -189,13 +189,13 @@ def lane(settler: Settler, cases: Sequence[Case], known: Callable[[tuple[Case, .
     for batch in batches(cases):
         verdicts = known(batch)
         if verdicts is None:
-            if why := exhausted(failures):
+            if why := exhausted(failures, {c.op for c in batch}):
                 verdicts = [Verdict(c.id, "not run", "cascade", why) for c in batch]
             else:
                 began(batch)
                 verdicts = yield from settler.settled(batch)
             ended(batch, verdicts)
-        failures.update(kind_of(v) for v in verdicts if v.status in BAD)
+        failures.update(kind_of(c, v) for c, v in zip(batch, verdicts, strict=True) if v.status in BAD)
 
 
 def here(steps: Steps[T]) -> T:

@@ -1,8 +1,11 @@
 """Which cases one process does at once, and in which order."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from keel_conformance.cases.case import Case
-from keel_conformance.harness.settle import SHARED, TOGETHER, batches, lanes
+from keel_conformance.harness.settle import SHARED, TOGETHER, batches, lane, lanes
+from keel_conformance.results.verdict import Verdict
 
 
 def calls(op: str, count: int, kind: str = "op") -> list[Case]:
@@ -30,3 +33,24 @@ def test_operators_of_many_calls_have_their_own() -> None:
 def test_programs_are_alone() -> None:
     assert [len(lane) for lane in lanes(calls("views", 3, "program"))] == [1, 1, 1]
     assert [len(lane) for lane in lanes(calls("loops", TOGETHER + 1, "kernel"))] == [TOGETHER, 1]
+
+
+class Failing:
+    """Stands for a Settler: all that it settles fails alike."""
+
+    def settled(self, cases: tuple[Case, ...]) -> Iterator[None]:
+        yield from ()
+        return [Verdict(c.id, "fail", "exact") for c in cases]  # type: ignore[return-value]
+
+
+def settled(cases: list[Case]) -> list[str]:
+    found: list[Verdict] = []
+    for one in lanes(cases):
+        list(lane(Failing(), one, lambda b: None, lambda b: None, lambda b, v: found.extend(v)))  # type: ignore[arg-type]
+    return [v.status for v in found]
+
+
+def test_failures_of_one_operator_do_not_spare_another() -> None:
+    both = [*calls("neg", 16), *calls("abs", 16), *calls("neg", 1, "negative"), *calls("abs", 1, "negative")]
+    assert settled(both) == ["fail"] * 34
+    assert settled(calls("neg", 50)) == ["fail"] * 32 + ["not run"] * 18

@@ -63,7 +63,7 @@ class From:
     lies: str = "none"
 
 
-DRAWN = (Arg, From)
+TENSORS = (Arg, From)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Ask:
 
     @cached_property
     def tensors(self) -> list[Arg | From]:
-        return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, DRAWN)]
+        return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, TENSORS)]
 
 
 def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None], *,
