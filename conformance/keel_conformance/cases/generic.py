@@ -55,14 +55,14 @@ def generic(op: Op) -> Domain | None:
     calls = tuple(sorted((s for s in found if s.dtypes), key=_slight))
     if not calls:
         return None
-    free = bool(op.tags.intersection(FREE))
+    apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
+    free = apart or bool(op.tags.intersection(FREE))
     kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(
         TAME[:3] if op.profile in CALM or op.name in WARY else TAME)
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
     factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),
                "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS, "values": tuple(kinds)}
-    apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
     return Domain(
         op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
         rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),

@@ -285,6 +285,14 @@ def _attributes() -> Iterator[Written]:
     for shape in ((4, 3), (2, 3, 5), (3, 7)):
         x, y = number(*shape), number(*shape, seed=5)
         yield "linalg_cross.default", (x, y), {"dim": shape.index(3) - len(shape)}
+    for shape in ((3, 3), (3, 5, 3), (3, 3, 3)):              # the first of them is another
+        yield "linalg_cross.default", (number(*shape), number(*shape, seed=5)), {"dim": -1}
+    for n in (5, 17):
+        yield "bucketize.Tensor", (torch.arange(-6, 7), number(n).sort().values), {}
+        yield "bucketize.Tensor", (torch.arange(-4, 4).view(2, 4), number(n).sort().values), {"right": True}
+    for rows in (4, 9):                                        # near each other
+        near = number(rows, 5, low=100.0, high=100.03), number(6, 5, low=100.0, high=100.03, seed=3)
+        yield "_cdist_forward.default", (*near, 2.0, 2), {}
     for m, k, p in ((5, 3, 4), (8, 8, 3), (7, 2, 7)):
         factors, tau = torch.geqrf(number(m, k))
         for transposed in (False, True):
@@ -299,6 +307,7 @@ def _attributes() -> Iterator[Written]:
             made, pivots, _ = torch.linalg.ldl_factor_ex(even, hermitian=hermitian)
             yield "linalg_ldl_solve.default", (made, pivots, torch.complex(number(n, 2), number(n, 2, seed=3))), {
                 "hermitian": hermitian}
+        yield "linalg_pinv.atol_rtol_tensor", (number(n + 2, 2).round() @ number(2, n, seed=5).round(),), {}
         yield "linalg_pinv.atol_rtol_tensor", (low,), {"rtol": torch.tensor(0.5)}
         yield "linalg_pinv.atol_rtol_tensor", (low,), {"atol": torch.tensor(4.0)}
         yield "linalg_pinv.atol_rtol_tensor", (x + x.t(),), {"hermitian": True}

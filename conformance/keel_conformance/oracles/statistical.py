@@ -161,7 +161,8 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
         low_, high_ = _between(x, of)
         return _around(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
     uniform = _transformed(values, of, discrete)[kept]
-    return _uniformly(uniform, level) or _dependent(uniform, level)
+    parity = _even(x.reshape(-1)[torch.as_tensor(kept)], low, high, level) if discrete else ""
+    return parity or _uniformly(uniform, level) or _tailed(uniform, level) or _dependent(uniform, level)
 
 
 def _beyond(x: Tensor, of: Any) -> Any:
@@ -261,6 +262,33 @@ def _uniformly(u: Array, level: float) -> str:
                                   f"{distance:.3g}, p = {p:.2g}.")
 
 
+TAIL = 2.0 ** -11
+"""The share of draws at either end of a distribution that is looked at by itself: of normal numbers those beyond 3.3,
+where sums of a few uniform numbers have none, whatever Kolmogorov and Smirnov say.
+"""
+WIDE = 2.0 ** 20
+
+
+def _tailed(u: Array, level: float) -> str:
+    """How many draws are at the ends: binomially distributed."""
+    n, found = len(u), int(np.count_nonzero((u < TAIL) | (u > 1 - TAIL)))
+    if not n:
+        return ""
+    p = 2 * min(float(stats.binom.cdf(found, n, 2 * TAIL)), float(stats.binom.sf(found - 1, n, 2 * TAIL)))
+    return "" if p >= level else (f"Of {n} draws {found} are in the tails of the distribution, where "
+                                  f"{2 * TAIL * n:.0f} should be: p = {p:.2g}.")
+
+
+def _even(x: Tensor, low: Any, high: Any, level: float) -> str:
+    """Half of the integers from a wide range are even: of those that were scaled in a narrower float all may be."""
+    n = x.numel()
+    if not n or x.dtype.is_floating_point or float(np.min(high - low)) < WIDE:
+        return ""
+    even = int((x % 2 == 0).sum())
+    p = 2 * min(float(stats.binom.cdf(even, n, 0.5)), float(stats.binom.sf(even - 1, n, 0.5)))
+    return "" if p >= level else f"Of {n} integers {even} are even: p = {p:.2g}."
+
+
 def _dependent(u: Array, level: float) -> str:
     """Neighbours' correlation is normal with variance 1 / n for independent draws (n of 100 and more)."""
     n = len(u) - 1
@@ -298,9 +326,21 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
             return sentence
     elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
         first, second = (_np(r[-1]).reshape(-1) for r in results)
+        if name == "randperm" and len(first) > LEVEL ** -0.5 and _cycle(first) and _cycle(second):
+            return "Both permutations are a single cycle, as one of as many elements is."
     else:
         return ""
     return "" if _uncorrelated(first, second) >= LEVEL else "The draws of two calls depend on each other."
+
+
+def _cycle(permutation: Array) -> bool:
+    """Whether it is a single cycle, as one of n permutations is, and each of who exchanges no element with itself."""
+    at, length = 0, 0
+    for _ in permutation:
+        at, length = int(permutation[at]), length + 1
+        if at == 0:
+            break
+    return length == len(permutation)
 
 
 def _never_drawn(of: Any, discrete: bool, first: Tensor, second: Tensor) -> str:

@@ -147,3 +147,31 @@ def test_a_factor_that_is_nan_fails() -> None:
     assert judge(case, Trial((x,)), [values, vectors]).status == "pass"
     for wrong in ([values, vectors * float("nan")], [values * float("nan"), vectors]):
         assert judge(case, Trial((x,)), wrong).status == "fail"
+
+
+def test_sums_of_a_few_uniform_numbers_have_no_tails() -> None:
+    torch.manual_seed(0)
+    case = Case("normal", "", "op", "core", "aten.randn.default")
+    sums = (torch.rand(4, 70_001) - 0.5).sum(0) * 3 ** 0.5
+    verdict = judge(case, Trial(([70_001],)), [sums])
+    assert verdict.status == "fail" and "tails of the distribution" in verdict.sentence
+    assert judge(case, Trial(([70_001],)), [torch.randn(70_001)]).status == "pass"
+
+
+def test_scaled_floats_are_no_integers_of_a_wide_range() -> None:
+    torch.manual_seed(0)
+    case, trial = Case("randint", "", "op", "core", "aten.randint.low"), Trial((0, 2 ** 40, [999]))
+    verdict = judge(case, trial, [(torch.rand(999) * 2 ** 40).long()])
+    assert verdict.status == "fail" and "999 are even" in verdict.sentence
+    assert judge(case, trial, [torch.randint(0, 2 ** 40, (999,))]).status == "pass"
+
+
+def test_permutations_that_are_all_single_cycles() -> None:
+    def cycle(n: int) -> torch.Tensor:
+        order = torch.randperm(n)
+        return torch.empty_like(order).scatter_(0, order, order.roll(-1))
+    torch.manual_seed(0)
+    named = [{"n": 40_009}] * 2
+    assert "single cycle" in independent("randperm", named, [[cycle(40_009)], [cycle(40_009)]])
+    assert not independent("randperm", named, [[cycle(40_009)], [torch.randperm(40_009)]])
+    assert not independent("randperm", [{"n": 0}] * 2, [[cycle(0)], [cycle(0)]])

@@ -134,7 +134,7 @@ def _int_mm(levels: Levels) -> Ask | None:
     if (sizes := _sizes(levels)) is None:
         return None
     m, k, n = sizes
-    return Ask("aten._int_mm.default", (Arg((m, k)), Arg((k, n))), exact=True)
+    return Ask("aten._int_mm.default", (Arg((m, k), -128, 127), Arg((k, n), -128, 127)), exact=True)
 
 
 def _bytes(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
@@ -266,7 +266,7 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
                               untested={"C2": "Bools have no scales to try; the samples have them."}),
     "trilinear": lambda op: domain(op, {"form": tuple(_EXPANDED)}, _trilinear, kinds=FINITE_AND_NOT),
     "int_mm": lambda op: domain(op, {"k": KS, "size": SIZES}, _int_mm, dtypes=(torch.int8,),
-                                kinds=("random", "nonfinite", "wide", "duplicates"), lay=LAID,
+                                kinds=("random", "specials", "wide", "duplicates"), lay=LAID,
                                 cites={"C2": NOTHING}, negatives=_shapes("aten._int_mm.default")[:3]),
     "weight_int8_mm": lambda op: domain(
         op, {"k": ("64", "32", "128", "1024"), "size": ("3x16", "1x32", "17x16", "8x64")}, _weight_int8,

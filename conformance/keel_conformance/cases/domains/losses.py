@@ -152,11 +152,11 @@ def _margin(back: bool) -> Callable[[Levels], Ask | None]:
 
 
 def _lists(classes: int) -> _Drawn:
-    """Classes, some twice, then -1."""
+    """Classes, some twice, then -1, and others that count no more."""
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = draw.integers(prod(shape), 0, classes).reshape(-1, classes)
         ends = draw.integers(len(x), 0, classes + 1)
-        return torch.where(torch.arange(classes) >= ends[:, None], -1, x)
+        return torch.where(torch.arange(classes) == ends[:, None], -1, x)
     return drawn
 
 

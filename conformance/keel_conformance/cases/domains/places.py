@@ -220,6 +220,10 @@ def _rolled_twice(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [1, -2][:g.x.dim()], [-1, 0][:g.x.dim()]), {}
 
 
+def _rolled_again(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (g.x, [1, 3][:2 * g.x.dim()], [g.dim, g.dim][:2 * g.x.dim()]), {}
+
+
 def _joined(count: int, end: bool = False) -> Call:
     """With others that are longer; the dimension is counted from the ``end``."""
     return lambda g: (([g.x, *[g.like(g.sized(g.x.shape[g.dim] + i)) for i in range(count)]],
@@ -286,7 +290,7 @@ PLACED: Mapping[str, Placed] = {
                     "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
                    whole=True),
     "roll": Placed({"1": ("aten.roll.default", _rolled(1)), "flat": ("aten.roll.default", _rolled_flat),
-                    "twice": ("aten.roll.default", _rolled_twice),
+                    "twice": ("aten.roll.default", _rolled_twice), "again": ("aten.roll.default", _rolled_again),
                     **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)}},
                    whole=True),
     "cat": Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),

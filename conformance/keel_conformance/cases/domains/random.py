@@ -102,6 +102,8 @@ def _bounds(levels: Levels) -> tuple[int, int]:
     return BOUNDS[levels["bounds"]]
 
 
+RATES: Mapping[str, tuple[float, float]] = {"few": (0.0, 20.0), "many": (110.0, 170.0)}
+"""Of Poisson's distribution: exp(-rate) is no float32 above 103, and bfloat16 has all integers to 256."""
 SURE = ("none", "all")
 """Shares of which nothing is left to chance."""
 TAME = ("bernoulli", "poisson", "gamma", "binomial", "normal_around", "multinomial")
@@ -131,7 +133,8 @@ MADE: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]], _Make, tuple[torch.
     "bernoulli_like": ("bernoulli.p", _P, _like(lambda levels: (SHARES[levels["p"]],)), FLOATS),
     "native_dropout": ("native_dropout.default", {**_P, "train": ("train", "not")}, lambda levels, shape: (
         (Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS),
-    "poisson": ("poisson.default", {}, lambda levels, shape: ((Arg(shape, 0.0, 20.0, kind="random"),), {}), FLOATS),
+    "poisson": ("poisson.default", {"rate": tuple(RATES)}, lambda levels, shape: (
+        (Arg(shape, *RATES[levels["rate"]], kind="random"),), {}), FLOATS),
     "binomial": ("binomial.default", {}, lambda levels, shape: (
         (Arg(shape, draw=_counts), _share(levels)), {}), FLOATS[:2]),
     "normal_around": ("normal.Tensor_Tensor", {}, lambda levels, shape: (
@@ -155,7 +158,8 @@ def _permutation(levels: Levels) -> Ask:
 
 
 _APART: Mapping[str, tuple[Mapping[str, tuple[str, ...]], Callable[[Levels], Ask], tuple[torch.dtype, ...]]] = {
-    "randperm": ({"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120")}, _permutation, _INTEGERS),
+    "randperm": ({"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120", "40009", "50021",
+                        "70001")}, _permutation, _INTEGERS),
     "random_integers": ({"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype, (
         *_INTEGERS, torch.float16, torch.bfloat16)),
     "randint_like_tensor": ({"shape": tuple(SHAPES), "high": ("i64", "i32")}, _below_a_tensor, _INTEGERS),
@@ -167,7 +171,9 @@ _APART: Mapping[str, tuple[Mapping[str, tuple[str, ...]], Callable[[Levels], Ask
 def _apart(op: Op) -> Domain:
     factors, ask, dtypes = _APART[op.name]
     few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
-    return domain(op, factors, ask, dtypes=dtypes, kinds=("own",), rules=(few,) if "shape" in factors else (),
+    held = Rule(("dtype", "n"), lambda dtype, n: int(n) < 128 or dtype in ("i64", "i32"))
+    rules = (few,) if "shape" in factors else (held,) if "n" in factors else ()
+    return domain(op, factors, ask, dtypes=dtypes, kinds=("own",), rules=rules,
                   cites=always(op),
                   telling=({"dtype": "i64", "shape": "70001", "range": "to_high"},
                            {"dtype": "f32", "shape": "33x65", "range": "own"}, {"dtype": "i8", "range": "own"},
