@@ -23,7 +23,7 @@ FEW = ("17", "0d", "1", "0", "2x0x3")
 PAIRS: Mapping[str, tuple[float, float]] = {"usual": (0.0, 1.0), "apart": (-3.0, 5.0), "narrow": (0.25, 0.75),
                                             "below": (-8.0, -1.0)}
 BOUNDS: Mapping[str, tuple[int, int]] = {"coin": (0, 2), "one": (5, 6), "signed": (-7, 8), "byte": (0, 127),
-                                         "below": (-100, -50)}
+                                         "below": (-100, -50), "wide": (-2 ** 41, 2 ** 42 + 3)}
 SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.1, "most": 0.9}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64)
 RANGES = ("own", "to_coin", "to_byte", "to_high")
@@ -194,6 +194,8 @@ def build(op: Op) -> Domain | None:
         return Ask(f"aten.{overload}", args, kwargs, notes=notes)
     tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
     rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
+    if "bounds" in factors:
+        rules.append(Rule(("dtype", "bounds"), lambda dtype, bounds: bounds != "wide" or dtype == "i64"))
     if "p" in factors:
         rules += [Rule(("p", "layout"), lambda p, layout: p not in SURE or layout == "contiguous"),
                   Rule(("p", "values"), lambda p, values: p not in SURE or values != "specials")]
