@@ -56,7 +56,7 @@ def generic(op: Op) -> Domain | None:
     if not calls:
         return None
     apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
-    free = apart or bool(op.tags.intersection(FREE))
+    free = bool(op.tags.intersection(FREE))
     kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(
         TAME[:3] if op.profile in CALM or op.name in WARY else TAME)
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
@@ -67,7 +67,7 @@ def generic(op: Op) -> Domain | None:
         op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
         rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
                Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
-               Rule(("sample", "values"), lambda sample, values: free or values in TAME[:2] or _whole(
+               Rule(("sample", "values"), lambda sample, values: free or apart or values in TAME[:2] or _whole(
                    calls[int(sample[1:])])),
                Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout))),
         overload=lambda levels: calls[int(levels["sample"][1:])].overload,
