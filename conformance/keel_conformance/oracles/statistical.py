@@ -3,6 +3,7 @@
 Each draw is taken to a number between 0 and 1 by its distribution function (the probability integral transform; of a
 discrete one with a jitter over the jump: Smith, Journal of Forecasting 4, 1985), and all together are held to the
 uniform distribution by the test of Kolmogorov and Smirnov. A draw's rank and its neighbour's must not be correlated.
+How many lie in the tails, and how many integers of a wide range are even, is binomially distributed.
 A test fails for p below ``LEVEL`` over the number of results judged: a right generator fails once in 10^9 cases.
 """
 from __future__ import annotations
@@ -266,7 +267,8 @@ TAIL = 2.0 ** -11
 """The share of draws at either end of a distribution that is looked at by itself: of normal numbers those beyond 3.3,
 where sums of a few uniform numbers have none, whatever Kolmogorov and Smirnov say.
 """
-WIDE = 2.0 ** 20
+BROAD = 2.0 ** 20
+"""Integers in a range from which the odd and the even ones are equally probable, as nearly as it can be seen."""
 
 
 def _tailed(u: Array, level: float) -> str:
@@ -274,7 +276,7 @@ def _tailed(u: Array, level: float) -> str:
     n, found = len(u), int(np.count_nonzero((u < TAIL) | (u > 1 - TAIL)))
     if not n:
         return ""
-    p = 2 * min(float(stats.binom.cdf(found, n, 2 * TAIL)), float(stats.binom.sf(found - 1, n, 2 * TAIL)))
+    p = _binomial(found, n, 2 * TAIL)
     return "" if p >= level else (f"Of {n} draws {found} are in the tails of the distribution, where "
                                   f"{2 * TAIL * n:.0f} should be: p = {p:.2g}.")
 
@@ -282,11 +284,16 @@ def _tailed(u: Array, level: float) -> str:
 def _even(x: Tensor, low: Any, high: Any, level: float) -> str:
     """Half of the integers from a wide range are even: of those that were scaled in a narrower float all may be."""
     n = x.numel()
-    if not n or x.dtype.is_floating_point or float(np.min(high - low)) < WIDE:
+    if not n or x.dtype.is_floating_point or float(np.min(high - low)) < BROAD:
         return ""
     even = int((x % 2 == 0).sum())
-    p = 2 * min(float(stats.binom.cdf(even, n, 0.5)), float(stats.binom.sf(even - 1, n, 0.5)))
+    p = _binomial(even, n, 0.5)
     return "" if p >= level else f"Of {n} integers {even} are even: p = {p:.2g}."
+
+
+def _binomial(found: int, n: int, chance: float) -> float:
+    """How probable it is that of ``n`` as few, or as many, have what each has by ``chance``."""
+    return 2 * min(float(stats.binom.cdf(found, n, chance)), float(stats.binom.sf(found - 1, n, chance)))
 
 
 def _dependent(u: Array, level: float) -> str:
