@@ -13,7 +13,8 @@ def untraceable(call: Call) -> str | None:
     """Why such a backend cannot be given the call: everything is taken that traces as a pure function of its types."""
     if not hasattr(call.op, "overloadpacket"):
         return f"{call.name} is of higher order."
-    if not call.out or call.op.overloadpacket.__name__.endswith("_"):
+    name = call.op.overloadpacket.__name__
+    if not call.out or (name.startswith("__i") if name.startswith("__") else name.endswith("_")):
         return f"{call.name} acts by what it does, not by what it returns."
     if torch.Tag.data_dependent_output in call.op.tags or _unknown_size(call):
         return f"{call.name} gives a size or a number that is known only when it has run."

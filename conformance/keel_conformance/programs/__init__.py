@@ -15,7 +15,6 @@ from ..results.verdict import Verdict
 from . import (
     changes,
     collectives,
-    compositions,
     control,
     digits,
     gradients,
@@ -25,6 +24,7 @@ from . import (
     memory,
     resized,
     steps,
+    together,
     values,
 )
 from .compiler import Compiler, plain
@@ -35,7 +35,7 @@ from .program import Program
 CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, kept.random,
             values.buffers, kept.scalars, kept.arguments, kept.calls, resized.shapes, changes.dtypes,
             changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
-            compositions.graphs, control.control, collectives.collectives)
+            together.graphs, control.control, collectives.collectives)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 
@@ -43,12 +43,13 @@ __all__ = ["CLAUSES", "PROGRAMS", "Compiler", "Observed", "Program", "cases", "j
 
 
 def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
-    """Smoke: the most telling program of each chapter. Standard: all. Full: all, with three seeds.
+    """Smoke: the most telling programs of each chapter, of those that are a function many in one. Standard: all. Full:
+    all, with three seeds.
 
     Every program is called three times, every tenth twelve times.
     """
     for k, program in enumerate(PROGRAMS.values()):
-        if tier == "smoke" and not program.smoke:
+        if tier == "smoke" and (not program.smoke or program.name in together.graphs.functions):
             continue
         calls = 12 if k % 10 == 9 and tier != "smoke" else 3
         for more in range(3 if tier == "full" else 1):

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..devices import HOST
-from .idioms import graphs
 from .lab import Lab
 from .rewrites import special
+from .widths import graphs
 
 One = Callable[[Tensor], Tensor]
 N = 6

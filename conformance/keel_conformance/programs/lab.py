@@ -185,7 +185,8 @@ class Lab:
     def _results(self, name: str, results: Sequence[tuple[str, Any]], args: Sequence[tuple[str, Any]],
                  before: Sequence[Any]) -> None:
         given = [(path, x) for path, x in args if isinstance(x, Tensor)]
-        for k, (path, x) in enumerate(results):
+        inputs, earlier = Memories(given), Memories([])
+        for path, x in results:
             if not isinstance(x, Tensor):
                 self.facts.append((f"{name}{path}", "contract.scalars.C3", x if isinstance(x, str) else [
                     type(x).__name__, x]))
@@ -194,8 +195,9 @@ class Lab:
             self.facts += [
                 (f"{name}{path} requires a gradient", "contract.gradients.C5", x.requires_grad),
                 (f"{name}{path} is the argument", "contract.aliases.C2", [p for p, a in given if a is x]),
-                (f"{name}{path} shares memory with", "contract.aliases.C4", shared(x, given)),
-                (f"{name}{path} shares memory with results", "contract.aliases.C1", shared(x, results[:k]))]
+                (f"{name}{path} shares memory with", "contract.aliases.C4", inputs.shared(x)),
+                (f"{name}{path} shares memory with results", "contract.aliases.C1", earlier.shared(x))]
+            earlier.add(path, x)
             self.kept.append((f"{name}{path}", x))
         for (path, x), was in zip(args, before, strict=True):
             if not isinstance(x, Tensor):
@@ -207,13 +209,24 @@ class Lab:
             self.facts.append((f"{name}{path} memory around it", "contract.mutation.C5", around(x)))
 
 
-def shared(x: Tensor, others: Sequence[tuple[str, Any]]) -> list[str]:
-    """Which of ``others`` lie in the memory of ``x``, each with how far apart they begin, in elements."""
-    if not x.numel():
-        return []
-    return [f"{path} {x.storage_offset() - other.storage_offset():+d}" for path, other in others
-            if isinstance(other, Tensor) and other.numel() and
-            other.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()]
+class Memories:
+    """Tensors by the memory that they lie in."""
+
+    def __init__(self, tensors: Iterable[tuple[str, Tensor]]):
+        self.begins: dict[int, list[tuple[str, int]]] = {}
+        for path, x in tensors:
+            self.add(path, x)
+
+    def add(self, path: str, x: Tensor) -> None:
+        if x.numel():
+            self.begins.setdefault(x.untyped_storage().data_ptr(), []).append((path, x.storage_offset()))
+
+    def shared(self, x: Tensor) -> list[str]:
+        """Which of them lie in the memory of ``x``, each with how far apart they begin, in elements."""
+        if not x.numel():
+            return []
+        return [f"{path} {x.storage_offset() - begin:+d}"
+                for path, begin in self.begins.get(x.untyped_storage().data_ptr(), ())]
 
 
 def around(x: Tensor) -> Tensor:

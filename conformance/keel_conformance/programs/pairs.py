@@ -63,8 +63,8 @@ def of_places(x: Tensor, i: Tensor, c: Tensor) -> tuple[Tensor, ...]:
             torch.where(c, x, torch.where(~c, x * 2, x)),
             x.masked_fill(c, 3).masked_fill(x > 2, -3), x.masked_fill(x > 0, 0).masked_fill(~c, 1),
             x.index_add(0, i, x[i]).index_add(0, i, -x[i]) + 1,
-            x.index_select(1, i % 5).index_select(1, i % 3).t() * 2, torch.where(c, x, 0).sum(0) + torch.where(c, 0,
-            x).sum(0), x[c.any(1)].sum(0), (x > 0).to(x.dtype).cumsum(1))
+            x.index_select(1, i % 5).index_select(1, i % 3).t() * 2, torch.where(c, x, 0).sum(0) + torch.where(
+            c, 0, x).sum(0), (x > 0).to(x.dtype).cumsum(1))
 
 
 def five(lab: Lab) -> list[Tensor]:
@@ -84,6 +84,9 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
     graphs.function(f"pairs-of-sizes{_name}", ["C1"], of_sizes, lambda lab, d=_dtype: [lab.ints(5, 5, dtype=d)])
     graphs.function(f"pairs-of-places{_name}", ["C1"], of_places, lambda lab, d=_dtype: [
         lab.ints(5, 5, dtype=d), lab.index(5, 5), lab.flags(5, 5)])
+graphs.function("pairs-of-what-a-mask-takes", ["C1"], lambda x, c: (
+    x[c.any(1)].sum(0), x[c][1:] * 2, x[c].sum() - x[~c].sum(), (x + 1)[c.all(0)] - 1), lambda lab: [
+        lab.ints(5, 5), lab.flags(5, 5)], breaks=True)
 graphs.function("pairs-of-integers", ["C1", "dtypes.C3"], of_integers,
                 lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)], smoke=True)
 graphs.function("pairs-of-integers-of-32-bits", ["C1", "dtypes.C3"], of_integers,

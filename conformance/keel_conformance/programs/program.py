@@ -34,16 +34,30 @@ class Program:
     hosted: bool = False
 
 
+@dataclass(frozen=True)
+class Function:
+    """A function to compile, and how the arguments of a call are drawn."""
+
+    fn: Callable[..., Any]
+    arguments: Callable[[Lab], Sequence[Any]]
+
+    def drawn(self, lab: Lab, call: int) -> list[Any]:
+        """Fresh arguments; at the second call ones that lie in a larger memory."""
+        return [placed(lab, x, call) for x in self.arguments(lab)]
+
+
 @dataclass
 class Chapter:
     """Collects the programs of one module: ``@chapter("C1", "C2")`` makes one of the function below it, and
-    ``chapter.function`` one of a function to compile and how its arguments are drawn.
+    ``chapter.function`` one of a function to compile and how its arguments are drawn. ``functions`` are those of these
+    that are called with nothing else to say, by the names of their programs.
     """
 
     name: str
     profile: str = "core"
     hosted: bool = False
     programs: list[Program] = field(default_factory=list)
+    functions: dict[str, Function] = field(default_factory=dict)
 
     def __call__(self, *clauses: str, name: str = "", **more: Any) -> Callable[[Body], Body]:
         def declare(body: Body) -> Body:
@@ -53,12 +67,18 @@ class Chapter:
 
     def function(self, name: str, clauses: Sequence[str], fn: Callable[..., Any],
                  arguments: Callable[[Lab], Sequence[Any]], *, gradients: bool = False, dynamic: bool | None = None,
-                 without: tuple[str, ...] = (), **more: Any) -> None:
-        """``fn`` on fresh arguments at each call, the second time ones that lie in a larger memory."""
+                 without: tuple[str, ...] = (), breaks: bool = False, **more: Any) -> None:
+        """``fn`` on fresh arguments at each call. One that ``breaks`` makes several graphs: a size of it depends on
+        values.
+        """
+        function = Function(fn, arguments)
+        if dynamic is None and not (gradients or without or breaks):
+            self.functions[f"{self.name}-{name}"] = function
+
         def body(lab: Lab) -> None:
             go = lab.compile(fn, dynamic=dynamic, without=without)
             for call in lab.each():
-                args = [placed(lab, x, call) for x in arguments(lab)]
+                args = function.drawn(lab, call)
                 wanted = [x.requires_grad_() for x in args if gradients and isinstance(x, Tensor)
                           and x.is_floating_point()]
                 results = lab.run(go, *args)

@@ -117,6 +117,7 @@ def test_keel_is_not_foreign_to_itself() -> None:
     (torch.ops.aten.nonzero.default, "known only when it has run"),
     (torch.ops.aten._local_scalar_dense.default, "known only when it has run"),
     (torch.ops.aten.add_.Tensor, "acts by what it does"),
+    (torch.ops.aten.__ilshift__.Scalar, "acts by what it does"),
     (torch.ops.aten._assert_async.default, "acts by what it does"),
     (torch.ops.higher_order.cond, "of higher order"),
     (torch.ops._c10d_functional.wait_tensor.default, "talks to other processes"),
@@ -124,6 +125,11 @@ def test_keel_is_not_foreign_to_itself() -> None:
 def test_what_cannot_be_traced_is_refused(op: Callable[..., Any], reason: str) -> None:
     out = () if op is torch.ops.aten._assert_async.default else (keel.TensorType.dense(torch.float32, (4,)),)
     assert reason in str(untraceable(keel.Call(op, (), {}, out)))
+
+
+def test_operators_in_underscores_are_taken() -> None:
+    x = keel.TensorType.dense(torch.int64, (4,))
+    assert untraceable(keel.Call(torch.ops.aten.__lshift__.Scalar, (x, 2), {}, (x,))) is None
 
 
 def test_an_index_is_refused_only_where_it_is_a_mask() -> None:

@@ -119,7 +119,9 @@ def _works(node: fx.Node) -> bool:
 def _ordered(node: fx.Node) -> bool:
     """Random numbers, collectives, writes in place and calls without a result run in the order of the graph."""
     library, _, operation = str(node.target).partition(".")
-    return ("c10d" in library or operation.split(".")[0].endswith("_") or node.meta.get("val") is None
+    name = operation.partition(".")[0]
+    in_place = name.startswith("__i") if name.startswith("__") else name.endswith("_")   # __ilshift__, add_
+    return ("c10d" in library or in_place or node.meta.get("val") is None
             or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()))
 
 

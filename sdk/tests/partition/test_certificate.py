@@ -94,6 +94,13 @@ def test_random_numbers_out_of_order_are_caught(trace: Callable[..., fx.GraphMod
     assert "has an effect and would run before an earlier one" in caught(gm, Plan(parts, (eager,), {}))
 
 
+def test_operators_in_underscores_have_no_effect(trace: Callable[..., fx.GraphModule], eager: Backend) -> None:
+    """``x << 2`` is aten.__lshift__, which writes to nothing."""
+    gm = trace(lambda x: (torch.rand_like(x), x.long() << 2), X)
+    first, *rest = (n.name for n in gm.graph.nodes if n.op == "call_function")
+    check(gm, Plan((Part("p0", eager, tuple(rest)), Part("p1", eager, (first,))), (eager,), {}))
+
+
 def test_a_size_read_off_a_tensor_of_a_later_part_is_caught(trace: Callable[..., fx.GraphModule],
                                                             eager: Backend) -> None:
     gm = trace(lambda x: x + 2 * x.nonzero().shape[0], X, symbolic=True)
