@@ -22,6 +22,7 @@ for _name, _fn, _args, _smoke in (
     ("relu", lambda a, b: F.relu(a - b) * b, two, False),
     ("where", lambda a, b: torch.where(a > b, a * 2, b * 3), two, False),
     ("reduced", lambda a, b: ((a * b).sum(0), a.amax(1) + b.sum()), lambda lab: [distinct(lab), lab.ints(4, 5)], False),
+    ("losses", lambda a, b: ((a * b).sum(), (a - b).square().sum() / 2, a.relu().sum() * 3), two, True),
     ("views", lambda a, b: a.t()[1:3] @ b[:, ::2], two, False),
     ("cat-and-slices", lambda a, b: torch.cat([a, b * 2], 1)[:, 2:7], two, False),
     ("indexed", lambda a, b: a[torch.tensor([0, 2, 2, 3], device=a.device)] * b, two, False),

@@ -217,7 +217,7 @@ def _alike() -> None:
 _alike()
 
 
-@graphs("C1", "models.C1", name="programs-alike-but-for-their-order")
+@graphs("C1", "models.C1", name="programs-alike-but-for-their-order", smoke=True)
 def _orders(lab: Lab) -> None:
     """The same operators, of operands and results in another order, or of another intermediate value."""
     made = [lab.compile(fn) for fn in (

@@ -96,9 +96,9 @@ def beside(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
             torch.cat([a.reshape(-1), c, b.reshape(-1)]))
 
 
-def nothing(x: Tensor) -> tuple[Tensor, ...]:
+def nothing(x: Tensor, none: Tensor) -> tuple[Tensor, ...]:
     """Folds and products of no elements, beside some."""
-    none, flat = x[:0], x[:, 3:3]
+    flat = x[:, 3:3]
     return (none.sum(0), none.prod(0), none.mean(0), none.all(0), none.any(0), none.mean(), none.prod(), none.all(),
             none.logsumexp(0), none.cumsum(0), flat.sum(1), flat.prod(1) + x[:, 0], flat @ flat.t(), none.t() @ none,
             torch.cat([none, x]) * 2, torch.cat([flat, x, flat], 1), none.sum(0) + x, (x > 99)[:0].sum(), flat.norm(),
@@ -121,4 +121,4 @@ graphs.function("bytes-and-back", ["C1"], quantised, lambda lab: [
                 smoke=True)
 graphs.function("like-work-of-several-sizes", ["C1"], beside, lambda lab: [
     lab.ints(7, 5), lab.ints(3, 4), lab.ints(17)], smoke=True)
-graphs.function("folds-of-nothing", ["C1"], nothing, lambda lab: [lab.ints(4, 5)], smoke=True)
+graphs.function("folds-of-nothing", ["C1"], nothing, lambda lab: [lab.ints(4, 5), lab.ints(0, 5)], smoke=True)
