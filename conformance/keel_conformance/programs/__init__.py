@@ -43,8 +43,8 @@ __all__ = ["CLAUSES", "PROGRAMS", "Compiler", "Observed", "Program", "cases", "j
 
 
 def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
-    """Smoke: the most telling programs of each chapter, of those that are a function many in one. Standard: all. Full:
-    all, with three seeds.
+    """Smoke: the most telling programs of each chapter, its functions many in one. Standard: all. Full: all, with three
+    seeds.
 
     Every program is called three times, every tenth twelve times.
     """

@@ -181,18 +181,18 @@ graphs.function("losses-of-distances", ["C1"], apart, lambda lab: [
 # -- what follows a product --------------------------------------------------------------------------------------------
 
 def activated(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    """Each activation with parameters that are not its own, right after a product."""
+    """Each activation with parameters that are not its own, right after a product, but those that jump."""
     y, z = F.linear(x, w, b), x @ w
     return (F.leaky_relu(y, 0.3), F.leaky_relu(z), F.elu(y, 0.5), F.elu(z), F.gelu(y), F.gelu(z, approximate="tanh"),
             F.softplus(y, 2.0), F.softplus(z, 1.0, 2.0), F.hardtanh(y, -0.5, 2.0), F.relu6(z), F.prelu(y, b[:1] / 8),
             F.celu(y, 0.5), F.silu(z), F.hardswish(y), F.hardsigmoid(z), F.selu(y), F.mish(z), y.clamp(-1, 0.5),
-            F.threshold(z, 0.5, -2.0), y.sigmoid() * z, F.logsigmoid(y), F.hardshrink(z, 1.0), F.softshrink(y, 0.25),
-            F.glu(y, 0), F.glu(z, 1), z[:, :3] * F.silu(z[:, 3:]), F.silu(z[:, :3]) * z[:, 3:], y.tanh() + 1)
+            y.sigmoid() * z, F.logsigmoid(y), F.softshrink(y, 0.25), F.glu(y, 0), F.glu(z, 1),
+            z[:, :3] * F.silu(z[:, 3:]), F.silu(z[:, :3]) * z[:, 3:], y.tanh() + 1)
 
 
 def followed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    """Scales, shifts and residuals of both signs, before and after what does not commute with them."""
-    z, y = x @ w, iter([(x + k) @ w for k in range(25)])                   # most are read but once
+    """Scales, shifts and residuals of both signs, before and after what does not commute with them; what jumps."""
+    z, y = x @ w, iter([(x + k) @ w for k in range(27)])                   # most are read but once
     return (next(y).relu() * -2, (next(y) * -2).relu(), (-next(y)).relu() * 0.5, next(y).relu() * b,
             (next(y) * b).relu(), next(y).relu() * b[:, None], (next(y) + x).relu(), next(y).relu() + x,
             (next(y) + b).relu() + x, (next(y) + b[:, None]) * 2, next(y) * 2 + b, (next(y) + b) * 2, next(y) @ w,
@@ -200,10 +200,11 @@ def followed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
             -(next(y).abs()), x - next(y), next(y) - x, (x - next(y)).relu(), (b - next(y)).relu(),
             next(y).relu().sum(1) - b, (next(y) + b).amax(0) * -1, next(y).t() + b, (z * z).sum(0), z.relu() * -1,
             z.clamp(min=0) * b, z + z.t(), torch.cat([z, x @ w.t()], 1).relu(), (x.t() @ w).t() + b, F.linear(x, w) + z,
-            F.linear(x, w, b).relu() * -3)
+            F.linear(x, w, b).relu() * -3, F.threshold(next(y), 0.5, -2.0), F.hardshrink(next(y), 1.0))
 
 
 def convolved(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    """The same of images, and what is padded, scaled or turned before a convolution."""
     z, each = F.conv2d(x, w, b, padding=1), b[:, None, None]
     y = iter([F.conv2d(x + k, w, b, padding=1) for k in range(11)])
     return (F.leaky_relu(next(y), 0.5), next(y).relu() * -2, (next(y) + x).relu(), next(y).relu() + x, next(y) * each,

@@ -32,12 +32,12 @@ def _together() -> None:
     for smoke, exact in product((True, False), repeat=2):
         mine = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
         count = -(-len(mine) // MOST[exact])
+        kind = ("" if exact else "-rounded") + ("" if smoke else "-too")
         for k in range(count):
             some = mine[k::count]                             # of each kind some
             functions = {p.name.removeprefix("graphs-"): graphs.functions[p.name] for p in some}
             clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
-            name = "-".join(("together", *(["rounded"] if not exact else []), *([] if smoke else ["too"]), str(k + 1)))
-            graphs(*clauses, name=name, exact=exact, smoke=smoke)(partial(program, functions))
+            graphs(*clauses, name=f"together{kind}-{k + 1}", exact=exact, smoke=smoke)(partial(program, functions))
 
 
 _together()
