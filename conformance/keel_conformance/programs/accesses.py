@@ -117,6 +117,13 @@ def dealt(x: Tensor) -> tuple[Tensor, ...]:
             torch.cat([-x[:, 3:], x[:, :3]], 1), x.repeat(2, 1)[5:8], x.reshape(3, 2, 6).flip(1).reshape(6, 6))
 
 
+def strided(x: Tensor) -> tuple[Tensor, ...]:
+    """Memory in other sizes and strides, from where a tensor begins, which its memory need not."""
+    return (x.as_strided((2, 3), (3, 2)) + 1, x[1:].as_strided((2, 2), (1, 2)) * 2, x[2:].t().as_strided((3,), (2,)),
+            (x * 2)[1:].as_strided((3, 3), (6, 1)), torch.as_strided_scatter(x[1:], x[0, :4], (4,), (3,)),
+            x[:, 2:].as_strided((4, 2), (6, 1)).sum(0))
+
+
 def kept_alive(x: Tensor) -> tuple[Tensor, ...]:
     """Views of an intermediate that is read no more itself, by which its memory lives on."""
     y, z, w = x - 1, x * 3, x + 4
@@ -161,5 +168,6 @@ graphs.function("indices-of-slices", ["C1"], selected, lambda lab: [six(lab), la
 graphs.function("ranks", ["C1"], ranked, lambda lab: [
     lab.order(30).view(5, 6).to(lab.dtype), lab.index(4, 7)], smoke=True)
 graphs.function("pieces-dealt", ["C1"], dealt, lambda lab: [six(lab)], smoke=True)
+graphs.function("memory-with-other-strides", ["C1"], strided, lambda lab: [six(lab)])
 graphs.function("views-that-outlive", ["C1"], kept_alive, lambda lab: [six(lab)], smoke=True)
 graphs.function("chains-in-place", ["C1"], chains_in_place, lambda lab: [six(lab)], smoke=True)

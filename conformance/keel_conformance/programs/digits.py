@@ -99,7 +99,8 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16
         lambda lab, d=_dtype: [lab.ints(6, 6, dtype=d), lab.ints(6, dtype=d)])
     graphs.function(f"later-results-alone{_name}", ["C1"], lambda x: (
         x.chunk(2)[1] + 1, x.split(2, 1)[2] * 2, x.unbind()[3] - 1, x.tensor_split(3)[2].sum(0), x.max(1)[1], x.sort(
-            1)[1], x.cummax(0)[1], x.topk(2)[1]), lambda lab, d=_dtype: [lab.ints(6, 6, dtype=d)])
+            1)[1], x.cummax(0)[1], x.topk(2)[1]), lambda lab, d=_dtype: [
+            lab.order(36).view(6, 6).to(d or lab.dtype)])
 
 def written_beside(x: Tensor, i: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """What is written to copies, and what these are copies of."""

@@ -3,14 +3,14 @@ compilers look for among it. The short tier takes these in place of a program fo
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
-from .compositions import graphs
 from .lab import Lab
-from .program import Function
+from .program import Function, Program
+from .surroundings import graphs
 
 MOST: Mapping[bool, int] = {True: 8, False: 4}
 """Functions of one graph, where they are exact and where they round: these are run again under each noise. A graph of
@@ -18,26 +18,34 @@ twenty has some two hundred kernels, which are more than some backends compile i
 """
 
 
-def program(functions: Mapping[str, Function], lab: Lab) -> None:
+def program(functions: Mapping[str, Function], dynamic: bool | None, lab: Lab) -> None:
     """All of the functions as one, whose results have their names."""
     def fn(given: Mapping[str, Any]) -> dict[str, Any]:
         return {name: one.fn(*given[name]) for name, one in functions.items()}
-    go = lab.compile(fn)
+    go = lab.compile(fn, dynamic=dynamic)
     for call in lab.each():
         lab.run(go, {name: one.drawn(lab, call) for name, one in functions.items()})
 
 
 def _together() -> None:
+    """All of them as they are, and in other groups with sizes that the program does not know."""
     made = [p for p in graphs.programs if p.name in graphs.functions]
     for smoke, exact in product((True, False), repeat=2):
         mine = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
         count = -(-len(mine) // MOST[exact])
         kind = ("" if exact else "-rounded") + ("" if smoke else "-too")
         for k in range(count):
-            some = mine[k::count]                             # of each kind some
-            functions = {p.name.removeprefix("graphs-"): graphs.functions[p.name] for p in some}
-            clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
-            graphs(*clauses, name=f"together{kind}-{k + 1}", exact=exact, smoke=smoke)(partial(program, functions))
+            _group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)        # of each kind some
+        half = MOST[exact] // 2                                                         # which take longer to compile
+        for k in range(0, len(mine), half):
+            _group(f"of-any-size{kind}-{k // half + 1}", mine[k:k + half], True, profile="dynamic")
+
+
+def _group(name: str, some: Sequence[Program], dynamic: bool | None, **how: Any) -> None:
+    functions = {p.name.removeprefix("graphs-"): graphs.functions[p.name] for p in some}
+    clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
+    graphs(*clauses, *(["shapes.C1"] if dynamic else []), name=name, exact=some[0].exact, **how)(
+        partial(program, functions, dynamic))
 
 
 _together()

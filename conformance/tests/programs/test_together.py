@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, fx
 
@@ -19,6 +20,7 @@ from keel_conformance.programs.program import Function, Program
 
 FUNCTIONS = together.graphs.functions
 TOGETHER = [p for p in together.graphs.programs if p.name.startswith("graphs-together")]
+OF_ANY_SIZE = [p for p in together.graphs.programs if p.name.startswith("graphs-of-any-size")]
 
 
 def among(program: Program) -> list[str]:
@@ -26,18 +28,32 @@ def among(program: Program) -> list[str]:
     return [f"graphs-{name}" for name in program.body.args[0]]
 
 
-def test_each_function_stands_among_others_once() -> None:
-    assert Counter(name for p in TOGETHER for name in among(p)) == Counter(FUNCTIONS.keys())
+@pytest.mark.parametrize("programs, more", [(TOGETHER, set()), (OF_ANY_SIZE, {"contract.shapes.C1"})])
+def test_each_function_stands_among_others_once(programs: list[Program], more: set[str]) -> None:
+    assert Counter(name for p in programs for name in among(p)) == Counter(FUNCTIONS.keys())
     made = {p.name: p for p in together.graphs.programs}
-    for p in TOGETHER:
-        assert {(made[n].exact, made[n].smoke) for n in among(p)} == {(p.exact, p.smoke)}
-        assert {c for n in among(p) for c in made[n].clauses} == set(p.clauses) and p.clauses[0] == "contract.graphs.C1"
+    for p in programs:
+        assert {made[n].exact for n in among(p)} == {p.exact}
+        assert {c for n in among(p) for c in made[n].clauses} | more == set(p.clauses)
+        assert p.clauses[0] == "contract.graphs.C1"
+    assert all(made[n].smoke == p.smoke for p in TOGETHER for n in among(p)) and not any(p.smoke for p in OF_ANY_SIZE)
+
+
+def test_sizes_are_not_known_where_a_program_says_so() -> None:
+    asked = []
+
+    def compiler(fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        asked.append(how["dynamic"])
+        return fn
+    for p in (TOGETHER[0], OF_ANY_SIZE[0]):
+        p.body(Lab(compiler, ""))
+    assert asked == [None, True] and OF_ANY_SIZE[0].profile == "dynamic"
 
 
 def test_the_short_tier_takes_functions_together_alone() -> None:
     smoke = {c.op for c in programs.cases("smoke")}
     assert {p.name for p in TOGETHER if p.smoke} < smoke and smoke.isdisjoint(FUNCTIONS)
-    assert {p.name for p in TOGETHER} | set(FUNCTIONS) < {c.op for c in programs.cases()}
+    assert {p.name for p in TOGETHER + OF_ANY_SIZE} | set(FUNCTIONS) < {c.op for c in programs.cases()}
 
 
 def test_all_functions_make_one_graph() -> None:
@@ -51,7 +67,7 @@ def test_a_failure_names_the_function(monkeypatch: Any) -> None:
     """A backend that is wrong at one operator, which but one of the functions has."""
     functions = {"right": Function(lambda x: (x + 1,), lambda lab: [lab.ints(3)]),
                  "wrong": Function(lambda x: (x + 1, x.sign()), lambda lab: [lab.ints(5)])}
-    made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together.program, functions))
+    made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together.program, functions, None))
     monkeypatch.setattr(programs, "PROGRAMS", {made.name: made})
     case = next(iter(programs.cases()))
 
