@@ -159,10 +159,11 @@ def one_memory_in_two_shapes(lab: Lab) -> None:
 
 # -- programs alike ----------------------------------------------------------------------------------------------------
 
-ORDERS: tuple[Callable[[Tensor, Tensor], Any], ...] = (
-    lambda a, b: ((a - b) * a, torch.where(a > b, a, b), a.relu() - b), lambda a, b: ((b - a) * a, torch.where(
-        a > b, a, b), a.relu() - b), lambda a, b: ((a - b) * b, torch.where(a > b, b, a), a.relu() - b),
-    lambda a, b: ((a - b) * a, torch.where(b > a, a, b), b.relu() - a))
+ORDERS: tuple[Callable[[Tensor, Tensor], Any], ...] = (   # a is read first in each, and is the first argument of all
+    lambda a, b: (a + b, (a - b) * a, torch.where(a > b, a, b), a.relu() - b),
+    lambda a, b: (a + b, (b - a) * a, torch.where(a > b, a, b), a.relu() - b),
+    lambda a, b: (a + b, (a - b) * b, torch.where(a > b, b, a), a.relu() - b),
+    lambda a, b: (a + b, (a - b) * a, torch.where(b > a, a, b), b.relu() - a))
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-operands")
