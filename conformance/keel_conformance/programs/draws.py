@@ -1,7 +1,7 @@
 """Contract programs about random numbers: facts that hold whatever generator a backend has."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -136,23 +136,32 @@ def two_dropouts_in_a_row(lab: Lab) -> None:
                   "contract.random.C3")
 
 
-@random("C4", "C3", profile="training", smoke=True)
-def recomputed(lab: Lab) -> None:
-    """Activation checkpointing draws the mask again; it is the forward pass's."""
-    def block(x: Tensor) -> Tensor:
-        return F.dropout(x * 2, 0.5).relu() * 3
-
+def recomputations(lab: Lab, block: Callable[[Tensor], Tensor], draw: Callable[[], Tensor], count: int = 1,
+                   ) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """The argument at each call, with its gradient, and the result, of so many checkpointed blocks in a row. Between
+    forward and backward other numbers are drawn.
+    """
     def fn(x: Tensor) -> Tensor:
-        found: Tensor = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
-        return found
+        for _ in range(count):
+            x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
+        return x
 
     go = lab.compile(fn)
     for call in lab.each():
         torch.manual_seed(lab.seed + call)
-        x = lab.ints(50, 40, low=1).requires_grad_()
+        x = draw().requires_grad_()
         found = go(x)
         torch.rand(3)
         found.backward(torch.ones_like(found))
+        yield call, x, found
+
+
+@random("C4", "C3", profile="training", smoke=True)
+def recomputed(lab: Lab) -> None:
+    """Activation checkpointing draws the mask again; it is the forward pass's."""
+    for call, x, found in recomputations(lab, lambda x: F.dropout(x * 2, 0.5).relu() * 3,
+                                         lambda: lab.ints(50, 40, low=1)):
+        assert x.grad is not None
         lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
         lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
 

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from .compositions import graphs
-from .draws import random
+from .draws import random, recomputations
 from .gradients import gradients, two
 from .lab import Lab
 from .memory import mutation
@@ -91,20 +90,7 @@ def three_passes_of_which_one_is_dropped(lab: Lab) -> None:
 @random("C4", "C3", profile="training")
 def recomputed_noise(lab: Lab) -> None:
     """The slope of a product with noise is the noise; of powers of two it is so to the last digit."""
-    def block(x: Tensor) -> Tensor:
-        return torch.rand_like(x) * x
-
-    def fn(x: Tensor) -> Tensor:
-        found: Tensor = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
-        return found
-
-    go = lab.compile(fn)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
-        x = torch.exp2(lab.ints(50, 40)).requires_grad_()
-        found = go(x)
-        torch.rand(3)
-        found.backward(torch.ones_like(found))
+    for call, x, found in recomputations(lab, lambda x: torch.rand_like(x) * x, lambda: torch.exp2(lab.ints(50, 40))):
         assert x.grad is not None
         lab.check(f"call {call}: the slope is the noise", torch.equal(x.grad * x, found))
 
@@ -112,20 +98,7 @@ def recomputed_noise(lab: Lab) -> None:
 @random("C4", "C3", profile="training")
 def recomputed_blocks_in_a_row(lab: Lab) -> None:
     """Three of them, each with a mask of its own, of which all have to be set for a gradient."""
-    def block(x: Tensor) -> Tensor:
-        return F.dropout(x, 0.25) * 2
-
-    def fn(x: Tensor) -> Tensor:
-        for _ in range(3):
-            x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
-        return x
-
-    go = lab.compile(fn)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
-        x = lab.ints(50, 40, low=1).requires_grad_()
-        found = go(x)
-        found.backward(torch.ones_like(found))
+    for call, x, found in recomputations(lab, lambda x: F.dropout(x, 0.25) * 2, lambda: lab.ints(50, 40, low=1), 3):
         assert x.grad is not None
         lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
 
