@@ -36,17 +36,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     ``meta["val"]``.
     Guards that ``fn`` needs go to the shape environment of ``mode``.  Raises NotRecorded.
     """
-    values: list[Any] = []
-    fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: values.append(v) if _is_input(v) else None)
-
-    def flat(*given: Any) -> tuple[Any, ...]:
-        left = iter(given)
-        again = fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: next(left) if _is_input(v) else v)
-        result = fn(*_plain(again[0]), **again[1])
-        if result is NotImplemented:
-            raise NotRecorded("It is not implemented for these arguments.")
-        return tuple(result) if isinstance(result, tuple | list) else (result,)
-
+    flat, values = _flat(fn, args, kwargs)
     with ExitStack() as stack:
         # Whatever surrounds the compiler (autocast, autograd, another tracer) has had its effect on the graph already.
         stack.enter_context(_disable_current_modes())
@@ -58,6 +48,24 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
             return _record(flat, values)
         except _Mutates:
             return _functionalized(flat, values)
+
+
+def _flat(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+          ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+    """``fn`` as a function of the tensors and symbolic numbers among its arguments, with a tuple of results; and
+    these.
+    """
+    values: list[Any] = []
+    fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: values.append(v) if _is_input(v) else None)
+
+    def flat(*given: Any) -> tuple[Any, ...]:
+        left = iter(given)
+        again = fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: next(left) if _is_input(v) else v)
+        result = fn(*_plain(again[0]), **again[1])
+        if result is NotImplemented:
+            raise NotRecorded("It is not implemented for these arguments.")
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
+    return flat, values
 
 
 def _plain(value: Any) -> Any:
@@ -83,10 +91,9 @@ def _record(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
 
 
 def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
-    """The slow way, for what writes to tensors of its own."""
+    """Of what writes to tensors of its own."""
     with _in_words():
-        table: dict[Any, Any] = dict(prims_in_aten())
-        gm = make_fx(dispatch_functionalize(fn), decomposition_table=table)(*values)
+        gm = _functional(fn, values)
     for node in gm.graph.nodes:
         if node.target in _NOTHING:
             node.replace_all_uses_with(node.args[0])
@@ -96,6 +103,12 @@ def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
             raise NotRecorded("It uses a tensor that is neither an argument nor made by an operator.")
     gm.graph.eliminate_dead_code()
     return gm.graph
+
+
+def _functional(fn: Callable[..., Any], values: Sequence[Any]) -> fx.GraphModule:
+    """The slow way to a graph, in which writes to what ``fn`` makes are none."""
+    table: dict[Any, Any] = dict(prims_in_aten())
+    return make_fx(dispatch_functionalize(fn), decomposition_table=table)(*values)
 
 
 @contextmanager
@@ -120,6 +133,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, writer: _Writer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.writer = writer
+        self.functional: frozenset[Any] = frozenset()         # what is not taken apart, since writes are in it
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -135,9 +149,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise _Mutates(f"It writes to its arguments by {func}.")
             with self:
                 return pure(*args, **kwargs)
-        if func not in METAS and func._can_decompose():
-            with self:
-                out = func.decompose(*args, **kwargs)
+        if func not in METAS and func not in self.functional and func._can_decompose():
+            out = self._taken_apart(func, args, kwargs)
             return self._copied(out, laid_out(func, args, kwargs, out)) if fault_of(func) is not None else out
         out = _apart(laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
         if func in _NOTHING:
@@ -145,6 +158,24 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif not _asks(func):
             self.writer.call(func, args, kwargs, out)
         return out
+
+    def _taken_apart(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What ``func`` is made of, without writes to tensors of its own."""
+        made = tuple(self.writer.graph.nodes)
+        try:
+            with self:
+                return func.decompose(*args, **kwargs)
+        except _Mutates:
+            self.writer.forget(made)
+        flat, values = _flat(func.decompose, args, kwargs)
+        gm, before = _functional(flat, values), self.functional
+        self.functional |= {func}
+        try:
+            with self:
+                found = gm(*values)
+        finally:
+            self.functional = before
+        return found if len(func._schema.returns) > 1 else found[0]
 
     def _copied(self, out: Any, like: Any) -> Any:
         """What was taken apart, with the strides that the operator's own kernel gives it."""
@@ -224,6 +255,15 @@ class _Writer:
         """``out`` is the value of the node that holds ``value``."""
         self.tensors[id(out)] = self.read(value)
         self.alive.append(out)
+
+    def forget(self, made: Sequence[fx.Node]) -> None:
+        """Takes back all nodes but those."""
+        kept = set(made)
+        for node in reversed(self.graph.nodes):
+            if node not in kept:
+                self.graph.erase_node(node)
+        self.tensors = {k: n for k, n in self.tensors.items() if n in kept}
+        self.numbers = {e: n for e, n in self.numbers.items() if n in kept}
 
     def call(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read = fx.node.map_aggregate((args, kwargs), self.read)

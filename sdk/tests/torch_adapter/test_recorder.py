@@ -101,14 +101,33 @@ def test_what_surrounds_has_no_effect() -> None:
     assert operators(gm) == ["aten.mm.default"]
 
 
-def test_results_of_one_call_are_apart() -> None:
-    """PyTorch's fake kernel gives one tensor for the saved and the new running mean on CUDA."""
+@pytest.mark.parametrize("before, size", [
+    (lambda y: None, 4), (lambda y: aten._fused_rms_norm(y, [4], None, 1e-5), 5),
+    (lambda y: aten.silu_backward(y, y), 6),
+], ids=["alone", "after what writes", "after what writes if taken apart"])
+def test_results_of_one_call_are_apart(before: Callable[[Tensor], Any], size: int) -> None:
+    """PyTorch's fake kernel gives one tensor for the saved and the new running mean on CUDA, at the first call of a
+    size.
+    """
+    def fn(x: Tensor, mean: Tensor, y: Tensor) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            before(y)
+            return aten._native_batch_norm_legit_functional(x, None, None, mean, mean, False, 0.1, 1e-5)
+
     mode = FakeTensorMode(shape_env=ShapeEnv())
     with mode:
-        x, mean = torch.empty(3, 4, device="cuda"), torch.empty(4, device="cuda")
-    graph = record(torch.ops.aten._native_batch_norm_legit_functional.default, (
-        x, None, None, mean, mean, False, 0.1, 1e-5), {}, mode)
+        x, mean, y = torch.empty(3, size, device="cuda"), torch.empty(size, device="cuda"), torch.empty(3, 4)
+    graph = record(fn, (x, mean, y), {}, mode)
     assert len(set(graph.output_node().args[0])) == 5
+    fx.GraphModule({}, graph).graph.lint()
+
+
+def test_what_writes_where_it_is_taken_apart_leaves_nothing_behind() -> None:
+    with torch._C._AutoDispatchBelowAutograd():
+        graph = recorded(lambda x: aten._fused_rms_norm(x + 1, [4], None, 1e-5), R(3, 4)).graph
+    assert operators(fx.GraphModule({}, graph)) == [
+        f"aten.{name}" for name in ("add.Tensor", "pow.Tensor_Scalar", "mean.dim", "add.Scalar", "rsqrt.default",
+                                    "mul.Tensor")]
 
 
 def test_numbers_and_lists_are_taken_as_they_are() -> None:
