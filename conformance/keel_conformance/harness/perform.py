@@ -6,7 +6,7 @@ import resource
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -101,7 +101,7 @@ def _limit(device: str, memory: int | None) -> None:
 # -- calls of operators ------------------------------------------------------------------------------------------------
 
 @dataclass
-class _Called:
+class Called:
     """One case on its way: what each call was given, what it gave, and a copy of that from before the next one."""
 
     case: Case
@@ -141,12 +141,12 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
             first, again = c.copies[0], c.copies.pop()        # the last call is like the first one
             c.tried.unlike = [n for n, pair in enumerate(zip(first, again, strict=True)) if not same_bits(*pair)]
         tell("looking at results")
-        _watch(calls)
+        watch(calls)
     torch.save([c.copies for c in drawn], job.file)
     return [c.tried for c in drawn]
 
 
-def _run(calls: Sequence[_Called], batch: keel.Batch, threads: int, under_test: Subject, clock: Clock,
+def _run(calls: Sequence[Called], batch: keel.Batch, threads: int, under_test: Subject, clock: Clock,
          tell: Tell) -> None:
     """The calls' results, as often as there are draws, and what these did that they must not."""
     for k, draw in enumerate(DRAWS):
@@ -171,13 +171,13 @@ def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...
     return () if device == HOST else tuple(t if known(t) else None for t in traced)
 
 
-def _drawn(case: Case, clock: Clock) -> _Called:
+def _drawn(case: Case, clock: Clock) -> Called:
     try:
         with clock.at("drawing"):
-            return _Called(case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)],
+            return Called(case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)],
                            Tried(case.id))
     except Exception as e:
-        return _Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
+        return Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
 
 
 @cache
@@ -193,19 +193,23 @@ def overload(name: str) -> Callable[..., Any]:
     return found
 
 
-def _place(calls: Sequence[_Called], draw: int, under_test: Subject, clock: Clock) -> None:
+def _place(calls: Sequence[Called], draw: int, under_test: Subject, clock: Clock) -> None:
     for c in calls:
         trial = c.trials[draw]
         c.given.append(placed_on(under_test.device, c.case, trial))
 
 
 def placed_on(device: str, case: Case, trial: Trial) -> Placed:
-    """The case's arguments there; an operator that makes a tensor of none is told the device."""
-    names = {a.name for a in overload(case.overload)._schema.arguments}  # type: ignore[attr-defined]
-    told = device != HOST and "device" in names and not trial.tensors
-    kwargs = {**trial.kwargs, "device": torch.device(device)} if told else trial.kwargs
+    """The case's arguments there."""
     # Some operators read memory that no element of their argument lies in.
-    return placed(trial.args, kwargs, device, whole="as_strided" in case.overload)
+    return placed(trial.args, told(device, case, trial), device, whole="as_strided" in case.overload)
+
+
+def told(device: str, case: Case, trial: Trial) -> Mapping[str, Any]:
+    """The arguments by name. An operator that makes a tensor of none is told the device."""
+    names = {a.name for a in overload(case.overload)._schema.arguments}  # type: ignore[attr-defined]
+    asks = device != HOST and "device" in names and not trial.tensors
+    return {**trial.kwargs, "device": torch.device(device)} if asks else trial.kwargs
 
 
 @contextmanager
@@ -236,10 +240,10 @@ def _elsewhere(results: Sequence[Any], under_test: Subject) -> list[str]:
             if isinstance(r, Tensor) and r.device.type != under_test.device]
 
 
-def _watch(calls: Sequence[_Called]) -> None:
-    """Whether results are changed by later calls, and whether they share memory."""
+def watch(calls: Sequence[Called]) -> None:
+    """Adds to the faults of each which results were changed by later calls, and which share memory."""
     for c in calls:
-        for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=True)):
+        for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=False)):
             c.tried.faults += [f"Result {n} of call {k} was changed by a later one."
                                for n, (r, copy) in enumerate(zip(results, copies, strict=True))
                                if not same_bits(kept(r), copy)]
@@ -259,7 +263,7 @@ def _watch(calls: Sequence[_Called]) -> None:
         c.tried.faults.append(f"Result {n} of call {k} shares memory with {what}{where}.")
 
 
-def _eager_shares(c: _Called, n: int, other: int | str) -> bool:
+def _eager_shares(c: Called, n: int, other: int | str) -> bool:
     """Whether eager PyTorch's result shares the same memory: the operator is a view."""
     trial = placed_on(HOST, c.case, c.trials[0])
     with torch.no_grad():

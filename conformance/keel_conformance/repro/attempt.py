@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import keel
 from keel import KeelError, TensorType
 
 from ..cases.case import Case, Trial
-from ..harness.guard import kept, placed, same_bits
-from ..harness.perform import overload, types_on
+from ..harness.guard import kept, same_bits
+from ..harness.job import Tried
+from ..harness.perform import Called, overload, placed_on, types_on, watch
 from ..harness.subject import subject
 from ..oracles.judge import judge
 from ..results.verdict import BAD, Verdict
@@ -131,15 +131,15 @@ def reason(v: Verdict) -> tuple[str, ...]:
 def tried(calls: Calls) -> Verdict:
     """The verdict on the calls: the first one that is bad, else pass."""
     case, op, under_test = calls.case, overload(calls.case.overload), subject(calls.subject)
-    first = placed(calls.trials[0].args, calls.trials[0].kwargs, under_test.device)
+    seen = Called(case, op, list(calls.trials), Tried(case.id),
+                  [placed_on(under_test.device, case, trial) for trial in calls.trials])
     try:
+        first = seen.given[0]
         batch = keel.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
-        found = []
-        for k, trial in enumerate(calls.trials):
+        for given in seen.given:
             torch.manual_seed(case.seed)
-            given = first if k == 0 else placed(trial.args, trial.kwargs, under_test.device)
-            results = batch.run([(given.args, given.kwargs)])[0]
-            found.append((given, results, [kept(r) for r in results]))
+            seen.results.append(batch.run([(given.args, given.kwargs)])[0])
+            seen.copies.append([kept(r) for r in seen.results[-1]])
     except (Exception, SystemExit) as e:
         if case.kind == "negative":
             return Verdict(case.id, "pass", "precondition")
@@ -150,37 +150,19 @@ def tried(calls: Calls) -> Verdict:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":
         return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    return _judged(calls, found, op, types_on(under_test.device, batch.results[0]), under_test.device)
+    return _judged(seen, types_on(under_test.device, batch.results[0]), under_test.device)
 
 
-def _judged(calls: Calls, found: Sequence[tuple[Any, Sequence[Any], list[Any]]], op: Any,
-            types: Sequence[TensorType | None], device: str) -> Verdict:
-    case = calls.case
-    faults = [f"Call {k}: {fault}" for k, (given, _, _) in enumerate(found) for fault in given.faults()]
-    faults += [f"Result {n} of call {k} was changed by a later one." for k, (_, results, copies) in enumerate(found)
-               for n, (r, copy) in enumerate(zip(results, copies, strict=True)) if not same_bits(kept(r), copy)]
-    faults += [f"Result {n} of call {k} shares memory with argument {m}." for k, (given, results, _) in
-               enumerate(found) for n, r in enumerate(results) for m in _shared(r, given.guards)
-               if not _eager_shares(op, calls.trials[k], n, m)]
-    if faults:
+def _judged(seen: Called, types: Sequence[TensorType | None], device: str) -> Verdict:
+    case, calls = seen.case, seen.copies
+    faults = [f"Call {k}: {fault}" for k, given in enumerate(seen.given) for fault in given.faults()]
+    watch([seen])
+    if faults := faults + seen.tried.faults:
         return Verdict(case.id, "fail", "contract", faults[0])
-    for k, (trial, (_, _, copies)) in enumerate(zip(calls.trials, found, strict=True)):
-        v = judge(case, trial, copies, calls=max(2, len(found)), types=types, device=device)
+    for k, (trial, copies) in enumerate(zip(seen.trials, calls, strict=True)):
+        v = judge(case, trial, copies, calls=max(2, len(calls)), types=types, device=device)
         if v.status in BAD:
             return replace(v, sentence=f"Call {k}: {v.sentence}" if k else v.sentence)
-    if len(found) == 3 and any(not same_bits(a, b) for a, b in zip(found[0][2], found[2][2], strict=True)):
+    if len(calls) == 3 and any(not same_bits(a, b) for a, b in zip(calls[0], calls[2], strict=True)):
         return Verdict(case.id, "fail", "repeat", "Result 0 has other bits when the same call is made again.")
     return Verdict(case.id, "pass")
-
-
-def _shared(result: Any, guards: Sequence[Any]) -> list[int]:
-    if not isinstance(result, Tensor) or not result.numel():
-        return []
-    return [k for k, g in enumerate(guards) if g.interval[0] <= result.data_ptr() < g.interval[1]]
-
-
-def _eager_shares(op: Any, trial: Trial, n: int, m: int) -> bool:
-    given = placed(trial.args, trial.kwargs)
-    found = op(*given.args, **given.kwargs)
-    results = [found] if isinstance(found, Tensor) else list(found)
-    return m in _shared(results[n], given.guards)

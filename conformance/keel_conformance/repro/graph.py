@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..cases.case import Case
+from ..devices import HOST
 from ..graphs import nodes, program_of
 from ..graphs.nodes import Drawn, Input, Node, given, module, pruned, run
 from ..harness.subject import subject
@@ -46,8 +47,10 @@ def tried(graph: Graph) -> tuple[str, str, int]:
     except Exception as e:
         return "harness error", f"Eager PyTorch cannot run it: {e}", 0
     try:
-        go = Compiler(subject(graph.subject).backend)(module(graph.program))
-        found = [tuple(x.detach().clone() for x in go(*(x.clone() for x in call))) for call in graph.calls]
+        under_test = subject(graph.subject)
+        go = Compiler(under_test.backend)(module(graph.program))
+        found = [tuple(x.detach().to(HOST, copy=True) for x in go(*(x.to(under_test.device, copy=True) for x in call)))
+                 for call in graph.calls]
     except Exception as e:
         return f"raises {type(e).__name__}", f"It raised {type(e).__name__}: {str(e).strip()[:200]}", 0
     for call, (have, want) in enumerate(zip(found, expected, strict=True)):
@@ -211,7 +214,7 @@ def expression(node: Node, names: Sequence[str]) -> str:
 
 def of(graph: Graph, verdict: Verdict, which: int) -> str:
     """The script of a program."""
-    program, backend = graph.program, script.backend_of(graph.subject)
+    program, backend, device = graph.program, script.backend_of(graph.subject), subject(graph.subject).device
     values = [f"x{k}" for k in range(len(program.inputs))]
     inside = []
     for k, node in enumerate(program.nodes, len(program.inputs)):
@@ -225,8 +228,8 @@ def of(graph: Graph, verdict: Verdict, which: int) -> str:
     body = [*(line for part in parts for line in part), f"def program({', '.join(values[:len(program.inputs)])}):",
             *inside, f"    return ({', '.join(values[o] for o in program.outputs)},)", "",
             f"run = keel.compile(program, backends={backend.backends}, strict=True)",
-            *(f"found = run({', '.join(map(tensor, call))})" for call in graph.calls),
-            f"found = found[{which}]"]
+            *(f"found = run({', '.join(tensor(x, device=device) for x in call)})" for call in graph.calls),
+            f"found = found[{which}].cpu()"]
     if program.exact or not last.is_floating_point():
         body += [f"expected = {tensor(last, strides=False)}", 'print("expected", expected, "found", found)',
                  "same = found.dtype == expected.dtype and found.shape == expected.shape",

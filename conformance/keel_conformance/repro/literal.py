@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..devices import HOST
+
 SMALL = 64
 """Elements of memory that are written out; more of them are packed."""
 UNPACK = ('def unpack(text, dtype):', '    data = bytearray(zlib.decompress(base64.b85decode(text)))',
@@ -21,12 +23,14 @@ FILL = 77
 """Stands in gaps between the elements of tensors that have no NaN."""
 
 
-def text_of(value: Any, names: Mapping[int, str] | None = None) -> str:
-    """An expression for a value; a tensor whose ``id`` is in ``names`` is named.  Raises ValueError if it has none."""
+def text_of(value: Any, names: Mapping[int, str] | None = None, device: str = HOST) -> str:
+    """An expression for a value, its tensors on ``device``; a tensor whose ``id`` is in ``names`` is named.  Raises
+    ValueError if it has none.
+    """
     match value:
         case Tensor():
             named = (names or {}).get(id(value))
-            return named if named is not None else tensor(value)
+            return named if named is not None else tensor(value, device=device)
         case None | bool() | int() | str():
             return repr(value)
         case float():
@@ -38,38 +42,47 @@ def text_of(value: Any, names: Mapping[int, str] | None = None) -> str:
         case torch.device():
             return f"torch.device({str(value)!r})"
         case list():
-            return "[" + ", ".join(text_of(v, names) for v in value) + "]"
+            return "[" + ", ".join(text_of(v, names, device) for v in value) + "]"
         case tuple():
-            return "(" + ", ".join(text_of(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
+            return "(" + ", ".join(text_of(v, names, device) for v in value) + ("," if len(value) == 1 else "") + ")"
         case Mapping():
-            return "{" + ", ".join(f"{k!r}: {text_of(v, names)}" for k, v in value.items()) + "}"
+            return "{" + ", ".join(f"{k!r}: {text_of(v, names, device)}" for k, v in value.items()) + "}"
     raise ValueError(f"A {type(value).__name__} has no text.")
 
 
-def tensor(x: Tensor, *, strides: bool = True) -> str:
-    """An expression for a tensor on the host, with its ``strides`` and its offset, or in row-major order."""
+def tensor(x: Tensor, *, strides: bool = True, device: str = HOST) -> str:
+    """An expression for a tensor on ``device``, with its ``strides`` and its offset, or in row-major order."""
     x = x.detach().resolve_conj().resolve_neg().cpu()
     if x.layout != torch.strided or x.is_quantized:
         raise ValueError(f"A tensor of the layout {x.layout} has no text.")
     shape = tuple(x.shape)
     if not x.numel():
-        return f"torch.empty_strided({shape}, {x.stride()}, dtype={x.dtype})"
+        return f"torch.empty_strided({shape}, {x.stride()}, dtype={x.dtype}{_there(device)})"
     if not strides or (x.is_contiguous() and not x.storage_offset()):
-        return _row_major(x.contiguous(), shape)
+        return _row_major(x.contiguous(), shape, device)
     memory = _memory(x)
     offset = f", {x.storage_offset()}" if x.storage_offset() else ""
-    return f"{_row_major(memory, tuple(memory.shape))}.as_strided({shape}, {x.stride()}{offset})"
+    return f"{_row_major(memory, tuple(memory.shape), device)}.as_strided({shape}, {x.stride()}{offset})"
 
 
-def _row_major(x: Tensor, shape: tuple[int, ...]) -> str:
+def on(device: str) -> str:
+    """What is called of a tensor on the host for one on ``device``; nothing for the host."""
+    return "" if device == HOST else f".to({device!r})"
+
+
+def _there(device: str) -> str:
+    return "" if device == HOST else f", device={device!r}"
+
+
+def _row_major(x: Tensor, shape: tuple[int, ...], device: str) -> str:
     if x.numel() > 8 and bool((same := x.flatten()[:1] == x.flatten()).all()) and same.numel() and not bool(
             (x == 0).any()):
-        return f"torch.full({shape}, {text_of(x.flatten()[0].item())}, dtype={x.dtype})"
+        return f"torch.full({shape}, {text_of(x.flatten()[0].item())}, dtype={x.dtype}{_there(device)})"
     if x.numel() <= SMALL and x.dtype not in _BITS:
-        return f"torch.tensor({_listed(x.tolist())}, dtype={x.dtype})"
+        return f"torch.tensor({_listed(x.tolist())}, dtype={x.dtype}{_there(device)})"
     raw = x.contiguous().flatten().view(torch.uint8).numpy().tobytes()
     packed = base64.b85encode(zlib.compress(raw, 9)).decode()
-    return f"unpack('{packed}', {x.dtype})" + (f".reshape({shape})" if len(shape) != 1 else "")
+    return f"unpack('{packed}', {x.dtype})" + (f".reshape({shape})" if len(shape) != 1 else "") + on(device)
 
 
 _BITS = frozenset(d for name in ("float8_e8m0fnu", "float4_e2m1fn_x2") if (d := getattr(torch, name, None)) is not None)

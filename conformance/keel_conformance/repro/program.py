@@ -5,6 +5,7 @@ something else than eager PyTorch is the failure; it is cut down over its nodes,
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import getitem
@@ -18,6 +19,7 @@ import keel
 from keel import KeelError
 
 from ..cases.case import Case
+from ..devices import HOST
 from ..harness.guard import same_bits
 from ..harness.subject import subject
 from ..oracles.graph import graph_bounds
@@ -37,9 +39,14 @@ Line = tuple[str, str, tuple[str, ...]]
 """A name, the expression that it stands for, and the names in that."""
 
 
+_DEVICE = re.compile(r"torch\.device\('[^']*'\)")
+
+
 @dataclass(frozen=True)
 class Part:
-    """A graph as lines of Python. ``calls`` has the values of all names at each call, as eager PyTorch has them."""
+    """A graph as lines of Python. ``calls`` has the values of all names at each call, as eager PyTorch has them, on the
+    host.
+    """
 
     subject: str
     exact: bool
@@ -52,6 +59,11 @@ class Part:
     def text(self) -> list[str]:
         return [f"def program({', '.join(self.params)}):", *(f"    {n} = {expr}" for n, expr, _ in self.lines),
                 f"    return ({', '.join(self.outputs)},)"]
+
+    @property
+    def on_host(self) -> Part:
+        """The same where all tensors are on the host."""
+        return replace(self, lines=tuple((n, _DEVICE.sub(f"torch.device('{HOST}')", e), of) for n, e, of in self.lines))
 
 
 def recorded(given: tuple[str, Case]) -> Part | None:
@@ -79,8 +91,9 @@ def recorded(given: tuple[str, Case]) -> Part | None:
     return wrong[0] if wrong else None
 
 
-def _copy(x: Any) -> Any:
-    return x.detach().clone() if isinstance(x, Tensor) else x
+def _copy(x: Any, device: str | None = None) -> Any:
+    """A copy, on ``device`` if that is given."""
+    return x.detach().to(device or x.device, copy=True) if isinstance(x, Tensor) else x
 
 
 def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
@@ -134,7 +147,7 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
             if isinstance(value, Tensor | int | float | bool):
-                found[n.name] = _copy(value)
+                found[n.name] = _copy(value, HOST)
             return value
     with torch.no_grad():
         Keeper(gm).run(*map(_copy, inputs))
@@ -151,19 +164,19 @@ def made(part: Part) -> Callable[..., Any]:
 def tried(part: Part) -> tuple[str, int]:
     """How the part fails ('' if it does not), and which result is wrong."""
     torch.compiler.reset()
-    program = made(part)
+    program, under_test = made(part.on_host), subject(part.subject)
     try:
         want = [program(*(_copy(c[p]) for p in part.params)) for c in part.calls]
     except Exception:
         return "harness error", 0
     found = []
     try:
-        go = keel.compile(program, backends=subject(part.subject).backends, strict=True)
+        go = keel.compile(made(part), backends=under_test.backends, strict=True)
         with torch.no_grad():
             for call in part.calls:
-                inputs = [_copy(call[p]) for p in part.params]
-                found.append([_copy(x) for x in go(*inputs)])
-                if not all(same_bits(x, call[p]) for x, p in zip(inputs, part.params, strict=True)):
+                inputs = [_copy(call[p], under_test.device) for p in part.params]
+                found.append([_copy(x, HOST) for x in go(*inputs)])
+                if not all(same_bits(_copy(x, HOST), call[p]) for x, p in zip(inputs, part.params, strict=True)):
                     return "writes", 0
     except Exception as e:
         return ("harness error" if isinstance(e, KeelError) and e.code == "bad-graph" else "raises"), 0
@@ -181,7 +194,7 @@ def bound_of(part: Part, call: dict[str, Any], k: int) -> tuple[Tensor, Tensor] 
     if part.exact or not all(isinstance(call[p], Tensor) for p in part.params):
         return None
     try:
-        bounded = graph_bounds(fx.symbolic_trace(made(part)), [_copy(call[p]) for p in part.params])[k]
+        bounded = graph_bounds(fx.symbolic_trace(made(part.on_host)), [_copy(call[p]) for p in part.params])[k]
     except (NoRule, RuntimeError):
         return None
     return None if bounded is None else (bounded.reference, torch.where(bounded.mask, torch.inf, bounded.bound))
@@ -228,10 +241,9 @@ def smaller(part: Part) -> Iterator[Part]:
 
 def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
     """The script of a part."""
-    backend = script.backend_of(part.subject)
+    backend, device = script.backend_of(part.subject), subject(part.subject).device
     last = part.calls[-1]
-    calls = [f"({', '.join(tensor(c[p]) if isinstance(c[p], Tensor) else repr(c[p]) for p in part.params)},)"
-             for c in part.calls]
+    calls = [text_of(tuple(c[p] for p in part.params), device=device) for c in part.calls]
     body = [*part.text, "", *(f"args{k} = {text}" for k, text in enumerate(calls)),
             f"run = keel.compile(program, backends={backend.backends}, strict=True)"]
     if kind == "writes":
@@ -243,8 +255,8 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
     if kind in ("raises", "died"):
         body += ['print("expected no exception, and found none")']
         return script.assembled(script.title(verdict, part.subject), backend.imports, body)
-    want = made(part)(*(_copy(last[p]) for p in part.params))[which]
-    body += [f"found = found[{which}]"]
+    want = made(part.on_host)(*(_copy(last[p]) for p in part.params))[which]
+    body += [f"found = found[{which}]{'.cpu()' if isinstance(want, Tensor) else ''}"]
     bounded = bound_of(part, last, which)
     if bounded is not None and want.is_floating_point():
         body += [f"expected = {tensor(bounded[0], strides=False)}", f"bound = {tensor(bounded[1], strides=False)}",

@@ -17,7 +17,7 @@ from torch import Tensor
 from keel import MEMBERS
 
 from ..cases.case import Trial
-from ..harness.perform import overload
+from ..harness.perform import overload, told
 from ..harness.subject import GROUP, subject
 from ..oracles.compare import TIMES, overflow, wide
 from ..oracles.judge import expect, narrow_result, signed_zeros
@@ -27,7 +27,7 @@ from ..oracles.tracked import error_of, inexact, ulp
 from ..results.verdict import Verdict
 from ..trees import mapped
 from .attempt import Calls
-from .literal import UNPACK, tensor, text_of
+from .literal import UNPACK, on, tensor, text_of
 
 LINES = 40
 ZONE = 64
@@ -92,9 +92,9 @@ def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
     """The script of a call, or of some one after another, of one operator. ``plain`` takes a backend of torch.compile
     as ``torch.compile`` does, without Keel.  Raises ValueError for what has no text.
     """
-    backend = backend_of(calls.subject)
-    names, lines = _arguments(calls, zone=_writes(verdict))
-    given = [f"({text_of(tuple(t.args), names)}, {text_of(dict(t.kwargs), names)})" for t in calls.trials]
+    backend, device = backend_of(calls.subject), subject(calls.subject).device
+    names, lines = _arguments(calls, device, zone=_writes(verdict))
+    given = [text_of((tuple(t.args), dict(told(device, calls.case, t))), names) for t in calls.trials]
     lines += [f"calls = [{', '.join(given)}]"]
     imports = list(backend.imports)
     op = f"torch.ops.{calls.case.overload}"
@@ -121,7 +121,7 @@ def _writes(v: Verdict) -> bool:
     return v.status == "fail" and v.oracle == "contract" and "It wrote" in v.sentence
 
 
-def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
+def _arguments(calls: Calls, device: str, *, zone: bool) -> tuple[dict[int, str], list[str]]:
     """A name and a line for each tensor of the arguments. With ``zone`` they lie in the middle of larger memory."""
     names: dict[int, str] = {}
     recipes, lines = dict(calls.recipes), list[str]()
@@ -130,7 +130,7 @@ def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
             if id(x) in names:
                 continue
             names[id(x)] = f"x{len(names)}"
-            text = recipes.get((k, n)) or tensor(x)
+            text = recipes[k, n] + on(device) if (k, n) in recipes else tensor(x, device=device)
             lines.append(f"{names[id(x)]} = {text}")
             if zone and x.numel():
                 lines[-1] = f"{names[id(x)]} = within({text})"
@@ -139,11 +139,12 @@ def _arguments(calls: Calls, *, zone: bool) -> tuple[dict[int, str], list[str]]:
 
 _WITHIN = (
     "def within(x):", "    n = x.untyped_storage().nbytes() // x.itemsize - x.storage_offset()",
-    f"    memory = torch.zeros(n + {2 * ZONE}, dtype=x.dtype)",
+    f"    memory = torch.zeros(n + {2 * ZONE}, dtype=x.dtype, device=x.device)",
     f"    memory[{ZONE}:{ZONE} + n] = x.as_strided((n,), (1,))",
     f"    return memory.as_strided(x.shape, x.stride(), {ZONE})", "",
     "def memory_of(x):",
-    "    return torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).clone()", "")
+    "    whole = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())",
+    '    return whole.to("cpu", copy=True)', "")
 
 
 # -- what is checked ---------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def _checks(calls: Calls, v: Verdict, made: str, plain: bool) -> list[str]:
     if v.status in CHILD or v.oracle == "raises":
         return [*run, 'print("expected no exception, and found none")']
     if v.oracle == "repeat":
-        return [f"found = [[r.clone() for r in {made}] for args, kwargs in calls]",
+        return [f'found = [[r.to("cpu", copy=True) for r in {made}] for args, kwargs in calls]',
                 'print("expected the same bits from the same call, found", *found, sep="\\n")',
                 "same = [torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten()"
                 ".view(torch.uint8)) for a, b in zip(found[0], found[-1])]", "sys.exit(not all(same))"]
@@ -173,6 +174,7 @@ def _several(calls: Calls) -> bool:
     return not isinstance(overload(calls.case.overload)(*t.args, **t.kwargs), Tensor)
 
 
+_PAIR = re.compile(r"Result (\d+) of call (\d+) shares memory with result (\d+)(?: of call (\d+))?\.")
 _GIVEN = "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' and isinstance(x, torch.Tensor)]"
 
 
@@ -183,11 +185,18 @@ def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
                 'zip(after, before)]), "bytes changed")',
                 "sys.exit(not all(map(torch.equal, before, after)))"]
     if "was changed by a later one" in v.sentence:
-        return [f"results = [{made} for args, kwargs in calls[:1]]", "before = [r.clone() for r in results[0]]",
-                f"for args, kwargs in calls[1:]:\n    results.append({made})",
-                'print("expected", *before, "found", *results[0])',
-                "sys.exit(not all(map(torch.equal, before, results[0])))"]
+        return [f"results = [{made} for args, kwargs in calls[:1]]",
+                'before = [r.to("cpu", copy=True) for r in results[0]]',
+                f"for args, kwargs in calls[1:]:\n    results.append({made})", "found = [r.cpu() for r in results[0]]",
+                'print("expected", *before, "found", *found)', "sys.exit(not all(map(torch.equal, before, found)))"]
     if "shares memory with" in v.sentence:
+        if (pair := _PAIR.search(v.sentence)) is not None:
+            n, k, m, j = (int(found or pair[2]) for found in pair.groups())
+            return [f"results = [{made} for args, kwargs in calls]",
+                    f"one, other = results[{k}][{n}], results[{j}][{m}]",
+                    "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
+                    'print("expected results in memory of their own, found that they share it:", shared)',
+                    "sys.exit(shared)"]
         return [*run, _GIVEN,
                 "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
                 "found}", 'print("expected results in memory of their own, found", len(shared), "that share it")',
@@ -210,7 +219,7 @@ def _values(calls: Calls, v: Verdict) -> list[str]:
     if not isinstance(want, Tensor):
         return [f"found, expected = found[{k}], {text_of(want)}", 'print("expected", expected, "found", found)',
                 "sys.exit(not (found == expected or found != found and expected != expected))"]
-    lines = [f"found = found[{k}]"]
+    lines = [f"found = found[{k}].cpu()"]
     if v.oracle in ("metamorphic", "statistical"):
         return [*lines, f"expected = {tensor(want, strides=False)}",
                 "# Eager PyTorch's; the operator's clauses allow others, but not what was found here.",

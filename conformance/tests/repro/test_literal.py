@@ -37,6 +37,13 @@ def test_tensors(name: str) -> None:
     assert same_bits(found.contiguous(), plain.contiguous()) or bool(((found == plain) | found.isnan()).all())
 
 
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_on_a_device(name: str) -> None:
+    x = TENSORS[name]
+    found = eval(text_of([x], device="meta"), SPACE)[0]
+    assert found.is_meta and found.shape == x.shape and found.stride() == x.stride() and found.dtype == x.dtype
+
+
 @pytest.mark.parametrize("value", [None, True, -3, 2.5, inf, "a'b", complex(1, -2), torch.float16, torch.strided,
                                    torch.channels_last, torch.device("cpu"), [1, (2,), ()], {"a": [None]}])
 def test_values(value: Any) -> None:

@@ -15,7 +15,7 @@ from keel_conformance.cases.case import Case
 from keel_conformance.cases.plan import plan
 from keel_conformance.repro.attempt import Bench, Calls
 from keel_conformance.repro.minimise import Deadline
-from keel_conformance.repro.script import LINES
+from keel_conformance.repro.script import LINES, of_calls
 from keel_conformance.repro.write import Written, of_call, write
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.trees import leaves
@@ -52,7 +52,7 @@ def shown(folder: Path, backend: str, op: str, bench: Bench, seconds: float = 1.
 @pytest.mark.parametrize(("backend", "op"), [
     ("tail", "sum"), ("big", "mm"), ("error", "neg"), ("writes", "neg"), ("beside", "neg"), ("aliases", "neg"),
     ("strides", "neg"), ("dtypes", "neg"), ("fewer", "neg"), ("caches", "neg"), ("reuses", "neg"), ("tires", "exp"),
-    ("dies", "neg"), ("tail", "sort")])
+    ("dies", "neg"), ("tail", "sort"), ("pairs", "var_mean")])
 def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str, op: str, tmp_path: Path,
                                                                   bench: Bench) -> None:
     found, text = shown(tmp_path, backend, op, bench)
@@ -62,6 +62,26 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str,
     right.write_text(text.replace(f"from wrong import {backend} as", "from wrong import right as"))
     assert right.read_text() != text
     assert bench.status(str(right)) == 0
+
+
+@pytest.mark.parametrize(("sentence", "oracle", "op"), [
+    ("At (0,) it is 1, not 2.", "ulp", "sum"), ("Call 0: It wrote to argument 0 (4 bytes).", "contract", "sum"),
+    ("Result 0 of call 0 was changed by a later one.", "contract", "sum"),
+    ("Result 0 of call 0 shares memory with argument 0.", "contract", "sum"),
+    ("Result 0 of call 0 shares memory with result 1.", "contract", "var_mean"),
+    ("Result 0 has other bits when the same call is made again.", "repeat", "sum"),
+    ("At (0,) it is 1, not 2.", "ulp", "full")])
+def test_on_a_device_of_its_own(sentence: str, oracle: str, op: str, tmp_path: Path, bench: Bench) -> None:
+    """Without such a device a script can be run where its name is replaced by the host's."""
+    case = planned(op)[0]
+    calls = Calls("wrong:elsewhere", case, tuple(arguments(case, d) for d in (0, int(oracle != "repeat"))))
+    text = of_calls(calls, Verdict(case.id, "fail", oracle, sentence))
+    made = text.partition("calls = ")[0].partition("import keel")[2]
+    assert made.count("\nx") == made.count("cuda") > 0 or (op == "full" and "torch.device('cuda')" in text)
+    for backend, status in (("tail", 1), ("right", 0)) if oracle == "ulp" and op == "sum" else (("right", 0),):
+        script = tmp_path / f"{backend}.py"
+        script.write_text(text.replace("cuda", "cpu").replace("import elsewhere as", f"import {backend} as"))
+        assert bench.status(str(script)) == status, text
 
 
 def test_it_is_made_smaller(tmp_path: Path, bench: Bench) -> None:
