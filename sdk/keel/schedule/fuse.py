@@ -19,6 +19,7 @@ from keel.schedule.emit import Coords, Group, Placed, Space
 from keel.schedule.fuel import Fuel
 from keel.schedule.tensors import Defined, External, Tensors
 from keel.schedule.unify import Digits, NoSolution, Solution
+from keel.schedule.unit_order import UnitOrder
 from keel.types import Dim, TensorType, product
 
 CHEAP = frozenset((
@@ -77,12 +78,14 @@ class _Fuser:
         self.inlined = self._inlined()
         self.leaves: dict[int, list[LeafRead]] = {}
         self.unit: dict[int, Unit] = {}       # of each tensor with a producer that is not inlined
+        self.order: UnitOrder[Unit] = UnitOrder(self._before)
         self.groups: list[_Open] = []
         self.touching: dict[int, list[_Open]] = {}                  # groups that read or make a tensor
 
     def run(self) -> Fusion:
         for node in self.tensors.nodes:
             if isinstance(node, External) or node.definition.kind in ("scan", "scatter"):
+                self.order.append(node)
                 for t in node.results:
                     self.unit[t] = node
             elif not all(t in self.inlined for t in node.results):
@@ -206,6 +209,7 @@ class _Fuser:
                 return
         group = _Open(len(self.groups), Digits(f"g{len(self.groups)}_"))
         self.groups.append(group)
+        self.order.append(group)
         definition = node.definition
         at = {a: index(group.digits.new(a.size)) for a in (*definition.axes, *definition.folded)}
         self._add(group, _placed(node, at), reads)
@@ -219,9 +223,8 @@ class _Fuser:
         """Takes all of ``other``, whose tensors the group reads, into the group; leaves both as they are if one of its
         nodes does not join or a cycle would arise.
         """
-        first = min(self.position[id(m.node)] for m in other.members)
         outside = [u for u in self._before(group) if u is not other]
-        if len(group.members) + len(other.members) > LARGEST or self._reach(outside, other, first):
+        if len(group.members) + len(other.members) > LARGEST or self.order.reaches(outside, other):
             return
         before = _Open(group.order, group.digits, list(group.members), dict(group.made),
                        {t: list(at) for t, at in group.read.items()})
@@ -234,6 +237,7 @@ class _Fuser:
             if self.fuel.take():
                 group.members.sort(key=lambda m: self.position[id(m.node)])
                 self.groups.remove(other)
+                self.order.merge(group, other)
                 for t in {*other.made, *other.read}:
                     self.touching[t].remove(other)
                 return
@@ -388,22 +392,11 @@ class _Fuser:
 
     def _cyclic(self, group: _Open, reads: Sequence[LeafRead]) -> bool:
         """Whether something outside the group that this node needs needs the group."""
-        first = min(self.position[id(m.node)] for m in group.members)
-        outside = [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
-        return self._reach(outside, group, first)
+        return self.order.reaches(self._made_outside(group, reads), group)
 
-    def _reach(self, units: Sequence[Unit], goal: _Open, first: int) -> bool:
-        """Whether one of the units is or needs ``goal``, whose first node has the position ``first``."""
-        todo, seen = list(units), set()
-        while todo:
-            unit = todo.pop()
-            if unit is goal:
-                return True
-            if id(unit) not in seen:
-                seen.add(id(unit))
-                if self._last(unit) >= first:
-                    todo.extend(self._before(unit))
-        return False
+    def _made_outside(self, group: _Open, reads: Sequence[LeafRead]) -> list[Unit]:
+        """The other units that make something of what is read."""
+        return [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
 
     def _last(self, unit: Unit) -> int:
         nodes = [m.node for m in unit.members] if isinstance(unit, _Open) else [unit]
@@ -430,6 +423,7 @@ class _Fuser:
         group.read = {t: [tuple(map(digits.now, c)) for c in cs] for t, cs in group.read.items()}
 
     def _add(self, group: _Open, placed: Placed, reads: Sequence[LeafRead]) -> None:
+        self.order.put_after(group, self._made_outside(group, reads))
         group.members.append(placed)
         for t in placed.node.results:
             group.made[t] = placed.coords

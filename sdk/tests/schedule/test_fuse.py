@@ -90,6 +90,20 @@ def test_fuel_stops_fusion(scheduled):
     assert len(nothing.steps) > len(whole.steps)
 
 
+def test_a_group_is_needed_as_a_whole(scheduled):
+    """The product needs the group of ``a`` and ``b``, which needs the maximum: so ``c``, which reads the product, does
+    not join the maximum, though all that the product itself reads stands before it."""
+    def fn(x, w, y):
+        a = x.exp()
+        product = a @ w
+        most = y.amax(1, keepdim=True)
+        b = a.sin() * most
+        c = y.exp() * product
+        return b, c
+    (schedule,) = scheduled(fn, torch.randn(8, 8), torch.randn(8, 16), torch.randn(8, 16))
+    assert len(launches(schedule)) == 3
+
+
 def test_equal_layers_share_kernels(scheduled):
     def layers(x, *weights):
         for w in weights:

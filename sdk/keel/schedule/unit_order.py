@@ -1,0 +1,71 @@
+"""A topological order of units that is kept while units grow: the dynamic order of Pearce and Kelly (A dynamic
+topological sort algorithm for directed acyclic graphs, ACM Journal of Experimental Algorithmics 11, 2007).
+
+A unit is what will be one step, of one or of several nodes. A unit needs another one as a whole: a group that stands
+early for its first node may need, for its last, what comes late. So the positions of nodes do not tell which unit can
+reach which; ranks in this order do.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+Unit = TypeVar("Unit")
+
+
+class UnitOrder(Generic[Unit]):
+    """Units in an order in which they can run. ``before`` gives the units that one needs, as they are now."""
+
+    def __init__(self, before: Callable[[Unit], Sequence[Unit]]):
+        self._before = before
+        self._units: list[Unit | None] = []                  # by rank; None where a unit became a part of another
+        self._rank: dict[int, int] = {}                      # by id: units need not be hashable
+
+    def append(self, unit: Unit) -> None:
+        """Takes a new unit in, which no other needs yet, at the end."""
+        self._rank[id(unit)] = len(self._units)
+        self._units.append(unit)
+
+    def reaches(self, units: Iterable[Unit], goal: Unit) -> bool:
+        """Whether one of ``units`` is ``goal`` or needs it, directly or through others."""
+        low = self._rank[id(goal)]
+        return any(rank == low for rank, _ in self._needed(units, low))
+
+    def put_after(self, unit: Unit, needed: Iterable[Unit]) -> None:
+        """Moves ``unit`` after all of ``needed``, none of which may reach it."""
+        low = self._rank[id(unit)]
+        self._place(low, [u for _, u in self._needed(needed, low + 1)], unit)
+
+    def merge(self, unit: Unit, taken: Unit) -> None:
+        """Takes ``taken`` out: what it did is done by ``unit`` now, which needed it, and so stands after it.
+
+        No other unit that ``unit`` needs may reach ``taken``.
+        """
+        low, high = self._rank[id(taken)], self._rank[id(unit)]
+        assert low < high
+        self._units[low] = None
+        del self._rank[id(taken)]
+        self._place(low, [u for _, u in self._needed(self._before(unit), low + 1)], unit)
+
+    def _needed(self, units: Iterable[Unit], low: int) -> list[tuple[int, Unit]]:
+        """Of ``units`` and what they need those whose rank is at least ``low``, by rank."""
+        found: dict[int, Unit] = {}
+        todo = list(units)
+        while todo:
+            unit = todo.pop()
+            rank = self._rank[id(unit)]
+            if rank >= low and rank not in found:
+                found[rank] = unit
+                todo.extend(self._before(unit))
+        return sorted(found.items(), key=lambda item: item[0])
+
+    def _place(self, low: int, first: Sequence[Unit], unit: Unit) -> None:
+        """Puts ``first``, then ``unit``, at the rank ``low`` and after; the others between move behind them."""
+        last = [*first, unit]
+        high = max(self._rank[id(u)] for u in last)
+        moved = {id(u) for u in last}
+        rest = [u for u in self._units[low:high + 1] if u is not None and id(u) not in moved]
+        order = [*last, *rest]
+        gap = high + 1 - low - len(order)
+        self._units[low:high + 1] = [*order, *[None] * gap]
+        self._rank |= {id(u): low + k for k, u in enumerate(order)}
