@@ -142,6 +142,18 @@ def test_a_graph_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(page.compiled(x), want)
 
 
+def test_compiled_kernels_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    compiler = tmp_path / "acmecc"
+    compiler.write_text(f"#!/bin/sh\ncase $1 in -print*) exit 1;; esac\necho run >> {tmp_path}/runs\necho made; cat\n")
+    compiler.chmod(0o755)
+    machine_code = module(HOW / "keep-compiled-kernels.md").machine_code
+    assert machine_code("text", ["-O2"]) == machine_code("text", ["-O2"]) == b"made\ntext"
+    assert machine_code("text", ["-O3"]) == b"made\ntext"
+    assert (tmp_path / "runs").read_text() == "run\n" * 2
+
+
 def test_every_error_code_has_its_page() -> None:
     codes = set(re.findall(r'^    "([a-z-]+)",', (ROOT / "sdk" / "keel" / "errors.py").read_text(), re.MULTILINE))
     pages = {p.stem for p in (ROOT / "docs" / "errors").glob("*.md")} - {"README"}

@@ -1,24 +1,22 @@
-"""From rendered kernels to functions: one translation unit, one run of the compiler, one cached shared object.
+"""From rendered kernels to functions: one translation unit, one run of the compiler, one shared object in the cache.
 
-The cache is named by content: the text, the flags, the compiler and the CPU.  A library is written beside its place
-and moved there, so that another process sees it whole or not at all.
+The cache is named by content: the text, the flags, the compiler's content and the CPU.
 """
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
-import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import torch
 
-from keel import KeelError, Kernel, Launcher, Source
-from keel_cpp.probe import COMPILER, compiler_version, cpu, probe
+from keel import KeelError, Kernel, Launcher, Source, compile_library
+from keel_cpp.probe import COMPILER, cpu, probe
 from keel_cpp.text import prelude
 
 # Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and
@@ -60,47 +58,12 @@ def flags() -> tuple[str, ...]:
     return FLAGS + WIDE if re.search(r"\bavx512f\b", cpu()) else FLAGS
 
 
-def folder() -> Path:
-    """Where libraries are kept: KEEL_CACHE_DIR, or keel in the user's cache."""
-    kept = os.environ.get("KEEL_CACHE_DIR")
-    return Path(kept) if kept else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "keel"
-
-
 def _open(text: str, sources: Sequence[Source]) -> ctypes.CDLL:
     if why := probe():
         raise KeelError("build-failed", "The C++ kernels cannot be built.", {"cpp": why})
-    key = "\0".join([text, *flags(), compiler_version(), cpu()])
-    path = folder() / f"cpp-{hashlib.sha256(key.encode()).hexdigest()[:32]}.so"
     _share_openmp()
-    if not path.exists():
-        _compile(text, path, sources)
-    try:
-        return _loaded(str(path))
-    except OSError:                                            # cut short by a full disk or a crash: once more
-        _compile(text, path, sources)
-        return _loaded(str(path))
-
-
-@cache
-def _loaded(path: str) -> ctypes.CDLL:
-    return ctypes.CDLL(path)
-
-
-def _compile(text: str, path: Path, sources: Sequence[Source]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-    os.close(handle)
-    try:
-        command = [COMPILER, *flags(), "-x", "c++", "-", "-o", made]
-        ran = subprocess.run(command, input=text, capture_output=True, text=True)
-        if ran.returncode != 0:
-            kernels = ", ".join(dict.fromkeys(s.kernel.name for s in sources))
-            raise KeelError("build-failed", f"{COMPILER} rejected the text of {kernels}.",
-                            {COMPILER: "\n    ".join(ran.stderr.strip().splitlines()[:20])},
-                            do="KEEL_DUMP=<folder> keeps the text that was compiled.")
-        os.replace(made, path)
-    finally:
-        Path(made).unlink(missing_ok=True)
+    kernels = ", ".join(dict.fromkeys(s.kernel.name for s in sources))
+    return compile_library("cpp", [COMPILER, *flags(), "-x", "c++", "-"], text, key=[cpu()], what=kernels)
 
 
 @lru_cache(maxsize=1)
@@ -118,12 +81,24 @@ def _share_openmp() -> None:
 
 
 def _launcher(library: ctypes.CDLL, name: str, kernel: Kernel) -> Launcher:
-    """Passes addresses and sizes on; made as text, for a loop over the arguments would cost more than the call."""
+    """Passes addresses and sizes on."""
     function = library[name]
     function.restype = None
     function.argtypes = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.symbols)
-    buffers = [f"b{n}" for n in range(len(kernel.buffers))]
-    symbols = [f"s{n}" for n in range(len(kernel.symbols))]
-    given = ", ".join([*(f"{b}.data_ptr()" for b in buffers), *symbols])
-    launcher: Launcher = eval(f"lambda {', '.join(buffers + symbols)}: function({given})", {"function": function})
-    return launcher
+    return FunctionType(_passing(len(kernel.buffers), len(kernel.symbols)), {"function": function})
+
+
+@lru_cache(maxsize=1024)
+def _passing(buffers: int, symbols: int) -> CodeType:
+    """The code of ``lambda b0, b1, ..., s0, ...: function(b0.data_ptr(), b1.data_ptr(), ..., s0, ...)``.
+
+    Made for each number of arguments, for a loop over them would cost more than the call.
+    """
+    def read(name: str) -> ast.expr:
+        return ast.Name(name, ast.Load())
+    tensors, sizes = [f"b{n}" for n in range(buffers)], [f"s{n}" for n in range(symbols)]
+    pointers = [ast.Call(ast.Attribute(read(b), "data_ptr", ast.Load()), [], []) for b in tensors]
+    call = ast.Call(read("function"), [*pointers, *map(read, sizes)], [])
+    taken = ast.arguments([], [ast.arg(name) for name in (*tensors, *sizes)], None, [], [], None, [])
+    whole = compile(ast.fix_missing_locations(ast.Expression(ast.Lambda(taken, call))), "<keel_cpp launcher>", "eval")
+    return next(part for part in whole.co_consts if isinstance(part, CodeType))

@@ -4,7 +4,6 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,12 +15,6 @@ def probe() -> str | None:
     if platform.system() != "Linux":
         return f"cpp builds shared objects for Linux, and this is {platform.system()}."
     return None if shutil.which(COMPILER) else f"cpp compiles with {COMPILER}, which is not on PATH."
-
-
-@lru_cache(maxsize=1)
-def compiler_version() -> str:
-    """What the compiler calls itself: a library that another one built is not reused."""
-    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout.partition("\n")[0]
 
 
 @lru_cache(maxsize=1)

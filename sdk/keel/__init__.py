@@ -3,6 +3,7 @@ from importlib import import_module
 from types import ModuleType
 
 from keel.batch import Asked, Batch, compile_calls
+from keel.cache import Cache, compile_library, compiler_fingerprint, load_library, run_compiler
 from keel.compile import compile, compiled_graphs
 from keel.cost import Cost, Link, Pattern, Price, price
 from keel.discover import Discovery, discover, find, resolve, survey
@@ -84,6 +85,7 @@ __all__ = [
     "BadIndex",
     "Batch",
     "Buffer",
+    "Cache",
     "Call",
     "Check",
     "Const",
@@ -132,7 +134,9 @@ __all__ = [
     "compile",
     "compile_calls",
     "compile_exported",
+    "compile_library",
     "compiled_graphs",
+    "compiler_fingerprint",
     "control",
     "coverage",
     "cuda_stream",
@@ -147,6 +151,7 @@ __all__ = [
     "index",
     "interpret",
     "load_graph",
+    "load_library",
     "loaded_of",
     "loop_backend",
     "non_negative",
@@ -158,6 +163,7 @@ __all__ = [
     "refusal",
     "resolve",
     "results_of",
+    "run_compiler",
     "save_graph",
     "show",
     "substitute",

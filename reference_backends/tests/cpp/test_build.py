@@ -2,42 +2,56 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
-import subprocess
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
 
-from keel import KeelError, Source
+import keel
+from keel import KeelError, Source, parse
 from keel_cpp import target
 
 from .kernels import kernel
 
 build, probe = (importlib.import_module(f"keel_cpp.{name}") for name in ("build", "probe"))
+library = importlib.import_module("keel.cache.library")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
-    return tmp_path
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
+    forget(monkeypatch)
+    return tmp_path / "cache"
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(library, "_BUILT", {})
+    monkeypatch.setattr(library, "_LOADED", {})
+
+
+def libraries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("cpp-*"))
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that go through the compiler."""
     seen: list[str] = []
-    run = subprocess.run
+    run = library.run_compiler
 
-    def counted(command: list[str], **options: Any) -> Any:
-        if "input" in options:
-            seen.append(options["input"])
-        return run(command, **options)
+    def counted(command: list[str], text: str, **options: Any) -> Any:
+        seen.append(text)
+        return run(command, text, **options)
 
-    monkeypatch.setattr(build.subprocess, "run", counted)
+    monkeypatch.setattr(library, "run_compiler", counted)
     return seen
 
 
@@ -60,7 +74,7 @@ def test_one_run_of_the_compiler_for_all_kernels_and_none_the_next_time(runs: li
     second = target.build(sources)
     assert len(runs) == 1
     assert squares(first[0]) == squares(second[0]) == [float(n * n) for n in range(12)]
-    assert [p.suffix for p in folder.iterdir()] == [".so"]
+    assert [p.suffix for p in libraries(folder)] == [".so"]
 
 
 def test_equal_kernels_are_compiled_once(runs: list[str]) -> None:
@@ -74,19 +88,66 @@ def test_another_flag_is_another_library(runs: list[str], folder: Path, monkeypa
     target.build([source()])
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DOTHER"))
     target.build([source()])
-    assert len(runs) == 2 and len(list(folder.iterdir())) == 2
+    assert len(runs) == 2 and len(libraries(folder)) == 2
 
 
-def test_a_library_cut_short_is_built_again(
-        runs: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target.build([source()])
-    (library,) = folder.iterdir()
-    other = folder / "other"
-    other.mkdir()
-    (other / library.name).write_bytes(library.read_bytes()[:100])
-    monkeypatch.setenv("KEEL_CACHE_DIR", str(other))
-    (launcher,) = target.build([source()])
-    assert len(runs) == 2 and squares(launcher) == [float(n * n) for n in range(12)]
+def damaged(held: bytes) -> list[bytes]:
+    """Cut short, empty, and with one bit turned: in the code, in a constant, in the last line."""
+    (factor,) = (at for at in [held.find(struct.pack("<f", FACTOR))] if at > 0)
+    turned = []
+    for at in (factor + 2, len(held) // 2, len(held) - 5):
+        other = bytearray(held)
+        other[at] ^= 8
+        turned.append(bytes(other))
+    return [held[:100], b"", *turned]
+
+
+FACTOR = 3.734375
+
+
+def test_a_damaged_library_is_built_again(runs: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    k = parse(f"""kernel scaled(in0: f32[12]) -> (out0: f32[12]):
+  parallel i < 12:
+    %0 = load in0[i]
+    %1 = const {FACTOR} : f32
+    %2 = mul %0 %1
+    store out0[i] %2
+""")
+    x, out = torch.arange(12.0), torch.empty(12)
+    sources = [Source(k, target.render(k))]
+    target.build(sources)
+    (path,) = libraries(folder)
+    for turn, held in enumerate(damaged(path.read_bytes())):
+        path.write_bytes(held)
+        forget(monkeypatch)
+        (launcher,) = target.build(sources)
+        launcher(x, out)
+        assert len(runs) == turn + 2 and torch.equal(out, x * FACTOR)
+    forget(monkeypatch)
+    target.build(sources)
+    assert len(runs) == turn + 2
+
+
+def test_a_compiler_that_hangs_costs_its_part_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries = folder.parent / "bin"
+    binaries.mkdir()
+    (binaries / "g++").write_text("#!/bin/sh\ncase $1 in -print*) exit 1;; esac\nsleep 1000 & wait\n")
+    (binaries / "g++").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("KEEL_COMPILER_TIMEOUT", "0.5")
+    x = torch.arange(6.0)
+    compiled = keel.compile(lambda x: x * 2 + 1, backends=["cpp", "eager"])
+    with pytest.warns(keel.KeelWarning, match=r"g\+\+ did not end within 0\.5 seconds and was stopped"):
+        assert torch.equal(compiled(x), x * 2 + 1)
+
+
+def test_launchers_pass_any_number_of_arguments() -> None:
+    for buffers, symbols in ((1, 0), (0, 2), (3, 2), (300, 4)):
+        seen: list[Any] = []
+        launch = FunctionType(build._passing(buffers, symbols), {"function": lambda *a, seen=seen: seen.extend(a)})
+        tensors = [torch.empty(1) for _ in range(buffers)]
+        launch(*tensors, *range(symbols))
+        assert seen == [*(t.data_ptr() for t in tensors), *range(symbols)]
 
 
 def test_what_the_compiler_rejects(golden: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +158,7 @@ def test_what_the_compiler_rejects(golden: Callable[..., None], folder: Path, mo
         target.build([bad])
     assert caught.value.code == "build-failed"
     golden(re.sub(r"keel_\w+|:\d+:\d+", "...", str(caught.value)))
-    assert list(folder.iterdir()) == []
+    assert libraries(folder) == []
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:

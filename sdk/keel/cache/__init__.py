@@ -1,0 +1,9 @@
+"""What compilers made, kept as files: for kernels of any backend, and safe against damage, other users and crashes.
+
+``Cache`` keeps bytes by key, ``compile_library`` runs a compiler and keeps the shared library that it makes.
+"""
+from keel.cache.library import compile_library, load_library
+from keel.cache.store import Cache
+from keel.cache.toolchain import compiler_fingerprint, run_compiler
+
+__all__ = ["Cache", "compile_library", "compiler_fingerprint", "load_library", "run_compiler"]

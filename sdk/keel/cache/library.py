@@ -1,0 +1,119 @@
+"""Shared libraries: compiled from text once, and loaded from the very bytes that were verified."""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from keel.cache.folder import lacks_room, workspace
+from keel.cache.store import Cache, digest
+from keel.cache.toolchain import compiler_fingerprint, run_compiler
+from keel.errors import KeelError
+
+_LOADED: dict[str, ctypes.CDLL] = {}
+"""Libraries of this process by the SHA-256 of their bytes.  They stay loaded, for launchers hold their functions."""
+_BUILT: dict[str, ctypes.CDLL] = {}
+"""The same by the digest of what they are made from."""
+
+
+def compile_library(kind: str, command: Sequence[str], text: str, *, key: Sequence[str] = (),
+                    what: str = "the kernels") -> ctypes.CDLL:
+    """The shared library that ``command`` makes of ``text``, which it reads from its standard input.
+
+    ``-o`` and a file are added to the command.  The library is kept in ``Cache(kind, ".so")`` by the text, the command,
+    the content of the compiler and ``key``: whatever else it depends on, such as the CPU where the command asks for
+    that of this machine.  ``what`` names what is compiled, for the error.
+
+    Raises KeelError[build-failed] if the compiler rejects the text, hangs (see ``run_compiler``) or is not there, or
+    if the library cannot be loaded.
+    """
+    parts = [text, *command, compiler_fingerprint(command[0]), *key]
+    name = digest([kind, *parts])
+    if name not in _BUILT:
+        data = Cache(kind, ".so").get_or_make(parts, lambda: _compiled(kind, command, text, what))
+        _BUILT[name] = load_library(data, kind)
+    return _BUILT[name]
+
+
+def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
+    """The shared library whose file holds ``data``; the same bytes are loaded once.
+
+    Nothing on disk is trusted between verifying and loading: the bytes go to memory that is sealed, or where the
+    system has no such memory, to a private file that is gone afterwards.  Raises KeelError[build-failed] if the
+    system's loader refuses it.
+    """
+    content = hashlib.sha256(data).hexdigest()
+    if content not in _LOADED:
+        try:
+            library = _from_memory(data, name, content)
+        except (AttributeError, OSError):                      # no Linux, or a policy against code in such memory
+            library = _from_file(data, name)
+        _LOADED.setdefault(content, library)
+    return _LOADED[content]
+
+
+def _from_memory(data: bytes, name: str, content: str) -> ctypes.CDLL:
+    import fcntl
+
+    file = os.memfd_create(f"keel-{name}-{content[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(data)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        # The loader takes a path that it has seen for the library that it has loaded from there, and numbers of
+        # descriptors come again.  So the path spells the content, in slashes that change nothing: "//" or "/./".
+        spelled = "".join("/./" if bit == "1" else "//" for bit in f"{int(content[:32], 16):0128b}")
+        return ctypes.CDLL(f"/proc/self/fd{spelled}{file}")
+    finally:
+        os.close(file)
+
+
+def _from_file(data: bytes, name: str) -> ctypes.CDLL:
+    """Loads a private copy, in the cache's folder or in a temporary one: either may be on a disk without execution."""
+    try:
+        try:
+            with workspace() as place:
+                return _from_copy(data, place)
+        except OSError:
+            with tempfile.TemporaryDirectory(prefix="keel-") as place:
+                return _from_copy(data, Path(place))
+    except OSError as raised:
+        raise KeelError("build-failed", f"The system cannot load a library of {name}.", {"loader": f"{raised}."},
+                        do="Its symbols may be missing, or no disk may hold code.") from raised
+
+
+def _from_copy(data: bytes, place: Path) -> ctypes.CDLL:
+    file = place / "library.so"                                # the folder's name is new, so the path is
+    file.write_bytes(data)
+    return ctypes.CDLL(str(file))
+
+
+def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
+    """The bytes of the library.  A compiler that fails where the disk is full has another try elsewhere."""
+    try:
+        with workspace() as place:
+            made = _attempt(place, command, text)
+            full = lacks_room(place) if isinstance(made, str) else None
+        if full is not None:
+            with workspace(full) as place:
+                made = _attempt(place, command, text)
+    except OSError as raised:
+        raise KeelError("build-failed", f"There is no place to compile {what} in.", {"system": f"{raised}."},
+                        do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.") from raised
+    if isinstance(made, bytes):
+        return made
+    raise KeelError("build-failed", f"{command[0]} rejected the text of {what}.",
+                    {command[0]: "\n    ".join(made.strip().splitlines()[:20])},
+                    do="KEEL_DUMP=<folder> keeps the text that was compiled.")
+
+
+def _attempt(place: Path, command: Sequence[str], text: str) -> bytes | str:
+    """The bytes that the compiler made, or what it said against the text."""
+    output = place / "library.so"
+    ran = run_compiler([*command, "-o", str(output)], text, environment={**os.environ, "TMPDIR": str(place)})
+    if ran.returncode != 0:
+        return ran.stderr or ran.stdout or f"exit code {ran.returncode}"
+    return output.read_bytes() if output.exists() else "It made no file."

@@ -1,0 +1,199 @@
+"""Entries: bytes by key, each in a file with a checksum.  What is damaged counts as missing.
+
+A file holds the bytes as they are, so that other tools can read it, and a last line with the SHA-256 of its name and
+the bytes.  It is written under a name of its own, flushed to the disk and moved to its place, so that a reader sees
+all of it or nothing, after a crash, too.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from keel.cache import folder
+from keel.errors import KeelError
+
+MARK = b"\nkeel cache 1 "
+SIZE = 1 << 30
+"""Bytes that all entries may take if ``KEEL_CACHE_SIZE`` says nothing."""
+STALE = 3600.0
+"""Seconds after which a draft counts as left behind: longer than a compiler runs."""
+ENTRY = re.compile(r"[A-Za-z0-9_-]{1,64}-[0-9a-f]{32}(\.[a-z0-9]{1,8})?")
+"""Names of entries: nothing else of a folder is evicted."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache of files for one ``kind`` of things, such as the kernels of a backend; letters, digits, ``-`` and ``_``.
+
+    Entries are the files ``<kind>-<digits><suffix>`` of ``KEEL_CACHE_DIR``, or of ``keel`` in the user's cache.  A
+    folder that is not the user's alone to write to, or that cannot be written, is replaced by a temporary one, with one
+    KeelWarning.  Least recently used entries go when all entries of the folder are larger than ``KEEL_CACHE_SIZE``
+    (bytes, or such as ``500M`` or ``2G``; 1 GiB without it).  Threads and processes may use it at the same time.
+
+    Raises KeelError[bad-option] if ``kind`` or ``suffix`` (such as ``.so``) is malformed.
+    """
+
+    kind: str
+    suffix: str = ""
+
+    def __post_init__(self) -> None:
+        if not ENTRY.fullmatch(self.name(())):
+            raise KeelError("bad-option", f"{self.kind + self.suffix!r} cannot name the files of a cache.",
+                            do="A kind is letters, digits, - and _; a suffix is a dot, small letters and digits.")
+
+    def name(self, key: Sequence[str]) -> str:
+        """The name of the file for ``key``."""
+        return f"{self.kind}-{digest(key)[:32]}{self.suffix}"
+
+    def get(self, key: Sequence[str]) -> bytes | None:
+        """The bytes kept under ``key``; None if there are none, or if their file is damaged or not to be trusted."""
+        name = self.name(key)
+
+        def read(descriptor: int, path: Path) -> bytes | None:
+            return _read(descriptor, name)
+        try:
+            data = folder.in_folder(read)
+            return data if data is not None else folder.in_temporary(read)
+        except OSError:                                        # no folder at all, not even a temporary one
+            return None
+
+    def put(self, key: Sequence[str], data: bytes) -> None:
+        """Keeps ``data`` under ``key`` instead of what is there.  Nothing is kept where nothing can be written."""
+        name, limit = self.name(key), size_limit()
+        if len(data) > limit:
+            return
+
+        def write(descriptor: int, path: Path) -> None:
+            _write(descriptor, name, data)
+            sweep(descriptor, limit, keep=name)
+        with suppress(OSError):
+            folder.in_folder(write)
+
+    def get_or_make(self, key: Sequence[str], make: Callable[[], bytes]) -> bytes:
+        """The bytes kept under ``key``; those of ``make()``, which are kept then, if there are none."""
+        data = self.get(key)
+        if data is None:
+            data = make()
+            self.put(key, data)
+        return data
+
+
+def digest(key: Sequence[str]) -> str:
+    """64 hexadecimal digits that stand for the key; other strings, or the same ones split otherwise, have others."""
+    hashed = hashlib.sha256()
+    for part in key:
+        encoded = part.encode("utf-8", "surrogateescape")
+        hashed.update(b"%d:" % len(encoded))
+        hashed.update(encoded)
+    return hashed.hexdigest()
+
+
+def size_limit() -> int:
+    """``KEEL_CACHE_SIZE`` in bytes, 1 GiB without it.  Raises KeelError[bad-option]."""
+    text = os.environ.get("KEEL_CACHE_SIZE") or str(SIZE)
+    if not (matched := re.fullmatch(r"(\d{1,15})([KMGT]?)", text.strip().upper())):
+        raise KeelError("bad-option", f"KEEL_CACHE_SIZE={text} is no number of bytes.",
+                        do="Numbers of bytes are such as 500000, 500M or 2G.")
+    return int(matched[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[matched[2]]
+
+
+def sealed(name: str, data: bytes) -> bytes:
+    """What the file of an entry holds: changing any bit of it, or giving it another name, is seen."""
+    hashed = hashlib.sha256(name.encode() + MARK)
+    hashed.update(data)
+    return data + MARK + hashed.hexdigest().encode() + b"\n"
+
+
+def unsealed(name: str, held: bytes) -> bytes | None:
+    """The bytes of an entry; None if the file holds anything but what ``sealed`` gave for that name."""
+    data = held[:max(0, len(held) - len(sealed("", b"")))]
+    return data if held == sealed(name, data) else None
+
+
+def _read(descriptor: int, name: str) -> bytes | None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC      # a pipe in its place must not hang us
+    try:
+        file = os.open(name, flags, dir_fd=descriptor)
+    except OSError:
+        return None
+    try:
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode) or not folder.owned(state):
+            return None
+        with open(file, "rb", closefd=False) as stream:
+            data = unsealed(name, stream.read())
+        if data is not None:
+            with suppress(OSError):
+                os.utime(file)                                 # the time of its last use, by which entries are evicted
+        return data
+    except OSError:                                            # the disk cannot read it
+        return None
+    finally:
+        os.close(file)
+
+
+def _write(descriptor: int, name: str, data: bytes) -> None:
+    draft = folder.draft_name()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600, dir_fd=descriptor), "wb") as stream:
+            stream.write(sealed(name, data))
+            stream.flush()
+            os.fsync(stream.fileno())
+        _move(descriptor, draft, name)
+        os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=descriptor)
+        raise
+
+
+def _move(descriptor: int, draft: str, name: str) -> None:
+    try:
+        os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+    except IsADirectoryError:                                  # nothing of ours is a folder there
+        aside = folder.draft_name()
+        os.rename(name, aside, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        _remove(descriptor, aside)
+
+
+def sweep(descriptor: int, limit: int, keep: str) -> None:
+    """Removes drafts left behind, and least recently used entries until all together take at most ``limit`` bytes.
+
+    The entry ``keep`` stays.
+    """
+    entries, now = [], time.time()
+    with os.scandir(descriptor) as listed:
+        for each in listed:
+            with suppress(OSError):                            # gone already
+                state = each.stat(follow_symlinks=False)
+                if ENTRY.fullmatch(each.name):
+                    entries.append((state.st_mtime, state.st_size, each.name))
+                elif each.name.startswith(folder.DRAFT) and now - state.st_mtime > STALE:
+                    _remove(descriptor, each.name)
+    total = sum(size for _, size, _ in entries)
+    for _, size, name in sorted(entries):
+        if total <= limit:
+            break
+        if name != keep:
+            _remove(descriptor, name)
+            total -= size
+
+
+def _remove(descriptor: int, name: str) -> None:
+    """Removes a file or a folder of the cache, if it is still there."""
+    try:
+        os.unlink(name, dir_fd=descriptor)
+    except IsADirectoryError:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
+    except OSError:
+        pass

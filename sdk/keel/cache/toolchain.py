@@ -1,0 +1,109 @@
+"""Compilers as processes: run with a time limit, and told apart by their content."""
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from keel.cache.store import Cache
+from keel.errors import KeelError
+
+SECONDS = 600.0
+"""How long a compiler may run if ``KEEL_COMPILER_TIMEOUT`` says nothing."""
+
+RUN_BY_DRIVERS = ("cc1", "cc1plus", "as", "ld")
+"""The programs that GCC's and Clang's drivers run, which hold the compiler itself."""
+
+Identity = tuple[str, int, int, int, int, int]
+
+
+def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping[str, str] | None = None,
+                 seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs ``command`` with ``text`` on its standard input; its exit code and what it printed.
+
+    After ``seconds`` (``KEEL_COMPILER_TIMEOUT``, 600 without it) the command and all processes that it started in its
+    group are killed, and so they are if this call is interrupted.  Raises KeelError[build-failed] then, and if the
+    command cannot be started.
+    """
+    limit = seconds if seconds is not None else _limit()
+    try:
+        process = subprocess.Popen(
+            [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            encoding="utf-8", errors="replace", env=dict(environment) if environment is not None else None,
+            process_group=0)
+    except OSError as raised:
+        raise KeelError("build-failed", f"{command[0]} could not be started.", {command[0]: f"{raised}."}) from raised
+    with process:
+        try:
+            out, err = process.communicate(text, timeout=limit)
+        except subprocess.TimeoutExpired as raised:
+            _kill(process)
+            raise KeelError("build-failed", f"{command[0]} did not end within {limit:g} seconds and was stopped.",
+                            do="KEEL_COMPILER_TIMEOUT=<seconds> gives it longer.") from raised
+        except BaseException:
+            _kill(process)
+            raise
+    return subprocess.CompletedProcess([*command], process.returncode, out, err)
+
+
+def _limit() -> float:
+    text = os.environ.get("KEEL_COMPILER_TIMEOUT") or str(SECONDS)
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < float("inf"):
+            return seconds
+    raise KeelError("bad-option", f"KEEL_COMPILER_TIMEOUT={text} is no number of seconds above 0.")
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def compiler_fingerprint(program: str) -> str:
+    """64 hexadecimal digits that stand for the content of a compiler: another build of the same version has others.
+
+    For a driver that answers ``-print-prog-name``, as GCC's and Clang's do, the programs that it runs count, too.
+    Raises KeelError[build-failed] if the program is not on PATH, or hangs.
+    """
+    found = shutil.which(program)
+    if found is None:
+        raise KeelError("build-failed", f"{program} is not on PATH.")
+    searched = tuple(os.environ.get(name, "") for name in ("PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"))
+    parts = [_identity(path) for path in (found, *_run_by(found, _identity(found), searched))]
+    return hashlib.sha256("".join(_content(part) for part in parts).encode()).hexdigest()
+
+
+def _identity(path: str) -> Identity:
+    """What changes whenever the file is written or exchanged: nobody but the system sets the time of its change."""
+    real = os.path.realpath(path)
+    state = os.stat(real)
+    return real, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+@lru_cache(maxsize=64)
+def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple[str, ...]:
+    """The programs that the driver runs; ``searched`` are the variables that say where it looks for them."""
+    found = []
+    for name in RUN_BY_DRIVERS:
+        ran = run_compiler([driver, f"-print-prog-name={name}"], seconds=min(30.0, _limit()))
+        if ran.returncode != 0:
+            break                                              # no driver of that family
+        said = ran.stdout.strip()
+        if said and (path := shutil.which(said)) is not None:
+            found.append(path)
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _content(identity: Identity) -> str:
+    """The SHA-256 of the file, kept on disk, too: compilers are large."""
+    def hashed() -> bytes:
+        with Path(identity[0]).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest().encode()
+    return Cache("compilers").get_or_make([str(part) for part in identity], hashed).decode()

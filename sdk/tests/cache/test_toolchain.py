@@ -1,0 +1,138 @@
+"""Compilers as processes: stopped when they hang, with all that they started, and known by their content."""
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from keel import KeelError, compiler_fingerprint, run_compiler
+from keel.cache import toolchain
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def program(folder: Path, text: str, name: str = "acmecc") -> Path:
+    """A program on PATH; one of that name that is there is exchanged, not written to."""
+    made = folder / "made"
+    made.write_text(f"#!/bin/sh\n{text}\n")
+    made.chmod(0o755)
+    return made.rename(folder / "bin" / name)
+
+
+def alive(process: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_what_a_command_says(folder: Path) -> None:
+    program(folder, 'cat; echo "$1 $WHERE" >&2; exit 3')
+    ran = run_compiler(["acmecc", "-x"], "int ä;", environment={**os.environ, "WHERE": "here"})
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "int ä;", "-x here\n")
+
+
+def test_what_reads_nothing_and_says_what_is_no_text(folder: Path) -> None:
+    program(folder, r"printf '\377'; exec 0<&-")
+    assert run_compiler(["acmecc"], "x" * 10**6).stdout == "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("hangs", ["sleep 1000", "sleep 1000 & wait", "sleep 1000 & exit 0", "sleep 999 | sleep 99"])
+def test_what_hangs_is_stopped_with_all_that_it_started(hangs: str, folder: Path) -> None:
+    program(folder, f"echo $$ > {folder}/group; {hangs}")
+    began = time.monotonic()
+    with pytest.raises(KeelError, match=r"acmecc did not end within 0\.5 seconds and was stopped") as caught:
+        run_compiler(["acmecc"], "text", seconds=0.5)
+    assert caught.value.code == "build-failed" and caught.value.do and time.monotonic() - began < 30
+    group = int((folder / "group").read_text())
+    left = [p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if alive(p) and group_of(p) == group]
+    assert left == []
+
+
+def group_of(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return 0
+
+
+def test_an_interrupt_stops_it_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, f"echo $$ > {folder}/group; exec sleep 1000")
+
+    def interrupted(*args: object, **options: object) -> None:
+        while not (folder / "group").exists() or not (folder / "group").read_text().strip():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(toolchain.subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_compiler(["acmecc"])
+    assert not alive(int((folder / "group").read_text()))
+
+
+def test_the_limit_is_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, "sleep 1000")
+    monkeypatch.setenv("KEEL_COMPILER_TIMEOUT", "0.25")
+    with pytest.raises(KeelError, match=r"within 0\.25 seconds"):
+        run_compiler(["acmecc"])
+    for text in ("soon", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv("KEEL_COMPILER_TIMEOUT", text)
+        with pytest.raises(KeelError, match="bad-option"):
+            run_compiler(["acmecc"])
+
+
+def test_what_cannot_be_started(folder: Path) -> None:
+    for command in ("no-such-compiler", str(folder)):
+        with pytest.raises(KeelError, match="could not be started"):
+            run_compiler([command])
+    with pytest.raises(KeelError, match="not on PATH"):
+        compiler_fingerprint("no-such-compiler")
+
+
+# -- content -------------------------------------------------------------------------------------------
+
+def test_another_content_is_another_compiler(folder: Path) -> None:
+    program(folder, "exit 1 # one")
+    one = compiler_fingerprint("acmecc")
+    assert compiler_fingerprint("acmecc") == one
+    path = program(folder, "exit 1 # two")
+    two = compiler_fingerprint("acmecc")
+    written = path.stat()
+    path.write_text(path.read_text().replace("two", "six"))
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    six = compiler_fingerprint("acmecc")
+    assert len({one, two, six}) == 3
+    program(folder, "exit 1 # one")
+    assert compiler_fingerprint("acmecc") == one
+
+
+def test_programs_that_a_driver_runs_count(folder: Path) -> None:
+    inner = folder / "cc1"
+    inner.write_text("one")
+    inner.chmod(0o755)
+    program(folder, f'case $1 in -print-prog-name=cc1) echo {inner};; -print-prog-name=*) echo nowhere;; esac')
+    one = compiler_fingerprint("acmecc")
+    inner.write_text("two")
+    assert compiler_fingerprint("acmecc") != one
+
+
+def test_a_driver_that_hangs_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, "sleep 1000")
+    monkeypatch.setenv("KEEL_COMPILER_TIMEOUT", "0.25")
+    with pytest.raises(KeelError, match=r"acmecc did not end"):
+        compiler_fingerprint("acmecc")
+
+
+def test_contents_are_kept_on_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, "exit 1 # kept")
+    one = compiler_fingerprint("acmecc")
+    toolchain._content.cache_clear()
+    monkeypatch.setattr(toolchain.hashlib, "file_digest", None)
+    assert compiler_fingerprint("acmecc") == one
