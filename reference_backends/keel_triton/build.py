@@ -1,13 +1,11 @@
-"""Sources to launchers: one module per graph in the content cache, compiled functions per sizes, short calls."""
+"""Sources to launchers: one module per graph, compiled functions per sizes, short calls."""
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
+import linecache
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -43,16 +41,24 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
 
 # -- the module ----------------------------------------------------------------------------------------
 
+@lru_cache(maxsize=1024)
 def load(text: str) -> ModuleType:
-    """The module with that source.  Triton reads the source of its functions from files, so it is written to one."""
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    path = cache_folder() / f"{digest}.py"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(text)
-        os.replace(draft, path)
-    return _imported(path)
+    """The module with that source, which no file holds: nothing can change it before it is compiled.
+
+    Triton, debuggers and tracebacks read the source of its functions where Python keeps lines of files.
+    """
+    from keel_triton.compiled import interpreting
+
+    name = f"keel_triton_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    module = ModuleType(name)
+    module.__file__ = f"<{name}>"
+    linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
+    exec(compile(text, module.__file__, "exec"), module.__dict__)
+    if interpreting():
+        from keel_triton.interpreted import libdevice
+
+        module.__dict__["libdevice"] = libdevice
+    return module
 
 
 def _modules(sources: Sequence[Source]) -> list[ModuleType]:
@@ -60,26 +66,6 @@ def _modules(sources: Sequence[Source]) -> list[ModuleType]:
     if len({s.kernel.name for s in sources}) < len(sources):
         return [load(s.text) for s in sources]
     return [load("\n\n".join(s.text for s in sources))] * len(sources) if sources else []
-
-
-def cache_folder() -> Path:
-    root = os.environ.get("KEEL_CACHE_DIR") or Path.home() / ".cache" / "keel"
-    return Path(root) / "triton"
-
-
-@lru_cache(maxsize=1024)
-def _imported(path: Path) -> ModuleType:
-    from keel_triton.compiled import interpreting
-
-    spec = importlib.util.spec_from_file_location(f"keel_triton_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if interpreting():
-        from keel_triton.interpreted import libdevice
-
-        module.__dict__["libdevice"] = libdevice
-    return module
 
 
 # -- launchers -----------------------------------------------------------------------------------------

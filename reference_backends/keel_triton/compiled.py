@@ -1,4 +1,4 @@
-"""Triton functions compiled for given block sizes: once per process and, in Triton's own cache, once per machine."""
+"""Triton functions compiled for given block sizes: once per process and, in Keel's cache, once per machine."""
 from __future__ import annotations
 
 import os
@@ -10,10 +10,9 @@ from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 from keel import KeelError
-from keel_triton.assembly import assembled
+from keel_triton.binaries import Binary, Source, binary
 from keel_triton.plan import Launch
 from keel_triton.tables import POINTEES
 
@@ -41,7 +40,7 @@ def interpreting() -> bool:
     return bool(triton.knobs.runtime.interpret)
 
 
-def source_of(function: Any, launch: Launch, variant: Variant) -> ASTSource:
+def source_of(function: Any, launch: Launch, variant: Variant) -> Source:
     """The function with its argument types and constants, as Triton's compiler takes it."""
     names = launch.names
     types = {names[b.name]: f"*{POINTEES[b.dtype]}" for b in launch.buffers}
@@ -50,7 +49,7 @@ def source_of(function: Any, launch: Launch, variant: Variant) -> ASTSource:
     signature = {**types, **numbers, **dict.fromkeys(constants, "constexpr")}
     tidy = [n for n in types if variant.aligned] + [n for n in numbers if n in variant.even]
     attrs = {(list(signature).index(n),): [["tt.divisibility", 16]] for n in tidy}
-    return ASTSource(function, signature, constants, attrs)
+    return Source(function, signature, constants, attrs)
 
 
 def constants_of(variant: Variant) -> dict[str, Any]:
@@ -61,16 +60,13 @@ def constants_of(variant: Variant) -> dict[str, Any]:
     return values
 
 
-def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Any:
-    """Triton's compiled kernel.  Raises KeelError[build-failed]."""
-    options = {**OPTIONS, "num_warps": variant.warps}
+def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Binary:
+    """The compiled kernel.  Raises KeelError[build-failed]."""
     try:
-        made = triton.compile(source_of(function, launch, variant), target=target, options=options)
-        return assembled(made, target, options)
+        return binary(source_of(function, launch, variant), target, {**OPTIONS, "num_warps": variant.warps})
     except Exception as raised:
-        path = function.fn.__code__.co_filename
-        raise KeelError("build-failed", f"Triton could not compile {launch.name}.", {"triton": str(raised)}, where=path,
-                        do="This is a defect of keel_triton; the source above shows it.") from raised
+        raise KeelError("build-failed", f"Triton could not compile {launch.name}.", {"triton": str(raised)},
+                        do="This is a defect of keel_triton; KEEL_DUMP=<folder> keeps the source.") from raised
 
 
 class Compiler:

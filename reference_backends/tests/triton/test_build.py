@@ -1,21 +1,27 @@
 """Files, constants and probes: what happens before anything runs on a device."""
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
+import linecache
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
+import keel
 from keel import Source
 from keel_triton import backend, target
 from keel_triton.blocks import Blocks
-from keel_triton.build import build, cache_folder, constants, load, settle
+from keel_triton.build import build, constants, load, settle
 from keel_triton.plan import plan
 from keel_triton.render import render
 
 from .kernels import kernel
 
+built = importlib.import_module("keel_triton.build")
 pytest.importorskip("triton", reason="triton is not installed")
 
 
@@ -25,25 +31,54 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_equal_sources_are_one_file_and_one_module(folder: Path) -> None:
+def test_equal_sources_are_one_module_and_no_file(folder: Path) -> None:
     text = render(kernel("softmax", N=3, M=100))
-    assert load(text) is load(text)
-    (path,) = (folder / "triton").iterdir()
-    assert path.read_text() == text and path.parent == cache_folder()
-    load(render(kernel("softmax", N=4, M=100)))
-    assert len(list((folder / "triton").iterdir())) == 2
+    assert load(text) is load(text) is not load(render(kernel("softmax", N=4, M=100)))
+    assert inspect.getsource(load(text).softmax.fn) in text
+    assert not list(folder.rglob("*.py"))
 
 
-def test_a_graph_is_one_file(folder: Path) -> None:
+def test_threads_that_load_at_once() -> None:
+    """Each gets all of the module."""
+    texts = [f"R = {r}\n" + "".join(f"def f{i}(): return R + {i}\n" for i in range(300)) for r in range(10)]
+    seen: list[list[int]] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        seen.append([load(text).f299() for text in texts])
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert seen == [[r + 299 for r in range(10)]] * 8
+
+
+def test_a_file_of_the_name_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "def f(): return 7\n# a file\n"
+    (tmp_path / load(text).__file__).write_text("def f(): return 8\n")
+    load.cache_clear()
+    linecache.checkcache()
+    assert load(text).f() == 7 and inspect.getsource(load(text).f) == "def f(): return 7\n"
+
+
+def modules_of(kernels: list[keel.Kernel], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many modules a build loads."""
+    seen: list[str] = []
+    monkeypatch.setattr(built, "load", lambda text: seen.append(text) or load(text))
+    assert len(build([Source(k, render(k)) for k in kernels])) == len(kernels)
+    return len(seen)
+
+
+def test_a_graph_is_one_module(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = [kernel("softmax", N=3, M=100), kernel("argmax", N=3, M=100), kernel("in_turn", N=3, M=4)]
-    assert len(build([Source(k, render(k)) for k in kernels])) == 3
-    assert len(list((folder / "triton").iterdir())) == 1
+    assert modules_of(kernels, monkeypatch) == 1
 
 
-def test_kernels_of_one_name_keep_apart(folder: Path) -> None:
-    kernels = [kernel("softmax", N=3, M=100), kernel("softmax", N=3, M=200)]
-    build([Source(k, render(k)) for k in kernels])
-    assert len(list((folder / "triton").iterdir())) == 2
+def test_kernels_of_one_name_keep_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert modules_of([kernel("softmax", N=3, M=100), kernel("softmax", N=3, M=200)], monkeypatch) == 2
 
 
 def test_nothing_to_build() -> None:

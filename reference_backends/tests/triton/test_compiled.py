@@ -63,6 +63,53 @@ def test_rows_are_read_sixteen_bytes_at_a_time(name: str) -> None:
     assert not re.search(r"\.v[24]\.", other.asm["ptx"]), "vector access to pointers that may not be aligned"
 
 
+def entries(tmp_path: Path) -> list[Path]:
+    return sorted(tmp_path.glob("triton-*.json"))
+
+
+def test_a_kernel_is_compiled_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = compiled("broadcast", static=True)
+    monkeypatch.setattr(triton, "compile", None)
+    (again,) = compiled("broadcast", static=True)
+    assert again.asm == first.asm and again.metadata == first.metadata and len(entries(tmp_path)) == 1
+    with pytest.raises(KeelError, match="build-failed"):
+        compiled("broadcast", static=True, aligned=False)
+
+
+def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
+    (first,) = compiled("broadcast", static=True)
+    (path,) = entries(tmp_path)
+    held = path.read_bytes()
+    for at in (len(held) // 2, len(held) - 3, 5):
+        path.write_bytes(held[:at] + bytes([held[at] ^ 1]) + held[at + 1:])
+        (again,) = compiled("broadcast", static=True)
+        assert again.asm == first.asm and path.read_bytes() == held
+    path.write_bytes(held[:1000])
+    assert compiled("broadcast", static=True)[0].asm == first.asm
+
+
+def test_nothing_is_read_from_tritons_own_cache(tmp_path: Path) -> None:
+    """It does not verify what it reads, so nothing of ours is left in it either."""
+    (first,) = compiled("broadcast", static=True)
+    assert not [p for p in (tmp_path / "triton-cache").rglob("*") if p.is_file()]
+    k = kernel("broadcast", N=4096, M=768)
+    (one,) = plan(k)
+    from keel_triton.compiled import OPTIONS, Variant, source_of
+
+    blocks, _, _ = settle(k, one, {})
+    variant = Variant(constants(one, blocks), blocks[0].warps)
+    function = getattr(load(render(k)), one.name)
+    other = triton.compiler.ASTSource(function, *(getattr(source_of(function, one, variant), name)
+                                                  for name in ("signature", "constants", "attrs")))
+    triton.compile(other, target=HOPPER, options={**OPTIONS, "num_warps": variant.warps})
+    damaged = list((tmp_path / "triton-cache").rglob("*.cubin"))
+    for path in damaged:
+        path.write_bytes(bytes(path.stat().st_size))
+    (path,) = entries(tmp_path)
+    path.unlink()
+    assert damaged and compiled("broadcast", static=True)[0].asm["cubin"] == first.asm["cubin"]
+
+
 def test_compilations_run_side_by_side_and_are_shared() -> None:
     from keel_triton.compiled import Compiler, Variant
 
