@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,18 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.spec import OPSET, bind
+from keel.registration import (
+    bad,
+    checked_call,
+    checked_dtype,
+    checked_flag,
+    checked_number,
+    checked_operators,
+    checked_type,
+    table,
+    texts,
+)
+from keel.spec import MEMBERS, OPSET, bind
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType, leaves
 
 UNKNOWN = 1024
@@ -37,6 +49,10 @@ class Link:
     bandwidth: float
     latency: float
 
+    def __post_init__(self) -> None:
+        checked_number("A Link", "bandwidth", self.bandwidth, above=True)
+        checked_number("A Link", "latency", self.latency)
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -48,6 +64,12 @@ class Pattern:
 
     names: tuple[str, ...]
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", texts("A Pattern", "names", self.names, "aten.mm"))
+        checked_operators("A Pattern", "names", self.names, families=_kinds())
+        if self.seconds is not None:
+            checked_number("A Pattern", "seconds", self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +117,34 @@ class Cost:
     doubt: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.doubt < 1:
-            raise KeelError("bad-option", f"A data sheet has a doubt of {self.doubt}.",
-                            do="Give the share by which calls take more or less than it says, at least 0 and below 1.")
+        what = "A data sheet"
+        for dtype, rate in table(what, "flops", self.flops, "torch.dtype").items():
+            checked_dtype(what, "flops", dtype)
+            checked_number(what, f"flops[{dtype}]", rate, above=True)
+        for name in ("scalars", "bandwidth", "memory"):
+            checked_number(what, name, getattr(self, name), above=True)
+        for name in ("launch", "call", "border", "copies"):
+            checked_number(what, name, getattr(self, name))
+        for name in ("weights", "passes"):
+            given = table(what, name, getattr(self, name), "operator")
+            checked_operators(what, name, given, families=_kinds())
+            for operator, number in given.items():
+                checked_number(what, f"{name}[{operator!r}]", number)
+        checked_operators(what, "seconds", table(what, "seconds", self.seconds, "operator"))
+        for operator, seconds in self.seconds.items():
+            if callable(seconds):
+                checked_call(what, f"seconds[{operator!r}]", seconds, "it takes a Call, and returns seconds")
+            else:
+                checked_number(what, f"seconds[{operator!r}]", seconds)
+        checked_flag(what, "fuses", self.fuses)
+        checked_type(what, "link", self.link, (Link, type(None)), "keel.Link(bandwidth, latency), or leave it out")
+        checked_type(what, "patterns", self.patterns, (tuple, list), "a tuple of Pattern values")
+        for pattern in self.patterns:
+            checked_type(what, "patterns", pattern, Pattern, "rows that are Pattern values")
+        checked_number(what, "doubt", self.doubt)
+        if self.doubt >= 1:
+            bad(f"A data sheet has a doubt of {self.doubt}.",
+                "Write the share by which calls take more or less than it says, at least 0 and below 1.")
 
     def as_json(self) -> dict[str, Any]:
         """The sheet as plain data, without overrides that are functions."""
@@ -120,8 +167,9 @@ class Cost:
             patterns = tuple(Pattern(tuple(p["names"]), p["seconds"]) for p in said.pop("patterns", ()))
             return Cost(flops=flops, link=None if link is None else Link(**link),
                         memory=math.inf if memory is None else float(memory), patterns=patterns, **said)
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise KeelError("bad-text", "a data sheet cannot be read", {"json": f"{type(e).__name__}: {e}"},
+        except (ValueError, KeyError, TypeError, AttributeError, KeelError) as e:
+            why = e.what if isinstance(e, KeelError) else f"{type(e).__name__}: {e}"
+            raise KeelError("bad-text", "a data sheet cannot be read", {"json": why},
                             do="Write one with keel bench --calibrate and change that.") from e
 
 
@@ -388,6 +436,13 @@ def named(call: Call) -> tuple[str, ...]:
     kinds = _convolution(call) if "convolution" in tags else ()
     back = [f"{kind} backward" for kind in (*kinds, "convolution")] if call.name in _GRADIENTS else ()
     return call.name, call.name.rpartition(".")[0], *back, *kinds, *tags
+
+
+@cache
+def _kinds() -> frozenset[str]:
+    """What ``named`` may say of a call besides its overload and its packet."""
+    kinds = ("convolution", *(f"{kind} convolution" for kind in ("depthwise", "pointwise", "grouped")))
+    return frozenset({*kinds, *(f"{kind} backward" for kind in kinds), *(t for m in MEMBERS.values() for t in m.tags)})
 
 
 _GRADIENTS = frozenset({"aten.convolution_backward.default"})

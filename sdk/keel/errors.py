@@ -13,6 +13,7 @@ CODES = (
     "no-room",             # no placement fits into the memory that data sheets give
     "unknown-backend",     # a name that no entry point carries
     "broken-plugin",       # a plugin that cannot be imported or is not a Backend
+    "bad-plugin",          # what a vendor wrote is refused when it is made: a name, a table, a hook, a number
     "api-version",         # a plugin made for another version of the plugin API
     "not-here",            # a backend whose probe says that it cannot run on this machine
     "refuse-raised",       # a plugin's own hook raised

@@ -8,14 +8,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import fx
 
 from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
-from keel.loops.ir import Kernel
+from keel.loops.ir import Kernel, StoreMode
+from keel.loops.monoids import MONOIDS
+from keel.loops.scalars import SCALARS
+from keel.registration import (
+    FAMILIES,
+    bad,
+    checked_call,
+    checked_count,
+    checked_device,
+    checked_dtype,
+    checked_flag,
+    checked_keys,
+    checked_name,
+    checked_operators,
+    checked_type,
+    dtypes,
+    table,
+    texts,
+)
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType, leaves
 
 API = 1
@@ -31,6 +49,12 @@ class Refusal:
 
     sentence: str
     nearest: str | None = None
+
+    def __post_init__(self) -> None:
+        for field_name, text in (("sentence", self.sentence), ("nearest", self.nearest or "")):
+            checked_type("A Refusal", field_name, text, str, "a text")
+        if not self.sentence.strip():
+            bad("A Refusal has an empty sentence.", "Write why the call is not taken, or return None to take it.")
 
     def __str__(self) -> str:
         return f"{self.sentence} It would take {self.nearest}." if self.nearest else self.sentence
@@ -58,12 +82,47 @@ class Rule:
     static: bool = False                                     # every size must be known, of results and numbers too
     when: Refuses | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ops", texts("A Rule", "ops", self.ops, "aten.mm.default"))
+        what = f"The Rule of {self.ops[0]}"
+        checked_operators(what, "ops", self.ops, families=FAMILIES | {"*"})
+        for name in ("dtypes", "results"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, dtypes(what, name, given))
+        if self.ranks is not None:
+            object.__setattr__(self, "ranks", _span(what, self.ranks))
+        checked_flag(what, "contiguous", self.contiguous)
+        checked_flag(what, "static", self.static)
+        checked_call(what, "when", self.when, _ANSWER, optional=True)
+
+
+_ANSWER = "it takes a Call, and returns None to take it, or the sentence that says why not"
+
+
+def _span(what: str, ranks: object) -> tuple[int, int]:
+    match ranks:
+        case (int(low), int(high)) if not isinstance(low, bool) and not isinstance(high, bool) and 0 <= low <= high:
+            return low, high
+        case int(one) if not isinstance(one, bool):
+            bad(f"{what} has ranks={one}.", f"Write the lowest and the highest rank: ranks=({one}, {one}).")
+    bad(f"{what} has ranks={ranks!r}.", "Write the lowest and the highest rank, in that order: ranks=(2, 4).")
+
 
 @dataclass(frozen=True)
 class Support:
     """What a graph-level backend takes, as data: a call is taken if one row takes it."""
 
     rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rules, Rule):
+            bad("A Support has one Rule in place of a tuple.", "Write a tuple, with the comma: Support((rule,)).")
+        checked_type("A Support", "rules", self.rules, (tuple, list), "a tuple of Rule values: Support((Rule(...),))")
+        for rule in self.rules:
+            checked_type("A Support", "rules", rule, Rule, "rows that are Rule values")
+        if not self.rules:
+            bad("A Support has no rules, and takes nothing.", 'Write at least one: Support((Rule(ops=("aten.mm",)),)).')
+        object.__setattr__(self, "rules", tuple(self.rules))
 
 
 @dataclass(frozen=True)
@@ -76,6 +135,9 @@ class Staged:
     """
 
     begin: Callable[[fx.GraphModule], Callable[[], Callable[..., Any]]]
+
+    def __post_init__(self) -> None:
+        checked_call("A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it")
 
     def __call__(self, gm: fx.GraphModule) -> Callable[..., Any]:
         return self.begin(gm)()
@@ -103,6 +165,33 @@ class Backend:
     target: LoopTarget | None = None                         # what ``loop_backend`` made it of
     api: int = API
 
+    def __post_init__(self) -> None:
+        checked_name("A Backend", self.name)
+        what = f"The Backend {self.name!r}"
+        checked_device(what, self.device)
+        if not isinstance(self.supports, Support):
+            if isinstance(self.supports, Rule | tuple | list):
+                bad(f"{what} has supports={type(self.supports).__name__}(...), which is no Support.",
+                    "Wrap the rows: supports=Support((Rule(...),)).")
+            checked_call(what, "supports", self.supports, _ANSWER)
+        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs")
+        checked_call(what, "probe", self.probe, _PROBE)
+        checked_call(what, "cache_key", self.cache_key, "it returns a text", optional=True)
+        checked_flag(what, "host_scalars", self.host_scalars)
+        checked_flag(what, "last_resort", self.last_resort)
+        checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
+        checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
+        checked_api(what, self.api)
+
+
+_PROBE = "it returns None, or the sentence that says why the backend cannot run here"
+
+
+def checked_api(what: str, api: object) -> None:
+    """The version of the plugin API is a number; whether it is this one is asked when the plugin is used."""
+    if isinstance(api, bool) or not isinstance(api, int):
+        bad(f"{what} has api={api!r}.", f"Write the version of the plugin API as a number, or leave it out: api={API}.")
+
 
 ScalarText = str | Callable[..., str]
 
@@ -117,6 +206,15 @@ class Limits:
     atomic_dtypes: frozenset[torch.dtype] | None = None      # what these work on; None: all that the target has
     vector: int = 1                                          # lanes worth having in the innermost axis
     parallel: int = 1                                        # independent iterations that fill the machine
+
+    def __post_init__(self) -> None:
+        for name in ("max_buffers", "max_rank", "vector", "parallel"):
+            checked_count("A Limits", name, getattr(self, name))
+        if self.atomics:
+            object.__setattr__(self, "atomics", frozenset(texts("A Limits", "atomics", self.atomics, "add")))
+            checked_keys("A Limits", "atomics", self.atomics, get_args(StoreMode), "mode of a store")
+        if self.atomic_dtypes:
+            object.__setattr__(self, "atomic_dtypes", dtypes("A Limits", "atomic_dtypes", self.atomic_dtypes))
 
     def lacks(self, mode: str, dtype: torch.dtype) -> str:
         """What stores of that mode of elements of that dtype need and is not there; '' if nothing."""
@@ -141,6 +239,12 @@ class Extern:
     out: Callable[..., Any] | None = None
     refuse: Refuses | None = None
     view: bool = False
+
+    def __post_init__(self) -> None:
+        checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
+        checked_call("An Extern", "out", self.out, "it takes the same and out=, a tensor to fill", optional=True)
+        checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True)
+        checked_flag("An Extern", "view", self.view)
 
 
 @dataclass(frozen=True)
@@ -181,6 +285,40 @@ class LoopTarget:
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
     api: int = API
+
+    def __post_init__(self) -> None:
+        checked_name("A LoopTarget", self.name)
+        what = f"The LoopTarget {self.name!r}"
+        checked_device(what, self.device, any_device=False)
+        for dtype, text in table(what, "dtypes", self.dtypes, "torch.dtype", empty=False).items():
+            checked_dtype(what, "dtypes", dtype)
+            checked_type(what, f"dtypes[{dtype}]", text, str, "the name of the dtype in the target's language")
+        scalars = table(what, "scalars", self.scalars, "scalar op")
+        checked_keys(what, "scalars", scalars, SCALARS, "scalar op")
+        for op, text in scalars.items():
+            if not callable(text):
+                checked_type(what, f"scalars[{op!r}]", text, str, "the text of the op, or a function that returns it")
+        folds = table(what, "reductions", self.reductions, "monoid")
+        checked_keys(what, "reductions", folds, MONOIDS, "monoid")
+        for monoid, pair in folds.items():
+            if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(t, str) for t in pair)):
+                bad(f"{what} has reductions[{monoid!r}]={pair!r}.", 'Write a pair of texts: ("0", "{0} + {1}").')
+        externs = table(what, "externs", self.externs, "overload name")
+        checked_operators(what, "externs", externs, packets=False)
+        for name, extern in externs.items():
+            checked_type(what, f"externs[{name!r}]", extern, Extern, "keel.Extern(run=...)")
+        if not scalars and not folds and not externs:
+            bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
+        checked_call(what, "render", self.render, "it takes a Kernel, and returns its text")
+        checked_call(what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each")
+        checked_call(what, "probe", self.probe, _PROBE)
+        checked_flag(what, "checks", self.checks)
+        checked_flag(what, "concurrent", self.concurrent)
+        checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")
+        if not isinstance(self.suffix, str) or not self.suffix.isalnum():
+            bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')
+        checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
+        checked_api(what, self.api)
 
 
 def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | None:

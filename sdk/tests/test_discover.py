@@ -13,8 +13,8 @@ from keel.errors import KeelError
 from keel.plugin import API, Backend
 
 HERE = sys.modules["keel.discover"]                          # keel.discover itself is the function of that name
-HEAD = "from keel.plugin import Backend, LoopTarget, Support\n"
-GOOD = 'backend = Backend(name="{0}", device="cpu", supports=Support(()), compile=lambda gm: gm.forward{1})'
+HEAD = "from keel.plugin import Backend, LoopTarget\n"
+GOOD = 'backend = Backend(name="{0}", device="cpu", supports=lambda call: None, compile=lambda gm: gm.forward{1})'
 
 Install = Callable[..., None]
 
@@ -45,7 +45,9 @@ SICK = {
     "value": "backend = 7",
     "missing": "other = 7",
     "target": """
-        backend = LoopTarget(name="zeta", device="cpu", dtypes={}, scalars={}, reductions={}, render=str, build=list)
+        import torch
+        backend = LoopTarget(name="zeta", device="cpu", dtypes={torch.float32: "float"}, scalars={"add": "{0} + {1}"},
+                             reductions={}, render=str, build=list)
         """,
     "name": good("eta"),
     "field": good(more=", teleport=True"),

@@ -31,6 +31,7 @@ from keel.torch_adapter.operators import (
     operator_named,
     overload_names,
     parameters,
+    registered_names,
     signature,
     writes,
 )
@@ -59,6 +60,6 @@ __all__ = [
     "expression_data", "facts_of", "fake_mode_of", "fault_of", "flat", "flatten_call", "given_to", "gives_tensors",
     "has_effect", "hint_of", "holds", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out",
     "late", "makes_sizes", "may_alias", "nest", "number", "observed", "of_some", "operator_named", "overload_names",
-    "parameters", "promise", "real_tensors", "record", "recorded", "rename", "same", "signature", "symbols_of",
-    "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
+    "parameters", "promise", "real_tensors", "record", "recorded", "registered_names", "rename", "same", "signature",
+    "symbols_of", "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
 ]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -93,13 +93,22 @@ def _register(name: str) -> None:
             import_module(_REGISTERED_BY[name])
 
 
+def registered_names() -> frozenset[str]:
+    """The full names of the overloads that the dispatcher knows by now, without importing what registers more."""
+    return _full_names(tuple(torch._C._dispatch_get_all_op_names()))
+
+
+@lru_cache(maxsize=4)
+def _full_names(schemas: tuple[str, ...]) -> frozenset[str]:
+    plain = (n.replace("::", ".") for n in schemas)
+    return frozenset(n if n.count(".") > 1 else f"{n}.default" for n in plain)
+
+
 def overload_names() -> tuple[str, ...]:
     """The full names of all overloads that the dispatcher knows, and of operators of higher order, sorted."""
     for name in _REGISTERED_BY:
         _register(name)
-    schemas = (n.replace("::", ".") for n in torch._C._dispatch_get_all_op_names())
-    found = (n if n.count(".") > 1 else f"{n}.default" for n in schemas)
-    return tuple(sorted({*found, *(f"higher_order.{n}.default" for n in _higher_order_ops)}))
+    return tuple(sorted({*registered_names(), *(f"higher_order.{n}.default" for n in _higher_order_ops)}))
 
 
 def is_taken_apart(op: Callable[..., Any]) -> bool:

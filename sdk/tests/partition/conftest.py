@@ -21,8 +21,8 @@ def trace(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> fx.Gr
 
 def takes(name: str, *ops: str, last: bool = False) -> Backend:
     """A backend that takes these operators and runs them in PyTorch."""
-    return Backend(name=name, device="*", supports=Support((Rule(ops=ops),)), compile=lambda gm: gm.forward,
-                   last_resort=last)
+    return Backend(name=name, device="*", compile=lambda gm: gm.forward, last_resort=last,
+                   supports=Support((Rule(ops=ops),)) if ops else lambda call: f"{name} has no {call.name}.")
 
 
 def run(parts: Sequence[PartGraph], gm: fx.GraphModule, *inputs: Any) -> Any:

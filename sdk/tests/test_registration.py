@@ -1,0 +1,186 @@
+"""What a vendor writes is checked when it is made, and the error says what to write instead."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from keel import (
+    Backend,
+    Cost,
+    Extern,
+    KeelError,
+    Limits,
+    Link,
+    LoopTarget,
+    Pattern,
+    Refusal,
+    Rule,
+    Staged,
+    Support,
+)
+from keel.types import Call
+
+FLOATS = {torch.float32: 1e9}
+
+
+def takes_all(call: Call) -> None:
+    return None
+
+
+async def later(*_: object) -> None:
+    return None
+
+
+class Later:
+    async def __call__(self, *_: object) -> None:
+        return None
+
+
+def backend(**more: Any) -> Backend:
+    return Backend(**{"name": "acme", "device": "cpu", "supports": takes_all, "compile": lambda gm: gm.forward, **more})
+
+
+def target(**more: Any) -> LoopTarget:
+    return LoopTarget(**{"name": "acme", "device": "cpu", "dtypes": {torch.float32: "float"}, "reductions": {},
+                         "scalars": {"add": "{0} + {1}"}, "render": str, "build": list, **more})
+
+
+def cost(**more: Any) -> Cost:
+    return Cost(**{"flops": FLOATS, "scalars": 1e9, "bandwidth": 1e9, **more})
+
+
+OPERATORS = {
+    "aten.mm.defualt": "'aten.mm.default'", "aten.mmm": "'aten.mm'", "mm": "'aten.mm'", "torch.relu": "'aten.relu'",
+    "aten::mm": "'aten.mm'", "torch.ops.aten.mm.default": "'aten.mm.default'", "atn.mm": "'aten.mm'",
+    "aten. mm": "'aten.mm'", "aten.MM": "'aten.mm'", "pointwize": "'pointwise'", "aten.frobnicate": "PyTorch",
+    "": "PyTorch", " ": "PyTorch",
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_that_does_not_exist(name: str) -> None:
+    with pytest.raises(KeelError) as caught:
+        Rule(ops=("aten.add.Tensor", name))
+    assert caught.value.code == "bad-plugin" and repr(name) in caught.value.what
+    assert OPERATORS[name] in (caught.value.do or "")
+
+
+@pytest.mark.parametrize("name", ["aten.mm.default", "aten.mm", "aten.add_", "pointwise", "view", "*", "core",
+                                  "prims.sin", "higher_order.cond.default", "aten.sym_size.int", "acme.fused",
+                                  "acme.fused.default", "torchvision.nms"])
+def test_an_operator_that_exists_or_may_be_registered_later(name: str) -> None:
+    assert Rule(ops=(name,)).ops == (name,)
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "ops is a text": (lambda: Rule(ops="aten.mm"), "ops=('aten.mm',)"),  # type: ignore[arg-type]
+    "ops is empty": (lambda: Rule(ops=()), "at least one"),
+    "ops holds an operator": (lambda: Rule(ops=(torch.ops.aten.mm.default,)), "'aten.mm.default'"),  # type: ignore
+    "ops is None": (lambda: Rule(ops=None), "tuple of texts"),  # type: ignore[arg-type]
+    "ops is a dict": (lambda: Rule(ops={"aten.mm": 1}), "tuple of texts"),  # type: ignore[arg-type]
+    "dtypes by name": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"f32"})),  # type: ignore[arg-type]
+                       "torch.float32"),
+    "dtypes by a near name": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"torch.floot64"})),  # type: ignore
+                              "torch.float64"),
+    "dtypes is one": (lambda: Rule(ops=("aten.mm",), dtypes=torch.float16),  # type: ignore[arg-type]
+                      "frozenset({torch.float16})"),
+    "dtypes is a text": (lambda: Rule(ops=("aten.mm",), dtypes="float32"), "frozenset"),  # type: ignore[arg-type]
+    "dtypes is empty": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset()), "leave it out"),
+    "a dtype that graphs lack": (lambda: Rule(ops=("aten.mm",), results=frozenset({torch.quint8})), "Leave it out"),
+    "ranks upside down": (lambda: Rule(ops=("aten.mm",), ranks=(3, 1)), "lowest and the highest"),
+    "one rank": (lambda: Rule(ops=("aten.mm",), ranks=2), "ranks=(2, 2)"),  # type: ignore[arg-type]
+    "when is no function": (lambda: Rule(ops=("aten.mm",), when=True), "a function"),  # type: ignore[arg-type]
+    "when is asynchronous": (lambda: Rule(ops=("aten.mm",), when=later), "plain function"),  # type: ignore[arg-type]
+    "static is a text": (lambda: Rule(ops=("aten.mm",), static="no"), "static=True"),  # type: ignore[arg-type]
+    "no rows": (lambda: Support(()), "at least one"),
+    "a row in place of rows": (lambda: Support(Rule(ops=("aten.mm",))), "the comma"),  # type: ignore[arg-type]
+    "rows that are none": (lambda: Support(("aten.mm",)), "Rule values"),  # type: ignore[arg-type]
+    "rows that are a text": (lambda: Support("aten.mm"), "Rule"),  # type: ignore[arg-type]
+    "an empty refusal": (lambda: Refusal(" "), "return None"),
+    "a refusal that is no text": (lambda: Refusal(7), "a text"),  # type: ignore[arg-type]
+    "a space in a name": (lambda: backend(name="acme npu"), "name='acme_npu'"),
+    "a dot in a name": (lambda: backend(name="acme.npu"), "name='acme_npu'"),
+    "a line in a name": (lambda: backend(name="acme\n"), "name='acme'"),
+    "no name": (lambda: backend(name=""), "name='acme'"),
+    "a name that is no text": (lambda: backend(name=None), "letters"),
+    "a device with a number": (lambda: backend(device="acme:0"), "device='acme'"),
+    "a device in capitals": (lambda: backend(device="CUDA"), "device='cuda'"),
+    "a device that is a value": (lambda: backend(device=torch.device("cuda:1")), "device='cuda'"),
+    "no device": (lambda: backend(device=""), "device='cpu'"),
+    "supports is rows": (lambda: backend(supports=(Rule(ops=("aten.mm",)),)), "Support((Rule(...),))"),
+    "supports is a text": (lambda: backend(supports="aten.mm"), "a function"),
+    "supports is asynchronous": (lambda: backend(supports=Later()), "plain function"),
+    "compile is no function": (lambda: backend(compile=7), "a function"),
+    "compile is asynchronous": (lambda: backend(compile=later), "plain function"),
+    "begin is no function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]
+    "probe is an answer": (lambda: backend(probe=None), "a function"),
+    "cache_key is a text": (lambda: backend(cache_key="1"), "a function"),
+    "cost is a number": (lambda: backend(cost=1.0), "keel.Cost"),
+    "last_resort is a text": (lambda: backend(last_resort="yes"), "last_resort=True"),
+    "api is a text": (lambda: backend(api="1"), "api=1"),
+    "no dtypes": (lambda: target(dtypes={}), "at least one row"),
+    "dtypes by text": (lambda: target(dtypes={"f32": "float"}), "torch.float32"),
+    "dtypes without texts": (lambda: target(dtypes={torch.float32: None}), "the target's language"),
+    "any device": (lambda: target(device="*"), "device='cpu'"),
+    "a scalar op that is none": (lambda: target(scalars={"addd": "+"}), "Did you mean 'add'?"),
+    "a scalar op without a text": (lambda: target(scalars={"add": 1}), "the text of the op"),
+    "a monoid that is none": (lambda: target(reductions={"summ": ("0", "+")}), "Did you mean 'sum'?"),
+    "a monoid without a pair": (lambda: target(reductions={"sum": "0"}), "a pair of texts"),
+    "tables that are lists": (lambda: target(scalars=["add"]), "a dict by scalar op"),
+    "empty tables": (lambda: target(scalars={}), "at least one of scalars"),
+    "an extern by packet": (lambda: target(externs={"aten.mm": Extern(run=torch.mm)}), "'aten.mm.default'"),
+    "an extern that is none": (lambda: target(externs={"aten.mm.default": torch.mm}), "keel.Extern"),
+    "render is a text": (lambda: target(render="{0}"), "a function"),
+    "limits is a dict": (lambda: target(limits={}), "keel.Limits"),
+    "a suffix with a path": (lambda: target(suffix="../c"), 'suffix="c"'),
+    "run is no function": (lambda: Extern(run=None), "a function"),  # type: ignore[arg-type]
+    "out is no function": (lambda: Extern(run=torch.mm, out="out"), "a function"),  # type: ignore[arg-type]
+    "a mode of stores that is none": (lambda: Limits(atomics=frozenset({"sub"})), "Write one of"),
+    "atomics is a text": (lambda: Limits(atomics="add"), "tuple"),  # type: ignore[arg-type]
+    "a limit of nothing": (lambda: Limits(vector=0), "at least 1"),
+    "a rate that is no number": (lambda: cost(bandwidth=math.nan), "above 0"),
+    "a rate below zero": (lambda: cost(scalars=-1.0), "above 0"),
+    "a rate that is a text": (lambda: cost(scalars="1e9"), "above 0"),
+    "a rate of nothing": (lambda: cost(flops={torch.float32: 0.0}), "above 0"),
+    "rates by text": (lambda: cost(flops={"float32": 1e9}), "torch.float32"),
+    "rates that are a number": (lambda: cost(flops=1e9), "a dict by torch.dtype"),
+    "a launch below zero": (lambda: cost(launch=-1e-6), "at least 0"),
+    "seconds of an operator that does not exist": (lambda: cost(seconds={"aten.mn": 1.0}), "Did you mean 'aten.m"),
+    "seconds that are a text": (lambda: cost(seconds={"aten.mm": "1 us"}), "at least 0"),
+    "seconds by an asynchronous function": (lambda: cost(seconds={"aten.mm": later}), "plain function"),
+    "weights of a kind that does not exist": (lambda: cost(weights={"convolutoin": 2.0}), "'convolution'"),
+    "a link that is a number": (lambda: cost(link=1e9), "keel.Link"),
+    "a link without bandwidth": (lambda: Link(0.0, 1e-6), "above 0"),
+    "doubt of all": (lambda: cost(doubt=1.0), "below 1"),
+    "patterns that are texts": (lambda: cost(patterns=("aten.mm",)), "Pattern values"),
+    "a pattern that is a text": (lambda: Pattern("aten.mm"), "('aten.mm',)"),  # type: ignore[arg-type]
+    "a pattern of nothing": (lambda: Pattern(()), "at least one"),
+    "a pattern of what does not exist": (lambda: Pattern(("aten.mm", "relu")), "'aten.relu'"),
+    "a pattern that takes less than no time": (lambda: Pattern(("aten.mm",), -1.0), "at least 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_with_what_to_write(mistake: str) -> None:
+    make, instead = MISTAKES[mistake]
+    with pytest.raises(KeelError) as caught:
+        make()
+    assert caught.value.code == "bad-plugin" and instead in (caught.value.do or ""), str(caught.value)
+
+
+def test_lists_and_sets_become_what_the_fields_hold() -> None:
+    rule = Rule(ops=["aten.mm"], dtypes={torch.float32}, ranks=[2, 3])  # type: ignore[arg-type]
+    assert rule == Rule(ops=("aten.mm",), dtypes=frozenset({torch.float32}), ranks=(2, 3))
+    assert hash(Support([rule])) == hash(Support((rule,)))   # type: ignore[arg-type]
+
+
+def test_what_is_right_can_be_made_and_changed() -> None:
+    made = backend(supports=Support((Rule(ops=("aten.mm",)),)), cost=cost(memory=math.inf, seconds={"aten.mm": 0.0}))
+    assert replace(made, name="acme-2", device="*").name == "acme-2"
+    assert target(externs={"aten.mm.default": Extern(run=torch.mm, out=torch.mm)}, scalars={}).suffix == "txt"
+    assert cost(weights={"depthwise convolution backward": 2.0, "sort": 3}, flops={}).flops == {}
