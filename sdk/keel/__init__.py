@@ -2,6 +2,7 @@
 from importlib import import_module
 from types import ModuleType
 
+from keel import documents
 from keel.batch import Asked, Batch, compile_calls
 from keel.cache import Cache, compile_library, compiler_fingerprint, load_library, run_compiler
 from keel.compile import compile, compiled_graphs
@@ -143,6 +144,7 @@ __all__ = [
     "decomposition_of",
     "dims_of",
     "discover",
+    "documents",
     "evaluate",
     "expand",
     "explain",

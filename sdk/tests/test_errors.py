@@ -25,8 +25,9 @@ def test_each_code_has_a_page_and_a_line_in_the_index() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")   # of torch.export, for itself
 @pytest.mark.parametrize("code", CODES)
-def test_the_example_raises_what_the_page_says(code: str, request: pytest.FixtureRequest,
+def test_the_example_raises_what_the_page_says(code: str, request: pytest.FixtureRequest, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     page = PAGES / f"{code}.md"
     found = EXAMPLE.search(page.read_text())
     assert found is not None

@@ -1,72 +1,126 @@
 """A graph from a file: brought to this Keel's opset, written for this PyTorch, checked when it is called."""
 from __future__ import annotations
 
-import io
-import json
-import keyword
 import os
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
+from keel.documents import Item, Malformed, bad_file, parsed, shown
 from keel.errors import KeelError
+from keel.serialise.archive import members
+from keel.serialise.constants import unpacked
 from keel.serialise.entry import entry
+from keel.serialise.grammar import check, is_value_name
+from keel.serialise.pickled import unpickled
+from keel.serialise.trees import nested
 from keel.serialise.values import Data, NoForm, decode, decode_type, encode
 from keel.serialise.write import FORMAT, NUMBERS, SIZES, same
 from keel.spec.lock import overloads
 from keel.spec.versions import CURRENT, convert
-from keel.torch_adapter import Fakes, SymbolFacts, is_overload, nest, operator_named, parameters, tree_of
+from keel.torch_adapter import (
+    Fakes,
+    SymbolFacts,
+    Tree,
+    is_call_tree,
+    is_overload,
+    nest,
+    operator_named,
+    parameters,
+    tree_of,
+)
 
 aten = torch.ops.aten
 
 
-def load_graph(path: str | os.PathLike[str]) -> fx.GraphModule:
+_BARRED: Mapping[str, str] = {
+    "higher_order.inline_asm_elementwise.default": "Its text is code of a device.",
+    "higher_order.triton_kernel_wrapper_functional.default": "It names a kernel by its number in one process.",
+    "higher_order.call_torchbind.default": "It calls a method of an object.",
+    "higher_order.print.default": "It prints, by a format that reaches into objects.",
+}
+"""Members that no file may call: they are code, or names of what one process has."""
+
+
+def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = ()) -> fx.GraphModule:
     """The graph that ``keel.save_graph`` wrote: a functional graph of ATen operators with a value on every node, its
     constants as parameters and buffers.
 
     An exported program is called as it was exported, and ends in copies to the inputs and buffers that it writes; any
     other graph takes and gives its flat inputs and results.  Arguments of types that the graph was not traced for raise
-    KeelError[bad-input].  The file runs no code of its own.
+    KeelError[bad-input].
 
-    Raises KeelError[bad-text] for a file that is no saved graph, and KeelError[opset-version] for one that needs
-    another opset, or what this PyTorch lacks.
+    The file may come from anybody.  It is checked as data, by a closed grammar and within limits, before anything is
+    made of it: loading imports nothing, unpickles nothing, and runs no code, of the file's choice.  Of classes that
+    nest arguments and results, it may name those that this process registered with PyTorch as named tuples and data
+    classes, and what ``containers`` lists: such a class's own code reads what its registration wrote into the file.
+
+    Raises KeelError[bad-file] for a file that is no saved graph, with the place and what is wrong there; and
+    KeelError[opset-version] for one that needs another opset, or what this PyTorch lacks.
     """
-    data, constants = _opened(Path(path))
     try:
-        data = convert(data, CURRENT, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
-        if unknown := sorted(_calls(data["graph"]) - overloads(CURRENT) - {*NUMBERS, *SIZES}):
-            raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
-                            {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
-        return _Loading(data, constants).run()
-    except (KeyError, TypeError, AttributeError) as e:
-        raise _damaged(Path(path), f"{type(e).__name__}: {e}") from e
-    except ValueError as e:
-        raise _damaged(Path(path), str(e)) from e
+        data, constants = _opened(Path(path))
+        return _loaded(data, constants, containers, path)
+    except Malformed as e:
+        raise bad_file(path, e, what=_WHAT) from e
 
 
-def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    if not path.is_file():
-        raise KeelError("bad-option", f"There is no file {path}.")
+_WHAT = "It is no graph that keel.save_graph wrote."
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """What the file holds, checked."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            data = json.loads(archive.read("graph.json"))
-            constants = torch.load(io.BytesIO(archive.read("constants.pt")), weights_only=True)
-        if data["keel"] != "graph" or not isinstance(data["format"], int):
-            raise ValueError("It is something else.")
-    except Exception as e:                                    # whatever a damaged archive makes its readers raise
-        raise _damaged(path, f"{type(e).__name__}: {e}".partition("\n")[0]) from e
-    if data["format"] != FORMAT:
-        raise KeelError("opset-version", f"{path} is of format {data['format']}; this Keel reads format {FORMAT}.",
+        if not path.is_file():
+            raise KeelError("bad-option", f"There is no file {path}.")
+        with path.open("rb") as file:
+            parts = members(file, path.stat().st_size, 4)
+    except OSError as e:
+        raise Malformed("", e.strerror or str(e)) from e
+    if "graph.json" not in parts:
+        raise Malformed("", "It has no member graph.json.")
+    data = parsed(parts["graph.json"], "graph.json")
+    head = data if isinstance(data, dict) else {}
+    if isinstance(number := head.get("format"), int) and number > FORMAT and head.get("keel") == "graph":
+        raise KeelError("opset-version", f"{path} is of format {shown(number)}; this Keel reads format {FORMAT}.",
                         do="Load it with a newer Keel.")
-    return data, constants
+    check(data)
+    if parts.keys() != {"graph.json", "constants.pt"}:
+        raise Malformed("", "It has other members than graph.json and constants.pt.")
+    table, content = unpickled(parts["constants.pt"])
+    return data, unpacked(Item(table, "constants"), content)
 
 
-def _damaged(path: Path, why: str) -> KeelError:
-    return KeelError("bad-text", f"{path} is not a graph that keel.save_graph wrote.", {path.name: why})
+def _loaded(data: dict[str, Any], constants: Mapping[str, torch.Tensor], containers: Collection[type],
+            path: str | os.PathLike[str]) -> fx.GraphModule:
+    data = convert(data, CURRENT, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
+    used = {*_calls(data["graph"]), *_operators(data["graph"])}
+    if unknown := sorted(used - overloads(CURRENT) - {*NUMBERS, *SIZES}):
+        raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
+                        {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
+    if barred := sorted(used & _BARRED.keys()):
+        raise Malformed("graph", f"It calls {barred[0]}. {_BARRED[barred[0]]}")
+    try:
+        return _Loading(data, constants, containers).run()
+    except (KeelError, Malformed):
+        raise
+    except Exception as e:                                    # whatever PyTorch says of values that no graph has
+        raise Malformed("graph", f"{type(e).__name__}: {e}".partition("\n")[0][:300]) from e
+
+
+def _operators(data: Any) -> set[str]:
+    """The operators that stand among arguments."""
+    match data:
+        case {"operator": str(name)}:
+            return {name}
+        case dict():
+            return set().union(*map(_operators, data.values()))
+        case list():
+            return set().union(*map(_operators, data))
+    return set()
 
 
 def _calls(graph: Data) -> set[str]:
@@ -76,15 +130,16 @@ def _calls(graph: Data) -> set[str]:
 class _Loading:
     """Builds the graph module of one file."""
 
-    def __init__(self, data: dict[str, Any], constants: Mapping[str, torch.Tensor]) -> None:
-        self.data, self.constants = data, constants
+    def __init__(self, data: dict[str, Any], constants: Mapping[str, torch.Tensor],
+                 containers: Collection[type]) -> None:
+        self.data, self.constants, self.containers = data, constants, containers
         self.fakes = Fakes({name: SymbolFacts(**facts) for name, facts in data["symbols"].items()})
 
     def run(self) -> fx.GraphModule:
         data = self.data
+        trees = self.trees()
         module = self.module(data["graph"])
-        graph, trees = module.graph, [tree_of(t) for t in data.get("trees", ())]
-        results = graph.output_node().args[0]
+        graph, results = module.graph, module.graph.output_node().args[0]
         if trees:
             nest(graph, *trees)
         elif data.get("single"):
@@ -94,27 +149,46 @@ class _Loading:
         module.register_forward_pre_hook(check, with_kwargs=True)
         return module
 
+    def trees(self) -> list[Tree]:
+        """How arguments and results are nested, if they are."""
+        if "trees" not in self.data:
+            return []
+        texts, made = Item(self.data["trees"], "trees").items(count=2), []
+        for item in texts:
+            tree = nested(item)
+            try:
+                made.append(tree_of(tree, self.containers))
+            except (ValueError, TypeError) as e:
+                raise Malformed(item.place, str(e)) from e
+        graph = self.data["graph"]
+        results = graph["results"] if isinstance(graph["results"], list) else graph["results"]["tuple"]
+        for item, tree, values in zip(texts, made, (graph["inputs"], results), strict=True):
+            if tree.num_leaves != len(values):
+                item.refuse(f"It nests {tree.num_leaves} values, and there are {len(values)}.")
+        if not is_call_tree(made[0]) or not all(is_value_name(name) for name in made[0].child(1).context):
+            texts[0].refuse("Arguments are a tuple and a dict whose keys are names.")
+        return made
+
     def module(self, graph: Data) -> fx.GraphModule:
         root, made = torch.nn.Module(), fx.Graph()
         nodes: dict[str, fx.Node] = {}
         for given in graph["inputs"]:
-            nodes[_name(given)] = made.placeholder(_name(given))
-            nodes[_name(given)].meta["val"] = decode(given["fixed"], _none, _none) if "fixed" in given \
+            nodes[given["name"]] = made.placeholder(given["name"])
+            nodes[given["name"]].meta["val"] = decode(given["fixed"], _none, _none) if "fixed" in given \
                 else decode_type(given["out"], self.fakes)
         for constant in graph["constants"]:
-            nodes[_name(constant)] = self.constant(root, made, constant)
+            nodes[constant["name"]] = self.constant(root, made, constant)
         for name, inner in graph["graphs"].items():
-            root.add_module(_name({"name": name}), self.module(inner))
+            root.add_module(name, self.module(inner))
 
         def inner_graph(name: str) -> fx.Node:
-            _name({"name": name})
             return made.get_attr(name)
         written = {name: nodes[name] for name, _ in graph["writes"]}
         for name, place in written.items():                   # autograd may keep what is read, and then it is written
             nodes[name] = made.call_function(aten.clone.default, (place,))
             nodes[name].meta["val"] = place.meta["val"]
         for node in graph["nodes"]:
-            nodes[_name(node)] = self.call(made, node, nodes, inner_graph)
+            nodes[node["name"]] = self.call(made, node, nodes, inner_graph)
         for name, value in graph["writes"]:
             write = made.call_function(aten.copy_.default, (written[name], decode(value, nodes.__getitem__, _none)))
             write.meta["val"] = written[name].meta["val"]
@@ -122,13 +196,18 @@ class _Loading:
         return fx.GraphModule(root, made)
 
     def constant(self, root: torch.nn.Module, made: fx.Graph, constant: Data) -> fx.Node:
-        name, value = _name(constant), self.constants[constant["name"]]
+        name = constant["name"]
+        if name not in self.constants:
+            raise Malformed("constants", f"There is no tensor for {name}.")
+        value, type_ = self.constants[name], decode_type(constant["out"], self.fakes)
+        if (value.dtype, tuple(value.shape), value.device.type) != (type_.dtype, tuple(type_.shape), type_.device.type):
+            raise Malformed("constants", f"{name} is not of the type that the graph says.")
         if isinstance(value, torch.nn.Parameter):
             root.register_parameter(name, value)
         else:
             root.register_buffer(name, value)
         node = made.get_attr(name)
-        node.meta["val"] = decode_type(constant["out"], self.fakes)
+        node.meta["val"] = type_
         return node
 
     def call(self, made: fx.Graph, node: Data, nodes: Mapping[str, fx.Node], inner: Any) -> fx.Node:
@@ -138,21 +217,17 @@ class _Loading:
         if target is None:
             raise _lacking(node, f"This PyTorch has no {node['op']}.")
         if is_overload(target):
+            if "args" not in node:
+                raise NoForm(f"%{node['name']} does not give the arguments of {node['op']} by name.")
             args, kwargs = _arguments(node, target)
+        elif "args" in node:
+            raise NoForm(f"%{node['name']} gives the arguments of {node['op']} by name.")
         else:
             args, kwargs = node["given"], node["named"]
         result = made.create_node("call_function", target, tuple(map(value, args)),
                                   {k: value(v) for k, v in kwargs.items()}, name=node["name"])
         result.meta["val"] = decode_type(node["out"], self.fakes)
         return result
-
-
-def _name(entry: Data) -> str:
-    """The name of a value, which becomes part of the source that PyTorch writes for a graph."""
-    name = entry["name"]
-    if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        raise NoForm(f"{name!r} is no name.")
-    return name
 
 
 def _none(name: str) -> fx.Node:

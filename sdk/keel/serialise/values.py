@@ -17,6 +17,13 @@ from keel.types import Call
 Data = Any
 
 
+# A name of a file is looked up in tables, never in torch itself, which imports what it is asked for.
+DTYPES: Mapping[str, torch.dtype] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.dtype)}
+LAYOUTS: Mapping[str, torch.layout] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.layout)}
+MEMORY_FORMATS: Mapping[str, torch.memory_format] = {
+    n: v for n, v in vars(torch).items() if isinstance(v, torch.memory_format)}
+
+
 class NoForm(ValueError):
     """Why a value cannot be saved, or why data is no value: a sentence."""
 
@@ -79,22 +86,21 @@ def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx
         case {"dtype": str(name)}:
             return dtype_named(name)
         case {"layout": str(name)}:
-            return _constant(name, (torch.layout,))
+            return _constant(name, LAYOUTS)
         case {"memory_format": str(name)}:
-            return _constant(name, (torch.memory_format,))
+            return _constant(name, MEMORY_FORMATS)
     raise NoForm(f"{data!r} is no argument.")
 
 
-def _constant(name: str, kinds: tuple[type, ...]) -> Any:
-    found = getattr(torch, name, None)
-    if not isinstance(found, kinds):
+def _constant(name: str, known: Mapping[str, Any]) -> Any:
+    if name not in known:
         raise NoForm(f"This PyTorch has no torch.{name}.")
-    return found
+    return known[name]
 
 
 def dtype_named(name: str) -> torch.dtype:
     """The dtype of that name: ``float32``.  Raises NoForm."""
-    found: torch.dtype = _constant(name, (torch.dtype,))
+    found: torch.dtype = _constant(name, DTYPES)
     return found
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import operator
 import os
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, floor, trunc
 from pathlib import Path
@@ -16,11 +15,16 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from keel.documents import Item, Malformed
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import wrong
 from keel.plugin import Backend
+from keel.serialise.archive import write
+from keel.serialise.constants import plain
+from keel.serialise.grammar import check, is_value_name
+from keel.serialise.trees import nested
 from keel.serialise.values import Data, NoForm, encode, encode_type
 from keel.spec import OPSET
 from keel.spec.lock import overloads
@@ -65,20 +69,14 @@ def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[
     data, constants = _exported(graph) if isinstance(graph, ExportedProgram) else _plain(graph)
     data = convert(data, target, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
     held = io.BytesIO()
-    torch.save(constants, held)
-    _write(Path(path), {"graph.json": json.dumps(data, indent=1).encode(), "constants.pt": held.getvalue()})
-
-
-def _write(path: Path, parts: Mapping[str, bytes]) -> None:
-    """All or nothing, and the same bytes for the same parts."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        for name, content in parts.items():
-            packing = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
-            archive.writestr(zipfile.ZipInfo(name), content, packing)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_bytes(whole.getvalue())
-    draft.replace(path)
+    torch.save(plain(constants), held)
+    try:
+        check(data)
+        for tree in Item(data.get("trees", []), "trees").items():
+            nested(tree)
+    except Malformed as e:
+        raise KeelError("bad-graph", "The graph cannot be saved.", {e.place: e.why}) from e
+    write(Path(path), {"graph.json": json.dumps(data, indent=1).encode(), "constants.pt": held.getvalue()})
 
 
 # -- the two kinds of graph -------------------------------------------------------------------------------------------
@@ -138,6 +136,9 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
         if name in data["symbols"]:
             data["symbols"][name] |= {side: _bound(getattr(span, side)) for side in ("lower", "upper")}
     assert trees is not None
+    if odd := [name for name in trees.in_spec.child(1).context if not is_value_name(name)]:
+        raise KeelError("bad-graph", "The program cannot be saved.",
+                        {str(odd[0]): "An argument that is given by name needs a name of ASCII letters and digits."})
     try:
         return {**data, "trees": [tree_text(trees.in_spec), tree_text(trees.out_spec)]}, constants
     except ValueError as e:

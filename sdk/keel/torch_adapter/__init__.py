@@ -51,15 +51,16 @@ from keel.torch_adapter.symbols import (
     same,
     symbols_of,
 )
-from keel.torch_adapter.trees import Tree, flat, flatten_call, nest, tree_of, tree_text, unflatten
+from keel.torch_adapter.trees import Tree, flat, flatten_call, is_call_tree, nest, tree_of, tree_text, unflatten
 
 __all__ = [
     "FAULTS", "LEFT_OUT", "Asked", "Boxed", "Captured", "Decomposition", "Fakes", "Fault", "GraphPair", "Kind",
     "NotRecorded", "Parameter", "SymbolFacts", "Symbolic", "Transformed", "Tree", "asks_again", "capture",
     "captured_calls", "compiled_graphs", "constant_of", "cuda_stream", "decomposition_of", "dim_of", "expression",
     "expression_data", "facts_of", "fake_mode_of", "fault_of", "flat", "flatten_call", "given_to", "gives_tensors",
-    "has_effect", "hint_of", "holds", "is_operator", "is_overload", "is_random", "is_taken_apart", "laid_out",
-    "late", "makes_sizes", "may_alias", "nest", "number", "observed", "of_some", "operator_named", "overload_names",
-    "parameters", "promise", "real_tensors", "record", "recorded", "registered_names", "rename", "same", "signature",
-    "symbols_of", "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten", "unwrapped", "writes",
+    "has_effect", "hint_of", "holds", "is_call_tree", "is_operator", "is_overload", "is_random", "is_taken_apart",
+    "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "of_some", "operator_named",
+    "overload_names", "parameters", "promise", "real_tensors", "record", "recorded", "registered_names", "rename",
+    "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of", "tree_text", "unflatten",
+    "unwrapped", "writes",
 ]

@@ -1,11 +1,17 @@
 """Nested arguments and results of exported programs, as flat lists and back."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
 Tree = Any
@@ -34,18 +40,82 @@ def tree_text(tree: Tree) -> str:
     """A tree as JSON.  Raises ValueError for one with containers that have no name outside this process."""
     try:
         return pytree.treespec_dumps(tree)
-    except NotImplementedError as e:
+    except (NotImplementedError, TypeError) as e:
         raise ValueError(str(e)) from e
 
 
-def tree_of(text: str) -> Tree:
-    """The tree that ``tree_text`` wrote.  Raises ValueError."""
-    try:
-        return pytree.treespec_loads(text)
-    except NotImplementedError as e:
-        raise ValueError(f"It nests values in a container whose package must be imported first. {e}") from e
-    except (AttributeError, KeyError, TypeError) as e:
-        raise ValueError(f"{type(e).__name__}: {e}") from e
+def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
+    """The tree that data describe, which ``keel.serialise.trees`` took from a file.
+
+    Classes are those alone that this process registered with PyTorch's pytree: named tuples and data classes, and what
+    ``containers`` lists besides.  Nothing is imported.
+
+    Raises ValueError, a sentence, for anything else.
+    """
+    def inner(held: Any) -> list[Tree]:
+        return [tree_of(d, containers) for d in held]
+    match data:
+        case None:
+            return pytree.tree_structure(object())
+        case {"deque": list(held), "maxlen": None | int() as most}:
+            return pytree.TreeSpec(deque, most, inner(held))
+        case {"defaultdict": list(pairs), "factory": str(factory)} if factory in _FACTORIES:
+            return pytree.TreeSpec(defaultdict, [_FACTORIES[factory], _keys(pairs)], inner(d for _, d in pairs))
+        case {"class": str(name), "holds": list(held)}:
+            rest = {k: v for k, v in data.items() if k not in ("class", "holds")}
+            return _of_class(name, inner(held), rest, containers)
+    if isinstance(data, dict) and len(data) == 1:
+        (name, held), = data.items()
+        if name in _ROWS and isinstance(held, list):
+            return pytree.TreeSpec(_ROWS[name], None, inner(held))
+        if name in _TABLES and isinstance(held, list):
+            return pytree.TreeSpec(_TABLES[name], _keys(held), inner(d for _, d in held))
+    raise ValueError("It names a container that files do not have.")
+
+
+def is_call_tree(tree: Tree) -> bool:
+    """Whether a tree is that of a call: a tuple of arguments and a dict of those that are given by name."""
+    return tree.type is tuple and [child.type for child in tree.children()] == [tuple, dict]
+
+
+_ROWS: Mapping[str, type] = {"tuple": tuple, "list": list, "Size": torch.Size, "immutable_list": immutable_list}
+_TABLES: Mapping[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "immutable_dict": immutable_dict}
+_FACTORIES: Mapping[str, Any] = {"None": None, "list": list, "dict": dict, "int": int, "float": float, "str": str,
+                                 "tuple": tuple, "set": set, "bool": bool}
+
+
+_KEYS = (str, int, float, bool)
+
+
+def _keys(pairs: Sequence[Any]) -> list[Any]:
+    keys = [k for k, _ in pairs]
+    if any(type(k) not in _KEYS for k in keys) or len(set(keys)) != len(keys):
+        raise ValueError("The keys of a dict are texts and numbers, each once.")
+    return keys
+
+
+def _of_class(name: str, held: list[Tree], rest: Mapping[str, Any], containers: Collection[type]) -> Tree:
+    kind: Any = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
+    if kind is None or kind in (*_ROWS.values(), *_TABLES.values(), deque, defaultdict, namedtuple):
+        raise ValueError(f"It nests values in {name!r}, which is no container that this process has registered: import "
+                         "its package before.")
+    match rest:
+        case {} if not rest and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            if len(held) != len(kind._fields):
+                raise ValueError(f"{name} holds {len(kind._fields)} values, not {len(held)}.")
+            return pytree.TreeSpec(namedtuple, kind, held)
+        case {"fields": list(fields), "none": list(none)} if len(rest) == 2 and is_dataclass(kind):
+            if len(fields) != len(held) or not {*fields, *none} <= {f.name for f in dataclass_fields(kind) if f.init} \
+                    or len({*fields, *none}) != len(fields) + len(none):
+                raise ValueError(f"{name} has other fields.")
+            return pytree.TreeSpec(kind, [fields, none], held)
+        case {"context": context} if len(rest) == 1:
+            if kind not in containers:
+                raise ValueError(f"It nests values in {name}, whose own code would read a part of the file. Where that "
+                                 f"is wanted, say load_graph(..., containers=[{kind.__name__}]).")
+            load = pytree.SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable_context or json.loads
+            return pytree.TreeSpec(kind, load(context), held)
+    raise ValueError(f"{name} has no such form.")
 
 
 def flat(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -60,8 +130,11 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 def nest(graph: fx.Graph, inputs: Tree, results: Tree) -> None:
     """Gives a graph of flat inputs and results the calling convention that the trees of a call describe."""
-    positional, named = inputs.child(0).num_children, list(inputs.child(1).context)
-    names = [*(f"arg{i}" for i in range(positional)), *named]
+    count, named = inputs.child(0).num_children, list(inputs.child(1).context)
+    stem = "arg"
+    while any(name.startswith(stem) for name in named):       # the positional ones have no names of their own
+        stem = f"_{stem}"
+    names = [*(f"{stem}{i}" for i in range(count)), *named]
     graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, inputs, results)))
 
 

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ import keel
 from keel import KeelError, load_graph, save_graph
 from keel.graph.verify import verify
 
+from .archives import changed, data_of
+
 aten = torch.ops.aten
 pytestmark = pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 
@@ -24,24 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:F
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "graph.keel"
-
-
-def data_of(file: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(file) as archive:
-        found: dict[str, Any] = json.loads(archive.read("graph.json"))
-    return found
-
-
-def changed(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """The same file with other data."""
-    with zipfile.ZipFile(file) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    data = json.loads(parts["graph.json"])
-    change(data)
-    parts["graph.json"] = json.dumps(data).encode()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
 
 
 def traced(fn: Callable[..., Any], *args: Any, mode: str = "symbolic") -> fx.GraphModule:
@@ -216,14 +198,14 @@ def without_default(data: dict[str, Any]) -> None:
     (edited(opset="1.1"), "opset-version", "Nothing leads from opset 1.1 to 1.0"),
     (edited(opset="2.0"), "opset-version", "Nothing leads from opset 2.0 to 1.0"),
     (edited(format=2), "opset-version", "is of format 2"),
-    (edited(keel="soup"), "bad-text", "It is something else"),
-    (edited(graph={}), "bad-text", "KeyError"),
+    (edited(keel="soup"), "bad-file", "keel: It is 'soup', not 'graph'"),
+    (edited(graph={}), "bad-file", "graph: It lacks inputs"),
     (edited_node(0, op="aten.copy_.default"), "opset-version", "aten.copy_.default: It is no member"),
     (edited_node(0, op="os.system.default"), "opset-version", "os.system.default: It is no member"),
-    (edited_node(0, name="import os"), "bad-text", "'import os' is no name"),
-    (edited_node(0, out={"dtype": "float32", "shape": ["q"], "strides": [1], "offset": 0, "device": "cpu"}), "bad-text",
+    (edited_node(0, name="import os"), "bad-file", "'import os' is no name"),
+    (edited_node(0, out={"dtype": "float32", "shape": ["q"], "strides": [1], "offset": 0, "device": "cpu"}), "bad-file",
      "'q' is no size"),
-    (edited_node(0, args={"self": {"node": "nobody"}}), "bad-text", "nobody"),
+    (edited_node(0, args={"self": {"node": "nobody"}}), "bad-file", "nobody"),
     (without_default, "opset-version", "has no argument 'speed' here, and the graph sets it to 3"),
 ])
 def test_files_that_do_not_load(change: Callable[..., None], code: str, why: str, saved: Path) -> None:
@@ -234,7 +216,7 @@ def test_files_that_do_not_load(change: Callable[..., None], code: str, why: str
 
 def test_damaged_files(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:40])
-    with pytest.raises(KeelError, match=r"\[bad-text\].*is not a graph that keel.save_graph wrote"):
+    with pytest.raises(KeelError, match=r"\[bad-file\].*It is no graph that keel.save_graph wrote"):
         load_graph(saved)
     with pytest.raises(KeelError, match="There is no file"):
         load_graph(saved.with_name("lost"))

@@ -1,0 +1,221 @@
+"""Files that somebody else may have written: read within limits, taken apart piece by piece, refused with the place.
+
+Nothing here runs, imports or unpickles anything.  ``Item`` is a piece of a document together with where it stands, so
+that whoever reads one says what it wants and never has to say where it did not get it.
+"""
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from keel.errors import KeelError
+
+MOST_BYTES = 1 << 26
+"""Of one document, unless its reader says otherwise: 64 MiB, which is parsed in about a second."""
+LARGEST = 1 << 64
+"""No integer of a document is this large, or as far below zero."""
+DEEPEST = 100
+"""So deep lists and objects may stand in each other."""
+_QUOTED = 80
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
+
+
+class Malformed(ValueError):
+    """What is wrong with a document, and the ``place`` in it: ``graph.nodes[3].args``."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(why)
+        self.place, self.why = place, why
+
+
+def bad_file(path: str | os.PathLike[str], wrong: Malformed, *, what: str = "It is not what it has to be.",
+             do: str | None = None) -> KeelError:
+    """KeelError[bad-file] for what is ``wrong`` with the file.  ``what`` is a sentence about the file."""
+    return KeelError("bad-file", f"{Path(path)} cannot be read. {what}", {wrong.place or "file": wrong.why}, do=do)
+
+
+def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """What the file holds.  Raises KeelError[bad-option] where there is none, and Malformed for a folder, a pipe, a
+    device, a file that may not be read, or one of more than ``most`` bytes.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise Malformed("", "It is no file.")
+        with open(path, "rb") as file:
+            held = file.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError) as e:
+        raise KeelError("bad-option", f"There is no file {path}.") from e
+    except OSError as e:
+        raise Malformed("", e.strerror or str(e)) from e
+    if len(held) > most:
+        raise Malformed("", f"It has more than {most} bytes.")
+    return held
+
+
+def text_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
+    """The text that the file holds, in UTF-8.  Raises as ``bytes_of`` does, and Malformed for what is no text."""
+    return decoded(bytes_of(path, most))
+
+
+def decoded(held: bytes) -> str:
+    """Bytes as text in UTF-8, with ``\\n`` at the ends of lines.  Raises Malformed."""
+    try:
+        return held.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as e:
+        raise Malformed(f"byte {e.start}", "It is no text in UTF-8.") from e
+
+
+def parsed(text: str | bytes, place: str = "") -> Any:
+    """The value that JSON text stands for.  Raises Malformed for any other text, for NaN and infinities, which JSON has
+    not, for a key that stands twice in one object, and for what is nested more than ``DEEPEST`` times.
+    """
+    text = decoded(text) if isinstance(text, bytes) else text
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except json.JSONDecodeError as e:
+        raise Malformed(_joined(place, f"line {e.lineno}, column {e.colno}"), f"It is no JSON: {e.msg}.") from e
+    except RecursionError as e:
+        raise Malformed(place, f"It is nested more than {DEEPEST} times.") from e
+    except ValueError as e:                                   # a key that stands twice, NaN, an integer without end
+        raise Malformed(place, str(e)) from e
+    if _deeper(value, DEEPEST):
+        raise Malformed(place, f"It is nested more than {DEEPEST} times.")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"The key {shown(next(n for n in names if names.count(n) > 1))} stands twice in one object.")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON.")
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects stand in each other more than ``levels`` times."""
+    held = [value]
+    for _ in range(levels + 1):
+        held = [w for v in held if isinstance(v, list | dict) for w in (v.values() if isinstance(v, dict) else v)]
+        if not held:
+            return False
+    return any(isinstance(v, list | dict) for v in held)
+
+
+def shown(value: Any) -> str:
+    """A value for a message, cut where it is long."""
+    if isinstance(value, int) and abs(value) >= LARGEST:      # Python has no text for some of them
+        return "an integer of more than 64 bits"
+    if not isinstance(value, str | int | float | None):
+        return _kind(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(
+        value[:_QUOTED + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _QUOTED else text[:_QUOTED] + "..."
+
+
+def _kind(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _joined(place: str, inner: str) -> str:
+    return f"{place}, {inner}" if place else inner
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value of a document and its place.  Each method gives the value as what it is asked for, or raises Malformed,
+    which names the place.
+    """
+
+    value: Any
+    place: str = ""
+
+    def refuse(self, why: str) -> NoReturn:
+        raise Malformed(self.place, why)
+
+    def _wanted(self, what: str) -> NoReturn:
+        self.refuse(f"It is {shown(self.value)}, not {what}.")
+
+    def _at(self, key: str) -> Item:
+        name = key if _PLAIN.fullmatch(key) else shown(key)
+        return Item(self.value[key], f"{self.place}.{name}" if self.place else name)
+
+    def record(self, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Item]:
+        """An object with these keys: all that are ``needed``, no others but ``optional`` ones."""
+        if not isinstance(self.value, dict):
+            self._wanted("an object")
+        if lacking := [k for k in needed if k not in self.value]:
+            self.refuse(f"It lacks {', '.join(lacking)}.")
+        if unknown := [k for k in self.value if k not in needed and k not in optional]:
+            self.refuse(f"It has {shown(unknown[0])}, which nothing here is called.")
+        return {k: self._at(k) for k in self.value}
+
+    def table(self, most: int = 1 << 20) -> dict[str, Item]:
+        """An object with whatever keys, ``most`` of them."""
+        if not isinstance(self.value, dict):
+            self._wanted("an object")
+        if len(self.value) > most:
+            self.refuse(f"It has {len(self.value)} entries, more than {most}.")
+        return {k: self._at(k) for k in self.value}
+
+    def items(self, most: int = 1 << 20, count: int | None = None) -> list[Item]:
+        """A list, of ``count`` elements if that is given."""
+        if not isinstance(self.value, list):
+            self._wanted("a list")
+        if len(self.value) > most:
+            self.refuse(f"It has {len(self.value)} elements, more than {most}.")
+        if count is not None and len(self.value) != count:
+            self.refuse(f"It has {len(self.value)} elements, not {count}.")
+        return [Item(v, f"{self.place}[{i}]") for i, v in enumerate(self.value)]
+
+    def text(self, most: int = 1 << 16) -> str:
+        if not isinstance(self.value, str):
+            self._wanted("a text")
+        if len(self.value) > most:
+            self.refuse(f"It has {len(self.value)} characters, more than {most}.")
+        return self.value
+
+    def like(self, form: re.Pattern[str], what: str) -> str:
+        """A text of that form; ``what`` says what such a text is."""
+        if not isinstance(self.value, str) or form.fullmatch(self.value) is None:
+            self._wanted(what)
+        return self.value
+
+    def one_of(self, known: Sequence[str], what: str) -> str:
+        if not isinstance(self.value, str) or self.value not in known:
+            self._wanted(what)
+        return self.value
+
+    def flag(self) -> bool:
+        if not isinstance(self.value, bool):
+            self._wanted("true or false")
+        return self.value
+
+    def integer(self, least: int = 1 - LARGEST, most: int = LARGEST - 1) -> int:
+        if not isinstance(self.value, int) or isinstance(self.value, bool):
+            self._wanted("an integer")
+        if not least <= self.value <= most:
+            self.refuse(f"It is {shown(self.value)}, not between {least} and {most}.")
+        return self.value
+
+    def number(self, least: float = -math.inf, most: float = math.inf) -> float:
+        """A finite number."""
+        if not isinstance(self.value, int | float) or isinstance(self.value, bool):
+            self._wanted("a number")
+        try:
+            value = float(self.value)
+        except OverflowError:
+            value = math.inf
+        if not math.isfinite(value) or not least <= value <= most:
+            self.refuse(f"It is {shown(self.value)}, not a number between {least:g} and {most:g}.")
+        return value

@@ -1,0 +1,80 @@
+"""The archive that a saved graph is: read within limits, whatever its own tables claim, and written all or nothing."""
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+from zlib import error as ZlibError
+
+from keel.documents import Malformed
+
+MOST_TEXT = 1 << 26
+"""Bytes of a compressed member: 64 MiB, some 100,000 calls."""
+_MOST_TABLE = 1 << 26
+"""Bytes of the table of members."""
+_END, _LOCATOR, _END64 = b"PK\x05\x06", b"PK\x06\x07", b"PK\x06\x06"
+
+
+def members(file: BinaryIO, size: int, most: int) -> dict[str, bytes]:
+    """The members of a zip archive, ``most`` of them at most, by name.
+
+    A compressed one has at most ``MOST_TEXT`` bytes; of one that is not, the file's own ``size`` is the limit.  Raises
+    Malformed.
+    """
+    if _table(file, size) > _MOST_TABLE:
+        raise Malformed("", "Its table of members is too long.")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if len(archive.infolist()) > most:
+                raise Malformed("", f"It has more than {most} members.")
+            if len({i.filename for i in archive.infolist()}) < len(archive.infolist()):
+                raise Malformed("", "Two members have one name.")
+            return {info.filename: _member(archive, info, size) for info in archive.infolist()}
+    except Malformed:
+        raise
+    except (zipfile.BadZipFile, ZlibError, struct.error, EOFError, ValueError, OSError, RuntimeError, KeyError,
+            IndexError, NotImplementedError, OverflowError) as e:
+        raise Malformed("", f"It is no whole zip archive: {e}") from e
+
+
+def _table(file: BinaryIO, size: int) -> int:
+    """The bytes of the table of members, by the end of the archive, as those have it that were written without a
+    comment."""
+    file.seek(max(size - 98, 0))
+    tail = file.read(98).rjust(98, b"\0")
+    if tail[76:80] != _END or tail[96:] != b"\0\0":
+        raise Malformed("", "It is no zip archive, or not a whole one.")
+    if tail[56:60] == _LOCATOR:
+        if tail[:4] != _END64:
+            raise Malformed("", "The end of the archive is damaged.")
+        return int(struct.unpack("<Q", tail[40:48])[0])
+    return int(struct.unpack("<L", tail[88:92])[0])
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> bytes:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Malformed(info.filename[:80], "It is packed in a way that saved graphs are not.")
+    most = size if info.compress_type == zipfile.ZIP_STORED else MOST_TEXT
+    if info.file_size > most:
+        raise Malformed(info.filename[:80], f"It has {info.file_size} bytes, more than {most}.")
+    with archive.open(info) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise Malformed(info.filename[:80], f"It has more than {most} bytes.")
+    return content
+
+
+def write(path: Path, parts: Mapping[str, bytes]) -> None:
+    """All or nothing, and the same bytes for the same parts."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, content in parts.items():
+            packing = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(name), content, packing)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_bytes(whole.getvalue())
+    draft.replace(path)

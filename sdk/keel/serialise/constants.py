@@ -1,0 +1,90 @@
+"""The constants of a saved graph: plain tensors for the file, and tensors again from the table and bytes in it.
+
+``constants.pt`` is what ``torch.save`` writes of them.  ``pickled`` reads it as a table and bytes without unpickling;
+the table says of each tensor which memory it is in, and where.  So tensors that share memory go on sharing it, and one
+that has two names is one.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from keel.documents import Item, Malformed
+from keel.errors import KeelError
+from keel.serialise.values import DTYPES
+
+MOST = 1 << 18
+_LARGEST = (1 << 62) - 1
+
+
+def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The constants without what is not in their memory: attributes, hooks, a conjugation that is still to be done.
+
+    Raises KeelError[bad-graph] for what is more than its memory: of a class of its own, quantized, sparse.
+    """
+    made: dict[int, torch.Tensor] = {}
+    for name, value in constants.items():
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized or value.layout != torch.strided:
+            raise KeelError("bad-graph", "The graph cannot be saved.",
+                            {name: f"It is a {type(value).__name__} of layout {value.layout}, not a plain tensor."})
+        if id(value) not in made:
+            bare = value.detach().resolve_conj().resolve_neg()
+            made[id(value)] = torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) \
+                else bare.requires_grad_(value.requires_grad)
+    return {name: made[id(value)] for name, value in constants.items()}
+
+
+def unpacked(table: Item, held: Sequence[bytes]) -> dict[str, torch.Tensor]:
+    """The tensors by name.  Raises Malformed."""
+    parts = table.record(("memory", "tensors", "names"))
+    memory = [_memory(item, content) for item, content in zip(parts["memory"].items(MOST), held, strict=True)]
+    tensors = [_tensor(item, memory) for item in parts["tensors"].items(MOST)]
+    return {name: tensors[item.integer(0, len(tensors) - 1)] for name, item in parts["names"].table(MOST).items()}
+
+
+def _memory(item: Item, held: bytes) -> torch.Tensor:
+    said = item.record(("bytes", "device"))
+    if said["device"].value == "meta":                        # it has no bytes
+        return torch.empty(said["bytes"].integer(0, _LARGEST), dtype=torch.uint8, device="meta")
+    if said["bytes"].integer(0, _LARGEST) != len(held):
+        item.refuse(f"It has {len(held)} bytes, not {said['bytes'].value}.")
+    return _placed(held, said["device"])
+
+
+def _placed(held: bytes, device: Item) -> torch.Tensor:
+    """Bytes as a tensor of its own memory, aligned as PyTorch's own is, on a device."""
+    flat = torch.empty(len(held), dtype=torch.uint8)
+    if held:
+        flat.copy_(torch.from_numpy(np.frombuffer(bytearray(held), dtype=np.uint8)))
+    try:
+        return flat.to(device.text())
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError, ValueError) as e:
+        raise Malformed(device.place, f"This machine has no device {device.value}.") from e
+
+
+def _tensor(item: Item, memory: list[torch.Tensor]) -> torch.Tensor:
+    """A tensor in one of ``memory``, none of which it leaves.  Raises Malformed."""
+    said = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad",
+                        "conjugate"))
+    place = memory[said["memory"].integer(0, len(memory) - 1)]
+    dtype = DTYPES[said["dtype"].one_of([*DTYPES], "a dtype")]
+    shape = [n.integer(0, _LARGEST) for n in said["shape"].items(64)]
+    strides = [n.integer(0, _LARGEST) for n in said["strides"].items(64, len(shape))]
+    offset = said["offset"].integer(0, _LARGEST)
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    end = (last + 1 if 0 not in shape else offset) * dtype.itemsize
+    if end > place.numel() or any(n > _LARGEST for n in (last, end)):
+        item.refuse(f"It reaches to byte {end} of a memory of {place.numel()}.")
+    wants, is_parameter = said["requires_grad"].flag(), said["parameter"].flag()
+    if wants and not (dtype.is_floating_point or dtype.is_complex):
+        said["requires_grad"].refuse(f"A tensor of dtype {dtype} has no gradient.")
+    try:
+        made = torch.empty(0, dtype=dtype, device=place.device)
+        made.set_(place.untyped_storage(), offset, shape, strides)
+        if said["conjugate"].flag():
+            made = made.conj().resolve_conj()
+        return torch.nn.Parameter(made, wants) if is_parameter else made.requires_grad_(wants)
+    except (RuntimeError, NotImplementedError, TypeError) as e:
+        raise Malformed(item.place, str(e).partition("\n")[0]) from e

@@ -1,0 +1,248 @@
+"""The closed grammar of a saved graph: what ``graph.json`` may hold, checked as data before anything is made of it.
+
+Names become part of the source that PyTorch writes for a graph, so each is an identifier and no keyword; operators are
+members of the opset; values are those that ``values`` lists; sizes cannot grow beyond ``sizes``.  Whatever passes is
+data: making a graph of it imports nothing and runs nothing of its own.
+"""
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.documents import Item, shown
+from keel.serialise import sizes
+from keel.serialise.values import DTYPES, LAYOUTS, MEMORY_FORMATS
+
+MOST_NODES, MOST_NESTED, MOST_GRAPHS = 1 << 18, 32, 8
+_LARGEST_SIZE = (1 << 63) - 1
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
+_OPERATOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){1,2}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_DEVICE = re.compile(r"[a-z][a-z0-9]{0,31}(:[0-9]{1,3})?")
+_TAKEN = frozenset({*dir(fx.GraphModule), *vars(fx.GraphModule(torch.nn.Module(), fx.Graph())),
+                    "_in_spec", "_out_spec"})
+"""What a graph module has already, so that no constant of it can be called so."""
+
+def is_name(text: object) -> bool:
+    """Whether a text may be the name of an argument: an ASCII identifier that is no keyword of Python."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None and not keyword.iskeyword(text)
+
+
+def is_value_name(text: object) -> bool:
+    """Whether a text may be the name of a value or a symbol: that of an argument, without two underscores at its start,
+    and not ``self``.
+    """
+    return is_name(text) and not str(text).startswith("__") and text != "self"
+
+
+def check(data: Any, file: str = "") -> None:
+    """Raises Malformed, with the place, for what is not the data of a saved graph."""
+    program = Item(data, file)
+    parts = program.record(("keel", "format", "opset", "torch", "symbols", "graph"), ("single", "trees"))
+    parts["keel"].one_of(("graph",), "'graph'")
+    parts["format"].integer(1, 1)
+    parts["opset"].like(_VERSION, "a version of the opset, as 1.0")
+    parts["torch"].text(64)
+    if ("trees" in parts) == ("single" in parts):
+        program.refuse("It has either trees or single, as it was an exported program or not.")
+    if "single" in parts:
+        parts["single"].flag()
+    bits = {}
+    for name, facts in parts["symbols"].table(1 << 14).items():
+        if not is_value_name(name):
+            facts.refuse(f"{shown(name)} is no name.")
+        bits[name] = _symbol(facts)
+    _Graph(bits).check(parts["graph"], 0, whole=True)
+
+
+def _symbol(facts: Item) -> int:
+    """The bits of the symbol's value while tracing; as many as a size may have where only a run tells it."""
+    said = facts.record(("hint", "lower", "upper", "positive", "kind"))
+    kind = said["kind"].one_of(("int", "float"), "'int' or 'float'")
+    said["positive"].flag()
+    ends = [said[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE) for end in ("lower", "upper")
+            if said[end].value is not None]
+    if len(ends) == 2 and ends[0] > ends[1]:
+        facts.refuse(f"Nothing is between {ends[0]} and {ends[1]}.")
+    if said["hint"].value is None:
+        return 63
+    if kind == "float":
+        said["hint"].number()
+        return 64
+    return said["hint"].integer(-_LARGEST_SIZE, _LARGEST_SIZE).bit_length()
+
+
+class _Graph:
+    """Checks a graph and those inside of it, which share their symbols."""
+
+    def __init__(self, bits: dict[str, int]) -> None:
+        self.bits = bits
+
+    def check(self, graph: Item, depth: int, *, whole: bool) -> None:
+        if depth > MOST_GRAPHS:
+            graph.refuse(f"More than {MOST_GRAPHS} graphs stand in each other.")
+        parts = graph.record(("inputs", "constants", "nodes", "graphs", "results", "writes"))
+        known: set[str] = set()
+        for given in parts["inputs"].items(MOST_NODES):
+            said = given.record(("name",), ("fixed", "out"))
+            if ("fixed" in said) == ("out" in said):
+                given.refuse("It has either a fixed value or a type.")
+            _new_name(said["name"], known)
+            if "fixed" in said:
+                self.value(said["fixed"], (), ())
+            else:
+                self.type(said["out"])
+        if parts["constants"].value and not whole:
+            parts["constants"].refuse("A graph inside of another one has no constants.")
+        for constant in parts["constants"].items(MOST_NODES):
+            said = constant.record(("name", "out"))
+            _free_name(said["name"].place, said["name"], known)
+            self.type(said["out"], tensor=True)
+        inner = parts["graphs"].table(1 << 12)
+        for name, item in inner.items():
+            _free_name(item.place, Item(name, item.place), known)
+            self.check(item, depth + 1, whole=False)
+        places = frozenset(known) - inner.keys()
+        known = set(places)
+        for node in parts["nodes"].items(MOST_NODES):
+            self.node(node, known, inner)
+        for write in parts["writes"].items(MOST_NODES):
+            place, value = write.items(count=2)
+            if place.text() not in places:
+                place.refuse(f"{shown(place.value)} is neither an argument nor a constant.")
+            self.value(value, known, ())
+        if not isinstance(parts["results"].value, list) and not (
+                isinstance(parts["results"].value, dict) and [*parts["results"].value] == ["tuple"]):
+            parts["results"].refuse("The results are no list of values.")
+        self.value(parts["results"], known, inner)
+
+    def node(self, node: Item, known: set[str], inner: Collection[str]) -> None:
+        by_name = isinstance(node.value, dict) and "args" in node.value
+        said = node.record(("name", "op", "out", *(("args", "default") if by_name else ("given", "named"))))
+        said["op"].like(_OPERATOR, "the full name of an operator")
+        for key in ("args", "named"):
+            for name, value in (said[key].table(1 << 12) if key in said else {}).items():
+                if not is_name(name):
+                    value.refuse(f"{shown(name)} is no name.")
+                self.value(value, known, inner)
+        if by_name:
+            for default in said["default"].items(1 << 12):
+                default.text(255)
+        else:
+            for value in said["given"].items():
+                self.value(value, known, inner)
+        self.type(said["out"])
+        _new_name(said["name"], known)
+
+    def type(self, item: Item, depth: int = 0, *, tensor: bool = False) -> None:
+        """What a value is."""
+        if depth > MOST_NESTED:
+            item.refuse(f"Lists stand in each other more than {MOST_NESTED} times.")
+        match item.value:
+            case None if not tensor:
+                return
+            case list() if not tensor:
+                for part in item.items(MOST_NODES):
+                    self.type(part, depth + 1)
+                return
+            case {"dtype": _}:
+                said = item.record(("dtype", "shape", "strides", "offset", "device"))
+                said["dtype"].one_of([*DTYPES], "a dtype")
+                shape, strides = (said[k].items(64) for k in ("shape", "strides"))
+                if len(shape) != len(strides):
+                    item.refuse(f"It has {len(shape)} sizes and {len(strides)} strides.")
+                for size in (*shape, *strides, said["offset"]):
+                    sizes.check(size, self.bits)
+                said["device"].like(_DEVICE, "a device, as cpu or cuda:0")
+                return
+            case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
+                (kind, value), = item.record((), ("bool", "int", "float")).items()
+                if kind == "float" and isinstance(value.value, dict):
+                    self.value(value, (), ())
+                else:
+                    sizes.check(value, self.bits)
+                return
+        item.refuse("It is no type of a tensor." if tensor else "It is no type.")
+
+    def value(self, item: Item, known: Collection[str], inner: Collection[str], depth: int = 0) -> None:
+        """An argument, or a result."""
+        if depth > MOST_NESTED:
+            item.refuse(f"Values stand in each other more than {MOST_NESTED} times.")
+
+        def each(parts: list[Item]) -> None:
+            for part in parts:
+                self.value(part, known, inner, depth + 1)
+        match item.value:
+            case None | bool():
+                return
+            case int():
+                item.integer()
+            case float():
+                item.number()
+            case str():
+                item.text()
+            case list():
+                each(item.items())
+            case dict() if len(item.value) == 1:
+                (kind, held), = item.table().items()
+                match kind:
+                    case "float":
+                        held.one_of(("inf", "-inf", "nan"), "'inf', '-inf' or 'nan'")
+                    case "complex":
+                        for part in held.items(count=2):
+                            if not isinstance(part.value, dict):
+                                part.number()
+                            elif [*part.value] != ["float"]:
+                                part.refuse("It is no number.")
+                        each(held.items())
+                    case "node":
+                        if held.text() not in known:
+                            held.refuse(f"{shown(held.value)} is no value above.")
+                    case "graph":
+                        if held.text() not in inner:
+                            held.refuse(f"{shown(held.value)} is no graph of this one.")
+                    case "tuple":
+                        each(held.items())
+                    case "dict":
+                        for pair in held.items():
+                            key, value = pair.items(count=2)
+                            if not isinstance(key.value, str | int | float | bool):
+                                key.refuse("It is no key: a text or a number.")
+                            each([key, value])
+                    case "slice":
+                        each(held.items(count=3))
+                    case "device":
+                        held.like(_DEVICE, "a device, as cpu or cuda:0")
+                    case "operator":
+                        held.like(_OPERATOR, "the full name of an operator")
+                    case "dtype":
+                        held.one_of([*DTYPES], "a dtype")
+                    case "layout":
+                        held.one_of([*LAYOUTS], "a layout")
+                    case "memory_format":
+                        held.one_of([*MEMORY_FORMATS], "a memory format")
+                    case _:
+                        item.refuse(f"{shown(kind)} is no kind of argument.")
+            case _:
+                item.refuse("It is no argument.")
+
+
+def _new_name(item: Item, known: set[str]) -> None:
+    """Adds a name, which nothing else of the graph has."""
+    if not is_value_name(item.value):
+        item.refuse(f"{shown(item.value)} is no name.")
+    if item.value in known:
+        item.refuse(f"Another value is called {item.value} too.")
+    known.add(item.value)
+
+
+def _free_name(place: str, item: Item, known: set[str]) -> None:
+    """Adds the name of what a graph module holds."""
+    if isinstance(item.value, str) and item.value in _TAKEN:
+        item.refuse(f"A graph module has a {item.value[:80]} already.")
+    _new_name(item, known)

@@ -1,0 +1,186 @@
+"""The constants of a file, which ``torch.save`` pickled: read without unpickling anything.
+
+``torch.save`` of a dict of tensors uses a handful of pickle's instructions and names a few functions.  Those are read
+as data, one by one; any other instruction or name is refused.  ``pickletools`` tells the instructions apart and runs
+none of them.
+"""
+from __future__ import annotations
+
+import io
+import pickletools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keel.documents import Malformed
+from keel.serialise.archive import members
+from keel.serialise.constants import MOST
+from keel.serialise.values import DTYPES, Data
+
+_STORAGES = {
+    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8",
+}
+
+
+class _Name(str):
+    """A module and what it holds, which is not looked up."""
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """A tensor's memory: the dtype of what is in it, the member of the archive, where it was, its length."""
+
+    dtype: str
+    key: str
+    device: str
+    bytes: int
+
+
+class _Tensor(dict[str, Any]):
+    """The row of a tensor in the table that ``constants.unpacked`` reads."""
+
+
+def unpickled(content: bytes) -> tuple[Data, list[bytes]]:
+    """The table that ``constants.unpacked`` takes, and the bytes of each memory.  Raises Malformed."""
+    parts = members(io.BytesIO(content), len(content), MOST)
+    tops = {name.partition("/")[0] for name in parts}
+    if len(tops) != 1:
+        raise Malformed("constants.pt", "It is not what torch.save writes.")
+    top = tops.pop()
+    if parts.get(f"{top}/byteorder", b"little") != b"little":
+        raise Malformed("constants.pt", "Its bytes are not little-endian.")
+    try:
+        said = _read(parts[f"{top}/data.pkl"])
+        return _table(said, {name.removeprefix(f"{top}/data/"): held for name, held in parts.items()})
+    except Malformed:
+        raise
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as e:
+        raise Malformed("constants.pt", f"It is not what torch.save writes: {type(e).__name__}: {e}"[:200]) from e
+
+
+def _table(said: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]:
+    if type(said) is not dict or not all(type(n) is str and isinstance(t, _Tensor) for n, t in said.items()):
+        raise Malformed("constants.pt", "It is no table of tensors by name.")
+    numbers: dict[str, int] = {}
+    memory: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    tensors: dict[int, int] = {}
+    for value in said.values():
+        if id(value) in tensors:
+            continue
+        storage = value["storage"]
+        if storage.key not in numbers:
+            numbers[storage.key] = len(memory)
+            memory.append({"bytes": storage.bytes, "device": storage.device})
+        tensors[id(value)] = len(rows)
+        rows.append({**{k: v for k, v in value.items() if k != "storage"}, "memory": numbers[storage.key]})
+    table = {"memory": memory, "tensors": rows, "names": {name: tensors[id(value)] for name, value in said.items()}}
+    return table, [storages.get(key, b"") for key in numbers]
+
+
+# -- instructions -----------------------------------------------------------------------------------------------------
+
+def _read(code: bytes) -> Any:
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[int, Any] = {}
+    for instruction, given, _ in pickletools.genops(code):
+        match instruction.name:
+            case "PROTO":
+                pass
+            case "STOP":
+                value, = stack
+                return value
+            case "MARK":
+                marks.append(len(stack))
+            case "EMPTY_DICT":
+                stack.append({})
+            case "EMPTY_TUPLE":
+                stack.append(())
+            case "NONE":
+                stack.append(None)
+            case "NEWTRUE" | "NEWFALSE":
+                stack.append(instruction.name == "NEWTRUE")
+            case "EMPTY_LIST":
+                stack.append([])
+            case "APPEND" | "APPENDS":
+                more = _above(stack, marks.pop() if instruction.name == "APPENDS" else len(stack) - 1)
+                if type(stack[-1]) is not list:
+                    raise ValueError("something is appended to what is no list")
+                stack[-1].extend(more)
+            case "BINUNICODE" | "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
+                stack.append(given)
+            case "GLOBAL":
+                stack.append(_Name(str(given).replace(" ", ".").replace("._utils._", ".")))
+            case "BINPUT" | "LONG_BINPUT":
+                memo[int(given)] = stack[-1]                  # type: ignore[arg-type]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(memo[int(given)])                # type: ignore[arg-type]
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                count = int(instruction.name[-1])
+                held = tuple(stack.pop() for _ in range(count))
+                stack.append(held[::-1])
+            case "TUPLE":
+                stack.append(tuple(_above(stack, marks.pop())))
+            case "SETITEM" | "SETITEMS":
+                pairs = _above(stack, marks.pop() if instruction.name == "SETITEMS" else len(stack) - 2)
+                if type(stack[-1]) is not dict or not all(type(key) is str for key in pairs[::2]):
+                    raise ValueError("something is set in what is no table by name")
+                stack[-1].update(zip(pairs[::2], pairs[1::2], strict=True))
+            case "BINPERSID":
+                stack.append(_storage(*stack.pop()))
+            case "REDUCE":
+                arguments, name = stack.pop(), stack.pop()
+                if type(arguments) is not tuple or type(name) is not _Name:
+                    raise ValueError("a call of what is no function")
+                stack.append(_CALLS[name](*arguments))
+            case other:
+                raise ValueError(f"the instruction {other}")
+    raise ValueError("it does not end")
+
+
+def _above(stack: list[Any], at: int) -> list[Any]:
+    """Takes what stands above a mark."""
+    held = stack[at:]
+    del stack[at:]
+    return held
+
+
+def _storage(word: str, kind: _Name, key: str, device: str, count: int) -> _Storage:
+    name = kind.removeprefix("torch.storage.").removeprefix("torch.")
+    if word != "storage" or type(key) is not str or type(device) is not str or type(count) is not int:
+        raise ValueError("a reference to what is no storage")
+    return _Storage(_STORAGES[name], key, device, count * DTYPES[_STORAGES[name]].itemsize)
+
+
+def _row(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], requires_grad: bool,
+         hooks: Any, metadata: Any = None) -> _Tensor:
+    if not isinstance(storage, _Storage) or hooks != {} or metadata not in (None, {}, {"conj": True}):
+        raise ValueError("a tensor that is more than its memory")
+    return _Tensor(storage=storage, dtype=storage.dtype, shape=[*shape], strides=[*strides], offset=offset,
+                   parameter=False, requires_grad=requires_grad, conjugate=bool(metadata))
+
+
+def _row_of_dtype(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...],
+                  requires_grad: bool, hooks: Any, dtype: _Name, metadata: Any = None) -> _Tensor:
+    row = _row(storage, offset, shape, strides, requires_grad, hooks, metadata)
+    name = dtype.removeprefix("torch.")
+    if not isinstance(dtype, _Name) or name not in DTYPES:
+        raise ValueError("a tensor of no dtype")
+    return _Tensor({**row, "dtype": name})
+
+
+def _parameter(held: _Tensor, requires_grad: bool, hooks: Any, attributes: Any = None) -> _Tensor:
+    if not isinstance(held, _Tensor) or hooks != {}:
+        raise ValueError("a parameter of what is no tensor")
+    return _Tensor({**held, "parameter": True, "requires_grad": requires_grad})
+
+
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    "torch.rebuild_tensor_v2": _row, "torch.rebuild_tensor_v3": _row_of_dtype,
+    "torch.rebuild_parameter": _parameter, "torch.rebuild_parameter_with_state": _parameter,
+    "collections.OrderedDict": lambda: {},
+}

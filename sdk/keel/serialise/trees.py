@@ -1,0 +1,63 @@
+"""How arguments and results are nested: a file says it in PyTorch's words, which are read as data by a closed grammar.
+
+PyTorch's own reader imports the modules that a file names, and calls what their containers registered.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from keel.documents import Item, Malformed, parsed
+
+_ROWS = {"builtins.tuple": "tuple", "builtins.list": "list", "torch.Size": "Size",
+         "torch.fx.immutable_collections.immutable_list": "immutable_list"}
+_TABLES = {"builtins.dict": "dict", "collections.OrderedDict": "OrderedDict",
+           "torch.fx.immutable_collections.immutable_dict": "immutable_dict"}
+
+
+def nested(item: Item) -> Any:
+    """The tree that a text describes, as data that ``keel.torch_adapter.tree_of`` makes one of.  Raises Malformed.
+
+    None is a leaf, and each container an object whose key names it.  ``tuple``, ``list``, ``deque`` and ``Size`` have a
+    list of what they hold, ``dict``, ``OrderedDict`` and ``defaultdict`` a list of pairs; ``class`` names a container
+    of another class by the name that it was registered with.
+    """
+    protocol, tree = Item(parsed(item.text(1 << 22), item.place), item.place).items(count=2)
+    if protocol.value != 1:
+        protocol.refuse("It is of a protocol that PyTorch did not have.")
+    return _tree(tree)
+
+
+def _tree(item: Item) -> Any:
+    said = item.record(("type", "context", "children_spec"))
+    if said["type"].value is None:
+        return None
+    kind, context = said["type"].text(1 << 10), said["context"]
+    held = [_tree(child) for child in said["children_spec"].items()]
+    if kind in _ROWS:
+        return {_ROWS[kind]: held}
+    if kind in _TABLES:
+        return {_TABLES[kind]: _pairs(_text(context), held)}
+    if kind == "collections.deque":
+        return {"deque": held, "maxlen": _text(context).value}
+    if kind == "collections.defaultdict":
+        made = context.record(("default_factory_module", "default_factory_name", "dict_context"))
+        made["default_factory_module"].one_of(("builtins",), "builtins, which has the types that Python brings")
+        return {"defaultdict": _pairs(made["dict_context"], held), "factory": made["default_factory_name"].text(64)}
+    if kind == "collections.namedtuple":
+        return {"class": context.text(1 << 10), "holds": held}
+    if isinstance(context.value, str) and context.value[:2] == "[[":
+        match _text(context).value:
+            case [list(fields), list(none)] if all(isinstance(n, str) for n in (*fields, *none)):
+                return {"class": kind, "fields": fields, "none": none, "holds": held}
+    return {"class": kind, "context": context.value, "holds": held}
+
+
+def _text(item: Item) -> Item:
+    """What a text of JSON within JSON says."""
+    return Item(parsed(item.text(1 << 20), item.place), item.place)
+
+
+def _pairs(keys: Item, held: list[Any]) -> list[list[Any]]:
+    if len(keys.items()) != len(held):
+        raise Malformed(keys.place, f"It has {len(held)} values and {len(keys.value)} keys.")
+    return [[key, value] for key, value in zip(keys.value, held, strict=True)]
