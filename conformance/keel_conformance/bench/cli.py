@@ -9,18 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from ..models import NAMES
-from ..options import AtOnce, Json, Resume, Retry, TimeLimit, picked
+from ..options import AtOnce, Json, Resume, Retry, TimeLimit, fitting, picked
 from ..workers.pool import Outcome
 from ..workers.run import running
-from ..workers.start import fresh
+from ..workers.start import forked, fresh
 from .calibrate import write
 from .jobs import Job, Selection
 from .step import MODES
-from .suite import PARTS, SUITES, bars, plan
+from .suite import PARTS, SUITES, bars, plan, programs_of
 from .worker import environment, work
 
 DEVICES = ("cpu", "cuda")
 TIME_LIMIT = 1800.0  # seconds, for one job
+WARM = "keel_conformance.bench.zoo.warm"
 LAST_LINES = 8  # of what a job printed before it failed
 
 app = typer.Typer(add_completion=False)
@@ -31,11 +32,13 @@ def bench(
     suite: Annotated[str, typer.Option(help=f"Which set of bars: {', '.join(SUITES)}.")] = "line",
     json: Json = None,
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help=f"Only this model; repeatable: {', '.join(NAMES)}.")] = None,
+    model: Annotated[list[str] | None, typer.Option(
+        help=f"Only what fits this pattern; repeatable: {', '.join(NAMES)}; of the zoo any model or OpInfo.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
     backend: Annotated[str, typer.Option(help="The backend to measure; eager and inductor measure those two.")] = "cpp",
     scale: Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")] = "line",
     rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
+    samples: Annotated[int, typer.Option(min=1, help="How many samples of each OpInfo, spread evenly (zoo).")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
     device: Annotated[str, typer.Option(help="Where models live: cpu or cuda (accuracy and run only).")] = "cpu",
     calibrate: Annotated[Path | None, typer.Option(
@@ -54,14 +57,15 @@ def bench(
         for name, sheet in write(calibrate, backend.split(","), where, threads).items():
             typer.echo(f"{name}  {sheet}")
         return
-    chosen = Selection(picked("model", model, NAMES), picked("mode", mode, MODES), backend, scale, rounds, threads,
-                       picked("device", [device], DEVICES)[0])
     parts = tuple(SUITES[picked("suite", [suite], tuple(SUITES))[0]])
+    chosen = Selection(tuple(fitting(programs_of(suite), model)), picked("mode", mode, MODES), backend, scale, rounds,
+                       threads, picked("device", [device], DEVICES)[0], samples)
     todo = plan(picked("part", part, parts), chosen)
     with (running(json, Job, _row, resume=resume, retry=retry) as run,
           TemporaryDirectory(prefix="keel-bench-") as caches):
-        outcomes = run.measure("bench", todo, fresh(work, partial(environment, Path(caches))), _said, at_once=at_once,
-                               time_limit=time_limit, last_lines=LAST_LINES)
+        start = fresh(work, partial(environment, Path(caches))) if suite != "zoo" else forked(work, WARM)
+        outcomes = run.measure("bench", todo, start, _said, at_once=at_once, time_limit=time_limit,
+                               last_lines=LAST_LINES)
     run.finish(bars(outcomes), rows=[{**vars(job), **outcome.as_json()} for job, outcome in outcomes.items()])
 
 

@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for; ``precisions`` maps a model to those it is measured in."""
+    """What the user asked for.  ``samples`` is how many of each OpInfo are taken, spread evenly."""
 
     models: tuple[str, ...]
     modes: tuple[str, ...]
@@ -46,6 +46,7 @@ class Selection:
     rounds: int = 3
     threads: int = 1
     device: str = "cpu"
+    samples: int = 2
 
     def few(self, count: int) -> int:
         """``count``, or a hundredth of it on the scale to try things out."""

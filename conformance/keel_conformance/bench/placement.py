@@ -27,16 +27,22 @@ def recorded(compiler: str) -> Iterator[Path | None]:
     if compiler in BASELINES:
         yield None
         return
-    before = os.environ.get("KEEL_DUMP")
-    with TemporaryDirectory(prefix="keel-bench-") as folder:
-        os.environ["KEEL_DUMP"] = folder
-        try:
-            yield Path(folder)
-        finally:
-            if before is None:
-                del os.environ["KEEL_DUMP"]
-            else:
-                os.environ["KEEL_DUMP"] = before
+    with TemporaryDirectory(prefix="keel-bench-") as folder, setting("KEEL_DUMP", folder):
+        yield Path(folder)
+
+
+@contextmanager
+def setting(name: str, value: str) -> Iterator[None]:
+    """The environment variable set, and afterwards as it was."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def left_to_eager(folder: Path | None) -> dict[str, int]:

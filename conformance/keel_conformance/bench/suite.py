@@ -5,11 +5,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from keel import universe
+
+from ..models import NAMES, zoo
 from ..report import Bar
 from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
 from .jobs import Job, Selection
 from .placements import mixtures, optimality, prediction, programs, scale
+from .zoo import compile_time as zoo_compile_time
+from .zoo import models as zoo_models
+from .zoo import samples as zoo_samples
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,17 @@ SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
     "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure_tried, mixtures.never_worse_bars),
     "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
     "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
+}, "zoo": {
+    "zoo-models": Part(zoo_models.jobs, zoo_models.measure, zoo_models.bars),
+    "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
+    "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
 }}
 PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
+
+
+def programs_of(suite: str) -> tuple[str, ...]:
+    """The names that a suite may be restricted to: models; of the zoo also OpInfos."""
+    return (*zoo.NAMES, *universe.names()) if suite == "zoo" else NAMES
 
 
 def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:

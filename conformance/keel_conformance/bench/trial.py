@@ -28,19 +28,23 @@ Draw = Mapping[str, Comparison]
 
 @dataclass(frozen=True)
 class Trial:
-    """``compiled`` is the compiled forward of ``case``; both cases take the weights and inputs of each draw."""
+    """``compiled`` is the compiled forward of ``case``; both cases take the weights and inputs of each draw.
+
+    ``more`` is how many draws a tensor is judged over that is over its budget in the first ones.
+    """
 
     step: Step
     compiled: Callable[..., Any]
     case: ModelCase
     twin: ModelCase
+    more: int = MORE
 
     def judged(self, drawn: Callable[[int], ModelCase], draws: int) -> list[Verdict]:
-        """A verdict for each tensor, worst first, over ``draws`` draws; more if one falls short in those."""
+        """A verdict for each tensor, worst first, over ``draws`` draws; ``more`` if one falls short in those."""
         found = [self._draw(drawn(seed)) for seed in range(draws)]
         if all(v.holds for v in judge(found)):
             return judge(found)
-        found += [self._draw(drawn(seed)) for seed in range(draws, MORE)]
+        found += [self._draw(drawn(seed)) for seed in range(draws, self.more)]
         over = {v.name for v in judge(found) if not v.holds and v.same_classes}
         for seed, draw in enumerate(found):
             suspects = {n for n in over if judge([{n: draw[n]}])[0].times > 1}

@@ -10,12 +10,13 @@ from rich.console import Console
 from keel import universe
 
 from .. import report
+from ..models.zoo import NAMES
 from ..options import CORES, AtOnce, Json, Resume, Retry, Samples, TimeLimit, count, fitting, picked
 from ..workers.pool import Outcome
 from ..workers.run import running
 from ..workers.start import forked
 from . import bars as promised
-from . import cost, zoo
+from . import cost
 from .jobs import MODES, Job, Outcomes, Row
 from .work import work
 
@@ -66,7 +67,7 @@ def closure(
 def planned(of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str] | None,
             numbers: bool) -> list[Job]:
     """The jobs of all settings. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
-    found = fitting(universe.names() if of == "opinfo" else zoo.BUILDERS, patterns)
+    found = fitting(universe.names() if of == "opinfo" else NAMES, patterns)
     return [Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
             for mode, dynamic in settings for name in found
             if mode == "forward" or of == "zoo" or universe.supports_autograd(name)]

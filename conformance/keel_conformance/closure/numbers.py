@@ -128,9 +128,9 @@ def discrete(mine: Left, eager: Left, exact: Left) -> Iterator[str]:
     for name, x in mine.items():
         if _continuous(x):
             continue
-        differ = _dense(x) != _dense(eager[name])
+        differ = dense(x) != dense(eager[name])
         if name in exact and exact[name].shape == x.shape:
-            differ &= _dense(x) != _dense(exact[name])
+            differ &= dense(x) != dense(exact[name])
         if differ.any():
             yield f"{name} ({x.dtype}) differs from eager's in {int(differ.sum())} of {differ.numel()} elements."
 
@@ -144,13 +144,13 @@ def _continuous(x: Tensor) -> bool:
     return x.dtype.is_floating_point or x.dtype.is_complex
 
 
-def _dense(x: Tensor) -> Tensor:
-    return x.to_dense() if x.layout != torch.strided else x
+def dense(x: Tensor) -> Tensor:
+    return x.todense() if x.layout != torch.strided else x
 
 
 def _parts(x: Tensor) -> Tensor:
     """Real numbers; a complex tensor's as pairs."""
-    x = _dense(x)
+    x = dense(x)
     return torch.view_as_real(x.resolve_conj()) if x.dtype.is_complex else x
 
 

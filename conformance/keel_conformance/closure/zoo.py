@@ -2,23 +2,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 
 import torch
 
 from keel import closure
 
 from ..bench.step import Step, prepare, run
-from ..models import NAMES as LINE
-from ..models import ModelCase, build, zoo_text, zoo_vision
+from ..models import zoo
 from ..workers.pool import Tell
 from .endings import Endings, Watch, last_line
 from .jobs import Job, Row
-
-BUILDERS: Mapping[str, Callable[[str], ModelCase]] = {
-    **dict.fromkeys(LINE, lambda name: build(name, scale="tiny")),
-    **dict.fromkeys(zoo_text.TEXT, zoo_text.build), **dict.fromkeys(zoo_vision.VISION, zoo_vision.build),
-}
 
 
 def measure(job: Job, tell: Tell) -> Row:
@@ -30,7 +23,7 @@ def measure(job: Job, tell: Tell) -> Row:
     watch.now("running in eager PyTorch")
     step = Step("training" if job.mode == "training" else "inference")
     try:
-        case = prepare(step, BUILDERS[job.name](job.name))
+        case = prepare(step, zoo.build(job.name))
         run(step, case, case.model)
     except Exception as e:
         row.untraced[last_line(e)] = "eager"

@@ -100,8 +100,8 @@ TOKENS = ("pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_i
           "sep_token_id")
 
 
-def build(name: str, seed: int = 0) -> ModelCase:
-    """The model of that name in TEXT, small, with inputs and targets."""
+def build(name: str, seed: int = 0, batch: int = BATCH, length: int = LENGTH) -> ModelCase:
+    """The model of that name in TEXT, small, with inputs and targets of ``batch`` rows of ``length`` tokens."""
     allow_torchvision()
     import transformers
 
@@ -114,7 +114,8 @@ def build(name: str, seed: int = 0) -> ModelCase:
         config.loss_type = "ForCausalLM"  # unset, it makes transformers log inside forward, which breaks the graph
     torch.manual_seed(seed)
     model = cls(config).eval()
-    kwargs, targets = _inputs(known_as, config, torch.Generator().manual_seed(seed + 1))
+    generator = torch.Generator().manual_seed(seed + 1)
+    kwargs, targets = _inputs(known_as, config, generator, batch, length)
     return ModelCase(name, model, (), kwargs, targets, lambda out: out.loss)
 
 
@@ -129,22 +130,23 @@ def _sizes(known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return {**sizes, "use_cache": False, **own}
 
 
-def _inputs(known_as: str, config: Any, generator: torch.Generator) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _inputs(known_as: str, config: Any, generator: torch.Generator, batch: int, length: int,
+            ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     def drawn(high: int, *shape: int, low: int = 3) -> Tensor:  # the first few stand for padding and the like
         return torch.randint(low, high, shape, generator=generator)
     words = config.vocab_size
     if known_as.startswith("Whisper"):
-        sound = torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator)
-        tokens = drawn(words, BATCH, LENGTH)
-        return {"input_features": sound, "decoder_input_ids": tokens}, {"labels": drawn(words, BATCH, LENGTH)}
-    tokens = drawn(words, BATCH, LENGTH)
+        sound = torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions, generator=generator)
+        tokens = drawn(words, batch, length)
+        return {"input_features": sound, "decoder_input_ids": tokens}, {"labels": drawn(words, batch, length)}
+    tokens = drawn(words, batch, length)
     if "Bart" in known_as and config.eos_token_id is not None:
         tokens[:, -1] = config.eos_token_id
     kwargs = {"input_ids": tokens}
     if known_as.endswith("ConditionalGeneration"):
         kwargs["decoder_input_ids"] = tokens
     if known_as.endswith("QuestionAnswering"):
-        return kwargs, {n: drawn(LENGTH, BATCH, low=0) for n in ("start_positions", "end_positions")}
+        return kwargs, {n: drawn(length, batch, low=0) for n in ("start_positions", "end_positions")}
     if known_as.endswith("SequenceClassification"):
-        return kwargs, {"labels": drawn(config.num_labels, BATCH, low=0)}
-    return kwargs, {"labels": drawn(words, BATCH, LENGTH)}
+        return kwargs, {"labels": drawn(config.num_labels, batch, low=0)}
+    return kwargs, {"labels": drawn(words, batch, length)}

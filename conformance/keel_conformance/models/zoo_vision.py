@@ -20,12 +20,16 @@ BATCH, CLASSES = 4, 1000
 
 @dataclass(frozen=True)
 class Small:
-    """``cut`` is how many blocks of a row of equal ones are kept, where no keyword says how many there are."""
+    """``told`` says that the model is made for images of that side alone; any other takes sides that are larger by a
+    multiple of ``by``, and no others if that is 0.  ``cut`` is how many blocks of a row of equal ones are kept, where
+    no keyword says how many there are.
+    """
 
     side: int = 64
     told: bool = False
     cut: int = 0
     sizes: dict[str, Any] = field(default_factory=dict)
+    by: int = 16
 
 
 TWO_DEEP = {"depth": 2, "embed_dim": 192, "num_heads": 3}
@@ -35,10 +39,11 @@ PLAIN = Small()
 
 VISION: dict[str, Small] = {
     **dict.fromkeys((
-        "cspdarknet53", "dla102", "dm_nfnet_f0", "dpn107", "ese_vovnet19b_dw", "fbnetc_100", "fbnetv3_b", "gernet_l",
-        "ghostnet_100", "hrnet_w18", "lcnet_050", "mixnet_l", "mnasnet_100", "mobilenetv2_100", "mobilenetv3_large_100",
+        "cspdarknet53", "dm_nfnet_f0", "dpn107", "ese_vovnet19b_dw", "fbnetc_100", "fbnetv3_b", "gernet_l",
+        "ghostnet_100", "lcnet_050", "mixnet_l", "mnasnet_100", "mobilenetv2_100", "mobilenetv3_large_100",
         "mobilevit_s", "nfnet_l0", "regnety_002", "repvgg_a2", "rexnet_100", "selecsls42b", "spnasnet_100",
         "tf_efficientnet_b0", "tf_mixnet_l", "tinynet_a"), PLAIN),
+    **dict.fromkeys(("dla102", "hrnet_w18"), Small(by=32)),   # they add what they downsampled to what they did not
     **dict.fromkeys(("adv_inception_v3", "gluon_inception_v3", "inception_v3", "pnasnet5large", "xception65"),
                     Small(96)),
     **dict.fromkeys(("botnet26t_256", "coat_lite_mini", "eca_botnext26ts_256", "levit_128", "sebotnet33ts_256",
@@ -56,7 +61,7 @@ VISION: dict[str, Small] = {
     "convnextv2_nano.fcmae_ft_in22k_in1k": PLAIN,
     "crossvit_9_240": Small(120, told=True),
     "deit_tiny_patch16_224.fb_in1k": Small(told=True, sizes={"depth": 2}),
-    "eca_halonext26ts": Small(256),
+    "eca_halonext26ts": Small(256, by=0),
     "pit_b_224": Small(96, told=True, cut=1),
     "poolformer_m36": Small(cut=1),
     "swin_base_patch4_window7_224": Small(112, told=True, sizes={
@@ -69,8 +74,9 @@ VISION: dict[str, Small] = {
 }
 
 
-def build(name: str, seed: int = 0) -> ModelCase:
-    """The model of that name in VISION, small, with images and classes."""
+def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelCase:
+    """The model of that name in VISION, small, with ``batch`` images, ``side`` (0: its own) pixels a side, and classes.
+    """
     allow_torchvision()
     import timm
 
@@ -88,8 +94,8 @@ def build(name: str, seed: int = 0) -> ModelCase:
         elif type(m).__name__ == "DropPath":
             m.drop_prob = 0.0
     generator = torch.Generator().manual_seed(seed + 1)
-    pixels = torch.randn(BATCH, 3, small.side, small.side, generator=generator)
-    labels = torch.randint(0, CLASSES, (BATCH,), generator=generator)
+    pixels = torch.randn(batch, 3, side or small.side, side or small.side, generator=generator)
+    labels = torch.randint(0, CLASSES, (batch,), generator=generator)
     calibrate(model, pixels)
     return ModelCase(name, model.eval(), (pixels,), {}, {}, lambda out: loss_of(out, labels))
 

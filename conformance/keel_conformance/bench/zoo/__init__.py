@@ -1,0 +1,1 @@
+"""PyTorch's operator samples and the models of the zoo, in every way to run them, beside eager and ``aot_eager``."""

@@ -1,0 +1,72 @@
+"""Every model of the zoo, compiled once and run at three sizes: outputs, gradients and buffers beside float64.
+
+A tensor is judged as the accuracy part of the line judges it.  One that is over in the first draw of weights is judged
+over three, so that a kink in one draw is told from an error (see ``errors``).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ...models import zoo
+from ...report import Bar
+from ...workers.pool import Outcome
+from ..jobs import Job, Selection
+from ..step import Step, prepare, run
+from ..trial import Trial
+from . import ways
+from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, WRONG
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    return [Job("zoo-models", model, chosen.backend, mode, along=along, rounds=chosen.rounds, threads=chosen.threads)
+            for model in chosen.models if model in zoo.NAMES
+            for mode in chosen.modes for along in ways.SIZES]
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    return ways.bars("zoo models", results)
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """What came of each size, and the tensors of all sizes that were judged at a kink."""
+    return _Measured(job).row()
+
+
+@dataclass
+class _Measured:
+    job: Job
+    ends: dict[str, list[str]] = field(default_factory=dict)
+    kinks: list[str] = field(default_factory=list)
+
+    def row(self) -> dict[str, Any]:
+        step, sizes = self.job.step, zoo.sizes(self.job.model)
+        ours, twin = (prepare(step, zoo.build(self.job.model)) for _ in range(2))
+        trial = Trial(step, ways.keel(ours.model, self.job), ours, twin, more=self.job.rounds)
+        for size in sizes:
+            end, why = self.one(trial, size)
+            self.ends.setdefault(end, []).append(f"{size}: {why}" if why else str(size))
+        return {"ends": self.ends, "kinks": self.kinks}
+
+    def one(self, trial: Trial, size: zoo.Size) -> tuple[str, str]:
+        drawn = partial(zoo.build, self.job.model, size=size)
+        try:
+            run(trial.step, prepare(trial.step, drawn(0)), drawn(0).model)
+        except Exception as e:
+            return NOT_EAGER, ways.sentence(e)
+        try:
+            verdicts = trial.judged(drawn, 1)
+        except Exception as e:
+            return self.beside_aot_eager(trial.step, drawn(0), e)
+        self.kinks += [f"{size}: {v.name} {v.jump:.2f}" for v in verdicts if v.kinks]
+        over = [f"{v.name} {max(v.times, v.jump):.3g} times eager's error" for v in verdicts if not v.holds]
+        return (WRONG, f"{len(over)} of {len(verdicts)} tensors: {over[0]}") if over else (HOLDS, "")
+
+    def beside_aot_eager(self, step: Step, case: Any, raised: Exception) -> tuple[str, str]:
+        try:
+            run(step, prepare(step, case), ways.aot_eager(case.model, self.job))
+        except Exception as e:
+            return NOT_AOT, ways.sentence(e)
+        return RAISED, ways.sentence(raised)

@@ -1,0 +1,53 @@
+"""The zoo: every model of the line and of PyTorch 2.0's public benchmark lists, small, at three input sizes each."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import NAMES as LINE
+from . import TEXT as LINE_TEXT
+from . import build as build_line
+from . import zoo_text, zoo_vision
+from .case import ModelCase
+
+TEXT = (*LINE_TEXT, *zoo_text.TEXT)
+VISION = (*(name for name in LINE if name not in LINE_TEXT), *zoo_vision.VISION)
+NAMES = (*LINE, *zoo_text.TEXT, *zoo_vision.VISION)
+
+
+@dataclass(frozen=True)
+class Size:
+    """``batch`` inputs of ``extent`` tokens or of ``extent`` by ``extent`` pixels; 0 is the model's own extent."""
+
+    batch: int
+    extent: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.batch} x {self.extent}" if self.extent else str(self.batch)
+
+
+def sizes(name: str) -> tuple[Size, Size, Size]:
+    """Three sizes that the model takes.  The third side is no multiple of what most networks downsample by."""
+    if name in TEXT:
+        return Size(2, 64), Size(3, 48), Size(4, 32)
+    if name in LINE:
+        return Size(4), Size(3), Size(6)
+    small = zoo_vision.VISION[name]
+    by = 0 if small.told else small.by
+    sides = (small.side, small.side + 2 * by, small.side + by)
+    return Size(4, sides[0]), Size(3, sides[1]), Size(6, sides[2])
+
+
+def build(name: str, seed: int = 0, size: Size | None = None) -> ModelCase:
+    """The model called ``name`` (one of ``NAMES``), in ``eval`` mode, every dropout rate 0, with inputs of ``size``.
+
+    The same arguments give the same weights and inputs, and weights do not depend on the size but for the running
+    statistics of batch norms.  Raises KeyError for a name that there is not.
+    """
+    size = size or sizes(name)[0]
+    if name in LINE_TEXT:
+        return build_line(name, scale="tiny", seed=seed, batch=size.batch, length=size.extent)
+    if name in LINE:
+        return build_line(name, scale="tiny", seed=seed, batch=size.batch)
+    if name in zoo_text.TEXT:
+        return zoo_text.build(name, seed, size.batch, size.extent)
+    return zoo_vision.build(name, seed, size.batch, size.extent)
