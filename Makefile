@@ -11,7 +11,7 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check bless cases conform bench new docs demo
+.PHONY: help dev test check bless cases conform scaffolds bench new docs demo
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -48,6 +48,12 @@ cases: $(STAMP)  ## write the calls anew that conformance cases are drawn from
 
 conform: $(STAMP)  ## run the conformance suite on BACKEND=cpp
 	$(BIN)/keel conform --backend $(BACKEND) $(ARGS)
+
+scaffolds: $(STAMP)  ## run tier smoke on both packages that keel new renders (about 4 minutes)
+	folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && for level in graph loop; do \
+	  $(BIN)/keel new scaffold_$$level --level $$level --dir "$$folder/$$level" \
+	  && PYTHONPATH="$$folder/$$level" $(BIN)/keel conform --backend keel_scaffold_$$level:backend --tier smoke \
+	       --out "$$folder/run-$$level" $(ARGS) || exit; done
 
 bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/benchmarks)
 	$(BIN)/keel bench --suite line --backend $(BACKEND) $(ARGS)

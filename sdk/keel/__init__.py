@@ -43,11 +43,13 @@ from keel.loops.ir import (
     Scan,
     Stmt,
     Store,
+    dtypes_of,
     results_of,
     walk,
 )
 from keel.loops.monoids import MONOIDS, Monoid
-from keel.loops.scalars import SCALARS, Scalar
+from keel.loops.scalars import SCALARS, ByKind, Scalar, ScalarText, scalar_text
+from keel.loops.size_text import size_text
 from keel.loops.text import parse, show
 from keel.loops.verify import verify
 from keel.plugin import (
@@ -86,6 +88,7 @@ __all__ = [
     "BadIndex",
     "Batch",
     "Buffer",
+    "ByKind",
     "Cache",
     "Call",
     "Check",
@@ -118,6 +121,7 @@ __all__ = [
     "Refusal",
     "Rule",
     "Scalar",
+    "ScalarText",
     "Scan",
     "Source",
     "Staged",
@@ -145,6 +149,7 @@ __all__ = [
     "dims_of",
     "discover",
     "documents",
+    "dtypes_of",
     "evaluate",
     "expand",
     "explain",
@@ -167,7 +172,9 @@ __all__ = [
     "results_of",
     "run_compiler",
     "save_graph",
+    "scalar_text",
     "show",
+    "size_text",
     "substitute",
     "survey",
     "torch_compile_backend",

@@ -17,7 +17,7 @@ from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalars import SCALARS, ByKind, ScalarText
 from keel.registration import (
     FAMILIES,
     bad,
@@ -193,9 +193,6 @@ def checked_api(what: str, api: object) -> None:
         bad(f"{what} has api={api!r}.", f"Write the version of the plugin API as a number, or leave it out: api={API}.")
 
 
-ScalarText = str | Callable[..., str]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What kernels a loop target can be given."""
@@ -264,8 +261,11 @@ class LoopTarget:
     """A loop-level backend: three tables and two functions.
 
     ``scalars`` gives the text of each scalar op, operands as ``{0} {1} …`` and the result's dtype name as ``{dtype}``;
-    an op that is not in it is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per
-    monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from its steps.
+    it has to be right of every dtype that the op takes (``keel.SCALARS[op]`` says which), or is a ``ByKind``.  An op
+    that is not in the table is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per
+    monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from
+    ``keel.combination``, its steps in ops that the table has.  Names of kernels, buffers, axes and symbols are any
+    identifiers: ``render`` keeps them apart from the words of its language.
     The tables are what the target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels
     of a graph at once and returns one launcher each.  Unless ``checks``, Keel writes out each Check that a kernel has.
     """
@@ -296,7 +296,9 @@ class LoopTarget:
         scalars = table(what, "scalars", self.scalars, "scalar op")
         checked_keys(what, "scalars", scalars, SCALARS, "scalar op")
         for op, text in scalars.items():
-            if not callable(text):
+            if isinstance(text, ByKind):
+                _checked_kinds(what, op, text)
+            elif not callable(text):
                 checked_type(what, f"scalars[{op!r}]", text, str, "the text of the op, or a function that returns it")
         folds = table(what, "reductions", self.reductions, "monoid")
         checked_keys(what, "reductions", folds, MONOIDS, "monoid")
@@ -319,6 +321,17 @@ class LoopTarget:
             bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_api(what, self.api)
+
+
+def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
+    """Texts for kinds of dtype that ``op`` takes, at least one of them."""
+    for kind in texts.kinds:
+        if kind not in SCALARS[op].kinds:
+            bad(f"{what} has scalars[{op!r}] with a text for {kind} operands, which {op} does not take.",
+                f"It takes {' and '.join(SCALARS[op].kinds)} ones.")
+        checked_type(what, f"scalars[{op!r}].{kind}", getattr(texts, kind), str, "the text of the op")
+    if not texts.kinds:
+        bad(f"{what} has scalars[{op!r}] without a text.", f"Leave {op} out, and Keel writes it out in other ops.")
 
 
 def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | None:

@@ -11,6 +11,7 @@ import torch
 
 from keel import (
     Backend,
+    ByKind,
     Cost,
     Extern,
     KeelError,
@@ -131,6 +132,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a scalar op without a text": (lambda: target(scalars={"add": 1}), "the text of the op"),
     "a monoid that is none": (lambda: target(reductions={"summ": ("0", "+")}), "Did you mean 'sum'?"),
     "a monoid without a pair": (lambda: target(reductions={"sum": "0"}), "a pair of texts"),
+    "a text for dtypes that an op does not take": (
+        lambda: target(scalars={"not": ByKind(floating="!{0}")}), "integer and boolean"),
+    "a kind whose text is none": (lambda: target(scalars={"not": ByKind(integer=1)}), "the text of the op"),
+    "kinds without a text": (lambda: target(scalars={"not": ByKind()}), "Leave not out"),
     "tables that are lists": (lambda: target(scalars=["add"]), "a dict by scalar op"),
     "empty tables": (lambda: target(scalars={}), "at least one of scalars"),
     "an extern by packet": (lambda: target(externs={"aten.mm": Extern(run=torch.mm)}), "'aten.mm.default'"),

@@ -16,7 +16,7 @@ from keel.errors import KeelError
 from keel.loops.expansions import EXPANSIONS, MACROS, Expansion, Kind
 from keel.loops.ir import Apply, Const, Kernel, Loop, Reduce, Scan, Stmt, results_of, walk
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS, Domain
+from keel.loops.scalars import SCALARS, ByKind, Domain, kind_of
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME
 
 Step = Const | Apply
@@ -39,14 +39,15 @@ def expand(kernel: Kernel, scalars: Collection[str], reductions: Collection[str]
     ``dtypes`` are those that the target has (all, by default).  Monoids outside ``reductions`` stay: they are rendered
     from ``combination``.  Raises KeelError[no-lowering] that names an op which cannot be made and what it would take.
     """
-    have, held = frozenset(scalars), _held(dtypes)
+    have, held = _forms(scalars), _held(dtypes)
     for stmt in walk(kernel.body):
         if isinstance(stmt, Reduce | Scan) and stmt.monoid not in reductions:
             combination(stmt.monoid, stmt.dtypes, scalars, dtypes)
     if all(s.op in have for s in walk(kernel.body) if isinstance(s, Apply)):
         return kernel
     first = 1 + max((r for s in walk(kernel.body) for r in results_of(s)), default=-1)
-    return replace(kernel, body=_Writer(have, held, first).block(kernel.body, {}))
+    body = _Writer(have, held, first).block(kernel.body, {})
+    return kernel if body == kernel.body else replace(kernel, body=body)
 
 
 def missing(op: str, scalars: Collection[str], dtype: torch.dtype | None = None,
@@ -55,7 +56,7 @@ def missing(op: str, scalars: Collection[str], dtype: torch.dtype | None = None,
 
     Without ``dtype`` the answer is for all that the op takes.
     """
-    have, held = frozenset(scalars), _held(dtypes)
+    have, held = _forms(scalars), _held(dtypes)
     for given in (dtype,) if dtype else _EXAMPLES[SCALARS[op].domain]:
         found = _written(op, _operands(op, given), have, held)
         if not isinstance(found, Program):
@@ -70,7 +71,7 @@ def combination(monoid: str, dtypes: Dtypes, scalars: Collection[str],
     Raises KeelError[no-lowering] if an op of the monoid's steps cannot be made.
     """
     form = MONOIDS[monoid]
-    writer = _Writer(frozenset(scalars), _held(held), 2 * form.arity)
+    writer = _Writer(_forms(scalars), _held(held), 2 * form.arity)
     types = list((*dtypes, *dtypes))
     numbers = list(range(2 * form.arity))
     body: list[Stmt] = []
@@ -100,6 +101,17 @@ _EXAMPLES: Mapping[Domain, Dtypes] = {
     "float": (torch.float32, torch.float64), "int": (torch.int64,), "number": (torch.float32, torch.int64),
     "bool": (torch.bool,), "integral": (torch.int64, torch.bool), "any": (torch.float32, torch.int64, torch.bool),
 }
+
+
+def _forms(scalars: Collection[str]) -> Names:
+    """The ops that are there: ``op``, or ``op:kind`` for each kind of dtype that a ``ByKind`` text covers."""
+    texts: Mapping[str, object] = scalars if isinstance(scalars, Mapping) else dict.fromkeys(scalars)
+    return frozenset(name for op, text in texts.items() for name in
+                     ((f"{op}:{kind}" for kind in text.kinds) if isinstance(text, ByKind) else (op,)))
+
+
+def _has(op: str, dtype: torch.dtype, have: Names) -> bool:
+    return op in have or f"{op}:{kind_of(dtype)}" in have
 
 
 def _held(dtypes: Collection[torch.dtype] | None) -> frozenset[torch.dtype]:
@@ -133,7 +145,7 @@ def _written(op: str, given: Dtypes, have: Names, held: frozenset[torch.dtype],
 
     ``busy`` are the ops under expansion, which cannot be made of themselves.
     """
-    if op in have:
+    if _has(op, given[-1], have):
         result = torch.bool if SCALARS[op].result == "bool" else given[-1]
         return Program((Apply(len(given), op, tuple(range(len(given))), result),), (len(given),))
     ways = [row for row in EXPANSIONS if row.op == op and row.kind in _kinds(given[-1])] if op not in busy else []
@@ -227,7 +239,7 @@ class _Writer:
         self.place(stmt, found, out)
 
     def way(self, stmt: Apply, given: Dtypes) -> Program | Names:
-        if stmt.op in self.have:
+        if _has(stmt.op, given[-1], self.have):
             return Program((), ())
         return _written(stmt.op, given, self.have, self.held, self.busy)
 

@@ -120,20 +120,45 @@ far = poly(t, 2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.0057395077
 g = where(w < 5, near, far)
 """
 
+# By Dekker's product and Knuth's sum, on operands that are scaled so that no part overflows where the result does not:
+# a factor above ``big`` gives ``up`` to the other one, and where more than ``much`` comes together all is a quarter.
 _FMA = """
-p = x * y
-k = x * {split}
-a = k - (k - x)
-b = x - a
-m = y * {split}
-c = m - (m - y)
-d = y - c
-e = ((a * c - p) + a * d + b * c) + b * d
-s = p + z
+a = abs(x)
+b = abs(y)
+left = where(a > {big}, {down}, where(b > {big}, {up}, 1))
+right = where(a > {big}, {up}, where(b > {big}, {down}, 1))
+large = (abs(x * y) > {much}) | (abs(z) > {much})
+f = x * left * where(large, 0.25, 1)
+g = y * right
+h = z * where(large, 0.25, 1)
+p = f * g
+k = f * {split}
+f1 = k - (k - f)
+f2 = f - f1
+m = g * {split}
+g1 = m - (m - g)
+g2 = g - g1
+e = ((f1 * g1 - p) + f1 * g2 + f2 * g1) + f2 * g2
+s = p + h
 v = s - p
-low = ((p - (s - v)) + (z - v)) + e
+low = ((p - (s - v)) + (h - v)) + e
 r = s + low
-where((r == r) & (low != 0), r, s)
+q = where((r == r) & (low != 0), r, s) * where(large, 4, 1)
+where((abs(z) == inf) & (a < inf) & (b < inf), z, q)
+"""
+# The product is exact in f64, and what the sum loses there counts only where it is midway between two f32 numbers.
+_FMA_IN_F64 = """
+p = cast(x, f64) * cast(y, f64)
+c = cast(z, f64)
+s = p + c
+v = s - p
+e = (p - (s - v)) + (c - v)
+r = cast(cast(s, f32), f64)
+top = f64(340282366920938463463374607431768211456)
+near = where(abs(r) == inf, where(r > 0, top, -top), r)
+other = s + (s - near)
+tie = (near != other) & (cast(cast(other, f32), f64) == other)
+cast(where(tie & (e > 0), maximum(near, other), where(tie & (e < 0), minimum(near, other), s)), f32)
 """
 
 _NEXTAFTER = """
@@ -213,10 +238,11 @@ EXPANSIONS: tuple[Expansion, ...] = _rows(
     ("copysign", "float", "where((y < 0) | ((y == 0) & (1 / y < 0)), -abs(x), abs(x))", 0, "exact; NaN has no sign"),
     ("nextafter", "f32", _NEXTAFTER.format(bits="i32", dtype="f32", negative=-2**31 + 1), 0, "exact"),
     ("nextafter", "f64", _NEXTAFTER.format(bits="i64", dtype="f64", negative=-2**63 + 1), 0, "exact"),
-    ("fma", "f32", _FMA.format(split=4097), 1,
+    ("fma", "f32", _FMA_IN_F64, 0, "exact: rounded once; in f64, which the target must have"),
+    ("fma", "f32", _FMA.format(split=4097, big=2**60, down=2.0**-40, up=2**40, much=2**120), 1,
      "Dekker, A floating-point technique for extending the available precision, 1971; not rounded once, but faithful "
-     "while no part over- or underflows, else a product and a sum"),
-    ("fma", "f64", _FMA.format(split=134217729), 1, "as for f32"),
+     "while no part underflows, else a product and a sum"),
+    ("fma", "f64", _FMA.format(split=134217729, big=2**500, down=2.0**-300, up=2**300, much=2**1000), 1, "as for f32"),
     # -- rounding to whole numbers
     ("trunc", "float", "where(x < 0, ceil(x), floor(x))", 0, "exact"),
     ("trunc", "f32", _TRUNC.format(bits="i32", dtype="f32", whole=2**23), 0, "exact"),

@@ -201,3 +201,17 @@ def results_of(stmt: Stmt) -> tuple[int, ...]:
         case Store() | Loop():
             return ()
 
+
+def dtypes_of(body: tuple[Stmt, ...]) -> dict[int, torch.dtype]:
+    """The dtype of each value that the statements compute, by its number, loops' bodies included."""
+    dtypes: dict[int, torch.dtype] = {}
+    for stmt in walk(body):
+        match stmt:
+            case Const() | Position() | Load() | Check() | Apply():
+                dtypes[stmt.result] = stmt.dtype
+            case Reduce() | Scan():
+                dtypes |= zip(stmt.results, stmt.dtypes, strict=True)
+            case Store() | Loop():
+                pass
+    return dtypes
+

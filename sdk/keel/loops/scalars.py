@@ -5,12 +5,27 @@ Operands of one op share a dtype (``where`` apart, whose first is bool; ``cast``
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 Domain = Literal["float", "int", "number", "bool", "integral", "any"]
 Result = Literal["same", "bool", "given"]
+Kind = Literal["floating", "integer", "boolean"]
+
+_KINDS: Mapping[Domain, tuple[Kind, ...]] = {
+    "float": ("floating",), "int": ("integer",), "number": ("floating", "integer"), "bool": ("boolean",),
+    "integral": ("integer", "boolean"), "any": ("floating", "integer", "boolean"),
+}
+
+
+def kind_of(dtype: torch.dtype) -> Kind:
+    """The kind of text that operands of ``dtype`` take; complex numbers count as floating."""
+    if dtype == torch.bool:
+        return "boolean"
+    return "floating" if dtype.is_floating_point or dtype.is_complex else "integer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +40,55 @@ class Scalar:
     domain: Domain
     result: Result
     doc: str
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of dtype that the operands may have."""
+        return _KINDS[self.domain]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByKind:
+    """The texts of one scalar op that a target's language writes in different ways for floats, integers and bool.
+
+    The kind is that of the last operand's dtype.  A kind without a text is one that the target does not have: Keel
+    writes the op out there, as it does an op that is not in the table.
+    """
+
+    floating: str | None = None
+    integer: str | None = None
+    boolean: str | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds that have a text."""
+        texts: tuple[tuple[Kind, str | None], ...] = (
+            ("floating", self.floating), ("integer", self.integer), ("boolean", self.boolean))
+        return tuple(kind for kind, text in texts if text is not None)
+
+    def of(self, dtype: torch.dtype) -> str:
+        """The text for operands of ``dtype``.  Raises KeyError if there is none."""
+        text: str | None = getattr(self, kind_of(dtype))
+        if text is None:
+            raise KeyError(f"no text for {dtype}")
+        return text
+
+
+ScalarText = str | ByKind | Callable[[Sequence[str], torch.dtype, torch.dtype], str]
+"""How a target writes a scalar op: one text for all dtypes, a text for each kind of dtype, or a function of the
+operands' texts, the last operand's dtype and the result's dtype."""
+
+
+def scalar_text(text: ScalarText, args: Sequence[str], operand: torch.dtype, result: torch.dtype,
+                dtypes: Mapping[torch.dtype, str]) -> str:
+    """The entry ``text`` of a target's ``scalars``, filled in.
+
+    ``args`` are the texts of the operands, ``operand`` is the last one's dtype, ``result`` the result's dtype, and
+    ``dtypes`` the target's names of dtypes.  Raises KeyError where a ByKind has no text for ``operand``.
+    """
+    if isinstance(text, ByKind):
+        text = text.of(operand)
+    return text.format(*args, dtype=dtypes[result]) if isinstance(text, str) else text(args, operand, result)
 
 
 def _table(*rows: Scalar) -> Mapping[str, Scalar]:

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from keel.errors import KeelError
@@ -12,7 +14,7 @@ from keel.loops.interpret import interpret
 from keel.loops.ir import Apply, Kernel, walk
 from keel.loops.meaning import compute
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalars import SCALARS, ByKind
 from keel.loops.text import parse, show
 from keel.loops.verify import DOMAINS, verify
 from keel.types import DTYPE_NAMES
@@ -106,6 +108,32 @@ def test_what_the_core_makes_is_within_six_ulp(op: str, dtype: torch.dtype) -> N
     assert error <= 6, where
 
 
+FUSED = [pytest.param(row, dtype, id=f"{row.kind}-{n}") for n, row in enumerate(EXPANSIONS) if row.op == "fma"
+         for dtype in (torch.float32, torch.float64) if row.kind in _kinds(dtype)]
+
+
+@pytest.mark.parametrize("row, dtype", FUSED)
+@settings(deadline=None, max_examples=80)
+@given(data=st.data())
+def test_a_product_that_overflows_alone_does_not_spoil_a_sum_that_does_not(row, dtype, data) -> None:
+    """Each way to make fma, where the product or one of its halves is beyond the range and the result is not."""
+    top, bits = (2.0 ** 127, 24) if dtype == torch.float32 else (2.0 ** 1023, 53)
+    some = st.floats(width=32 if dtype == torch.float32 else 64, allow_subnormal=False)
+    large = st.integers(-2 ** bits + 1, 2 ** bits - 1).map(lambda n: n / 2.0 ** bits * top * 1.9)
+    x, y, z = (data.draw(some | large) for _ in range(3))
+    if data.draw(st.booleans()) and x:                         # the product meets -z
+        y = max(min(-z / x, top), -top)
+    values = tuple(torch.tensor([v], dtype=torch.float64).to(dtype) for v in (x, y, z))
+    got, want = run(compiled(row, operands("fma", dtype)), values, compute), compute("fma", values, dtype)
+    exact = values[0].double().item(), values[1].double().item()
+    if want.isfinite() and 0 < abs(exact[0]) * abs(exact[1]) < 2 ** -900 * (2.0 ** 830 if bits == 24 else 1):
+        return                                                 # a part underflows
+    if row.ulp == 0 or not want.isfinite():
+        assert same(got + 0, want + 0), (x, y, z)
+    else:
+        assert abs(got - want) <= 2.0 ** (1 - bits) * abs(want), (x, y, z)
+
+
 @pytest.mark.parametrize("op", [op for op in FLOAT_OPS if op not in UNMADE - {"pow"}])
 def test_special_values_come_out_as_they_should(op: str) -> None:
     """NaN, infinities and the signs of zeros, whatever the value in between."""
@@ -119,8 +147,6 @@ def test_special_values_come_out_as_they_should(op: str) -> None:
         wrong = seen(got) != seen(want)
         if op in ("sigmoid", "erfc"):                          # may flush what is not normal
             wrong &= want.abs() >= 2.0 ** -126
-        if op == "fma":                                        # the product alone may overflow
-            wrong &= (given[0] * given[1]).isfinite()
         assert not wrong.any(), [(*(g[wrong][0].item() for g in given), got[wrong][0].item(), want[wrong][0].item())]
 
 
@@ -269,3 +295,17 @@ def test_a_monoid_that_the_target_can_neither_name_nor_combine_is_refused() -> N
 def test_the_reference_of_these_tests_rounds_correctly() -> None:
     x = torch.rand(100, generator=torch.Generator().manual_seed(3))
     assert same(rounded("exp", (x,), torch.float32), x.double().exp().float())
+
+
+def test_an_op_without_a_text_for_a_kind_is_written_out_there_and_kept_elsewhere() -> None:
+    table = {**dict.fromkeys(CORE - {"not"}, "-"), "not": ByKind(boolean="!{0}")}
+    kernel = parse("kernel k(a: i32[1], b: b8[1]) -> (o: i32[1], p: b8[1]):\n  %0 = load a[0]\n  %1 = not %0\n"
+                   "  store o[0] %1\n  %2 = load b[0]\n  %3 = not %2\n  store p[0] %3\n")
+    known = {s.result: s for s in walk(expand(kernel, table, MONOIDS).body) if isinstance(s, Apply)}
+    assert known[3].op == "not" and known[1].op in ("sub", "add")
+    assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.bool) is None
+    assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.int32) == (
+        "It has no not on i32; making it of others takes add, sub.")
+    whole = {"not": ByKind(boolean="!{0}", integer="~{0}")}
+    both = expand(kernel, whole, MONOIDS)
+    assert both is kernel or both == kernel
