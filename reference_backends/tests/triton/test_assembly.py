@@ -153,7 +153,7 @@ def _compiled(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_places_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     kernel, x, want = keel.parse(POOLED), torch.randn(420), torch.empty(360)
-    keel.interpret(kernel, x, want)
+    keel.interpret(kernel, [x, want], {})
     found = torch.empty(360, device="cuda")
     (launch,) = build([keel.Source(kernel, render(kernel))])
     launch(x.cuda(), found)

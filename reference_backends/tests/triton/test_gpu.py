@@ -94,11 +94,21 @@ def test_launches_are_captured_in_a_graph() -> None:
     torch.testing.assert_close(out, x.softmax(1))
 
 
-def test_sources_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from keel_triton import binaries
+    from keel_triton.compiled import compiler
+
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     k = kernel("in_place", N=3, M=5)
-    build([Source(k, render(k))])
-    assert [p.suffix for p in (tmp_path / "triton").iterdir()] == [".py"]
+    for compiles in (True, False):
+        monkeypatch.setattr(compiler, "done", {})              # as in a new process
+        if not compiles:
+            monkeypatch.setattr(binaries.triton, "compile", None)
+        (launch,) = build([Source(k, render(k))])
+        x = torch.arange(15.0, device="cuda")
+        launch(x)
+        assert torch.equal(x, torch.arange(15.0, device="cuda") ** 2)
+    assert len(list(tmp_path.glob("triton-*.json"))) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -132,8 +132,9 @@ def _temporary(home: Path, why: OSError) -> Path:
         made.rmdir()
         return path
     atexit.register(_remove, path, os.getpid())
-    warnings.warn(f"The cache of compiled kernels in {home} is not used: {why}. A temporary folder stands in for it "
-                  "until the process ends. KEEL_CACHE_DIR names another folder, which must be yours alone.",
+    reason = why.strerror or why
+    warnings.warn(f"The cache of compiled kernels in {home} cannot be used: {reason}. A temporary folder stands in for "
+                  "it until the process ends. KEEL_CACHE_DIR names another folder, which must be yours alone.",
                   KeelWarning, stacklevel=2)
     return path
 

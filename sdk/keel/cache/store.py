@@ -25,7 +25,7 @@ SIZE = 1 << 30
 """Bytes that all entries may take if ``KEEL_CACHE_SIZE`` says nothing."""
 STALE = 3600.0
 """Seconds after which a draft counts as left behind: longer than a compiler runs."""
-ENTRY = re.compile(r"[A-Za-z0-9_-]{1,64}-[0-9a-f]{32}(\.[a-z0-9]{1,8})?")
+ENTRY = re.compile(rf"(?!{folder.DRAFT})[A-Za-z0-9_-]{{1,64}}-[0-9a-f]{{32}}(\.[a-z0-9]{{1,8}})?")
 """Names of entries: nothing else of a folder is evicted."""
 
 

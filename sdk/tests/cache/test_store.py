@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from keel import Cache, KeelError
+from keel.cache.folder import draft_name
 from keel.cache.store import STALE, digest, sealed, size_limit, unsealed
 
 KEY, DATA = ("text", "flags"), bytes(range(256)) * 8
@@ -66,7 +67,8 @@ def test_other_tools_can_read_the_file(cache: Cache, folder: Path) -> None:
     assert entry(folder, cache).read_text().startswith("def f(): ...\n\nkeel cache 1 ")
 
 
-@pytest.mark.parametrize("kind, suffix", [("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("a", "so"), ("a", "./x")])
+@pytest.mark.parametrize("kind, suffix", [
+    ("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("keel-draft", ""), ("a", "so"), ("a", "./x")])
 def test_names_that_reach_elsewhere(kind: str, suffix: str) -> None:
     with pytest.raises(KeelError, match="bad-option"):
         Cache(kind, suffix)
@@ -177,13 +179,12 @@ def test_killed_writers_leave_a_cache_that_works(cache: Cache, folder: Path) -> 
 
 def test_drafts_left_behind_are_swept(cache: Cache, folder: Path) -> None:
     cache.put(KEY, DATA)
-    old, new, foreign = (folder / name for name in ("keel-draft-old", "keel-draft-new", "notes"))
+    old, file, new, foreign = (folder / name for name in (draft_name(), draft_name(), draft_name(), "notes"))
     old.mkdir()
     (old / "library.so").write_bytes(DATA)
-    (folder / "keel-draft-file").write_bytes(DATA)
-    for path in (new, foreign):
+    for path in (file, new, foreign):
         path.write_bytes(DATA)
-    for path in (old, folder / "keel-draft-file", foreign):
+    for path in (old, file, foreign):
         os.utime(path, (0, time.time() - STALE - 60))
     cache.put(KEY, DATA)
     assert {p.name for p in folder.iterdir()} == {cache.name(KEY), new.name, foreign.name}
