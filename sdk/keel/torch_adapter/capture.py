@@ -1,8 +1,9 @@
 """From Dynamo's graph to functional ATen graphs and back: AOTAutograd traces, partitions and wraps; Keel compiles.
 
-AOTAutograd's runtime wrapper owns what is not a value: it writes mutated inputs back, makes outputs that alias inputs
-or each other alias again, undoes the merging of equal inputs, and ties forward and backward together.  Compiled code is
-pure.
+AOTAutograd's runtime wrapper owns what is not a value: it makes outputs that alias inputs or each other alias again,
+undoes the merging of equal inputs, ties forward and backward together, and writes back those mutated inputs that
+autograd must see written.  The other mutations it leaves in the graphs, and ``mutations`` takes them out.  Compiled
+code is pure.
 """
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.errors import KeelError
+from keel.torch_adapter.backward_mutations import keep_saved, read_late
+from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.resampled import resampled
@@ -36,13 +39,15 @@ class Captured:
 
     Its last placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs.
     ``static`` are the numbers of the inputs that lie in the same memory on every call: parameters, buffers, and in a
-    backward graph what the forward graph saved.
+    backward graph what the forward graph saved.  Where it ``shares``, an input takes over the memory of a result, which
+    nothing may use again.
     """
 
     gm: fx.GraphModule
     kind: Kind
     constants: Mapping[str, torch.Tensor]
     static: tuple[int, ...] = ()
+    shares: bool = False
 
     @property
     def fake_mode(self) -> Any:
@@ -60,24 +65,39 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
     """
     # Importing these takes longer than importing torch, and who only writes a backend does not need them.
+    from torch._dynamo.utils import flatten_graph_inputs
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    if any(isinstance(x, list | tuple | dict) for x in example_inputs):     # the whole backward of compiled autograd
+        return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler))
     onednn = torch._C._get_mkldnn_enabled()
 
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+            mutations = taken_out(gm)
             captured = tidied(gm, kind)
+            static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
             with _onednn(onednn):
-                run = compiler(replace(captured, static=_static(gm, kind, captured.constants)))
+                run = compiler(replace(captured, static=static, shares=shares))
+            if kind != "backward":
+                run = _no_views(run)
+                _none_donated()
+            if mutations is not None:
+                run = mutations.after(run, hidden=kind != "backward")
+            if kind == "backward":                            # which autograd calls, where Dynamo may be tracing frames
+                run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
         return compile_graph
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         correct(joint)                                        # before what is saved becomes a backward input
-        return min_cut_rematerialization_partition(joint, *args, **kwargs)
+        read_late(joint, kwargs["num_fwd_outputs"])
+        forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
+        keep_saved(forward, backward, kwargs["num_fwd_outputs"])
+        return forward, backward
 
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
@@ -90,7 +110,16 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             _onednn(False), resampled(gm):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
-            partition_fn=partition, decompositions={})
+            partition_fn=partition, decompositions={}, keep_inference_input_mutations=True)
+
+
+def _no_views(run: Boxed) -> Boxed:
+    """``run`` with results that autograd does not know as views: a view of a result that requires a gradient would
+    require one, too.  AOTAutograd makes views of what is to be one, or marks it as without a gradient.
+    """
+    def apart(args: list[Any]) -> Sequence[Any]:
+        return [r.detach() if isinstance(r, torch.Tensor) and r._is_view() else r for r in run(args)]
+    return apart
 
 
 @contextmanager
@@ -110,6 +139,15 @@ def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tup
         return tuple(i for i, n in saved if not n.name.startswith("tangents") and n.name not in constants)
     context = TracingContext.try_get()
     return tuple(context.fw_metadata.static_input_indices) if context and context.fw_metadata else ()
+
+
+def _none_donated() -> None:
+    """Says that backward may use nothing up. Where it was not asked for, PyTorch does not know, and refuses to run a
+    backward that it compiles when first needed a second time.
+    """
+    context = TracingContext.try_get()
+    if context and context.fw_metadata:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def real_tensors() -> AbstractContextManager[Any]:

@@ -28,7 +28,7 @@ class GraphPair:
         that follow until it is ``ready``.
         """
         backward = captured.kind == "backward"
-        if not on_gpu(captured) or (backward and self.device is None):
+        if not on_gpu(captured) or captured.shares or (backward and self.device is None):
             return run
         from torch._dynamo.backends.cudagraphs import check_for_skip, get_device_index
 

@@ -1,0 +1,185 @@
+"""Input mutations, which AOTAutograd leaves at the end of the graphs that it traces: taken out, so that the graph that
+is compiled is functional, and applied by PyTorch after each call of it.
+
+A graph that Keel compiles computes what is to be written and returns it last.  AOTAutograd puts an input's mutation
+into a graph where autograd need not follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
+other memory (``x.data = y``), and a resize of its storage.  All others it applies itself.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from keel.torch_adapter.operators import may_alias
+
+aten = torch.ops.aten
+Boxed = Callable[[list[Any]], Sequence[Any]]
+_SET = "aten::set_"
+_MUTATIONS = frozenset({"aten::copy_", _SET, "inductor::resize_storage_bytes_"})
+COPIED = "keel.copied"
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """What is done to a graph's inputs after each call of it.
+
+    ``program`` takes the inputs of the numbers ``inputs`` and the last ``values`` results of the graph.  ``copied``
+    are the numbers of results that share memory with what is written, and are to keep what it held.  ``shares`` says
+    whether an input may take over the memory of a result.
+    """
+
+    program: Callable[..., None]
+    inputs: tuple[int, ...]
+    values: int
+    copied: tuple[int, ...]
+    shares: bool
+
+    def after(self, run: Boxed, *, hidden: bool) -> Boxed:
+        """``run``, and then the mutations; it returns the results of ``run`` without their values.
+
+        ``hidden`` leaves the inputs' version counters as they are: AOTAutograd moves them on before a forward graph
+        runs, where autograd is to see the mutation.
+        """
+        inputs, copied, program = self.inputs, self.copied, self.program
+
+        def mutating(args: list[Any]) -> Sequence[Any]:
+            mutated = [args[i] for i in inputs]
+            results = list(run(args))
+            end = len(results) - self.values
+            for i in copied:
+                results[i] = copy_of(results[i])
+            with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
+                program(*mutated, *results[end:])
+            del results[end:]
+            return results
+        return mutating
+
+
+def _unseen(tensors: Sequence[Any]) -> Any:
+    """Keeps the version counters of those that have one."""
+    return _unsafe_preserve_version_counter(
+        tuple(t for t in tensors if isinstance(t, torch.Tensor) and not t.is_inference()))
+
+
+def copy_of(x: torch.Tensor) -> torch.Tensor:
+    """A copy with the strides of ``x``, whatever they are."""
+    span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
+    return x.as_strided((span,), (1,)).clone().as_strided(x.shape, x.stride(), 0)
+
+
+def taken_out(gm: fx.GraphModule) -> Mutations | None:
+    """Takes the mutations of inputs out of ``gm``, in place, and makes what they need its last results."""
+    mutating = [n for n in gm.graph.nodes if mutates_input(n)]
+    if not mutating:
+        return None
+    output = gm.graph.output_node()
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    recorder = _Recorder(mutating)
+    for node in reversed(mutating):                           # its result is the input, as it is after all of them
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user is output)
+        node.replace_all_uses_with(_contents(node))
+        gm.graph.erase_node(node)
+    output.args = ((*output.args[0], *recorder.values),)  # type: ignore[misc]
+    gm.recompile()
+    return Mutations(recorder.program, tuple(placeholders.index(n) for n in recorder.inputs), len(recorder.values),
+                     output.meta.get(COPIED, ()), recorder.shares)
+
+
+def mutates_input(node: fx.Node) -> bool:
+    """Whether a node is a mutation of an input that is carried out after the graph's calls."""
+    return (isinstance(node.target, OpOverload) and node.target._schema.name in _MUTATIONS
+            and isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder")
+
+
+def _contents(node: fx.Node) -> Any:
+    """What an input holds after its mutation."""
+    return node.args[1] if isinstance(node.args[1], fx.Node) else node.args[0]
+
+
+def _sets(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.name == _SET
+
+
+def roots(node: Any) -> set[fx.Node]:
+    """The graph's inputs that a node may share memory with."""
+    found, visited, waiting = set(), set(), [node]
+    while waiting:
+        n = waiting.pop()
+        if not isinstance(n, fx.Node) or n in visited:
+            continue
+        visited.add(n)
+        if n.op == "placeholder":
+            found.add(n)
+        waiting += viewed(n)
+    return found
+
+
+def viewed(node: fx.Node) -> list[Any]:
+    """The arguments that the results of a node may share memory with."""
+    if node.target is operator.getitem:
+        return [node.args[0]]
+    if not isinstance(node.target, OpOverload):
+        return []
+    positions = {p for among in may_alias(node.target).values() for p in among}
+    return [node.args[p] for p in positions if p < len(node.args)]
+
+
+class _Recorder:
+    """Mutations as a program of their own.  It takes ``inputs`` of the graph and ``values``, which the graph computes.
+
+    What is written is read before anything is mutated.  Where one input takes over the memory of another, or of a view
+    of it, the program makes that view itself, for the graph need not.
+    """
+
+    def __init__(self, mutating: Sequence[fx.Node]) -> None:
+        targets = [n.args[0] for n in mutating]
+        self.inputs: dict[Any, Any] = dict.fromkeys(targets)
+        self.values: dict[Any, Any] = {}
+        self.shares = False
+        for node in mutating:
+            self._need(node.args[1], shared=_sets(node))
+        graph = fx.Graph()
+        for i, among in enumerate((self.inputs, self.values)):
+            for n in among:
+                among[n] = graph.placeholder(f"{('input', 'value')[i]}_{len(graph.nodes)}")
+        self._made: dict[fx.Node, fx.Node] = {**self.values, **self.inputs}
+        sources = [self._source(graph, node, targets[:i]) for i, node in enumerate(mutating)]
+        for node, source in zip(mutating, sources, strict=True):
+            graph.call_function(node.target, (self.inputs[node.args[0]], source))  # type: ignore[arg-type]
+        graph.output(None)
+        self.program: Callable[..., None] = fx.GraphModule({}, graph).forward
+
+    def _need(self, node: Any, *, shared: bool) -> None:
+        if not isinstance(node, fx.Node):
+            return
+        if node.op == "placeholder":
+            self.inputs.setdefault(node, node)
+        elif shared and (viewed(node) or not isinstance(node.meta.get("val"), torch.Tensor)):
+            for n in node.all_input_nodes:
+                self._need(n, shared=True)
+        else:
+            self.values[node] = node
+            self.shares |= shared
+
+    def _source(self, graph: fx.Graph, mutation: fx.Node, written: Sequence[Any]) -> Any:
+        source = mutation.args[1]
+        if not isinstance(source, fx.Node):
+            return source
+        if _sets(mutation):
+            return graph.call_function(aten.alias.default, (self._node(graph, source),))
+        if roots(source).isdisjoint(written):
+            return self._made[source]
+        return graph.call_function(copy_of, (self._made[source],))
+
+    def _node(self, graph: fx.Graph, node: fx.Node) -> fx.Node:
+        if node not in self._made:
+            self._made[node] = graph.node_copy(node, lambda n: self._node(graph, n))
+        return self._made[node]
