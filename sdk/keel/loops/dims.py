@@ -1,63 +1,39 @@
 """Sizes known only at run time: their tidy form, their text, their value.
 
-A size is an ``int`` or a sympy expression of integers, symbols, ``+ - * **``, ``floor``, ``Mod``, ``Max`` and ``Min``.
+A size is an ``int`` or a sympy expression. In kernels it is one of integers, symbols, ``+ - * **``, ``floor``, ``Mod``,
+``Max`` and ``Min``; symbols stand for whatever else the host computes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 from functools import lru_cache
-from math import floor, prod
 from typing import Any
 
 import sympy
 
-from keel.errors import KeelError
+from keel.symbols import bounds, exact, kernel_form
 from keel.types import Dim, as_dim
 
 Assume = str
 """What a symbol is known to be: ``>= 1`` (a size), ``>= 0``, or ``any``."""
 
-# PyTorch has sympy functions of its own; they are told by name, for their module is private.
-_FOREIGN: Mapping[str, Callable[..., Any]] = {
-    "FloorDiv": lambda a, b: sympy.floor(a / b),
-    "CleanDiv": lambda a, b: sympy.floor(a / b),
-    "CeilDiv": lambda a, b: -sympy.floor(-a / b),
-    "ModularIndexing": lambda a, b, n: sympy.Mod(sympy.floor(a / b), n),
-    "PythonMod": sympy.Mod,
-    "Mod": sympy.Mod,
-    "Max": sympy.Max,
-    "Min": sympy.Min,
-    "PowByNatural": lambda a, n: a ** n,
-    "Identity": lambda a: a,
-    "ceiling": lambda a: -sympy.floor(-a),
-}
-_PLAIN = (sympy.Add, sympy.Mul, sympy.Pow, sympy.floor, sympy.Mod, sympy.Max, sympy.Min)
-
 
 def tidy(d: Dim) -> Dim:
-    """The canonical form of a size: expanded, PyTorch's own functions replaced by sympy's.
+    """The canonical form of a size: expanded, PyTorch's own functions replaced by sympy's where kernels have those.
 
-    Raises KeelError[no-lowering] for a function that sizes cannot have here.
+    Other functions, and what they are applied to, stay as they are.
     """
     return d if isinstance(d, int) else _tidy(d)
 
 
 @lru_cache(maxsize=1 << 14)
 def _tidy(d: sympy.Expr) -> Dim:
-    return as_dim(sympy.expand(_plain(d)))
+    names: dict[sympy.Expr, sympy.Dummy] = {}
 
-
-def _plain(d: sympy.Expr) -> sympy.Expr:
-    if not d.args:
-        return d
-    args = [_plain(a) for a in d.args]
-    if isinstance(d, _PLAIN):
-        return d.func(*args)
-    name = type(d).__name__
-    if name not in _FOREIGN:
-        raise KeelError("no-lowering", f"The size {d} uses {name}, which has no form in a kernel.")
-    return _FOREIGN[name](*args)
+    def stand(part: sympy.Expr) -> sympy.Dummy:
+        return names.setdefault(part, sympy.Dummy(integer=True))
+    found = sympy.expand(kernel_form(d, stand))
+    return as_dim(found.xreplace({name: part for part, name in names.items()}))
 
 
 def symbol(name: str, assume: Assume = ">= 1") -> sympy.Symbol:
@@ -83,8 +59,8 @@ def non_negative(d: Dim) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _signed(d: sympy.Expr, strictly: bool) -> bool:
-    d = sympy.expand(d)
-    if (d.is_positive if strictly else d.is_nonnegative) is True:
+    d = sympy.sympify(tidy(d))
+    if (d.is_positive if strictly else d.is_nonnegative) is True or bounds(d).low >= int(strictly):
         return True
     # A polynomial in s >= 1 is one in t = s - 1 >= 0, whose sign is plain where no coefficient is negative.
     shift = {s: 1 + sympy.Dummy(integer=True, nonnegative=True) for s in d.free_symbols if s.is_positive}
@@ -98,31 +74,10 @@ def evaluate(d: Dim, symbols: Mapping[str, int]) -> int:
     """The value of ``d`` where each symbol has the given value.  Raises KeyError for a symbol without one."""
     if isinstance(d, int):
         return d
-    value = _value(d, symbols)
-    if value.denominator != 1:
+    value = exact(d, symbols)
+    if not isinstance(value, int):
         raise ValueError(f"{d} is {value} at {dict(symbols)}: not an integer.")
     return int(value)
-
-
-def _value(d: Any, symbols: Mapping[str, int]) -> Fraction:
-    if isinstance(d, int | sympy.Rational):
-        return Fraction(int(d.numerator), int(d.denominator))
-    if isinstance(d, sympy.Symbol):
-        return Fraction(symbols[d.name])
-    args = [_value(a, symbols) for a in d.args]
-    if isinstance(d, sympy.Add):
-        return sum(args, Fraction(0))
-    if isinstance(d, sympy.Mul):
-        return prod(args, start=Fraction(1))
-    if isinstance(d, sympy.Pow):
-        return args[0] ** int(args[1])
-    if isinstance(d, sympy.floor):
-        return Fraction(floor(args[0]))
-    if isinstance(d, sympy.Mod):
-        return args[0] % args[1]
-    if isinstance(d, sympy.Max | sympy.Min):
-        return (max if isinstance(d, sympy.Max) else min)(args)
-    return _value(_plain(d), symbols)
 
 
 # How tightly a text holds together: a sum, a product, a power, an atom.  // and % count as sums, so they get
@@ -161,7 +116,8 @@ def _text(d: Any) -> tuple[str, int]:
     if isinstance(d, sympy.Max | sympy.Min):
         word = "max" if isinstance(d, sympy.Max) else "min"
         return f"{word}({', '.join(sorted(_held(a, _SUM) for a in d.args))})", _ATOM
-    return _text(_plain(d)) if type(d).__name__ in _FOREIGN else (str(d), _SUM)
+    form = kernel_form(d, lambda part: sympy.Symbol(str(part), integer=True))
+    return _text(form) if form != d else (str(d), _SUM)
 
 
 def _minus(t: Any) -> bool:

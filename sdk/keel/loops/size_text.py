@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy
 
+from keel.errors import KeelError
 from keel.loops.dims import tidy
 from keel.types import Dim
 
@@ -51,7 +52,7 @@ def _text(d: Any, name: Callable[[str], str], forms: Mapping[str, str]) -> str:
             return joined("+", d.as_ordered_terms())
         case sympy.Mul():
             return joined("*", d.as_ordered_factors())
-        case sympy.Pow():
+        case sympy.Pow() if d.exp.is_Integer and d.exp > 0:
             return joined("*", (d.base,) * int(d.exp))
         case sympy.floor():
             return nested("floordiv", sympy.fraction(sympy.together(d.args[0])))
@@ -59,4 +60,4 @@ def _text(d: Any, name: Callable[[str], str], forms: Mapping[str, str]) -> str:
             return nested("mod", d.args)
         case sympy.Max() | sympy.Min():
             return nested("max" if isinstance(d, sympy.Max) else "min", tuple(sorted(d.args, key=str)))
-    raise AssertionError(d)                                   # tidy leaves no other function
+    raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which has no form in a kernel.")

@@ -7,7 +7,6 @@ views into it) is made once per distinct values and kept for the next call. Size
 """
 from __future__ import annotations
 
-import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
@@ -17,12 +16,14 @@ import sympy
 import torch
 
 from keel.errors import KeelError
+from keel.loops.dims import evaluate
 from keel.loops.ir import Kernel
 from keel.plugin import Launcher
 from keel.runtime.trouble import outside, recorded, settling
 from keel.schedule.memory import Lifetime, pack
 from keel.schedule.plan import Launch, Schedule
 from keel.schedule.tensors import External, Site, Slot
+from keel.symbols import PYTHON_NAMES, python_text
 from keel.types import Dim, SymType, TensorType, as_dim, symbols_of
 
 BINDINGS = 32
@@ -59,9 +60,8 @@ class _Program:
         self.told: dict[str, str] = {}                       # symbols by the text that says what they are
         self.symbols = self._symbols()
         self.early = self._early()
-        self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "fit": fit,
-                                      "Max": max, "Min": min, "Piecewise": by_cases, "Eq": operator.eq,
-                                      "Ne": operator.ne}
+        self.names: dict[str, Any] = {**PYTHON_NAMES, "empty_strided": torch.empty_strided,
+                                      "as_strided": torch.as_strided, "fit": fit}
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.given = {i for i in self.tensors.inputs if isinstance(i, int)}
@@ -302,7 +302,7 @@ class _Program:
         if isinstance(value, Slot):
             return f"t{value.number}"
         if isinstance(value, SymType):
-            return _text(value.expr)
+            return python_text(value.expr, kind=value.kind)
         if isinstance(value, list | tuple):
             return f"[{', '.join(map(self._arg, value))}]"
         if value is None or isinstance(value, bool | int | str):
@@ -360,18 +360,6 @@ def fit(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor |
     return made.expand(tensor.shape)
 
 
-def by_cases(*cases: tuple[int, bool]) -> int:
-    """The first value whose condition holds: how sympy writes a size that depends on a sign."""
-    return next(value for value, holds in cases if holds)
-
-
-def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """The value of a size for given symbols."""
-    if isinstance(dim, int):
-        return dim
-    return int(dim.subs({s: sizes[str(s)] for s in dim.free_symbols}))
-
-
 def _linear(expr: Dim, known: set[str]) -> tuple[str, Dim, Dim] | None:
     """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so."""
     unknown = [s for s in symbols_of([expr]) if s not in known]
@@ -389,7 +377,7 @@ def _ints(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def _text(dim: Dim) -> str:
     """A size as a Python expression over its symbols."""
-    return str(dim) if isinstance(dim, int) or dim.is_Symbol else f"({dim})"
+    return python_text(dim)
 
 
 def _tuple(dims: Sequence[Dim]) -> str:

@@ -70,8 +70,13 @@ def test_pytorch_functions_become_plain_ones() -> None:
     assert tidy(named["PythonMod"](S, 4)) == sympy.Mod(S, 4)
     assert tidy(named["Identity"](S) * 2) == 2 * S
     assert evaluate(named["CeilDiv"](S, 2), {"s0": 5}) == 3
+
+
+def test_what_is_not_known_stays_as_it_is_and_has_no_value() -> None:
+    unknown = sympy.Function("Frobnicate")(S * (S + 1))
+    assert tidy(2 * (unknown + 1)) == 2 * unknown + 2
     with pytest.raises(KeelError, match="Frobnicate"):
-        tidy(sympy.Function("Frobnicate")(S))
+        evaluate(unknown, {"s0": 5})
 
 
 def test_symbols_say_what_is_known_of_them() -> None:

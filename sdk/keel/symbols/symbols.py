@@ -1,0 +1,27 @@
+"""The symbols of an expression, and which names they may have."""
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection
+from typing import Any
+
+from keel.errors import KeelError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def free_symbols(expr: Any) -> tuple[str, ...]:
+    """The names of the symbols of an expression, sorted; none for a plain number."""
+    return tuple(sorted(str(s.name) for s in getattr(expr, "free_symbols", ())))
+
+
+def checked_name(name: str, reserved: Collection[str] = ()) -> str:
+    """``name`` itself, if it is an ASCII identifier, no keyword and not ``reserved``.
+
+    Expressions may come from a file, so nothing else may become source text. Raises KeelError[bad-graph].
+    """
+    if _NAME.fullmatch(name) is None or keyword.iskeyword(name) or name in reserved:
+        raise KeelError("bad-graph", f"A symbol is named {name!r}, which is no name for a variable.",
+                        do="Rename it: letters, digits and underscores, and no keyword or function of Python.")
+    return name
