@@ -17,6 +17,7 @@ from keel import dump
 from keel.cost import Cost, read_sheets
 from keel.discover import resolve
 from keel.errors import KeelError
+from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.left_out import refuse_inputs
 from keel.graph.repeat import once_only
 from keel.graph.verify import verify
@@ -146,6 +147,8 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     folder = dump.folder(captured.kind)
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
+    if is_filled():
+        fill_fresh_memory(captured.gm, captured.fake_mode)
 
     constants, strict = frozenset(captured.constants), settings.strict
     price = pricing(settings, constants)

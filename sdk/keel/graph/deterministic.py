@@ -1,0 +1,81 @@
+"""Memory that nobody has written to, filled as eager PyTorch fills it under ``torch.use_deterministic_algorithms``."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.utils.deterministic
+from torch import Tensor, fx
+
+from keel.graph.expand import expand
+from keel.types import leaves
+
+aten = torch.ops.aten
+Op = Callable[..., Any]
+
+
+def is_filled() -> bool:
+    """Whether eager PyTorch fills fresh memory: deterministic algorithms are asked for, and that is not turned off."""
+    return torch.are_deterministic_algorithms_enabled() and bool(
+        getattr(torch.utils.deterministic, "fill_uninitialized_memory"))  # noqa: B009  (a property of the module)
+
+
+def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
+    """Gives the elements of fresh memory the value that eager PyTorch fills it with, in place.  ``mode`` is the graph's
+    fake mode.
+    """
+    fresh = [n for n in gm.graph.nodes if n.target in _FRESH]
+    for node in fresh:
+        parts = expand(node, partial(_FRESH[node.target], node.target), mode)
+        new = _inlined(node, parts)
+        node.replace_all_uses_with(new)
+        gm.graph.erase_node(node)
+    if fresh:
+        gm.recompile()
+
+
+def filling(dtype: torch.dtype) -> float | int | bool:
+    """What fresh memory of a dtype is filled with: NaN, the largest integer, or True."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return math.nan
+    return True if dtype == torch.bool else torch.iinfo(dtype).max
+
+
+def _fresh(op: Op, *args: Any, **kwargs: Any) -> Tensor:
+    memory = op(*args, **kwargs)
+    filled: Tensor = aten.fill.Scalar(memory, filling(memory.dtype))
+    return filled
+
+
+def _grown(op: Op, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """What the operand does not have comes behind what it has.  In another order than row-major they are left alone."""
+    memory: Tensor = op(x, *args, **kwargs)
+    if not memory.is_contiguous():
+        return memory
+    kept = aten.arange.default(memory.numel(), device=x.device) < x.numel()
+    filled: Tensor = aten.where.self(kept.view(memory.shape), memory, aten.full_like.default(memory, filling(x.dtype)))
+    return filled
+
+
+_FRESH: dict[Any, Callable[..., Tensor]] = {
+    aten.empty.memory_format: _fresh, aten.empty_like.default: _fresh, aten.empty_permuted.default: _fresh,
+    aten.empty_strided.default: _fresh, aten.new_empty.default: _fresh, aten.new_empty_strided.default: _fresh,
+    aten.resize.default: _grown, aten.resize_as.default: _grown}
+
+
+def _inlined(node: fx.Node, parts: fx.Graph) -> fx.Node:
+    """The result of ``parts``, put before ``node``, on whose arguments they are."""
+    given = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
+    made = dict(zip(parts.find_nodes(op="placeholder"), given, strict=True))
+    for part in parts.nodes:
+        if part.op == "call_function":
+            with node.graph.inserting_before(node):
+                made[part] = node.graph.node_copy(part, made.__getitem__)
+            made[part].meta = {**node.meta, **part.meta}
+    result = parts.output_node().args[0]
+    assert isinstance(result, tuple) and isinstance(result[0], fx.Node)
+    found: fx.Node = made[result[0]]
+    return found
