@@ -9,7 +9,8 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
-from keel.torch_adapter import is_operator, writes
+from keel.torch_adapter import expression, is_operator, late, writes
+from keel.types import leaves
 
 
 def verify(gm: fx.GraphModule, stage: str) -> None:
@@ -46,10 +47,37 @@ def _wrong_call(node: fx.Node) -> str | None:
     if "val" not in node.meta:
         return f"{node.target} has no type."
     if is_operator(node.target):
-        return f"{node.target} writes to its arguments." if is_call(node) and writes(node.target) else None  # type: ignore[arg-type]
+        if is_call(node) and writes(node.target):  # type: ignore[arg-type]
+            return f"{node.target} writes to its arguments."
+        return _promised(node)
     if node.target is operator.getitem or isinstance(node.meta["val"], _NUMBERS):
         return None
     return f"{getattr(node.target, '__name__', node.target)} is not an operator of torch.ops."
+
+
+def _promised(node: fx.Node) -> str | None:
+    """What is wrong with a call whose result has as many elements as the data says: its type must not say more than
+    that, for whoever relies on more has to wait for an assertion, and takes its result."""
+    if str(node.target) not in _BY_DATA and not _masks(node):
+        return None
+    operand, value = node.args[0], node.meta["val"]
+    given = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+    if not isinstance(given, torch.Tensor) or not isinstance(value, torch.Tensor) or 0 in given.shape:
+        return None
+    if any(late(expression(n)) for n in value.shape):
+        return None
+    return f"Its sizes are said to be {list(value.shape)}, which only a run tells, and no assertion comes before that."
+
+
+_BY_DATA = ("aten.nonzero.default", "aten.masked_select.default")
+
+
+def _masks(node: fx.Node) -> bool:
+    """Whether a call picks the elements where a mask is true."""
+    if str(node.target) != "aten.index.Tensor":
+        return False
+    masks = [a.meta["val"] for a in leaves(node.args[1]) if isinstance(a, fx.Node)]
+    return any(m.dtype in (torch.bool, torch.uint8) and 0 not in m.shape for m in masks)
 
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)

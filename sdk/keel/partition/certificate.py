@@ -21,8 +21,9 @@ from keel.plugin import refusal
 
 def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> None:
     """Raises KeelError[bad-plan] unless every call of ``gm`` is in exactly one part, owners take their calls, every
-    value is computed in the part that reads it or in an earlier one, effects keep their order, and a placement by cost
-    costs what it says and keeps no more alive on a device than that has room for.
+    value is computed in the part that reads it or in an earlier one, effects keep their order, nothing that stands
+    behind an assertion runs before it, and a placement by cost costs what it says and keeps no more alive on a device
+    than that has room for.
 
     ``constants`` are the names of inputs that never change.  Time linear in the graph, with one question to the owner
     per distinct call.
@@ -36,7 +37,7 @@ def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> No
 
 def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
     available: dict[fx.Node, int] = {}                        # the part in which, or before which, a value exists
-    effect = 0
+    effect = assertion = 0                                    # the parts of the last ones so far
     for node in gm.graph.nodes:
         needed = max((available[a] for a in node.all_input_nodes), default=0)
         if node.name in where:
@@ -45,6 +46,11 @@ def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
                 late = next(a for a in node.all_input_nodes if available[a] > own)
                 _fail(f"%{node.name} in {plan.parts[own].name} needs %{late.name}, "
                       f"which {plan.parts[needed].name} computes later")
+            if assertion > own:
+                _fail(f"%{node.name} in {plan.parts[own].name} stands behind an assertion and would run before "
+                      f"that, which is in {plan.parts[assertion].name}")
+            if _asserts(gm, node):
+                assertion = own
             if _ordered(node):
                 if effect > own:
                     _fail(f"%{node.name} in {plan.parts[own].name} has an effect and would run before an earlier one "
@@ -123,6 +129,20 @@ def _ordered(node: fx.Node) -> bool:
     in_place = name.startswith("__i") if name.startswith("__") else name.endswith("_")   # __ilshift__, add_
     return ("c10d" in library or in_place or node.meta.get("val") is None
             or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()))
+
+
+_ASSERTIONS = ("assert_async", "assert_scalar", "sym_constrain_range", "linalg_check_errors")
+
+
+def _asserts(gm: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a call raises where something does not hold; one that takes graphs does if a call of theirs does."""
+    if any(name in str(node.target) for name in _ASSERTIONS):
+        return True
+    for given in node.all_input_nodes:
+        body = getattr(gm, str(given.target)) if given.op == "get_attr" else None
+        if isinstance(body, fx.GraphModule) and any(_asserts(body, inner) for inner in body.graph.nodes):
+            return True
+    return False
 
 
 def _fail(what: str, reasons: dict[str, str] | None = None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
+from keel.graph.assertions import asserts
 from keel.graph.calls import call_of
 from keel.torch_adapter import has_effect
 from keel.types import Call
@@ -19,7 +20,7 @@ from keel.types import Call
 @dataclass(frozen=True)
 class Units:
     """``nodes`` make the calls, in graph order; ``needs[i]`` are the sorted numbers of the units that unit i waits
-    for, by its arguments or because their effects come first."""
+    for: by its arguments, because their effects come first, or because they are assertions that stand before it."""
 
     nodes: tuple[fx.Node, ...]
     calls: tuple[Call, ...]
@@ -49,14 +50,17 @@ def units_of(graph: fx.Graph) -> Units:
     needs: list[tuple[int, ...]] = []
     sources: dict[fx.Node, tuple[int, ...]] = {}
     effect: tuple[int, ...] = ()                              # the last unit whose order shows
+    assertion: tuple[int, ...] = ()                           # the last that all behind it wait for
     for node in graph.nodes:
         wanted = _union(sources[a] for a in node.all_input_nodes)
         if (call := call_of(node)) is None:
             sources[node] = wanted
             continue
-        sources[node] = (len(nodes),)
+        sources[node], wanted = (len(nodes),), _union((wanted, assertion))
         if has_effect(call.op):
             wanted, effect = _union((wanted, effect)), (len(nodes),)
+        if asserts(node):
+            assertion = (len(nodes),)
         nodes.append(node)
         calls.append(call)
         needs.append(wanted)

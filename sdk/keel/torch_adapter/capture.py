@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.errors import KeelError
+from keel.torch_adapter.assertions import assert_promises, said
 from keel.torch_adapter.backward_mutations import keep_saved, read_late
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
@@ -107,7 +108,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
     # it takes a state.
     with config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False), \
-            _onednn(False), resampled(gm):
+            _onednn(False), resampled(gm), said(gm):
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={}, keep_inference_input_mutations=True)
@@ -213,6 +214,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     for node in gm.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
             node.meta.setdefault("val", None)
+    assert_promises(gm)
     gm.recompile()
     return Captured(gm, kind, constants)
 

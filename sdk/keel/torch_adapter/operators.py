@@ -174,4 +174,19 @@ def has_effect(op: Callable[..., Any]) -> bool:
     of higher order."""
     if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
-    return op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op)
+    return op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op) \
+        or is_assertion(op)
+
+
+_ASSERTIONS = frozenset({
+    "aten::_assert_async", "aten::_assert_scalar", "aten::_functional_assert_async", "aten::_functional_assert_scalar",
+    "aten::sym_constrain_range", "aten::sym_constrain_range_for_size", "aten::_functional_sym_constrain_range",
+    "aten::_functional_sym_constrain_range_for_size", "aten::_linalg_check_errors",
+})
+
+
+@cache
+def is_assertion(op: Callable[..., Any]) -> bool:
+    """Whether an operator raises unless a condition on what it is given holds, and does nothing else. One that can be
+    decided by types alone (``_assert_tensor_metadata``) is none."""
+    return isinstance(op, OpOverload) and op._schema.name in _ASSERTIONS

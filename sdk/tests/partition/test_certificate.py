@@ -150,3 +150,34 @@ def _move(gm: fx.GraphModule, plan: Plan, chance: random.Random) -> Plan:
     nodes[target] = sorted([*nodes[target], name], key=order.__getitem__)
     parts = (replace(p, nodes=tuple(ns)) for p, ns in zip(plan.parts, nodes, strict=True) if ns)
     return replace(plan, parts=tuple(parts))
+
+
+def _asserting(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    y = x.relu()
+    torch.ops.aten._assert_async.msg((n > 0).all(), "They are positive.")
+    return y @ x.exp()
+
+
+def test_what_stands_behind_an_assertion_and_runs_before_it_is_caught(trace: Callable[..., fx.GraphModule],
+                                                                      eager: Backend) -> None:
+    gm = trace(_asserting, X, X)
+    first, *asserted = [n.name for n in gm.graph.nodes if n.op == "call_function"][:-2]
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_async.msg):
+        node.meta["val"] = None
+    check(gm, Plan((Part("p0", eager, (first, *asserted)), Part("p1", eager, ("exp", "mm"))), (eager,), {}))
+    check(gm, Plan((Part("p0", eager, tuple(asserted)), Part("p1", eager, (first, "exp", "mm"))), (eager,), {}))
+    early = (Part("p0", eager, (first, *asserted[:-1], "exp")), Part("p1", eager, (asserted[-1], "mm")))
+    assert "%exp in p0 stands behind an assertion and would run before that, which is in p1" in caught(
+        gm, Plan(early, (eager,), {}))
+
+
+def test_an_assertion_in_a_branch_is_one(trace: Callable[..., fx.GraphModule], eager: Backend) -> None:
+    gm = trace(lambda x: x.sin() + x.exp(), X)
+    gm.branch = trace(_asserting, X, X)
+    sin = next(n for n in gm.graph.nodes if n.name == "sin")
+    with gm.graph.inserting_before(sin):
+        body = gm.graph.get_attr("branch")
+    sin.target, sin.args = torch.ops.higher_order.cond, (True, body, body, (sin.args[0],))
+    check(gm, Plan((Part("p0", eager, ("sin",)), Part("p1", eager, ("exp", "add"))), (eager,), {}))
+    assert "%exp in p0 stands behind an assertion" in caught(
+        gm, Plan((Part("p0", eager, ("exp",)), Part("p1", eager, ("sin", "add"))), (eager,), {}))

@@ -1,0 +1,55 @@
+"""Whatever relies on an assertion waits for it, on every backend and placement: programs that break one raise what eager
+raises, and no backend meets a value that does not have the type it was promised."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import keel
+from keel import Backend
+
+from .assertions import PROGRAMS, Inputs, Program, trusting
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        yield
+
+
+def outcome(fn: Any, inputs: Inputs) -> Tensor | type[Exception]:
+    try:
+        result: Tensor = fn(*(x.clone() for x in inputs))
+    except Exception as raised:
+        return type(raised)
+    return result
+
+
+def holds(program: Program, backends: Sequence[str | Backend], **options: Any) -> None:
+    """Twice each way, since the first call of a part is checked and later ones are not."""
+    compiled = keel.compile(program.fn, backends=backends, fullgraph=True, **options)
+    for inputs in (program.kept, program.broken) * 2:
+        want, got = outcome(program.fn, inputs), outcome(compiled, inputs)
+        if isinstance(want, Tensor):
+            assert isinstance(got, Tensor)
+            torch.testing.assert_close(got, want)
+        else:
+            assert isinstance(got, type) and issubclass(got, want)
+
+
+@pytest.mark.parametrize("backends", [["cpp"], ["interp", "cpp"], ["eager"]], ids="-".join)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_broken_assertion_raises_what_eager_raises(name: str, backends: list[str]) -> None:
+    holds(PROGRAMS[name], backends)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_compiler_meets_a_value_of_another_type_than_promised(name: str) -> None:
+    broken: list[str] = []
+    holds(PROGRAMS[name], [trusting(broken)])
+    assert not broken
