@@ -218,7 +218,7 @@ def in_a_branch(x: Tensor, p: Tensor) -> Tensor:
     return torch.cond(p, some, lambda x: x.sum(), (x,))
 
 
-# -- a backend that trusts types ----------------------------------------------------------------------------------------
+# -- a backend that trusts types ---------------------------------------------------------------------------------------
 
 def trusting(broken: list[str], name: str = "trusting", last_resort: bool = False) -> Backend:
     """Takes everything but assertions, as a compiler would that makes code for the types that it is given; notes in

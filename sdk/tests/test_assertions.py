@@ -1,5 +1,5 @@
-"""Whatever relies on an assertion waits for it, on every backend and placement: programs that break one raise what eager
-raises, and no backend meets a value that does not have the type it was promised."""
+"""Whatever relies on an assertion waits for it, on every backend and placement: programs that break one raise what
+eager raises, and no backend meets a value that does not have the type it was promised."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

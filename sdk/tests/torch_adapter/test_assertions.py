@@ -1,4 +1,4 @@
-"""What only a run tells has a symbol of its own up to the assertion on it; what relies on it takes that one's result."""
+"""What only a run tells has a symbol of its own up to the assertion on it; what relies on it takes what that gives."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
