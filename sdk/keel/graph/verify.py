@@ -14,8 +14,9 @@ from keel.types import leaves
 
 
 def verify(gm: fx.GraphModule, stage: str) -> None:
-    """Raises KeelError[bad-graph] with a sentence for each node that a graph may not have after ``stage``."""
-    problems = dict(wrong(gm))
+    """Raises KeelError[bad-graph] with a sentence for each node that a graph to be compiled may not have after
+    ``stage``: those that no graph may have, and those that promise sizes of data."""
+    problems = dict(wrong(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
         raise KeelError("bad-graph", f"The graph is not well-formed after {stage}.", problems, where(first),
@@ -47,9 +48,7 @@ def _wrong_call(node: fx.Node) -> str | None:
     if "val" not in node.meta:
         return f"{node.target} has no type."
     if is_operator(node.target):
-        if is_call(node) and writes(node.target):  # type: ignore[arg-type]
-            return f"{node.target} writes to its arguments."
-        return _promised(node)
+        return f"{node.target} writes to its arguments." if is_call(node) and writes(node.target) else None  # type: ignore[arg-type]
     if node.target is operator.getitem or isinstance(node.meta["val"], _NUMBERS):
         return None
     return f"{getattr(node.target, '__name__', node.target)} is not an operator of torch.ops."
@@ -58,9 +57,9 @@ def _wrong_call(node: fx.Node) -> str | None:
 def _promised(node: fx.Node) -> str | None:
     """What is wrong with a call whose result has as many elements as the data says: its type must not say more than
     that, for whoever relies on more has to wait for an assertion, and takes its result."""
-    if str(node.target) not in _BY_DATA and not _masks(node):
+    if node.op != "call_function" or (str(node.target) not in _BY_DATA and not _masks(node)):
         return None
-    operand, value = node.args[0], node.meta["val"]
+    operand, value = node.args[0], node.meta.get("val")
     given = operand.meta.get("val") if isinstance(operand, fx.Node) else None
     if not isinstance(given, torch.Tensor) or not isinstance(value, torch.Tensor) or 0 in given.shape:
         return None
