@@ -68,7 +68,7 @@ def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
     """``case`` with the weights, buffers and inputs of ``drawn``, written in place: what is compiled stays compiled."""
     case.model.load_state_dict(drawn.model.state_dict())
     case.model.zero_grad(set_to_none=True)
-    return ModelCase(case.name, case.model, drawn.args, drawn.kwargs, drawn.targets, drawn.loss)
+    return replace(drawn, model=case.model)
 
 
 def motion(step: Step, drawn: ModelCase, draw: Draw) -> dict[str, float]:

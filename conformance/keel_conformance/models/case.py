@@ -29,13 +29,17 @@ class ModelCase:
     kwargs: Mapping[str, Any]
     targets: Mapping[str, Tensor]
     loss: Callable[[Any], Tensor]
+    widen: Callable[[nn.Module], None] = lambda model: None
+    """Makes a float64 twin compute by other calls where its own have no float64."""
 
     def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
         """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
         model = copy.deepcopy(self.model)
+        if dtype is not None:
+            self.widen(model.to(dtype))
         return replace(
             self,
-            model=model if dtype is None else model.to(dtype),
+            model=model,
             args=tuple(_copied(x, dtype) for x in self.args),
             kwargs={k: _copied(v, dtype) for k, v in self.kwargs.items()},
             targets={k: _copied(v, dtype) for k, v in self.targets.items()},
@@ -49,11 +53,21 @@ def _copied(value: Any, dtype: torch.dtype | None) -> Any:
 
 
 class InDouble(TorchFunctionMode):
-    """Within it, whatever asks PyTorch for float32 gets float64.
+    """Within it, whatever asks PyTorch for float32 gets float64, and so does what asks for no dtype.
 
     Models cast to float32 on purpose (normalisations, rotary tables, ``logits.float()``). In a float64 reference such
     a cast would throw away the digits the reference is for.
     """
+
+    def __enter__(self) -> InDouble:
+        self._default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        torch.set_default_dtype(self._default)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.float:

@@ -64,6 +64,12 @@ def test_a_twin_shares_nothing() -> None:
     assert twin.kwargs["input_ids"].data_ptr() != case.kwargs["input_ids"].data_ptr()
 
 
+def test_in_double_is_the_default_meanwhile() -> None:
+    with InDouble():
+        assert torch.tensor(1e300).dtype == torch.float64
+    assert torch.tensor(1.0).dtype == torch.float32
+
+
 def test_in_double_turns_casts_to_float32_into_casts_to_float64() -> None:
     x = torch.full((3,), 1 / 3, dtype=torch.float64)
     assert torch.equal(x.float().double(), x) is False

@@ -4,12 +4,21 @@ from __future__ import annotations
 import pytest
 import torch
 
+from keel_conformance.bench.step import Step, leavings, reference, run
 from keel_conformance.models import zoo
 
 
 def test_each_model_has_three_sizes() -> None:
     assert len(zoo.NAMES) == len(set(zoo.NAMES)) == len(zoo.TEXT) + len(zoo.VISION) == 133
     assert all(len(set(zoo.sizes(name))) == 3 for name in zoo.NAMES)
+
+
+def test_a_mixture_of_experts_has_a_float64_twin() -> None:
+    case = zoo.build("gpt-oss-20b")
+    left = [leavings(Step(), c, run(Step(), c, c.model)) for c in (case, case.twin())]
+    exact = reference(Step(), case)
+    for one in left:
+        torch.testing.assert_close(one["output.logits"].double(), exact["output.logits"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050"])

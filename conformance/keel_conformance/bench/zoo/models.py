@@ -14,10 +14,10 @@ from ...models import zoo
 from ...report import Bar
 from ...workers.pool import Outcome
 from ..jobs import Job, Selection
-from ..step import Step, prepare, run
+from ..step import Step, prepare, reference, run
 from ..trial import Trial
 from . import ways
-from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, WRONG
+from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 
 def jobs(chosen: Selection) -> list[Job]:
@@ -56,6 +56,10 @@ class _Measured:
             run(trial.step, prepare(trial.step, drawn(0)), drawn(0).model)
         except Exception as e:
             return NOT_EAGER, ways.sentence(e)
+        try:
+            reference(trial.step, drawn(0))
+        except Exception as e:
+            return UNJUDGED, f"In float64 it raises {ways.sentence(e)}"
         try:
             verdicts = trial.judged(drawn, 1)
         except Exception as e:
