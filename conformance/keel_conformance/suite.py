@@ -95,10 +95,12 @@ def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, p
 
 
 def test_waivers_hold(keel_verdicts: Verdicts, keel_backend: str, pytestconfig: pytest.Config) -> None:
-    """No waiver has expired or matches nothing."""
-    cases = [c.id for c in _plan(pytestconfig)]
-    wrong = waivers.problems(keel_verdicts.all(), _waivers(pytestconfig, keel_backend), cases, date.today(),
-                             whole=not pytestconfig.getini("keel_ops"))
+    """No waiver has expired or matches nothing, and no more is waived than may be."""
+    cases, whole = [c.id for c in _plan(pytestconfig)], not pytestconfig.getini("keel_ops")
+    accepted, today = _waivers(pytestconfig, keel_backend), date.today()
+    verdicts = keel_verdicts.all()
+    wrong = [*waivers.problems(verdicts, accepted, cases, today, whole=whole),
+             *waivers.excess(waivers.applied(verdicts, accepted, today), whole=whole)]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from keel import opt as kernels
 from keel.compile import PLACEMENTS
 from keel.discover import find, installed, survey
+from keel.documents import Malformed, bad_file, text_of
 from keel.errors import KeelError
 from keel.explain import Explanation, duration
 from keel.explain import explain as explained
@@ -191,9 +192,10 @@ def opt(
     _one_of("--from", from_, ("loops",))
     to = to or ("source" if backend else "loops")
     _one_of("--to", to, ("loops", "source", "interp"))
-    if not file.is_file():
-        raise KeelError("bad-option", f"There is no file {file}.")
-    kernel = kernels.read_kernel(file.read_text())
+    try:
+        kernel = kernels.read_kernel(text_of(file))
+    except Malformed as e:
+        raise bad_file(file, e, what="It is no text of a kernel.") from e
     owner = find(backend) if backend else None
     if to == "interp":
         _show_trial(kernels.trial(kernel, _sizes(size or []), owner))

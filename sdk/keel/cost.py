@@ -5,18 +5,17 @@ A call takes the longer of its arithmetic and its traffic with memory (Williams,
 """
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from keel.documents import Item, Malformed, bad_file, parsed, shown, text_of
 from keel.errors import KeelError
 from keel.registration import (
     bad,
@@ -161,16 +160,49 @@ class Cost:
     def from_json(text: str) -> Cost:
         """Raises KeelError[bad-text] for anything but what ``as_json`` gives."""
         try:
-            said = json.loads(text)
-            flops = {DTYPES_BY_NAME[name]: float(rate) for name, rate in said.pop("flops").items()}
-            link, memory = said.pop("link", None), said.pop("memory", None)
-            patterns = tuple(Pattern(tuple(p["names"]), p["seconds"]) for p in said.pop("patterns", ()))
-            return Cost(flops=flops, link=None if link is None else Link(**link),
-                        memory=math.inf if memory is None else float(memory), patterns=patterns, **said)
-        except (ValueError, KeyError, TypeError, AttributeError, KeelError) as e:
-            why = e.what if isinstance(e, KeelError) else f"{type(e).__name__}: {e}"
-            raise KeelError("bad-text", "a data sheet cannot be read", {"json": why},
-                            do="Write one with keel bench --calibrate and change that.") from e
+            return _sheet(Item(parsed(text)))
+        except Malformed as e:
+            raise KeelError("bad-text", "a data sheet cannot be read", {e.place or "json": e.why}, do=_SHEET) from e
+
+
+_SHEET = "Write one with keel bench --calibrate and change that."
+
+
+def _sheet(item: Item) -> Cost:
+    """A data sheet from data.  Raises Malformed."""
+    numbers, tables = ("launch", "call", "border", "copies", "doubt"), ("weights", "passes", "seconds")
+    said = item.record(("flops", "scalars", "bandwidth"), (*numbers, *tables, "fuses", "link", "memory", "patterns"))
+    flops = said["flops"].table(64)
+    for name, rate in flops.items():
+        if name not in DTYPES_BY_NAME:
+            rate.refuse(f"{shown(name)} is no dtype: {', '.join(DTYPES_BY_NAME)}.")
+    fields: dict[str, Any] = {k: said[k].number() for k in ("scalars", "bandwidth", *numbers) if k in said}
+    for name in (t for t in tables if t in said):
+        entries = said[name].table(1 << 12)
+        if long := [k for k in entries if len(k) > _LONGEST_NAME]:
+            said[name].refuse(f"{shown(long[0])} is no operator.")
+        fields[name] = {k: v.number() for k, v in entries.items()}
+    if "fuses" in said:
+        fields["fuses"] = said["fuses"].flag()
+    if "memory" in said and said["memory"].value is not None:
+        fields["memory"] = said["memory"].number()
+    try:
+        if "link" in said and said["link"].value is not None:
+            fields["link"] = Link(**{k: v.number() for k, v in said["link"].record(("bandwidth", "latency")).items()})
+        patterns = said["patterns"].items(1 << 12) if "patterns" in said else ()
+        return Cost(flops={DTYPES_BY_NAME[name]: rate.number() for name, rate in flops.items()},
+                    patterns=tuple(map(_pattern, patterns)), **fields)
+    except KeelError as e:
+        raise Malformed(item.place, e.what) from e
+
+
+_LONGEST_NAME = 100
+
+
+def _pattern(item: Item) -> Pattern:
+    said = item.record(("names", "seconds"))
+    names = tuple(name.text(_LONGEST_NAME) for name in said["names"].items(64))
+    return Pattern(names, None if said["seconds"].value is None else said["seconds"].number())
 
 
 @dataclass(frozen=True)
@@ -255,15 +287,14 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
 def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
     """The data sheets of backends, by name, of a file that ``keel bench --calibrate`` wrote.
 
-    Raises KeelError[bad-text] for anything else, and OSError for what cannot be read.
+    Raises KeelError[bad-file] for anything else, with the place and what is wrong there, and KeelError[bad-option]
+    where there is no file.
     """
-    text = Path(path).read_text()
     try:
-        sheets = {name: json.dumps(sheet) for name, sheet in json.loads(text)["sheets"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise KeelError("bad-text", f"{path} holds no data sheets", {"json": f"{type(e).__name__}: {e}"},
-                        do="Write it with keel bench --calibrate.") from e
-    return {name: Cost.from_json(sheet) for name, sheet in sheets.items()}
+        said = Item(parsed(text_of(path))).record(("sheets",), ("machine",))
+        return {name: _sheet(sheet) for name, sheet in said["sheets"].table(1 << 10).items()}
+    except Malformed as e:
+        raise bad_file(path, e, what="It holds no data sheets.", do="Write it with keel bench --calibrate.") from e
 
 
 def slowed(cost: Cost, by: float) -> Cost:

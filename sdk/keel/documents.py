@@ -72,13 +72,14 @@ def decoded(held: bytes) -> str:
         raise Malformed(f"byte {e.start}", "It is no text in UTF-8.") from e
 
 
-def parsed(text: str | bytes, place: str = "") -> Any:
-    """The value that JSON text stands for.  Raises Malformed for any other text, for NaN and infinities, which JSON has
-    not, for a key that stands twice in one object, and for what is nested more than ``DEEPEST`` times.
+def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> Any:
+    """The value that JSON text stands for.  Raises Malformed for any other text, for a key that stands twice in one
+    object, for what is nested more than ``DEEPEST`` times, and, unless ``constants`` are wanted, for NaN and
+    infinities, which JSON has not.
     """
     text = decoded(text) if isinstance(text, bytes) else text
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=float if constants else _no_constant)
     except json.JSONDecodeError as e:
         raise Malformed(_joined(place, f"line {e.lineno}, column {e.colno}"), f"It is no JSON: {e.msg}.") from e
     except RecursionError as e:

@@ -91,13 +91,23 @@ def _together(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
 def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dict[str, Cost]:
     """Measures the backends of these names and writes their sheets to ``path``, beside those that it has of others."""
     torch.set_num_threads(threads)
-    had = json.loads(path.read_text())["sheets"] if path.exists() else {}
+    had = _sheets(path) if path.exists() else {}
     found = calibrate([keel.find(name) for name in backends], device)
     machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
     text = json.dumps({"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}},
                       indent=1)
     path.write_text(text + "\n")
     return found
+
+
+def _sheets(path: Path) -> dict[str, Any]:
+    """The sheets that a file has, as data.  Raises KeelError[bad-file] where it has none."""
+    try:
+        text = keel.documents.text_of(path)
+        said = keel.documents.Item(keel.documents.parsed(text)).record(("sheets",), ("machine",))
+        return {name: sheet.value for name, sheet in said["sheets"].table(1 << 10).items()}
+    except keel.documents.Malformed as e:
+        raise keel.documents.bad_file(path, e, what="It holds no data sheets.", do="Write to another file.") from e
 
 
 def _probes(device: str) -> Iterator[tuple[str, Probe]]:

@@ -22,9 +22,13 @@ def certify_command(
     manifest = certify(folder, waived=waived)
     about, waivers = manifest["run"], manifest["totals"]["waived"] + manifest["totals"]["xfail"]
     limited = f", limited to {', '.join(about['ops'])}" if about["ops"] else ""
-    Console().print(f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: "
-                    f"{manifest['totals']['pass']} of {about['cases']} cases pass, {waivers} are waived.\n"
-                    f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False)
+    passed = f"{manifest['totals']['pass']} of {about['cases']} cases pass, {waivers} are waived."
+    Console().print(f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: {passed}",
+                    highlight=False)
+    for waiver in manifest["waived"]:
+        Console().print(f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until {waiver['expires']}: "
+                        f"{waiver['reason']} ({waiver['url']}, {waiver['owner']})", highlight=False, markup=False)
+    Console().print(f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False)
 
 
 def verify_command(
@@ -32,9 +36,11 @@ def verify_command(
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the cases this share is run again.")] = SHARE,
     least: Annotated[int, typer.Option(min=0, help="At least so many of them.")] = LEAST,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
+    backend: Annotated[str, typer.Option(help="The one that the certificate has to be of; a module:attribute has to be "
+                                         "said, because it is imported.")] = "",
 ) -> None:
     """Check a certificate, and run a random sample of its cases again. Exits with 1 if it does not hold."""
-    wrong = verify(folder, share=share, least=least, jobs=jobs)
+    wrong = verify(folder, share=share, least=least, jobs=jobs, backend=backend)
     for sentence in wrong:
         Console().print(sentence, highlight=False, markup=False)
     Console().print("The certificate does not hold." if wrong else "The certificate holds.", highlight=False)

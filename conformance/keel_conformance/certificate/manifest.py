@@ -13,14 +13,14 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..harness import waivers
-from ..harness.journal import FILE, read
+from ..harness.journal import FILE, read, stating
 from ..harness.run import digest
 from ..report import machine
 from ..results.verdict import STATUSES, Verdict, conforms, totals
 from . import hashes
 
 CERTIFICATE, WAIVERS = "certificate.json", "waivers.toml"
-FORMAT = 1
+FORMAT = 2
 OPTIONAL = ("report.json", "junit.xml", "report.html")
 """Files of a run that a certificate covers where they are there."""
 ABOUT = ("profile", "tier", "seed", "ops", "shard", "cases", "digest")
@@ -39,8 +39,13 @@ def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...]) -> tuple[
 
 def accepted(folder: Path, subject: str, verdicts: Sequence[Verdict], day: date) -> list[Verdict]:
     """The verdicts with the waivers that lie in the folder applied, as of that day."""
+    return waivers.applied(verdicts, held(folder, subject), day)
+
+
+def held(folder: Path, subject: str) -> tuple[waivers.Waiver, ...]:
+    """The waivers that lie in the folder.  Raises KeelError[bad-file]."""
     file = folder / WAIVERS
-    return waivers.applied(verdicts, waivers.read(file, subject) if file.exists() else (), day)
+    return waivers.read(file, subject) if file.exists() else ()
 
 
 def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = None) -> dict[str, Any]:
@@ -53,8 +58,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
     if not (folder / FILE).exists():
         raise KeelError("bad-option", f"There is no run in {folder}.", do=f"Its --out folder holds {FILE}.")
     head, verdicts, _ = read(folder / FILE)
-    if head is None:
-        raise KeelError("bad-option", f"The log in {folder} has no head.", do="Run it again.")
+    head = stating(folder / FILE, head, "backend", "torch", *ABOUT)
     cases = planned_of(head)
     if waived is not None and waived.resolve() != (folder / WAIVERS).resolve():
         shutil.copyfile(waived, folder / WAIVERS)
@@ -70,6 +74,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
         "compiler": hashes.of_package("keel"), "plugin": hashes.plugin(str(head["backend"])),
         "torch": hashes.pytorch(), "environment": machine(),
         "waivers": hashes.of_file(folder / WAIVERS) if (folder / WAIVERS).exists() else None,
+        "waived": waivers.used(found, held(folder, str(head["backend"])), now.date()),
         "verdicts": of_verdicts(found), "files": of_run(folder)}
     manifest["seal"] = hashes.of_data(manifest)
     (folder / CERTIFICATE).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -91,11 +96,18 @@ def _hindrances(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], fo
     if not conforms(counts):
         bad = ", ".join(f"{n} {s}" for s, n in counts.items() if n and s not in ("pass", "not claimed"))
         reasons["verdicts"] = f"It does not conform: {bad or 'nothing was run'}."
-    file = folder / WAIVERS
-    held = waivers.read(file, str(head["backend"])) if file.exists() else ()
-    if wrong := waivers.problems(found, held, [c.id for c in cases], day, whole=not head["ops"]):
+    if wrong := wrong_waivers(folder, head, cases, found, day):
         reasons["waivers"] = " ".join(wrong)
     return reasons
+
+
+def wrong_waivers(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict],
+                  day: date) -> list[str]:
+    """What is wrong with the waivers of a run, as of that day, and where they waive more than one that conforms may
+    have, in sentences."""
+    whole, accepted = not head["ops"], held(folder, str(head["backend"]))
+    return [*waivers.problems(found, accepted, [c.id for c in cases], day, whole=whole),
+            *waivers.excess(found, whole=whole)]
 
 
 def of_verdicts(verdicts: Sequence[Verdict]) -> str:

@@ -4,7 +4,6 @@ Who changes files and seals them again is found by the sample alone, with the pr
 """
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,20 +11,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from keel import KeelError
+from keel import KeelError, documents
 
 from ..cases.case import Case
+from ..cases.plan import PROFILES, TIERS
 from ..harness.job import Settings
-from ..harness.journal import FILE
+from ..harness.journal import FILE, MOST_BYTES, entries
 from ..harness.run import digest, run
+from ..harness.waivers import used
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
 from . import hashes
-from .manifest import ABOUT, CERTIFICATE, FORMAT, WAIVERS, accepted, of_run, of_verdicts, planned_of
+from .manifest import (
+    ABOUT,
+    CERTIFICATE,
+    FORMAT,
+    WAIVERS,
+    accepted,
+    held,
+    of_run,
+    of_verdicts,
+    planned_of,
+    wrong_waivers,
+)
 
 SHARE, LEAST = 0.01, 20
 """Of the cases that were run so many are run again, at least this number of them."""
 FIELDS = frozenset({"format", "made", "subject", "run", "conforms", "totals", "specification", "suite", "compiler",
-                    "plugin", "torch", "environment", "waivers", "verdicts", "files", "seal"})
+                    "plugin", "torch", "environment", "waivers", "waived", "verdicts", "files", "seal"})
 HERE: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "specification": ("The specification is another one.", lambda m: hashes.specification()),
     "suite": ("The suite is another one.", lambda m: hashes.of_package("keel_conformance")),
@@ -36,29 +48,76 @@ HERE: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 """What has to be the same where a certificate is verified: a sentence if it is not, and how it is found."""
 
 
-def verify(folder: Path, *, share: float = SHARE, least: int = LEAST, jobs: int = 1,
+def verify(folder: Path, *, share: float = SHARE, least: int = LEAST, jobs: int = 1, backend: str = "",
            draw: random.Random | None = None) -> list[str]:
     """What is wrong with the certificate in the folder, in sentences; nothing if it holds.
 
-    ``share`` of the cases, ``least`` of them at any rate, are run again; 0 and 0 run none.
+    ``share`` of the cases, ``least`` of them at any rate, are run again; 0 and 0 run none. A ``backend`` that is given
+    has to be the certificate's; one that is no installed backend but a module is imported only where it is given.
     """
-    try:
-        manifest = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / CERTIFICATE).exists():
         return [f"There is no {CERTIFICATE}."]
-    except (ValueError, OSError) as e:
-        return [f"{CERTIFICATE} cannot be read: {e}"]
+    try:
+        manifest = read(folder / CERTIFICATE)
+    except KeelError as e:
+        said = " ".join(f"{place}: {why}" for place, why in (e.reasons or {}).items())
+        return [f"{CERTIFICATE} cannot be read: {said or e.what}"]
     if wrong := [*_form(manifest)]:
         return wrong
     try:
+        _check(documents.Item(manifest))
         wrong = [*_files(folder, manifest), *_here(manifest)]
         cases, verdicts, found = _claims(folder, manifest)
-    except (KeelError, ValueError, KeyError, TypeError, OSError) as e:
-        return [*wrong, f"The run cannot be read: {e}"] if wrong else [f"The run cannot be read: {e}"]
+    except documents.Malformed as e:
+        return [*wrong, f"The run cannot be read: {e.place}: {e.why}"]
+    except (KeelError, OSError) as e:
+        return [*wrong, f"The run cannot be read: {e}"]
     wrong += found
+    subject = str(manifest["subject"])
+    if backend and backend != subject:
+        wrong.append(f"The certificate is of the backend {subject}, not of {backend}.")
+    if not wrong and (share or least) and ":" in subject and not backend:
+        wrong.append(f"To run cases again, {subject.partition(':')[0]} would be imported, because the certificate says "
+                     f"so. If you trust it, say --backend {subject}.")
     if not wrong:                                             # what is changed already need not be run
-        wrong += _again(str(manifest["subject"]), cases, verdicts, share, least, jobs, draw or random.SystemRandom())
+        wrong += _again(subject, cases, verdicts, share, least, jobs, draw or random.SystemRandom())
     return wrong
+
+
+def read(path: Path) -> Any:
+    """What a certificate says, not yet held to anything.  Raises KeelError[bad-file] for what is no JSON."""
+    try:
+        return documents.parsed(documents.text_of(path))
+    except documents.Malformed as e:
+        raise documents.bad_file(path, e, what="It is no certificate.") from e
+
+
+def _check(manifest: documents.Item) -> None:
+    """Raises Malformed for a manifest whose fields are not of their kinds."""
+    said = manifest.record(sorted(FIELDS))
+    for name in ("made", "subject", "suite", "compiler", "verdicts", "seal"):
+        said[name].text(1 << 10)
+    said["conforms"].flag()
+    for name in ("specification", "plugin", "torch", "files"):
+        for item in said[name].table(64).values():
+            item.text(1 << 10)
+    if "version" not in said["torch"].value:
+        said["torch"].refuse("It lacks version.")
+    for count in said["totals"].record(STATUSES).values():
+        count.integer(0, 1 << 40)
+    about = said["run"].record(ABOUT)
+    about["profile"].one_of([*PROFILES], f"one of {', '.join(PROFILES)}")
+    about["tier"].one_of([*TIERS], f"one of {', '.join(TIERS)}")
+    about["seed"].integer(-(1 << 63), 1 << 63)
+    about["cases"].integer(0, 1 << 40)
+    for name in ("shard", "digest"):
+        about[name].text(1 << 10)
+    for pattern in about["ops"].items(1 << 10):
+        pattern.text(200)
+    if said["waivers"].value is not None:
+        said["waivers"].text(1 << 10)
+    said["waived"].items(1 << 10)
+    said["environment"].table(64)
 
 
 def _form(manifest: Any) -> Iterator[str]:
@@ -129,6 +188,9 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
     plain = [logged[c.id] for c in cases if c.id in logged]
     day = datetime.fromisoformat(manifest["made"]).date()
     verdicts = accepted(folder, str(manifest["subject"]), plain, day)
+    wrong += wrong_waivers(folder, head, cases, verdicts, day)
+    if used(verdicts, held(folder, str(manifest["subject"])), day) != manifest["waived"]:
+        wrong.append("What was waived is not what the certificate shows.")
     wrong += [f"{v.case} passes with an error of {v.figures['ratio']:.3g} times what is allowed." for v in verdicts
               if v.status == "pass" and isinstance(v.figures.get("ratio"), float) and v.figures["ratio"] > 1][:3]
     if of_verdicts(verdicts) != manifest["verdicts"]:
@@ -143,20 +205,19 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
 
 def _log(path: Path) -> tuple[Mapping[str, Any], dict[str, Verdict], list[str]]:
     """The head and the verdicts of a log, which is only read. A case may end again only as it did before."""
-    head: dict[str, Any] = {}
+    head: Mapping[str, Any] = {}
     verdicts: dict[str, Verdict] = {}
     begun: set[str] = set()
     wrong: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        match json.loads(line):
-            case {"run": dict(found)}:
+    for kind, said in entries(documents.bytes_of(path, MOST_BYTES)):
+        match kind:
+            case "run":
                 wrong += ["The log has two heads."] if head else []
-                head = found
-            case {"begin": list(some)}:
-                begun |= {*some}
-            case {"end": list(some)}:
-                for data in some:
-                    v = Verdict(**data)
+                head = said
+            case "begin":
+                begun |= {*said}
+            case "end":
+                for v in said:
                     if v.status not in STATUSES:
                         wrong.append(f"{v.case} has the status {v.status!r}, which there is not.")
                     elif v.status != "not run" and v.case not in begun:
@@ -164,8 +225,6 @@ def _log(path: Path) -> tuple[Mapping[str, Any], dict[str, Verdict], list[str]]:
                     elif v.case in verdicts and verdicts[v.case].status != v.status:
                         wrong.append(f"{v.case} ended as {verdicts[v.case].status} and as {v.status}.")
                     verdicts[v.case] = v
-            case _:
-                wrong.append("The log has a line that no run writes.")
     return head, verdicts, wrong[:5]
 
 
@@ -174,11 +233,30 @@ def _report(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     file = folder / "report.json"
     if not file.exists():
         return
-    report = json.loads(file.read_text(encoding="utf-8"))
-    if {t["status"]: t["cases"] for t in report["totals"]} != manifest["totals"]:
+    totals_, subject, digest_ = read_report(file)
+    if totals_ != manifest["totals"]:
         yield "The report has other totals."
-    if report["subject"] != manifest["subject"] or report["run"].get("digest") != manifest["run"]["digest"]:
+    if subject != manifest["subject"] or digest_ != manifest["run"]["digest"]:
         yield "The report is of another run."
+
+
+def read_report(file: Path) -> tuple[dict[str, int], str, str]:
+    """The totals of a report, its subject and the digest of its cases.  Raises KeelError[bad-file]."""
+    try:
+        said = documents.Item(documents.parsed(documents.text_of(file, MOST_BYTES))).table(64)
+        for name in ("totals", "subject", "run"):
+            if name not in said:
+                raise documents.Malformed("", f"It lacks {name}.")
+        counts = {}
+        for row in said["totals"].items(len(STATUSES)):
+            cells = row.table(16)
+            if not {"status", "cases"} <= cells.keys():
+                row.refuse("It lacks status or cases.")
+            counts[cells["status"].text(64)] = cells["cases"].integer(0, 1 << 40)
+        about = said["run"].table(64)
+        return counts, said["subject"].text(1 << 10), about["digest"].text(1 << 10) if "digest" in about else ""
+    except documents.Malformed as e:
+        raise documents.bad_file(file, e, what="It is no report of a run.") from e
 
 
 def _again(subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], share: float, least: int, jobs: int,

@@ -26,7 +26,7 @@ from . import merge as shards
 from . import summary, waivers
 from .draw import by
 from .job import Settings
-from .journal import Journal
+from .journal import FILE, Journal, stating
 from .run import Ran, Shard, digest, run
 from .subject import subject
 
@@ -79,7 +79,7 @@ def conform(
         ran = _watched(console, cases, settings, interruption, part, out=folder, jobs=jobs, resume=resume, **about)
         mine = part.of_plan(cases)
         facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
-        verdicts, problems = _accepted(ran.verdicts, accepted, mine, whole=not op and part.of == 1)
+        verdicts, problems = _accepted(ran.verdicts, accepted, mine, whole=not op, part=part.of > 1)
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
         if out is not None:
@@ -99,7 +99,7 @@ def merge(
 ) -> None:
     """Make one run of the runs of all shards. Exits as that run would have."""
     together = shards.merged(folders)
-    head = together.head
+    head = stating(folders[0] / FILE, together.head, "profile", "tier", "seed", "ops", "digest")
     cases = planned(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
     if digest(cases) != head["digest"]:
         raise KeelError("bad-option", "The shards are of a plan that is not this version's.",
@@ -152,10 +152,13 @@ def _watched(console: Console, cases: Sequence[Case], settings: Settings, interr
 
 
 def _accepted(verdicts: Sequence[Verdict], accepted: Sequence[waivers.Waiver], cases: Sequence[Case], *, whole: bool,
-              today: Callable[[], date] = date.today) -> tuple[list[Verdict], list[str]]:
+              part: bool = False, today: Callable[[], date] = date.today) -> tuple[list[Verdict], list[str]]:
+    """The verdicts with waivers applied, and what is wrong with these. Of a ``part``, a shard, no share says anything.
+    """
     day = today()
-    wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole)
-    return waivers.applied(verdicts, accepted, day), wrong
+    wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)
+    found = waivers.applied(verdicts, accepted, day)
+    return found, wrong + ([] if part else waivers.excess(found, whole=whole))
 
 
 def _cost(ran: Ran) -> str:

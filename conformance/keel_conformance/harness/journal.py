@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from keel import KeelError
+from keel import KeelError, documents
 
-from ..results.verdict import Verdict
+from ..results.verdict import STATUSES, Verdict
 
 FILE = "log.jsonl"
 
@@ -30,7 +31,7 @@ class Journal:
     @staticmethod
     def opened(folder: Path, head: Mapping[str, Any], *, resume: bool = False) -> Journal:
         """A log that is begun, or one that is gone on with. Raises KeelError[bad-option] if the earlier run in
-        ``folder`` was about something else.
+        ``folder`` was about something else, and KeelError[bad-file] if its log is none.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path, journal = folder / FILE, Journal(folder, json.loads(json.dumps(head)))
@@ -64,6 +65,8 @@ class Journal:
 
     def _take(self, path: Path) -> None:
         head, self.verdicts, self.begun = read(path)
+        with path.open("rb+") as file:                        # a last line that was cut off is taken away
+            file.truncate(file.read().rfind(b"\n") + 1)
         if head is not None and (other := {k for k in {*head, *self.head} if head.get(k) != self.head.get(k)}):
             raise KeelError("bad-option", f"The run in {path.parent} is another one.",
                             {k: f"{head.get(k)} there, {self.head.get(k)} asked for" for k in sorted(other)},
@@ -72,21 +75,85 @@ class Journal:
 
 def read(path: Path) -> tuple[Mapping[str, Any] | None, dict[str, Verdict], int]:
     """What a log says: what its run is about, the verdicts by case, how often cases were begun. A last line that was
-    cut off is taken away.
+    cut off does not count. Raises KeelError[bad-file] with the line that is none of a log.
     """
-    lines = path.read_bytes().splitlines(keepends=True)
-    if lines and not lines[-1].endswith(b"\n"):
-        path.write_bytes(b"".join(lines[:-1]))
-        lines = lines[:-1]
     head: Mapping[str, Any] | None = None
     verdicts: dict[str, Verdict] = {}
     begun = 0
-    for line in lines:
-        match json.loads(line):
-            case {"run": dict(found)}:
-                head = found
-            case {"begin": list(cases)}:
-                begun += len(cases)
-            case {"end": list(found)}:
-                verdicts |= {v["case"]: Verdict(**v) for v in found}
+    try:
+        for kind, said in entries(documents.bytes_of(path, MOST_BYTES)):
+            match kind:
+                case "run":
+                    head = said
+                case "begin":
+                    begun += len(said)
+                case "end":
+                    for v in said:
+                        if v.status not in STATUSES:
+                            raise documents.Malformed(v.case[:200], f"There is no status {v.status[:80]!r}.")
+                        verdicts[v.case] = v
+    except documents.Malformed as e:
+        raise documents.bad_file(path, e, what="It is no log of a run.") from e
     return head, verdicts, begun
+
+
+MOST_BYTES = 1 << 29
+
+
+def entries(held: bytes) -> Iterator[tuple[str, Any]]:
+    """The lines of a log: ``run`` with what it is about, ``begin`` with ids of cases, ``end`` with verdicts. Raises
+    Malformed, which names the line.
+    """
+    for number, line in enumerate(held.split(b"\n")[:-1], 1):
+        place = f"line {number}"
+        entry = documents.Item(documents.parsed(line, place, constants=True), place).record((), ("run", "begin", "end"))
+        if len(entry) != 1:
+            raise documents.Malformed(place, "It is a line that no run writes.")
+        (kind, item), = entry.items()
+        match kind:
+            case "run":
+                yield kind, _head(item)
+            case "begin":
+                yield kind, [case.text(1 << 12) for case in item.items()]
+            case _:
+                yield kind, [_verdict(verdict) for verdict in item.items()]
+
+
+def _head(item: documents.Item) -> Mapping[str, Any]:
+    """What a run is about: its values are texts, numbers and lists of texts."""
+    said = item.table(64)
+    for name, value in said.items():
+        if name in ("cases", "seed"):
+            value.integer(-(1 << 63), 1 << 63)
+        elif name == "ops":
+            for pattern in value.items(1 << 12):
+                pattern.text(1 << 10)
+        elif name == "shard":
+            value.like(_SHARD, "a shard, as 1/3")
+        elif name in _TEXTS:
+            value.text(1 << 10)
+    return {name: value.value for name, value in said.items()}
+
+
+_TEXTS = ("backend", "digest", "torch", "torch-keel", "python", "profile", "tier")
+_SHARD = re.compile(r"[0-9]{1,6}/[0-9]{1,6}")
+
+
+def stating(path: Path, head: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any]:
+    """``head``, where it states these. Raises KeelError[bad-file]."""
+    if head is None or (lacking := [k for k in names if k not in head]):
+        why = "It has no head." if head is None else f"Its head lacks {', '.join(lacking)}."
+        wrong = documents.Malformed("line 1", why)
+        raise documents.bad_file(path, wrong, what="It is no log of a run.", do="Run it again.")
+    return head
+
+
+def _verdict(item: documents.Item) -> Verdict:
+    said = item.record(("case", "status"), ("oracle", "sentence", "clause", "figures", "seconds"))
+    texts = {k: said[k].text(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in said}
+    figures = said["figures"].table(1 << 8) if "figures" in said else {}
+    for name in ("ulps", "ratio", "masked"):
+        if name in figures and type(figures[name].value) not in (int, float, type(None)):
+            figures[name].refuse("It is no number.")
+    seconds = said["seconds"].number(0.0) if "seconds" in said else 0.0
+    return Verdict(**texts, figures={k: f.value for k, f in figures.items()}, seconds=seconds)  # type: ignore[arg-type]

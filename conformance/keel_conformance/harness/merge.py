@@ -9,7 +9,7 @@ from typing import Any
 from keel import KeelError
 
 from ..results.verdict import Verdict
-from .journal import FILE, read
+from .journal import FILE, read, stating
 from .run import Shard
 
 APART = ("shard",)
@@ -33,8 +33,7 @@ def merged(folders: Sequence[Path]) -> Merged:
         if not (folder / FILE).exists():
             raise KeelError("bad-option", f"There is no run in {folder}.", do=f"Its --out folder holds {FILE}.")
         head, found, _ = read(folder / FILE)
-        if head is None:
-            raise KeelError("bad-option", f"The log in {folder} has no head.", do="Run that shard again.")
+        head = stating(folder / FILE, head, "backend", "shard")
         _compare(folder, head, heads)
         heads[folder] = head
         verdicts |= found

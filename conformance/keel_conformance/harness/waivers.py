@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from keel import KeelError
+from keel import documents
 
 from ..results.verdict import Status, Verdict
 
@@ -41,30 +42,50 @@ class Waiver:
         return f"The waiver of {self.case} ({self.url}, {self.owner})"
 
 
+MOST_BYTES = 1 << 20
+_MOST_WAIVERS, _LONGEST = 1 << 10, 1 << 10
+
+
 def read(file: Path, backend: str) -> tuple[Waiver, ...]:
-    """The waivers in a file that are about the backend: tables ``[[waiver]]``. Raises KeelError[bad-option]."""
+    """The waivers in a file that are about the backend: tables ``[[waiver]]``. Raises KeelError[bad-file]."""
     try:
-        entries = tomllib.loads(file.read_text()).get("waiver", [])
-    except (OSError, tomllib.TOMLDecodeError) as raised:
-        raise KeelError("bad-option", f"The waivers in {file} cannot be read.", {"it says": str(raised)}) from raised
-    found = [_waiver(file, k, entry) for k, entry in enumerate(entries, 1)]
+        said = documents.Item(_parsed(documents.text_of(file, MOST_BYTES))).record((), ("waiver",))
+        entries = said.get("waiver", documents.Item([]))
+        found = [_waiver(entry) for entry in entries.items(_MOST_WAIVERS)]
+    except documents.Malformed as e:
+        raise documents.bad_file(file, e, what="It holds no waivers.", do=_DO) from e
     return tuple(w for w in found if fnmatchcase(backend, w.backend))
 
 
-def _waiver(file: Path, number: int, entry: dict[str, Any]) -> Waiver:
-    lacking = [f for f in FIELDS if not entry.get(f)]
-    unknown = sorted(set(entry) - {*FIELDS, "backend", "expect"})
-    reasons = {**({"lacking": ", ".join(lacking)} if lacking else {}),
-               **({"unknown": ", ".join(unknown)} if unknown else {})}
-    if not lacking and type(entry["expires"]) is not date:
-        reasons["expires"] = f"{entry['expires']!r} is no date, as 2027-01-31 is."
-    if entry.get("expect", "") not in ("", "fail"):
-        reasons["expect"] = f"{entry['expect']!r} is not \"fail\"."
-    if not entry.get("url", "https://").startswith(("https://", "http://")):
-        reasons["url"] = f"{entry['url']!r} is no address."
-    if reasons:
-        raise KeelError("bad-option", f"Waiver {number} in {file} is incomplete.", reasons, do=_DO)
-    return Waiver(**entry)
+def _parsed(text: str) -> dict[str, Any]:
+    """Raises Malformed for what is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as e:                 # of which a TOMLDecodeError is one, and says the line
+        raise documents.Malformed("", f"It is no TOML: {e}"[:300]) from e
+
+
+def _waiver(entry: documents.Item) -> Waiver:
+    """Raises Malformed."""
+    given = entry.value if isinstance(entry.value, dict) else {}
+    said = entry.record([f for f in FIELDS if given.get(f) != "" or f not in given], (*FIELDS, "backend", "expect"))
+    if empty := [f for f in FIELDS if said[f].value == ""]:
+        entry.refuse(f"It lacks {', '.join(empty)}.")
+    texts = {f: said[f].text(_LONGEST) for f in said if f != "expires"}
+    if type(said["expires"].value) is not date:
+        said["expires"].refuse(f"{said['expires'].value!r}"[:100] + " is no date, as 2027-01-31 is.")
+    if texts.get("expect", "") not in ("", "fail"):
+        said["expect"].refuse(f"{texts['expect']!r} is not \"fail\".")
+    if not texts["url"].startswith(("https://", "http://")):
+        said["url"].refuse(f"{texts['url']!r} is no address.")
+    operator = texts["case"].partition("/")[0]
+    if not operator or any(c in operator for c in _WILD):
+        said["case"].refuse(f"{texts['case']!r} does not name the operator or the program that it is of: a pattern has "
+                            "its wildcards after the first slash, as softmax/f16/* has.")
+    return Waiver(**texts, expires=said["expires"].value)  # type: ignore[arg-type]
+
+
+_WILD = "*?["
 
 
 def applied(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date) -> list[Verdict]:
@@ -82,6 +103,40 @@ def applied(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date)
             return replace(v, status="xpass", sentence=f"It does not fail any more: {waiver.reason} ({waiver.url})")
         return v
     return [one(v) for v in verdicts]
+
+
+SHARE, SHARE_OF_ONE = 0.05, 0.5
+"""At most this share of the cases that ran may be waived, and of those of one operator or program."""
+
+
+def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
+    """Where more is waived than a run that conforms may have, in sentences.
+
+    Waivers are for what is known and small. A backend that computes an operator wrongly in most of its cases does not
+    conform for it: it should refuse the operator, or the dtype, which is counted as not claimed and costs nothing. Of a
+    run that is not ``whole``, of some operators alone, the share of all cases says nothing.
+    """
+    ran, waived = Counter[str](), Counter[str]()
+    for v in verdicts:
+        operator = v.case.partition("/")[0]
+        ran[operator] += v.status not in ("not run", "not claimed")
+        waived[operator] += v.status in ("waived", "xfail")
+    found = [f"{n} of {ran[op]} cases of {op} are waived, and at most {SHARE_OF_ONE:.0%} may be, or one."
+             for op, n in sorted(waived.items()) if n > max(1, SHARE_OF_ONE * ran[op])]
+    everything, all_waived = sum(ran.values()), sum(waived.values())
+    if whole and all_waived > max(1, SHARE * everything):
+        found.append(f"{all_waived} of {everything} cases are waived, and at most {SHARE:.0%} may be.")
+    return found
+
+
+def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) -> list[dict[str, Any]]:
+    """What each waiver waived, as plain data: the waiver, and the ids of its cases."""
+    valid = [w for w in waivers if today <= w.expires]
+    cases: dict[int, list[str]] = {}
+    for v in verdicts:
+        if v.status in ("waived", "xfail"):
+            cases.setdefault(next(k for k, w in enumerate(valid) if w.matches(v.case)), []).append(v.case)
+    return [{**asdict(valid[k]), "expires": valid[k].expires.isoformat(), "cases": cases[k]} for k in sorted(cases)]
 
 
 def problems(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], planned: Iterable[str], today: date, *,

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from keel import documents
+
 from .pool import Outcome
 
 
@@ -33,15 +35,32 @@ class Log:
         if len(whole) < len(lines):
             self.path.write_bytes(b"".join(whole))
         found: dict[Any, Outcome] = {}
-        for line in whole:
+        for number, line in enumerate(whole, 1):
             try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:                      # what the file system lost is measured again
+                entry = documents.Item(documents.parsed(line, constants=True), f"line {number}")
+            except documents.Malformed:                       # what the file system lost is measured again
                 continue
-            job, outcome = self.job(**entry["job"]), Outcome(**entry["outcome"])
-            row = outcome.row if outcome.row is None else self.row(job, outcome.row)
-            found[job] = Outcome(row, outcome.failure, outcome.doing, outcome.seconds)
+            try:
+                job, outcome = self._outcome(entry)
+            except documents.Malformed as e:
+                raise documents.bad_file(self.path, e, what="It is no log of a measurement.",
+                                         do="Take it away, and all is measured again.") from e
+            found[job] = outcome
         return found
+
+    def _outcome(self, entry: documents.Item) -> tuple[Any, Outcome]:
+        """The job and what came of it.  Raises Malformed."""
+        said = entry.record(("job", "outcome"))
+        outcome = said["outcome"].record(("row",), ("failure", "doing", "seconds", "end"))
+        texts = {k: outcome[k].text() for k in ("failure", "doing") if k in outcome}
+        seconds = outcome["seconds"].number(0.0) if "seconds" in outcome else 0.0
+        try:
+            job, row = self.job(**said["job"].value), outcome["row"].value
+            hash(job)                                         # by which it is looked up
+            return job, Outcome(row if row is None else self.row(job, row), **texts, seconds=seconds)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as e:
+            why = f"It is of no job that there is ({type(e).__name__}: {e})."
+            raise documents.Malformed(entry.place, why[:300]) from e
 
     def append(self, job: Any, outcome: Outcome) -> None:
         with self.path.open("a") as log:

@@ -113,7 +113,7 @@ def first(**change: Any) -> Callable[[list[dict[str, Any]]], None]:
 TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no certificate": (lambda f: (f / CERTIFICATE).unlink(), "There is no certificate.json."),
     "no JSON": (lambda f: (f / CERTIFICATE).write_text("{"), "cannot be read"),
-    "another format": (lambda f: manifest(f, lambda m: m.update(format=2)), "no certificate of format 1"),
+    "another format": (lambda f: manifest(f, lambda m: m.update(format=1)), "no certificate of format 2"),
     "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: gold"),
     "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: plugin"),
     "changed and not sealed": (lambda f: manifest(f, lambda m: m.update(subject="cpp"), seal=False), "The seal is not"),
@@ -147,7 +147,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
                     "ended and never began."),
     "too large an error": (lambda f: log(f, first(figures={"ratio": 3.5})), "passes with an error of 3.5 times"),
     "two heads": (lambda f: log(f, lambda ls: ls.append(ls[0])), "The log has two heads."),
-    "a line of its own": (lambda f: log(f, lambda ls: ls.append({"note": "fine"})), "a line that no run writes"),
+    "a line of its own": (lambda f: log(f, lambda ls: ls.append({"note": "fine"})), "line 4: It has 'note'"),
     "another run's log": (lambda f: log(f, lambda ls: ls[0]["run"].update(torch="2.0")), "The log is of PyTorch 2.0"),
     "no log": (lambda f: (f / FILE).unlink(), "log.jsonl was removed."),
     "the report": (lambda f: text(f, "report.json", '"waived"', '"xfail"'), "report.json was changed."),
@@ -173,13 +173,14 @@ def test_what_was_changed_is_found(kind: str, run: Path) -> None:
 
 def test_a_sample_is_run_again_and_agrees(tmp_path: Path) -> None:
     certify(made(tmp_path))
-    assert verify(tmp_path, least=2, draw=random.Random(0)) == []
+    assert verify(tmp_path, least=2, backend="liar:honest", draw=random.Random(0)) == []
+    assert "not of liar:liar" in verify(tmp_path, share=0.0, least=0, backend="liar:liar")[0]
 
 
 def test_verdicts_that_were_made_up_and_sealed_are_found_by_the_sample(tmp_path: Path) -> None:
     certify(made(tmp_path, "liar:liar"))
     assert verify(tmp_path, share=0.0, least=0) == []
-    wrong = verify(tmp_path, least=3, draw=random.Random(1))
+    wrong = verify(tmp_path, least=3, backend="liar:liar", draw=random.Random(1))
     assert any("was pass, and is fail when it is run again." in sentence for sentence in wrong)
 
 
@@ -199,6 +200,52 @@ def test_only_one_that_conforms_is_certified(tmp_path: Path) -> None:
     assert not (folder / CERTIFICATE).exists()
     with pytest.raises(KeelError, match="There is no run"):
         certify(tmp_path / "nowhere")
+
+
+def test_no_module_is_imported_because_a_certificate_names_it(tmp_path: Path) -> None:
+    certify(made(tmp_path))
+    (said,) = verify(tmp_path)
+    assert said == ("To run cases again, liar would be imported, because the certificate says so. If you trust it, say "
+                    "--backend liar:honest.")
+
+
+def failing(v: Verdict) -> Verdict:
+    return replace(v, status="fail", sentence="It is off by a lot.")
+
+
+@pytest.mark.parametrize(("pattern", "said"), [
+    *((case, "does not name the operator") for case in ("*", "n*/f32/*", "*/*", "[n]eg/*")),
+    ("neg/*", "cases of neg are waived, and at most 50% may be"), ("neg/[!x]*", "at most 50% may be"),
+])
+def test_waivers_do_not_make_a_failing_backend_conform(pattern: str, said: str, tmp_path: Path) -> None:
+    folder = made(tmp_path, change=failing)
+    (folder / WAIVERS).write_text(WAIVER.replace("neg/i64/*", pattern))
+    with pytest.raises(KeelError) as raised:
+        certify(folder)
+    assert said in str(raised.value) and not (folder / CERTIFICATE).exists()
+
+
+def test_a_certificate_shows_what_was_waived(run: Path) -> None:
+    (waived,) = json.loads((run / CERTIFICATE).read_text())["waived"]
+    assert waived["case"] == "neg/i64/*" and waived["expires"] == "2999-01-01" and len(waived["cases"]) == 1
+    manifest(run, lambda m: m.update(waived=[]))
+    assert any("What was waived is not what the certificate shows" in s for s in verify(run, share=0.0, least=0))
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, [[]], {"a": {"b": []}}, 1e300, True])
+@pytest.mark.parametrize("field", ["run", "totals", "files", "torch", "environment", "waived", "plugin", "subject",
+                                   "made", "waivers", "verdicts", "specification"])
+def test_fields_of_other_kinds_are_said(field: str, value: Any, run: Path) -> None:
+    manifest(run, lambda m: m.update({field: value}))
+    assert verify(run, share=0.0, least=0)
+
+
+@pytest.mark.parametrize("report", ["", "[]", "{}", '{"totals": 3, "subject": "x", "run": {}}', "[" * 100_000,
+                                    '{"totals": [{}], "subject": "x", "run": {}}'])
+def test_a_report_that_is_none_is_said(report: str, run: Path) -> None:
+    (run / "report.json").write_text(report)
+    manifest(run, lambda m: m["files"].update({"report.json": hashes.of_file(run / "report.json")}))
+    assert any("It is no report of a run" in s for s in verify(run, share=0.0, least=0))
 
 
 def test_an_expired_waiver_is_no_waiver(certified: Path, tmp_path: Path) -> None:

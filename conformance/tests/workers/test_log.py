@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from keel import KeelError
 from keel_conformance.closure.cli import _row
 from keel_conformance.closure.jobs import Job, Row
 from keel_conformance.workers.log import Log
@@ -25,3 +28,18 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert log.resume() == dict((GOOD, LOST, TIMED))
     log.begin()
     assert log.resume() == {}
+
+
+@pytest.mark.parametrize("line", [
+    "[]", "{}", '{"job": {"model": 3}, "outcome": {"row": null}}', '{"job": [], "outcome": {"row": null}}',
+    '{"job": {"universe": [], "name": "x"}, "outcome": {"row": null}}', '{"job": {}, "outcome": 3}',
+    '{"job": {"universe": "time", "name": "x"}, "outcome": {"row": {"more": 1}}}',
+])
+def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
+    log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
+    log.append(*GOOD)
+    with log.path.open("a") as file:
+        file.write("\0\0\0\n" + line + "\n")                 # the first is what a file system lost
+    with pytest.raises(KeelError, match="line 3") as raised:
+        log.resume()
+    assert raised.value.code == "bad-file"

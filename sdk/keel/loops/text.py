@@ -153,12 +153,21 @@ class _Line:
 
 
 def parse(text: str) -> Kernel:
-    """The kernel of that text.  Raises KeelError[bad-text] that names the line and what was expected there."""
-    lines = [line for n, raw in enumerate(text.splitlines(), 1) if (line := _line(n, raw))]
+    """The kernel of that text.  Raises KeelError[bad-text] that names the line and what was expected there.
+
+    The text may come from anybody: its length, depth and numbers, and how many terms a size has once it is multiplied
+    out, have limits that no kernel of Keel's comes near.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise KeelError("bad-text", f"Line 1: expected a kernel of at most {_MOST_CHARACTERS} characters.")
+    lines = [line for n, raw in enumerate(text.split("\n"), 1) if (line := _line(n, raw))]
     if not lines:
         raise KeelError("bad-text", "Line 1: expected a kernel, found nothing.")
     reader = _Reader(lines)
-    kernel = reader.kernel()
+    try:
+        kernel = reader.kernel()
+    except (ArithmeticError, ValueError, TypeError, AttributeError) as e:  # of sympy, for what is no size at all
+        lines[max(reader.at - 1, 0)].wants(f"sizes that can be worked with ({type(e).__name__}: {str(e)[:80]})")
     if reader.at < len(lines):
         lines[reader.at].wants("a statement of the kernel, indented")
     if unused := sorted(set(reader.names) - set(kernel.symbols)):
@@ -172,11 +181,19 @@ def _line(number: int, raw: str) -> _Line | None:
         return None
     spaces = len(text) - len(text.lstrip(" "))
     line = _Line(number, spaces // 2, text[spaces:])
+    if len(text) > _LONGEST_LINE or line.depth > _DEEPEST:
+        line.wants(f"at most {_LONGEST_LINE} characters, {_DEEPEST} levels in")
+    if not text.isascii() or _LONG_NUMBER.search(text):
+        line.wants("plain letters, and numbers of at most 20 digits")
     return line.wants("two spaces per level") if spaces % 2 or text[spaces] == "\t" else line
 
 
-_HEADER = re.compile(r"kernel (\w+)\((.*)\) -> \((.*)\)(?: where ([^()]*))?:")
-_BUFFER = re.compile(r"(\w+): (?:(in|out|inout) )?(\w+)\[(.+)\]")
+_MOST_CHARACTERS, _LONGEST_LINE, _DEEPEST, _MOST_TOKENS, _DEEPEST_TERM = 1 << 24, 1 << 16, 64, 512, 32
+_MOST_TERMS, _MOST_TERMS_OF_ALL, _MOST_BITS, _MOST_POWER, _MOST_EXTREMES = 1024, 1 << 18, 128, 64, 8
+_LONG_NUMBER = re.compile(r"\d{21}")
+_HEADER = re.compile(r"kernel ([A-Za-z_]\w*)\(")
+_RESULTS = re.compile(r"(.*)\)(?: where ([^()]*))?:")
+_BUFFER = re.compile(r"([A-Za-z_]\w*): (?:(in|out|inout) )?(\w+)\[(.+)\]")
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)(?: (>= 0|any))?")
 _LOOP = re.compile(rf"({'|'.join(get_args(LoopKind))})(?: (.*))?:")
 _AXIS = re.compile(r"([A-Za-z_]\w*) < (.+)")
@@ -199,20 +216,23 @@ class _Reader:
     names: dict[str, sympy.Symbol | Axis] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     dtypes: Dtypes = field(default_factory=dict)
+    terms: int = 0
 
     def kernel(self) -> Kernel:
         line = self.lines[0]
-        found = _HEADER.fullmatch(line.text)
-        if found is None or line.depth:
+        head, _, tail = line.text.partition(") -> (")
+        name, found = _HEADER.match(head), _RESULTS.fullmatch(tail)
+        if name is None or found is None or line.depth:
             line.wants("kernel name(buffers) -> (buffers):")
-        for part in _parts(found[4] or ""):
+        for part in _parts(found[2] or ""):
             if (known := _SYMBOL.fullmatch(part)) is None:
                 line.wants(f"a size's name after where, not {part!r}")
             self.names[known[1]] = symbol(known[1], known[2] or ">= 1")
-        buffers = [self.buffer(line, b, role) for n, role in ((2, "in"), (3, "out")) for b in _parts(found[n])]
+        lists = ((head[name.end():], "in"), (found[1], "out"))
+        buffers = [self.buffer(line, b, role) for text, role in lists for b in _parts(text)]
         self.buffers = {b.name: b for b in buffers}
         self.at = 1
-        return Kernel(found[1], tuple(buffers), self.block(1))
+        return Kernel(name[1], tuple(buffers), self.block(1))
 
     def buffer(self, line: _Line, text: str, role: str) -> Buffer:
         found = _BUFFER.fullmatch(text)
@@ -304,8 +324,13 @@ class _Reader:
         tokens = _TOKEN.findall(text)
         if "".join(tokens) != re.sub(r"\s", "", text):
             line.wants(f"an index, not {text!r}")
+        if len(tokens) > _MOST_TOKENS:
+            line.wants(f"an index of at most {_MOST_TOKENS} words")
         terms = _Expression(line, self.names, [*tokens, ""])
         value = terms.sum()
+        self.terms += terms.terms
+        if self.terms > _MOST_TERMS_OF_ALL:
+            line.wants("fewer and shorter sizes in one kernel")
         return value if terms.tokens[terms.at] == "" else terms.wants("the end of the index")
 
 
@@ -317,6 +342,8 @@ class _Expression:
     names: Mapping[str, sympy.Symbol | Axis]
     tokens: list[str]
     at: int = 0
+    depth: int = 0
+    terms: int = 0
 
     def wants(self, what: str) -> NoReturn:
         self.line.wants(f"{what} before {self.tokens[self.at] or 'the end'!r}")
@@ -328,7 +355,23 @@ class _Expression:
         self.at += 1
         return token
 
+    def bounded(self, value: Index | Dim, *inner: Index | Dim) -> Index | Dim:
+        """``value``, unless it, or what it is made of, has too many terms once it is multiplied out."""
+        for part in (value, *inner):
+            self.terms = max(self.terms, _terms_of(part))
+        if self.terms > _MOST_TERMS:
+            self.wants(f"at most {_MOST_TERMS} terms once it is multiplied out")
+        return value
+
     def sum(self) -> Index | Dim:
+        self.depth += 1
+        if self.depth > _DEEPEST_TERM:
+            self.wants(f"at most {_DEEPEST_TERM} parentheses in each other")
+        value = self.summed()
+        self.depth -= 1
+        return value
+
+    def summed(self) -> Index | Dim:
         value = self.product()
         while sign := self.take("+", "-"):
             other = self.product()
@@ -338,7 +381,10 @@ class _Expression:
     def product(self) -> Index | Dim:
         value = self.factor()
         while op := self.take("*", "//", "%", "/"):
-            value = self.joined(op, value, self.factor())
+            other = self.factor()
+            if _terms_of(value) * _terms_of(other) > _MOST_TERMS:
+                self.wants(f"at most {_MOST_TERMS} terms once it is multiplied out")
+            value = self.bounded(self.joined(op, value, other))
         return value
 
     def joined(self, op: str, left: Index | Dim, right: Index | Dim) -> Index | Dim:
@@ -356,14 +402,22 @@ class _Expression:
         return ratio if op == "/" else sympy.floor(sympy.expand(ratio)) if op == "//" else sympy.Mod(left, right)
 
     def factor(self) -> Index | Dim:
-        if self.take("-"):
-            return self.factor() * -1
+        sign = 1
+        while self.take("-"):
+            sign = -sign
+        value = self.power()
+        return value if sign > 0 else value * -1
+
+    def power(self) -> Index | Dim:
         value = self.atom()
         if self.take("**"):
             power = self.atom()
             if isinstance(value, Index) or not isinstance(power, int):
                 self.wants("a size to the power of a number")
-            return value ** power
+            bits = value.bit_length() if isinstance(value, int) else 0
+            if power > _MOST_POWER or bits * power > _MOST_BITS or _terms_of(value) ** power > _MOST_TERMS ** 2:
+                self.wants(f"a power of at most {_MOST_POWER}, and numbers of at most {_MOST_BITS} bits")
+            return self.bounded(value ** power)
         return value
 
     def atom(self) -> Index | Dim:
@@ -394,9 +448,29 @@ class _Expression:
         values = [self.sum()] if self.take("(") else self.wants("'('")
         while self.take(","):
             values.append(self.sum())
-        if not self.take(")") or any(isinstance(v, Index) for v in values):
-            self.wants(f"{word} of sizes")
+        if not self.take(")") or any(isinstance(v, Index) for v in values) or len(values) > _MOST_EXTREMES:
+            self.wants(f"{word} of at most {_MOST_EXTREMES} sizes")
         return (sympy.Max if word == "max" else sympy.Min)(*values)
+
+
+def _terms_of(value: Index | Dim) -> int:
+    """How many terms a size has at most once it is multiplied out with each symbol s as 1 + t, which proofs of its sign
+    do; of an index, all its sizes."""
+    if isinstance(value, int | sympy.Integer):
+        return 1 if int(value).bit_length() <= _MOST_BITS else _MOST_TERMS + 1
+    if isinstance(value, Index):
+        return _terms_of(value.const) + sum(_terms_of(c) for _, c in value.terms)
+    if isinstance(value, sympy.Symbol):
+        return 2
+    inner = [_terms_of(a) for a in value.args]
+    if isinstance(value, sympy.Add):
+        return sum(inner)
+    if isinstance(value, sympy.Mul):
+        return math.prod(inner)
+    if isinstance(value, sympy.Pow) and value.exp.is_Integer:
+        power = min(abs(int(value.exp)), _MOST_TERMS)
+        return power + 1 if value.base.is_Symbol else min(inner[0] ** power, _MOST_TERMS + 1)
+    return max(inner, default=1)
 
 
 def _parts(text: str) -> list[str]:

@@ -6,6 +6,7 @@ with the hash of its lock, that lock never changes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from keel.documents import Item, Malformed, bad_file, parsed, text_of
 from keel.errors import KeelError
 from keel.spec.op import Op
 from keel.spec.opset import MEMBERS
@@ -106,14 +108,46 @@ def locked(version: Version, folder: Path = FOLDER) -> Lock:
 
 
 def read(file: Path) -> Lock:
-    """A lock from any file.  Raises KeelError[bad-text]."""
+    """A lock from any file.  Raises KeelError[bad-file]."""
     try:
-        found = json.loads(file.read_text())
-        if not isinstance(found["members"], dict) or found["digest"] != digest(found["members"]):
-            raise ValueError("Its digest is not that of its members.")
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise KeelError("bad-text", f"{file} is no lock of an opset.", {file.name: f"{type(e).__name__}: {e}"}) from e
-    return found  # type: ignore[no-any-return]
+        said = Item(parsed(text_of(file))).record(("opset", "digest", "members"))
+        said["opset"].like(_VERSION, "a version of the opset, as 1.0")
+        for member in said["members"].table(1 << 16).values():
+            _check(member)
+        found: Lock = {k: item.value for k, item in said.items()}
+        if found["digest"] != digest(found["members"]):
+            said["digest"].refuse("It is not that of its members.")
+    except Malformed as e:
+        raise bad_file(file, e, what="It is no lock of an opset.") from e
+    return found
+
+
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
+
+
+def _check(member: Item) -> None:
+    """Raises Malformed for what is not what a lock says of a member."""
+    texts = ("kind", "family", "profile", "doc", "digest")
+    lists = ("overloads", "operands", "requires", "dtypes", "tags")
+    either, tables = ("compute", "decomposition", "reason"), ("clauses", "budget")
+    said = member.record((*texts, *lists, *either, *tables, "results"))
+    for name in (*texts, *(e for e in either if said[e].value is not None)):
+        said[name].text()
+    for name in lists:
+        for item in said[name].items(1 << 12):
+            item.text()
+    for sentence in said["clauses"].table(1 << 12).values():
+        sentence.text()
+    for budget in said["budget"].table(1 << 8).values():
+        for number in budget.record((), ("ulps", "times")).values():
+            number.number()
+    if isinstance(said["results"].value, list):
+        for result in said["results"].items(1 << 8):
+            formula = result.record(("dtype", "shape", "layout", "exact", "optional"))
+            for name, item in formula.items():
+                item.flag() if name in ("exact", "optional") else item.text()
+    elif said["results"].value is not None:
+        said["results"].text()
 
 
 @cache
