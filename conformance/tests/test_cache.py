@@ -58,3 +58,19 @@ def test_what_becomes_of_a_process(tmp_path: Path) -> None:
         "print(*(outcome(forked(w, Path('x')), limit=60 if w is not hangs else 0.2) for w in works), sep=', ')\n")
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout.strip() == ", ".join((RIGHT, WRONG, RAISED, DIED, HUNG)) and "ValueError: why" in ran.stderr
+
+
+def test_the_trials_see_a_cache_that_does_not_verify() -> None:
+    text = (
+        "import random, tempfile\n"
+        "from pathlib import Path\n"
+        "import torch\n"
+        "import keel.cache.store as store\n"
+        "from keel_conformance import cache\n"
+        "torch.set_num_threads(1)\n"
+        "store.unsealed = lambda name, held: held[:-len(store.sealed('', b''))]\n"
+        "cache.DAMAGE = {'empty': cache.empty}\n"
+        "with cache.targets() as backends, tempfile.TemporaryDirectory() as folder:\n"
+        "    print(dict(cache.damaged(backends, 4, random.Random(1), Path(folder))['empty']))\n")
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str({RAISED: 4})

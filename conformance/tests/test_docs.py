@@ -94,11 +94,11 @@ def test_the_graph_backend_multiplies_matrices() -> None:
 
 
 @pytest.fixture
-def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.mark.usefixtures("own_temporary_folder")
+@pytest.mark.usefixtures("own_cache")
 def test_the_loop_backend_compiles_all_of_a_small_model() -> None:
     assert shutil.which("cc"), "the page's backend needs a C compiler, and so do the tests"
     backend, parts = spied(module(HOW / "write-a-loop-backend.md").backend)
@@ -117,7 +117,7 @@ def test_the_loop_backend_compiles_all_of_a_small_model() -> None:
     assert len(parts) == 2 and min(parts) > 5
 
 
-@pytest.mark.usefixtures("own_temporary_folder")
+@pytest.mark.usefixtures("own_cache")
 def test_a_loop_backend_with_changing_sizes() -> None:
     backend = module(HOW / "write-a-loop-backend.md").backend
     compiled = keel.compile(lambda x: (x - x.mean(-1, keepdim=True)).exp().flip(0), backends=[backend], strict=True)
@@ -133,7 +133,7 @@ def test_fuel_finds_the_fusion() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
-@pytest.mark.usefixtures("own_temporary_folder")
+@pytest.mark.usefixtures("own_cache")
 def test_a_graph_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page, x = module(HOW / "save-a-graph.md"), torch.randn(5, 4)

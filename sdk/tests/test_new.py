@@ -59,7 +59,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_a_package_installs_and_passes_its_own_tests(level: str, tmp_path: Path) -> None:
     package, place = new(f"{level}_zeta", level, tmp_path / "package"), tmp_path / "installed"
     path = os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": path, "KEEL_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(*command: str) -> str:
         done = subprocess.run([sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True,

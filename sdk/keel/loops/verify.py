@@ -54,6 +54,8 @@ HELD = CASTS | COMPLEX
 
 def verify(kernel: Kernel) -> None:
     """Raises KeelError[bad-graph] with the first broken rule and the statement that breaks it; else returns."""
+    if not kernel.name.isidentifier():
+        raise _broken(kernel, f"a kernel cannot be named {kernel.name!r}.")
     _buffers(kernel)
     _symbols(kernel)
     for stmt in kernel.body:

@@ -139,6 +139,7 @@ def test_what_buffers_can_be() -> None:
                        (replace(good, dtype=torch.quint8), "o cannot hold torch.quint8."),
                        (replace(good, size=-1), "o has the size -1.")):
         assert refused(Kernel("k", (wrong,), body)) == f"Kernel k: {why}"
+    assert refused(Kernel("k() {} void other", (good,), body)).endswith("a kernel cannot be named 'k() {} void other'.")
 
 
 def test_symbols_of_one_name_are_one_symbol() -> None:
