@@ -7,7 +7,7 @@ reach which; ranks in this order do.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 Unit = TypeVar("Unit")
@@ -29,12 +29,12 @@ class UnitOrder(Generic[Unit]):
     def reaches(self, units: Iterable[Unit], goal: Unit) -> bool:
         """Whether one of ``units`` is ``goal`` or needs it, directly or through others."""
         low = self._rank[id(goal)]
-        return any(rank == low for rank, _ in self._needed(units, low))
+        return low in self._needed(units, low, goal)
 
     def put_after(self, unit: Unit, needed: Iterable[Unit]) -> None:
         """Moves ``unit`` after all of ``needed``, none of which may reach it."""
         low = self._rank[id(unit)]
-        self._place(low, [u for _, u in self._needed(needed, low + 1)], unit)
+        self._place(low, self._needed(needed, low + 1), unit)
 
     def merge(self, unit: Unit, taken: Unit) -> None:
         """Takes ``taken`` out: what it did is done by ``unit`` now, which needed it, and so stands after it.
@@ -45,10 +45,11 @@ class UnitOrder(Generic[Unit]):
         assert low < high
         self._units[low] = None
         del self._rank[id(taken)]
-        self._place(low, [u for _, u in self._needed(self._before(unit), low + 1)], unit)
+        self._place(low, self._needed(self._before(unit), low + 1), unit)
 
-    def _needed(self, units: Iterable[Unit], low: int) -> list[tuple[int, Unit]]:
-        """Of ``units`` and what they need those whose rank is at least ``low``, by rank."""
+    def _needed(self, units: Iterable[Unit], low: int, until: Unit | None = None) -> dict[int, Unit]:
+        """By rank, of ``units`` and what they need those whose rank is at least ``low``, up to where ``until`` is
+        met."""
         found: dict[int, Unit] = {}
         todo = list(units)
         while todo:
@@ -56,16 +57,20 @@ class UnitOrder(Generic[Unit]):
             rank = self._rank[id(unit)]
             if rank >= low and rank not in found:
                 found[rank] = unit
+                if unit is until:
+                    break
                 todo.extend(self._before(unit))
-        return sorted(found.items(), key=lambda item: item[0])
+        return found
 
-    def _place(self, low: int, first: Sequence[Unit], unit: Unit) -> None:
-        """Puts ``first``, then ``unit``, at the rank ``low`` and after; the others between move behind them."""
-        last = [*first, unit]
-        high = max(self._rank[id(u)] for u in last)
+    def _place(self, low: int, first: Mapping[int, Unit], unit: Unit) -> None:
+        """Puts those of ``first``, by rank, and then ``unit`` at the rank ``low`` and after; the others between move
+        behind them."""
+        high = max([*first, self._rank[id(unit)]])
+        if not first and high == low:
+            return
+        last = [*(first[rank] for rank in sorted(first)), unit]
         moved = {id(u) for u in last}
         rest = [u for u in self._units[low:high + 1] if u is not None and id(u) not in moved]
         order = [*last, *rest]
-        gap = high + 1 - low - len(order)
-        self._units[low:high + 1] = [*order, *[None] * gap]
+        self._units[low:high + 1] = [*order, *[None] * (high + 1 - low - len(order))]
         self._rank |= {id(u): low + k for k, u in enumerate(order)}
