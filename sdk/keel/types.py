@@ -100,7 +100,8 @@ class TensorType:
         """How many elements of storage the tensor spans, from its first element to its last."""
         if any(n == 0 for n in self.shape):
             return 0
-        return as_dim(sympy.expand(1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))))
+        span = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return span if isinstance(span, int) else as_dim(sympy.expand(span))
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ Look = Sequence[int]
 
 def recorded(sites: int) -> tuple[torch.Tensor, Look]:
     """Memory on the host for that many sites, and a look at it."""
-    memory = torch.zeros(sites, dtype=torch.int64)
+    memory = torch.zeros(sites, dtype=torch.int64, device="cpu")
     return memory, memory.numpy().data
 
 
@@ -49,7 +49,7 @@ def settling(sites: Sequence[Site], device: torch.device) -> tuple[torch.Tensor,
 
 
 def _shared(sites: Sequence[Site]) -> tuple[torch.Tensor, Callable[[bool], None]]:
-    memory = torch.zeros(len(sites), dtype=torch.int64, pin_memory=True)
+    memory = torch.zeros(len(sites), dtype=torch.int64, device="cpu", pin_memory=True)
     look: Look = memory.numpy().data
     waits = True
 

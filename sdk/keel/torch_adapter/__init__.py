@@ -16,6 +16,7 @@ from keel.torch_adapter.fault import Fault
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.layouts import FAULTS, Transformed, fault_of, laid_out
+from keel.torch_adapter.modes import without_autocast, without_modes
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
@@ -63,5 +64,5 @@ __all__ = [
     "is_taken_apart", "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "of_some",
     "operator_named", "overload_names", "parameters", "promise", "real_tensors", "record", "recorded",
     "registered_names", "rename", "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of",
-    "tree_text", "unflatten", "unwrapped", "writes",
+    "tree_text", "unflatten", "unwrapped", "without_autocast", "without_modes", "writes",
 ]

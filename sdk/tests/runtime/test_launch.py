@@ -6,7 +6,7 @@ import torch
 import keel
 import keel_interp
 from keel.loop_backend import compile_part
-from keel.runtime.launch import CHUNK, fit
+from keel.runtime.launch_printer import CHUNK, fit
 
 
 def longest(count: int) -> int:

@@ -1,0 +1,280 @@
+"""From a schedule to the launch program: what lives where, which symbols are known when, and the steps in order.
+
+Symbolic sizes are numbers of a call, read off its inputs once; what depends on their values alone (the arena and the
+views into it) is made once per distinct values and kept for the next call.  Sizes that only a library's result tells
+(of a nonzero, say) are read off it, and what has them is allocated from there on.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sympy
+
+from keel.errors import KeelError
+from keel.runtime.launch_program import (
+    Allocate,
+    ArenaPlan,
+    BindSymbol,
+    CallLibrary,
+    CheckIndices,
+    CheckMemory,
+    Free,
+    GiveArena,
+    InputNumber,
+    Kept,
+    KeptView,
+    LaunchKernel,
+    LaunchProgram,
+    LayOut,
+    MakeView,
+    Return,
+    SettleChecks,
+    SizeOf,
+    Source,
+    Step,
+    StrideOf,
+    TakeArena,
+)
+from keel.schedule.plan import Launch, Schedule
+from keel.schedule.tensors import External, Site, Slot
+from keel.types import Dim, SymType, TensorType, as_dim, leaves, symbols_of
+
+
+def build_program(schedule: Schedule) -> LaunchProgram:
+    """The launch program of a schedule.  Raises KeelError[bad-graph] if a size is known from nothing."""
+    return _Builder(schedule).build()
+
+
+class _Builder:
+    def __init__(self, schedule: Schedule):
+        self.schedule, self.tensors = schedule, schedule.tensors
+        self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
+        self.symbols = _symbols(schedule)
+        self.needs: dict[int, tuple[str, ...]] = {}          # the symbols of kernels, by id: to find them takes a walk
+        self.solved: set[str] = set()                        # symbols that a step binds
+        self.binds = self._bind_inputs()
+        self.key = tuple(s for s in self.symbols if s in self.solved)
+        self.held = {s.results[0]: s.operands[0] for s in schedule.steps
+                     if isinstance(s, External) and s.extern.view and s.operands}
+        self.checks = self._check_memory()
+        self.kept = self._in_arena()
+        self.views = self._kept_views()
+        self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}    # tensors that can be used by now
+        self.ready |= {*self.kept, *self.views, *self.tensors.checks}
+
+    def build(self) -> LaunchProgram:
+        steps: list[Step] = list(self.binds)
+        settles = bool(self.checks.sites) and not self.checks.at_once
+        steps += [SettleChecks(after=False)] if settles else []
+        arena = bool(self.kept) or self.checks.at_once
+        steps += [TakeArena()] if arena else []
+        for step in self.schedule.steps:
+            steps += self._launch(step) if isinstance(step, Launch) else self._call(step)
+        for o in self.tensors.outputs:
+            steps += self._view(o) if isinstance(o, int) else []
+        steps += [SettleChecks(after=True)] if settles else []
+        steps = self._freed(steps)
+        steps += [GiveArena()] if arena else []
+        steps.append(Return(tuple(self.tensors.outputs)))
+        plan = ArenaPlan(self.key, self._lifetimes(steps), tuple(
+            KeptView(t, *self.tensors.base(t)) for t in self.views))
+        types = tuple(t.type for t in self.tensors.tensors)
+        return LaunchProgram(types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks)
+
+    def _type(self, tensor: int) -> TensorType:
+        return self.tensors.tensors[tensor].type
+
+    # -- what lives where ----------------------------------------------------------------------------
+
+    def _in_arena(self) -> dict[int, None]:
+        """Base tensors that are made here, into memory given to the maker, and that no output shows.  What is read from
+        where its storage starts has a storage of its own, as it had in the graph."""
+        shown = {m for o in self.outputs for m in self._memory(o)}
+        shown |= {m for s in self.schedule.steps if isinstance(s, External) and s.absolute for t in s.operands
+                  for m in self._memory(t)}
+        known = set(self.key)
+        made: dict[int, None] = {}
+        for step in self.schedule.steps:
+            filled = step.writes if isinstance(step, Launch) else step.results if _fills(step) else ()
+            made |= dict.fromkeys(filled)
+        other = shown | self.tensors.checks.keys()
+        return {t: None for t in made if t not in other and known.issuperset(self._type(t).symbols)}
+
+    def _kept_views(self) -> dict[int, None]:
+        """Tensors inside kept ones that library calls take."""
+        used = [t for s in self.schedule.steps if isinstance(s, External) for t in s.operands]
+        known = set(self.key)
+        return {t: None for t in used if t not in self.kept and self.tensors.base(t)[0] in self.kept
+                and known.issuperset((*self._type(t).symbols, *symbols_of([self.tensors.base(t)[1]])))}
+
+    def _memory(self, tensor: int) -> Iterator[int]:
+        """The base tensor that ``tensor`` lies in, then those that a library's view of them lies in."""
+        base = self.tensors.base(tensor)[0]
+        yield base
+        if base in self.held:
+            yield from self._memory(self.held[base])
+
+    def _lifetimes(self, steps: Sequence[Step]) -> tuple[Kept, ...]:
+        """The kept tensors with the first and the last step that touch their memory."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for k, step in enumerate(steps):
+            for t in tensors_of(step):
+                for base in self._memory(t):
+                    first.setdefault(base, k)
+                    last[base] = k
+        return tuple(Kept(t, first[t], last[t]) for t in self.kept)
+
+    def _freed(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps, with each tensor that has memory of its own here and is no result freed after its last use, if
+        a later step needs memory."""
+        made = {t for step in steps for t in _made(step) if t not in self.outputs}
+        last = {t: k for k, step in enumerate(steps) for t in tensors_of(step) if t in made}
+        needy = max((k for k, step in enumerate(steps) if _made(step)), default=0)
+        freed: dict[int, list[Step]] = {}
+        for t, k in last.items():
+            if k < needy:
+                freed.setdefault(k, []).append(Free(t))
+        return [s for k, step in enumerate(steps) for s in (step, *freed.get(k, ()))]
+
+    # -- checks --------------------------------------------------------------------------------------
+
+    def _check_memory(self) -> CheckMemory:
+        """Each tensor's places begin at a multiple of 16 bytes, as kernels like it."""
+        sites: list[Site] = []
+        places: dict[int, slice] = {}
+        for tensor, mine in self.tensors.checks.items():
+            places[tensor] = slice(len(sites), len(sites) + len(mine))
+            sites += [*mine, *mine[-1:]] if len(mine) % 2 else mine
+        at_once = any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
+        return CheckMemory(tuple(sites), places, at_once)
+
+    # -- symbols -------------------------------------------------------------------------------------
+
+    def _bind_inputs(self) -> list[BindSymbol]:
+        """Steps that bind each symbol that an input tells."""
+        found: dict[str, Source] = {}
+        numbers = [(InputNumber(k), v.expr) for k, v in enumerate(self.tensors.inputs) if isinstance(v, SymType)]
+        given = [(i, self._type(i)) for i in self.tensors.inputs if isinstance(i, int)]
+        sizes: list[tuple[Source, Dim]] = [(SizeOf(i, d), n) for i, t in given for d, n in enumerate(t.shape)]
+        strides: list[tuple[Source, Dim]] = [(StrideOf(i, d), n) for i, t in given for d, n in enumerate(t.strides)]
+        for source, dim in (*numbers, *sizes, *strides):
+            if isinstance(dim, sympy.Symbol):
+                found.setdefault(dim.name, source)
+        steps = [BindSymbol(s, found[s]) for s in self.symbols if s in found]
+        self.solved |= found.keys()
+        for source, dim in (*numbers, *sizes):                # a size may be a multiple of what is looked for
+            steps += self._solve(source, dim)
+        later = symbols_of(d for s in self.schedule.steps if isinstance(s, External) for t in s.results if t >= 0
+                           for d in (*self._type(t).shape, *self._type(t).strides))
+        if missing := [s for s in self.symbols if s not in self.solved and s not in later]:
+            raise KeelError("bad-graph", f"No input of the part tells the size {missing[0]}.")
+        return steps
+
+    def _solve(self, source: Source, dim: Dim) -> list[BindSymbol]:
+        """A step that binds the symbol which ``source`` is the first to tell, if there is one."""
+        if (solved := _linear(dim, self.solved)) is None:
+            return []
+        self.solved.add(solved[0])
+        return [BindSymbol(solved[0], source, *solved[1:])]
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _launch(self, step: Launch) -> list[Step]:
+        steps: list[Step] = [s for t in step.writes for s in self._allocate(t)]
+        if id(step.kernel) not in self.needs:
+            self.needs[id(step.kernel)] = step.kernel.symbols
+        steps.append(LaunchKernel(step.kernel, step.tensors, self.needs[id(step.kernel)]))
+        checked = tuple(t for t in step.tensors if t in self.tensors.checks)
+        return [*steps, CheckIndices(checked)] if checked and self.checks.at_once else steps
+
+    def _call(self, step: External) -> list[Step]:
+        steps: list[Step] = [s for t in step.operands for s in self._view(t)]
+        run, args, kwargs = step.extern.run, step.args, step.kwargs
+        if _fills(step):
+            assert step.extern.out is not None
+            (out,) = step.results
+            return [*steps, *self._allocate(out), CallLibrary(step.extern.out, args, kwargs, out=out)]
+        view_of = step.operands[0] if step.extern.view and step.operands else None
+        steps.append(CallLibrary(run, args, kwargs, step.results, view_of=view_of))
+        made = [t for t in step.results if t >= 0]
+        self.ready |= set(made)
+        for t in made:
+            for d, n in enumerate(self._type(t).shape):
+                steps += self._solve(SizeOf(t, d), n)
+        return [*steps, *map(LayOut, made)]
+
+    def _allocate(self, tensor: int) -> list[Step]:
+        if tensor in self.ready:
+            return []
+        self.ready.add(tensor)
+        return [Allocate(tensor)]
+
+    def _view(self, tensor: int) -> list[Step]:
+        """Steps that make a tensor which is a view of another."""
+        if tensor in self.ready or self.tensors.tensors[tensor].alias is None:
+            return []
+        self.ready.add(tensor)
+        return [MakeView(tensor, *self.tensors.base(tensor))]
+
+
+def tensors_of(step: Step) -> tuple[int, ...]:
+    """The tensors whose memory a step touches, in any way; those that a call returns are not touched by that."""
+    match step:
+        case Allocate(tensor) | LayOut(tensor) | Free(tensor):
+            return (tensor,)
+        case MakeView(tensor, base):
+            return (base, tensor)
+        case LaunchKernel(tensors=tensors) | CheckIndices(tensors):
+            return tensors
+        case CallLibrary():
+            given = (*slots(step), *(t for t in step.results if t >= 0))
+            return given if step.out is None else (*given, step.out)
+        case BindSymbol(source=SizeOf(tensor) | StrideOf(tensor)):
+            return (tensor,)
+    return ()
+
+
+def slots(step: CallLibrary) -> tuple[int, ...]:
+    """The tensors among the arguments of a library call."""
+    return tuple(v.number for v in leaves((*step.args, *step.kwargs.values())) if isinstance(v, Slot))
+
+
+def _made(step: Step) -> tuple[int, ...]:
+    """The tensors that a step makes a variable for, and that have, or are in, memory of their own."""
+    match step:
+        case Allocate(tensor) | MakeView(tensor):
+            return (tensor,)
+        case CallLibrary(results=results):
+            return tuple(t for t in results if t >= 0)
+    return ()
+
+
+def _fills(step: External) -> bool:
+    """Whether the library call writes its one result into memory that it is given."""
+    return step.extern.out is not None and len(step.results) == 1
+
+
+def _symbols(schedule: Schedule) -> tuple[str, ...]:
+    """Every symbol that a tensor, an input, an output or an argument has, sorted."""
+    tensors = schedule.tensors
+    dims: list[Dim] = [d for t in tensors.tensors for d in (*t.type.shape, *t.type.strides)]
+    dims += [t.alias[1] for t in tensors.tensors if t.alias]
+    dims += [v.expr for v in (*tensors.inputs, *tensors.outputs) if isinstance(v, SymType)]
+    for step in schedule.steps:
+        if isinstance(step, External):
+            dims += [v.expr for v in leaves((*step.args, *step.kwargs.values())) if isinstance(v, SymType)]
+    return symbols_of(dims)
+
+
+def _linear(expr: Dim, known: set[str]) -> tuple[str, Dim, Dim] | None:
+    """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so."""
+    if isinstance(expr, int):
+        return None
+    unknown = [s for s in symbols_of([expr]) if s not in known]
+    if len(unknown) != 1:
+        return None
+    (symbol,) = (s for s in expr.free_symbols if str(s) == unknown[0])
+    factor = as_dim(sympy.diff(expr, symbol)) if expr.is_polynomial(symbol) else 0
+    rest = as_dim(sympy.expand(expr - factor * symbol))
+    return (unknown[0], factor, rest) if factor != 0 and unknown[0] not in symbols_of([factor, rest]) else None

@@ -1,0 +1,246 @@
+"""The one module that makes Python source text and runs it.
+
+Text is made of names and small integers only.  A name is one that a ``Namespace`` made itself: ASCII letters, digits
+and underscores, no keyword, nothing with two leading underscores.  Everything else (strings, floats, dtypes, functions,
+tensors) is an object bound to such a name.  So whatever a graph or a saved file calls its nodes, symbols or arguments,
+none of it is ever parsed as Python.  ``Expression`` is the type of text that was made here; all that writes asks for
+it, and raises TypeError for a plain string.
+"""
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_OPERATORS = frozenset(("+", "-", "*", "//", "%", "**", "or", "and"))
+
+
+class Expression(str):
+    """The text of an expression that this module wrote."""
+
+    __slots__ = ()
+
+
+class Name(Expression):
+    """A variable, or the name of an object, that a namespace made."""
+
+    __slots__ = ()
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may stand in source as a name: no keyword, nothing private, and the same after Python's
+    normalization of identifiers, which only ASCII is sure to be."""
+    return bool(_WORD.fullmatch(text)) and not keyword.iskeyword(text) and not keyword.issoftkeyword(text)
+
+
+class Namespace:
+    """The names that a function may use: its variables, and objects that live as long as it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}                    # keys are plain strings, which CPython looks up faster
+        self._named: dict[int, Name] = {}                    # by the object's id; ``objects`` keeps it alive
+        self._variables: dict[Hashable, Name] = {}
+        self._taken: set[str] = set()
+
+    def object(self, value: Any, stem: str = "object") -> Name:
+        """The name of an object: always the same one for the same object."""
+        if (known := self._named.get(id(value))) is None:
+            known = self._named[id(value)] = self._fresh(stem, numbered=True)
+            self.objects[str(known)] = value
+        return known
+
+    def variable(self, key: Hashable, stem: str) -> Name:
+        """The local variable for ``key``: ``stem`` itself, if that is a name and is free, else one like it."""
+        if (known := self._variables.get(key)) is None:
+            known = self._variables[key] = self._fresh(stem)
+        return known
+
+    def shared(self, key: Hashable, stem: str, value: Any) -> Name:
+        """The variable for ``key``, bound once for all calls instead of in each."""
+        name = self.variable(key, stem)
+        self.objects[str(name)] = value
+        return name
+
+    def _fresh(self, stem: str, numbered: bool = False) -> Name:
+        stem = stem if is_name(stem) else "x"
+        name = f"{stem}_{len(self._taken)}" if numbered or stem in self._taken else stem
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return Name(name)
+
+
+# -- expressions --------------------------------------------------------------------------------------
+
+def literal(value: int | bool | None) -> Expression:
+    """An integer, a truth value or None."""
+    if value is not None and type(value) not in (int, bool):
+        raise TypeError(f"{value!r} is bound as an object, not written as text.")
+    return Expression(repr(value))
+
+
+def call(function: Expression, args: Iterable[Expression] = (), kwargs: Mapping[str, Expression] | None = None,
+         space: Namespace | None = None) -> Expression:
+    """A call.  A keyword that is no name (``from``, say) is passed as an object of ``space``."""
+    given: list[str] = [*map(_made, args)]
+    for key, value in (kwargs or {}).items():
+        if is_name(key):
+            given.append(f"{key}={_made(value)}")
+        elif space is None:
+            raise ValueError(f"{key!r} is not the name of an argument.")
+        else:
+            given.append(f"**{{{space.object(key, 'keyword')}: {_made(value)}}}")
+    return Expression(f"{_made(function)}({', '.join(given)})")
+
+
+def method(value: Expression, name: str, *args: Expression) -> Expression:
+    """A call of a method."""
+    if not is_name(name):
+        raise ValueError(f"{name!r} is not the name of a method.")
+    return Expression(f"{_made(value)}.{name}({', '.join(map(_made, args))})")
+
+
+def item(value: Expression, index: int) -> Expression:
+    """``value[index]``."""
+    return Expression(f"{_made(value)}[{literal(index)}]")
+
+
+def tuple_of(values: Iterable[Expression]) -> Expression:
+    """A tuple."""
+    return Expression("(" + "".join(f"{_made(v)}, " for v in values) + ")")
+
+
+def list_of(values: Iterable[Expression]) -> Expression:
+    """A list."""
+    return Expression(f"[{', '.join(map(_made, values))}]")
+
+
+def infix(operator: str, *values: Expression) -> Expression:
+    """``a + b + …`` in parentheses, for an operator of arithmetic, ``or`` or ``and``."""
+    if operator not in _OPERATORS:
+        raise ValueError(f"{operator!r} is no operator that is written here.")
+    return Expression(f"({f' {operator} '.join(map(_made, values))})")
+
+
+_ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator,
+               ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
+
+
+def arithmetic(text: str, names: Mapping[str, Name]) -> Expression:
+    """``text``, which another printer made, as an expression: parsed, checked, and written again with ``names`` for its
+    words.
+
+    It may hold numbers, arithmetic, comparisons, conditions, and calls and public attributes of those words.  Raises
+    ValueError for anything else.
+    """
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as raised:
+        raise ValueError(f"{text!r} is not arithmetic.") from raised
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) if word in names:
+                node.id = _made(names[word])
+            case ast.Constant(value=value) if type(value) in (int, float, bool):
+                pass
+            case ast.Call(func=ast.Name() | ast.Attribute(), keywords=[]):
+                pass
+            case ast.Attribute(value=ast.Name(), attr=attr) if is_name(attr):
+                pass
+            case _ if isinstance(node, _ARITHMETIC):
+                pass
+            case _:
+                raise ValueError(f"{text!r} is not arithmetic: it holds {type(node).__name__}.")
+    return Expression(f"({ast.unparse(tree)})")
+
+
+def _made(text: Expression) -> Expression:
+    if not isinstance(text, Expression):
+        raise TypeError(f"{text!r} was not made here, so it does not become source.")
+    return text
+
+
+# -- functions ----------------------------------------------------------------------------------------
+
+class Function:
+    """A function as it is written, line by line.  ``number`` is that of the line written last, from 1."""
+
+    def __init__(self, space: Namespace, parameters: Sequence[Name], name: str = "run"):
+        self.space, self.name = space, space.variable(("function", name), name)
+        self._indent = "    "
+        self._lines = [f"def {self.name}({''.join(f'{_made(p)}, ' for p in parameters)}):"]
+
+    @property
+    def number(self) -> int:
+        return len(self._lines)
+
+    def _line(self, text: str) -> None:
+        self._lines.append(self._indent + text)
+
+    def do(self, value: Expression) -> None:
+        """Evaluates ``value`` for what it does."""
+        self._line(_made(value))
+
+    def assign(self, target: Name, value: Expression) -> None:
+        self._line(f"{_made(target)} = {_made(value)}")
+
+    def unpack(self, targets: Sequence[Name], value: Expression) -> None:
+        """Assigns the elements of ``value``, which has exactly as many, to the targets."""
+        left = "".join(f"{_made(t)}, " for t in targets).rstrip() or "()"
+        self._line(f"{left} = {_made(value)}")
+
+    def delete(self, names: Sequence[Name]) -> None:
+        if names:
+            self._line(f"del {', '.join(map(_made, names))}")
+
+    def raise_if(self, condition: Expression, error: Expression) -> None:
+        self._line(f"if {_made(condition)}:")
+        self._line(f"    raise {_made(error)}")
+
+    def raise_unless(self, condition: Expression, error: Expression) -> None:
+        self._line(f"if not {_made(condition)}:")
+        self._line(f"    raise {_made(error)}")
+
+    def give(self, value: Expression) -> None:
+        """Returns ``value``."""
+        self._line(f"return {_made(value)}")
+
+    def guard(self) -> None:
+        """What follows is watched, until ``guarded``."""
+        self._line("try:")
+        self._indent += "    "
+
+    def guarded(self, note: Callable[[Exception], None]) -> None:
+        """An exception in what was watched is given to ``note``, and raised again."""
+        self._indent = self._indent[:-4]
+        raised = self.space.variable(("raised", self.name), "raised")
+        self._line(f"except {self.space.object(Exception, 'error')} as {raised}:")
+        self._line(f"    {call(self.space.object(note, 'note'), [raised])}")
+        self._line("    raise")
+
+    def build(self, title: str) -> FunctionType:
+        """The function; its text is its docstring.  ``title`` stands for a file in tracebacks."""
+        text = "\n".join([*self._lines, ""])
+        exec(compile(text, f"<{title}>", "exec"), self.space.objects)
+        made: FunctionType = self.space.objects[self.name]
+        made.__doc__ = text
+        return made
+
+
+def address_launcher(function: Callable[..., Any], buffers: int, symbols: int) -> Callable[..., None]:
+    """A ``Launcher`` that passes the addresses of the buffers' data, then the sizes, to ``function``, a kernel with a C
+    interface.
+
+    ``buffers`` and ``symbols`` are how many of each the kernel has.  It is written out, for a loop over the arguments
+    would cost more than the call.
+    """
+    space = Namespace()
+    tensors = [space.variable(("buffer", n), f"b{n}") for n in range(buffers)]
+    sizes = [space.variable(("symbol", n), f"s{n}") for n in range(symbols)]
+    made = Function(space, [*tensors, *sizes], "launch")
+    made.do(call(space.object(function, "function"), [*(method(t, "data_ptr") for t in tensors), *sizes]))
+    return made.build("keel launcher")
