@@ -20,6 +20,7 @@ from keel.errors import KeelError
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.left_out import refuse_inputs
 from keel.graph.repeat import once_only
+from keel.graph.segments import in_order, segments
 from keel.graph.verify import verify
 from keel.partition import certificate
 from keel.partition.bill import PartBill, bill
@@ -143,7 +144,10 @@ Listener = Callable[[Compiled], None]
 
 
 def compile_graph(captured: Captured, settings: Settings, listen: Listener | None = None) -> Boxed:
-    """One captured graph as a callable; ``listen`` hears of it."""
+    """One captured graph as a callable; ``listen`` hears of it, or of each graph between calls of streams and events.
+    """
+    if steps := segments(captured):
+        return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
     folder = dump.folder(captured.kind)
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")

@@ -38,7 +38,7 @@ from keel.torch_adapter.operators import (
     writes,
 )
 from keel.torch_adapter.recorder import fake_mode_of, record
-from keel.torch_adapter.streams import cuda_stream
+from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.symbols import (
     Symbolic,
     constant_of,
@@ -64,5 +64,5 @@ __all__ = [
     "is_taken_apart", "laid_out", "late", "makes_sizes", "may_alias", "nest", "number", "observed", "of_some",
     "operator_named", "overload_names", "parameters", "promise", "real_tensors", "record", "recorded",
     "registered_names", "rename", "same", "signature", "symbols_of", "tidied", "torch_compile_backend", "tree_of",
-    "tree_text", "unflatten", "unwrapped", "without_autocast", "without_modes", "writes",
+    "tree_text", "unflatten", "unwrapped", "without_autocast", "without_modes", "works_on_streams", "writes",
 ]

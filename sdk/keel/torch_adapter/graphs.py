@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from keel.torch_adapter.capture import Boxed, Captured
+from keel.torch_adapter.streams import works_on_streams
 from keel.torch_adapter.symbols import Symbolic
 
 
@@ -29,6 +30,8 @@ class GraphPair:
         """
         backward = captured.kind == "backward"
         if not on_gpu(captured) or captured.shares or (backward and self.device is None):
+            return run
+        if any(map(works_on_streams, captured.gm.graph.nodes)):
             return run
         from torch._dynamo.backends.cudagraphs import check_for_skip, get_device_index
 
