@@ -6,11 +6,13 @@ A package adds a subcommand by an entry point of group ``keel.commands``, or of 
 from __future__ import annotations
 
 import json as js
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +23,25 @@ from rich.table import Table
 
 from keel import opt as kernels
 from keel.compile import PLACEMENTS
-from keel.discover import find, installed, survey
+from keel.discover import (
+    Discovery,
+    claimed,
+    claims_of,
+    find,
+    installed,
+    is_own,
+    loaded,
+    package_of,
+    survey,
+    try_imports,
+)
 from keel.documents import Malformed, bad_file, text_of
 from keel.errors import KeelError
 from keel.explain import Explanation, duration
 from keel.explain import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
+from keel.quarantine import LIMIT, Report
 from keel.spec_commands import app as spec_app
 from keel.spec_commands import ops
 from keel.what_if import Step, merged
@@ -50,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeelError as error:
         print(error, file=sys.stderr)
         return 1
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     except Exception as error:
         if not hasattr(error, "show"):                        # a usage error shows itself
@@ -61,46 +75,99 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _with_mounted(own: typer.Typer, group: str, argv: Sequence[str]) -> typer.Typer:
-    """The app with the subcommands of other packages: the one that is asked for, or all where help is."""
+    """The app with the subcommands of other packages: the one that is asked for, or all where help is.
+
+    One that does not load, or has the name of another's command, is an error where it is asked for and else a line.
+    """
     whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
     whole.add_typer(own)
     asked = next((a for a in argv if not a.startswith("-")), None)
-    for point in sorted(entry_points(group=group), key=lambda p: p.name):
-        if asked is not None and point.name != asked:
-            continue
+    taken = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
+    claims = {name: points for name, points in sorted(claims_of(group).items()) if asked in (None, name)}
+    for name, points in claims.items():
         try:
-            whole.add_typer(point.load(), name=point.name)
-        except Exception as raised:
-            error = KeelError("broken-plugin", f"command {point.name!r} cannot be used: {point.value} does not load.",
-                              {point.dist.name if point.dist else point.value: f"{type(raised).__name__}: {raised}"})
-            if asked is not None:
-                raise error from raised
+            if name in taken:
+                raise KeelError("broken-plugin", f"command {name!r} of {package_of(points[0])} cannot be used: Keel "
+                                "has one of that name.", do="Leave it, or uninstall the package.")
+            whole.add_typer(_command(name, points[0]), name=name)
+        except KeelError as error:
+            if asked is not None and name not in taken:
+                raise
             print(error, file=sys.stderr)
+        for other in points[1:]:
+            print(claimed(name, points[0], other, "command"), file=sys.stderr)
     return whole
 
 
+def _command(name: str, point: EntryPoint) -> typer.Typer:
+    """Raises KeelError[broken-plugin]."""
+    [report] = [Report()] if is_own(point) else try_imports([point])
+    found, _ = loaded("command", name, point, report)
+    if not isinstance(found, typer.Typer):
+        raise KeelError("broken-plugin", f"command {name!r} cannot be used: {point.value} is of type "
+                        f"{type(found).__name__}, not a Typer app.", do=f"Report it to {package_of(point)}.")
+    return found
+
+
 @app.command()
-def backends(json: AsJson = False) -> None:
+def backends(
+    again: Annotated[bool, typer.Option(help="Import plugins in a process of their own once more, also where it is "
+                                        "remembered how that went.")] = False,
+    limit: Annotated[float, typer.Option(help="Seconds that an import may take there.")] = LIMIT,
+    json: AsJson = False,
+) -> None:
     """List installed backends: which can be used here, and what is wrong with the others."""
-    found, names = survey(), installed()
-    rows = [{"name": name, "usable": name in found.backends, **_facts(found.backends.get(name)),
-             "package": _package(name), "problem": str(found.problems[name]) if name in found.problems else None}
-            for name in sorted(names)]
+    with _stdout_kept():
+        found = survey(limit=limit, again=again)
+    rows = [_row(name, f"{name} of {package_of(point)}" if i else name, point, found)
+            for name, points in sorted(installed().items()) for i, point in enumerate(points)]
     if json:
         print(js.dumps(rows, indent=1))
         return
     table = _table("name", "level", "device", "usable", "package")
     for r in rows:
-        table.add_row(str(r["name"]), str(r["level"] or ""), str(r["device"] or ""), "yes" if r["usable"] else "no",
-                      str(r["package"]))
+        table.add_row(escape(str(r["name"])), str(r["level"] or ""), str(r["device"] or ""),
+                      "yes" if r["usable"] else "no", escape(str(r["package"])))
     console = Console(highlight=False)
     console.print(table)
-    for problem in found.problems.values():
-        console.print(f"\n{escape(str(problem))}", soft_wrap=True)
+    for r in rows:
+        if r["problem"]:
+            console.print(f"\n{escape(str(r['problem']))}", soft_wrap=True)
+        if r["notes"]:
+            console.print(f"\n{escape(str(r['name']))} changed {escape(' and '.join(r['notes']))} when it was "
+                          "imported; Keel put that back.", soft_wrap=True)
 
 
-def _package(name: str) -> str:
-    return ", ".join(sorted({f"{p.dist.name} {p.dist.version}" if p.dist else p.value for p in installed()[name]}))
+def _row(name: str, key: str, point: EntryPoint, found: Discovery) -> dict[str, Any]:
+    """What is known of a distribution's claim to a name; ``key`` is what ``found`` has it by."""
+    problem = found.problems.get(key)
+    return {"name": name, "usable": key in found.backends, **_facts(found.backends.get(key)),
+            "package": _package(point), "problem": None if problem is None else str(problem),
+            "notes": list(found.notes.get(key, ()))}
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """What is written to the standard output goes to standard error, from C too: only the table is printed there."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:                                           # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _package(point: EntryPoint) -> str:
+    try:
+        return f"{package_of(point)} {point.dist.version}" if point.dist else point.value
+    except Exception:                                         # a distribution without metadata
+        return package_of(point)
 
 
 def _facts(backend: Any) -> dict[str, str | None]:

@@ -1,31 +1,44 @@
 """Finding backends: what entry points of group ``keel.backends`` carry, and what is wrong with those that do not work.
 
 A plugin is imported only when it is asked for by name, or when all are listed; a broken one never troubles the others.
+One of another distribution than Keel's is first imported in a process of its own (see ``keel.quarantine``).
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 
 from keel.errors import KeelError
+from keel.interrupts import is_interrupt
 from keel.plugin import API, Backend, LoopTarget
+from keel.quarantine import LIMIT, Report, contained, first_imports
 
 GROUP = "keel.backends"
+OWN = "torch-keel"
+"""Keel's own distribution: its plugins are trusted, and no other has their names."""
 DEFAULT = ("triton", "cpp")
 """What is compiled with when nothing is asked for: those of these that can run here."""
 LAST_RESORT = "eager"
 """Appended where a list of backends has none of last resort."""
 _LIST = 'Give names or Backend values in order of preference, for instance backends=["acme", "cpp"].'
+_DEFECT = "This is a defect of the plugin or of its installation."
+_AGAIN = "Report it to its vendor, or uninstall it. After a repair outside of the package: keel backends --again."
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """All installed plugins: the usable ones by name, and for each other the error that asking for it would raise."""
+    """All installed plugins: the usable ones by name, and for each other the error that asking for it would raise.
+
+    A distribution that claims the name of another has its error in ``problems`` as ``name of distribution``.  ``notes``
+    has by name what a plugin changed in the whole process when it was imported, all of which was put back.
+    """
 
     backends: Mapping[str, Backend]
     problems: Mapping[str, KeelError]
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def discover() -> dict[str, Backend]:
@@ -33,29 +46,93 @@ def discover() -> dict[str, Backend]:
     return dict(survey().backends)
 
 
-def survey() -> Discovery:
-    """Every installed plugin, imported and probed."""
+def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
+    """Every installed plugin, imported and probed.
+
+    Those that are new are first imported in processes of their own, each for at most ``limit`` seconds; ``again``
+    does so with all that are not Keel's.
+    """
     backends: dict[str, Backend] = {}
     problems: dict[str, KeelError] = {}
-    for name, points in sorted(installed().items()):
+    notes: dict[str, Sequence[str]] = {}
+    claims = sorted(installed().items())
+    foreign = [points[0] for _, points in claims if not is_own(points[0])]
+    reports = dict(zip(foreign, try_imports(foreign, limit=limit, again=again), strict=True))
+    for name, points in claims:
         try:
-            backends[name] = _load(name, points)
+            backends[name], notes[name] = _load(name, points[0], reports.get(points[0], Report()))
         except KeelError as error:
             problems[name] = error
-    return Discovery(backends, problems)
+        for other in points[1:]:
+            problems[f"{name} of {package_of(other)}"] = claimed(name, points[0], other)
+    return Discovery(backends, problems, {name: found for name, found in notes.items() if found})
 
 
 def installed() -> dict[str, list[EntryPoint]]:
-    """The entry points that carry each name; more than one where two distributions claim it.  Imports nothing."""
+    """The entry points that carry each name, that of its owner first.  Imports nothing.
+
+    Keel's own distribution owns the names that it carries.  Any other name belongs to a distribution that is called
+    like it (``acme``, ``keel-acme``), or else to the first of those that carry it, by their names.
+    """
+    return claims_of(GROUP)
+
+
+def claims_of(group: str) -> dict[str, list[EntryPoint]]:
+    """The entry points of a group by name, that of the name's owner first (see ``installed``)."""
     found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
+    for point in _entry_points(group):
         found.setdefault(point.name, []).append(point)
-    return found
+    return {name: sorted(points, key=_rank) for name, points in found.items()}
 
 
-def find(name: str) -> Backend:
+def _entry_points(group: str) -> list[EntryPoint]:
+    try:
+        return list(entry_points(group=group))
+    except Exception:                                         # some distribution's are malformed: the others count
+        found: dict[tuple[str, str], EntryPoint] = {}
+        for dist in distributions():
+            try:
+                for point in dist.entry_points.select(group=group):
+                    found.setdefault((package_of(point), point.name), point)
+            except Exception:
+                continue
+        return list(found.values())
+
+
+def _rank(point: EntryPoint) -> tuple[bool, bool, str, str]:
+    package, name = _normal(package_of(point)), _normal(point.name)
+    return not is_own(point), package not in (name, f"keel-{name}"), package, point.value
+
+
+def is_own(point: EntryPoint) -> bool:
+    """Whether Keel's own distribution carries it."""
+    return _normal(package_of(point)) == OWN
+
+
+def package_of(point: EntryPoint) -> str:
+    """The name of the distribution that carries it, or else what it names."""
+    try:
+        return str(point.dist.name or point.value) if point.dist else point.value
+    except Exception:                                         # a distribution without metadata
+        return point.value
+
+
+def _normal(name: str) -> str:
+    """A name as indexes of packages compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def claimed(name: str, owner: EntryPoint, other: EntryPoint, kind: str = "backend") -> KeelError:
+    """The error for a distribution that carries a name of another's."""
+    return KeelError("broken-plugin", f"{kind} {name!r} of {package_of(other)} cannot be used: the name belongs to "
+                     f"{package_of(owner)}.", {package_of(p): p.value for p in (owner, other)},
+                     do=f"Uninstall one of them, or have {package_of(other)} carry another name.")
+
+
+def find(name: str, *, limit: float = LIMIT) -> Backend:
     """The installed backend of that name, imported and probed.
 
+    One that is not Keel's is imported in a process of its own first, when it is new, for at most ``limit`` seconds.
     Raises KeelError: unknown-backend, broken-plugin, api-version or not-here.
     """
     points = installed()
@@ -65,7 +142,17 @@ def find(name: str) -> Backend:
                         {"installed": ", ".join(sorted(points)) or "none"},
                         do=f"Did you mean {near[0]!r}?" if near else
                         f"Install the package that carries it (an entry point of group {GROUP}).")
-    return _load(name, points[name])
+    point = points[name][0]
+    [report] = [Report()] if is_own(point) else try_imports([point], limit=limit)
+    return _load(name, point, report)[0]
+
+
+def try_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
+    """``first_imports`` of those that name something that can be imported; a problem for each other."""
+    sound = [EntryPoint.pattern.fullmatch(point.value) is not None for point in points]
+    tried = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
+    return [next(tried) if ok else Report(f"has the malformed entry point {point.value!r}")
+            for point, ok in zip(points, sound, strict=True)]
 
 
 def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = False) -> tuple[Backend, ...]:
@@ -116,17 +203,10 @@ def _one(backend: object) -> Backend:
     raise KeelError("bad-option", f"{backend!r} is neither the name of a backend nor a Backend.", do=_LIST)
 
 
-def _load(name: str, points: Sequence[EntryPoint]) -> Backend:
-    if len(points) > 1:
-        raise _broken(name, "two packages carry this name", dict(sorted((_package(p), p.value) for p in points)),
-                      "Uninstall one of them.")
-    point = points[0]
-    try:
-        value = point.load()
-    except Exception as raised:
-        raise _broken(name, f"{point.value} cannot be imported",
-                      {_package(point): f"{type(raised).__name__}: {raised}"}, _hint(raised)) from raised
-    _check_version(name, getattr(value, "api", API), _package(point))
+def _load(name: str, point: EntryPoint, report: Report) -> tuple[Backend, Sequence[str]]:
+    """The backend, and what it changed in the process when it was imported."""
+    value, notes = loaded("backend", name, point, report)
+    _check_version(name, getattr(value, "api", API), package_of(point))
     if not isinstance(value, Backend):
         raise _broken(name, f"{point.value} is of type {type(value).__name__}, not a Backend", None,
                       "Wrap it: keel.loop_backend(target)." if isinstance(value, LoopTarget) else None)
@@ -134,7 +214,37 @@ def _load(name: str, points: Sequence[EntryPoint]) -> Backend:
         raise _broken(name, f"{point.value} is a backend that calls itself {value.name!r}", None,
                       "Let the entry point and the Backend carry the same name.")
     _check_probe(value)
-    return value
+    return value, notes
+
+
+def loaded(kind: str, name: str, point: EntryPoint, report: Report) -> tuple[object, Sequence[str]]:
+    """What an entry point carries, and what its import changed in the process, all of which was put back.
+
+    Raises KeelError[broken-plugin] where its first import went wrong, and for whatever importing it raises.
+    """
+    package = package_of(point)
+    if report.problem:
+        printed = {"it printed last": report.said} if report.said else None
+        raise _broken(name, f"{package} {report.problem}", printed, _AGAIN, kind)
+    if report.raised:
+        raise _broken(name, f"{point.value} cannot be imported", {package: report.raised}, _hint(report.raised),
+                      kind) from _Elsewhere(report.trace)
+    try:
+        with contained() as found:
+            value = point.load()
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        said = f"{type(raised).__name__}: {raised}"
+        raise _broken(name, f"{point.value} cannot be imported", {package: said}, _hint(said), kind) from raised
+    return value, found.notes
+
+
+class _Elsewhere(Exception):
+    """An exception of another process, as its traceback tells."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
 
 
 def _check_version(name: str, api: object, package: str) -> None:
@@ -147,26 +257,29 @@ def _check_version(name: str, api: object, package: str) -> None:
 def _check_probe(backend: Backend) -> None:
     try:
         sentence = backend.probe()
-    except Exception as raised:
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
         raise _broken(backend.name, "its probe raised", {backend.name: f"{type(raised).__name__}: {raised}"},
-                      "A probe returns None, or the sentence that says why the backend cannot run here.") from raised
-    if sentence is not None:
-        raise KeelError("not-here", f"backend {backend.name!r} cannot run on this machine.",
-                        {backend.name: str(sentence)},
-                        do="Leave it out of the list of backends, or give it what it misses.")
+                      _PROBE) from raised
+    if sentence is None:
+        return
+    if not isinstance(sentence, str) or not sentence.strip():
+        raise _broken(backend.name, f"its probe returned {sentence!r}", None, _PROBE)
+    raise KeelError("not-here", f"backend {backend.name!r} cannot run on this machine.", {backend.name: sentence},
+                    do="Leave it out of the list of backends, or give it what it misses.")
 
 
-def _broken(name: str, why: str, reasons: Mapping[str, str] | None = None, do: str | None = None) -> KeelError:
-    return KeelError("broken-plugin", f"backend {name!r} cannot be used: {why}.", reasons,
-                     do=do or "This is a defect of the plugin or of its installation.")
+_PROBE = "A probe returns None, or the sentence that says why the backend cannot run here."
 
 
-def _hint(raised: Exception) -> str | None:
+def _broken(name: str, why: str, reasons: Mapping[str, str] | None = None, do: str | None = None,
+            kind: str = "backend") -> KeelError:
+    return KeelError("broken-plugin", f"{kind} {name!r} cannot be used: {why}.", reasons, do=do or _DEFECT)
+
+
+def _hint(raised: str) -> str | None:
     """What to try, where a plugin uses a field that this version of the API does not have."""
-    if isinstance(raised, TypeError) and any(f"{c.__name__}.__init__()" in str(raised) for c in (Backend, LoopTarget)):
+    if raised.startswith("TypeError") and any(f"{c.__name__}.__init__()" in raised for c in (Backend, LoopTarget)):
         return f"The plugin may be made for another version of torch-keel: this is version {API} of the plugin API."
     return None
-
-
-def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else point.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -47,14 +48,21 @@ def test_help_lists_all_commands(out: Out) -> None:
 
 def test_backends(out: Out, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:
     problem = KeelError("not-here", "backend 'sick' cannot run on this machine.", {"sick": "No card."}, do="Drop it.")
-    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem})
-    monkeypatch.setattr(HERE, "survey", lambda: found)
-    monkeypatch.setattr(HERE, "installed", lambda: {name: [] for name in ("acme", "sick", "lab", "rest")})
+    taken = KeelError("broken-plugin", "backend 'acme' of other cannot be used: the name belongs to keel-acme.")
+    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem, "acme of other:backend": taken},
+                      {"lab": ["the current folder", "signal handlers"]})
+    monkeypatch.setattr(HERE, "survey", lambda **_: found)
+    points = {name: [EntryPoint(name, f"keel_{name}:backend", "keel.backends")]
+              for name in ("acme", "sick", "lab", "rest")}
+    points["acme"].append(EntryPoint("acme", "other:backend", "keel.backends"))
+    monkeypatch.setattr(HERE, "installed", lambda: points)
     golden(out("backends"))
     rows = json.loads(out("backends", "--json"))
     assert [(r["name"], r["level"], r["usable"]) for r in rows] == [
-        ("acme", "graph", True), ("lab", "loop", True), ("rest", "last resort", True), ("sick", None, False)]
-    assert rows[3]["problem"].startswith("KeelError[not-here]")
+        ("acme", "graph", True), ("acme", None, False), ("lab", "loop", True), ("rest", "last resort", True),
+        ("sick", None, False)]
+    assert rows[4]["problem"].startswith("KeelError[not-here]") and "belongs to" in rows[1]["problem"]
+    assert rows[2]["notes"] == ["the current folder", "signal handlers"]
 
 
 def test_the_installed_backends_are_listed(out: Out) -> None:
@@ -172,7 +180,19 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta-tools\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[keel.commands]\nzeta = zeta_tools:app\nbad = zeta_tools:nothing\n")
+    (tmp_path / "evil.py").write_text("raise SystemExit(7)\n")
+    info = tmp_path / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[keel.commands]\nbackends = evil:app\nbench = evil:app\nnoise = evil:app\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("KEEL_QUARANTINE", "0")
     assert out("zeta", "--loud", status=3) == "ZETA"
-    assert "cannot be used: zeta_tools:nothing does not load" in out("bad", status=1)
-    assert "zeta" in out("--help")
+    assert "cannot be used: zeta_tools:nothing cannot be imported" in out("bad", status=1)
+    assert "SystemExit: 7" in out("noise", status=1)
+    assert "eager" in out("backends")
+    text = out("--help")
+    assert "zeta" in text
+    for line in ("command 'bench' of evil cannot be used: the name belongs to torch-keel", "'noise' cannot be used",
+                 "command 'backends' of evil cannot be used: Keel has one of that name"):
+        assert line in text

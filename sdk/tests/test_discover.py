@@ -1,12 +1,15 @@
 """Plugins found by entry point, the healthy and the sick."""
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import torch
 
 from keel.discover import Discovery, discover, find, installed, resolve, survey
 from keel.errors import KeelError
@@ -23,6 +26,8 @@ Install = Callable[..., None]
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """``install(name, source)`` makes a distribution ``vendor-<name>`` with a module ``vendor_<name>``."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KEEL_QUARANTINE", "0")               # how they fare there is tested on its own, and takes time
 
     def make(name: str, source: str, *, package: str | None = None, value: str = "backend") -> None:
         package = package or name
@@ -71,12 +76,95 @@ def test_a_sick_plugin_is_reported_and_others_work(case: str, install: Install, 
     golden(str(caught.value))
 
 
-def test_a_name_that_two_packages_carry(install: Install, golden: Callable[..., None]) -> None:
+def test_a_name_that_two_packages_carry_belongs_to_one(install: Install, golden: Callable[..., None]) -> None:
+    install("zeta", good(), package="zeta_pro")
+    install("zeta", good())
+    install("eager", "raise SystemExit('never imported')", package="aardvark")
+    found = survey()
+    assert installed()["zeta"][0].dist.name == "vendor-zeta" and find("zeta") is found.backends["zeta"]
+    assert find("eager").last_resort and found.backends["eager"] is find("eager")
+    assert "vendor_aardvark" not in sys.modules and "vendor_zeta_pro" not in sys.modules
+    golden(str(found.problems["zeta of vendor-zeta_pro"]))
+    golden(str(found.problems["eager of vendor-aardvark"]), "own")
+
+
+def test_a_name_belongs_to_the_package_that_is_called_like_it(install: Install, tmp_path: Path) -> None:
     install("zeta", good())
     install("zeta", good(), package="zeta_pro")
-    with pytest.raises(KeelError) as caught:
+    (tmp_path / "vendor_zeta_pro-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: Keel_Zeta\nVersion: 1.0\n")
+    assert [point.dist.name for point in installed()["zeta"] if point.dist] == ["Keel_Zeta", "vendor-zeta"]
+
+
+MALFORMED = {"no value": "[keel.backends]\nzeta\n", "no name": "[keel.backends]\n= vendor_zeta:backend\n",
+             "no section": "zeta = vendor_zeta:backend\n", "twice": "[keel.backends]\nzeta = a:b\nzeta = c:d\n",
+             "no module": "[keel.backends]\nzeta = :backend\n", "odd": "[keel.backends]\nzeta = !!\n",
+             "a space": "[keel.backends]\nze ta = vendor_zeta:backend\n", "binary": "\x00\x01[keel.backends]\n=\n"}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_entry_points_trouble_nobody(case: str, install: Install, tmp_path: Path) -> None:
+    install("zeta", good())
+    install("theta", good("theta"))
+    (tmp_path / "vendor_zeta-1.0.dist-info" / "entry_points.txt").write_text(MALFORMED[case])
+    found = survey()
+    assert {"theta", "eager", "cpp"} <= found.backends.keys() and "zeta" not in found.backends
+    assert find("theta").name == "theta"
+
+
+def test_a_distribution_without_metadata(install: Install, tmp_path: Path) -> None:
+    install("zeta", good())
+    (tmp_path / "vendor_zeta-1.0.dist-info" / "METADATA").unlink()
+    assert {"zeta", "eager"} <= survey().backends.keys()
+
+
+QUIET = good("theta") + """
+import os, signal, sys, warnings, torch
+print("Theta SDK 3")
+os.chdir("/")
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+torch.set_default_dtype(torch.float64)
+warnings.warn("theta is old", DeprecationWarning)
+"""
+
+
+def test_what_packages_do_when_they_are_imported_costs_a_row_each(
+        install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("KEEL_QUARANTINE")
+    sick = {"leaves": "import os; os._exit(0)", "hangs": "import time; time.sleep(600)",
+            "dies": "import os; os.abort()", "quits": "raise SystemExit", "odd": "raise BaseException('odd')"}
+    for name, source in sick.items():
+        install(name, source)
+    install("theta", QUIET)
+    folder, handler = os.getcwd(), signal.getsignal(signal.SIGINT)
+    found = survey(limit=40.0)
+    assert found.backends.keys() >= {"theta", "eager", "cpp"} and sick.keys() <= found.problems.keys()
+    assert {found.problems[name].code for name in sick} == {"broken-plugin"}
+    assert (os.getcwd(), signal.getsignal(signal.SIGINT), torch.get_default_dtype()) == (folder, handler, torch.float32)
+    assert found.notes == {"theta": ["the current folder", "signal handlers", "PyTorch's default dtype"]}
+    assert capsys.readouterr().out == "" and "vendor_leaves" not in sys.modules
+    for name, words in (("leaves", "status 0"), ("hangs", "longer than 40 seconds"), ("dies", "SIGABRT")):
+        with pytest.raises(KeelError, match=words):           # as is remembered, at once
+            find(name)
+
+
+def test_what_is_raised_in_this_process_is_the_plugins_but_an_interrupt(install: Install) -> None:
+    install("zeta", "raise SystemExit(3)")
+    install("theta", "class Odd(BaseException): pass\nraise Odd")
+    install("kappa", good("kappa", ", probe=lambda: sys.exit(1)") + "\nimport sys")
+    install("iota", "raise KeyboardInterrupt")
+    for name, said in (("zeta", "SystemExit: 3"), ("theta", "Odd"), ("kappa", "its probe raised")):
+        with pytest.raises(KeelError, match=said):
+            find(name)
+    with pytest.raises(KeyboardInterrupt):
+        find("iota")
+
+
+@pytest.mark.parametrize("answer", ["''", "7", "b'no'", "True"])
+def test_an_answer_of_a_probe_that_is_none(answer: str, install: Install) -> None:
+    install("zeta", good(more=f", probe=lambda: {answer}"))
+    with pytest.raises(KeelError, match="its probe returned"):
         find("zeta")
-    golden(str(caught.value))
 
 
 def test_an_unknown_name_gets_near_matches_and_the_list(install: Install, monkeypatch: pytest.MonkeyPatch,

@@ -1,0 +1,42 @@
+"""The program that imports one plugin in a process of its own, and reports on a pipe how that went.
+
+It is run by its path and uses the standard library alone, so that all that happens is the plugin's doing.  Arguments:
+the number of the pipe, and JSON of ``path`` (what ``sys.path`` is), ``module`` and ``attributes``.
+"""
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[2])
+    pipe = int(sys.argv[1])
+    sys.path[:] = asked["path"]
+    sys.argv[1:] = []
+    report = {"raised": "", "trace": ""}
+    try:
+        value = import_module(asked["module"])
+        for name in asked["attributes"]:
+            value = getattr(value, name)
+        _ask(getattr(value, "probe", None))
+    except BaseException as raised:                           # whatever it is: the process is there to be hurt
+        lines = [line for line in str(raised).strip().splitlines() if line.strip()]
+        report = {"raised": f"{type(raised).__name__}: {lines[0] if lines else ''}".removesuffix(": "),
+                  "trace": "".join(traceback.format_exception(raised))[-8000:]}
+    os.write(pipe, json.dumps(report).encode())
+    os.close(pipe)
+
+
+def _ask(probe: object) -> None:
+    """Asks whether the backend can run here.  What that raises is found again where the answer counts."""
+    try:
+        if callable(probe):
+            probe()
+    except Exception:
+        pass
+
+
+if __name__ == "__main__":
+    main()
