@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -16,13 +17,14 @@ from torch import fx
 from keel import dump
 from keel.cost import Cost, read_sheets
 from keel.discover import resolve
-from keel.errors import KeelError
+from keel.errors import KeelError, KeelWarning
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.left_out import refuse_inputs
 from keel.graph.repeat import once_only
 from keel.graph.segments import in_order, segments
 from keel.graph.verify import verify
 from keel.partition import certificate
+from keel.partition.answers import Answers, Fault
 from keel.partition.bill import PartBill, bill
 from keel.partition.choose import Choice, again, chosen
 from keel.partition.plan import Plan, Refusals
@@ -136,8 +138,11 @@ class Compiled:
     @cached_property
     def bills(self) -> tuple[PartBill, ...] | None:
         """What each part costs by the data sheets; None where some backend has none. Counted when first asked for:
-        composites are written out for it."""
-        return bill(self.gm, self.plan, self.constants)
+        composites are written out for it.  None, too, where a data sheet fails at these."""
+        try:
+            return bill(self.gm, self.plan, self.constants)
+        except Fault:
+            return None
 
 
 Listener = Callable[[Compiled], None]
@@ -145,6 +150,9 @@ Listener = Callable[[Compiled], None]
 
 def compile_graph(captured: Captured, settings: Settings, listen: Listener | None = None) -> Boxed:
     """One captured graph as a callable; ``listen`` hears of it, or of each graph between calls of streams and events.
+
+    Where a backend contradicts itself, or its data sheet fails, the graph is placed again without the backend or the
+    sheet, with a KeelWarning; under ``strict`` that is KeelError[refuse-raised] or KeelError[cost-raised].
     """
     if steps := segments(captured):
         return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
@@ -153,32 +161,63 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     verify(captured.gm, "capture")
     if is_filled():
         fill_fresh_memory(captured.gm, captured.fake_mode)
+    faults: list[Fault] = []
+    while True:
+        try:
+            run = _placed(captured, settings, folder, listen)
+        except Fault as fault:
+            if settings.strict:
+                raise fault.error from fault.__cause__
+            faults.append(fault)
+            settings = replace(settings, backends=fault.without(settings.backends))
+        except KeelError as raised:
+            if raised.code == "no-owner" and faults:          # nobody else takes what a backend was left out of
+                raise faults[-1].error from raised
+            raise
+        else:
+            for each in faults:
+                each.error.do = f"{each.instead} strict=True makes this an error."
+                warnings.warn(str(each.error), KeelWarning, stacklevel=2)
+            return run
 
+
+def _placed(captured: Captured, settings: Settings, folder: Path | None, listen: Listener | None) -> Boxed:
+    """The graph negotiated, placed, compiled and linked.  Raises ``Fault``."""
     constants, strict = frozenset(captured.constants), settings.strict
-    price = pricing(settings, constants)
-    choice = chosen(captured, settings.backends, strict=strict, price=price)
-    gm, plan = choice.gm, choice.plan
+    price, answers = pricing(settings, constants), Answers(settings.backends, strict=strict)
+    choice = chosen(captured, answers.backends, strict=strict, price=price)
+    gm, plan = choice.gm, answers.of_the_user(choice.plan)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
-    certificate.check(gm, plan, constants)
+    _certify(gm, plan, constants, answers)
+    answers.tell()
 
     def anew(refusals: Refusals) -> Plan:
-        found = again(gm, settings.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
-        certificate.check(gm, found, constants)
+        found = answers.of_the_user(again(gm, answers.backends, refusals, strict=strict,
+                                          price=price if plan.claim is not None else None))
+        _certify(gm, found, constants, answers)
         return found
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     compiled = Compiled(captured.kind, captured.gm, gm, plan, tuple(parts), constants)
     run = link(gm, parts, captured.constants)
     if settings.placement == "measured":
-        return _tried(captured, settings, replace(choice, plan=plan), compiled, run, folder, listen)
+        return _tried(captured, settings, replace(choice, plan=plan), compiled, run, folder, listen, answers)
     if listen is not None:
         listen(compiled)
     return run
 
 
+def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers: Answers) -> None:
+    """Raises KeelError[bad-plan], or ``Fault`` where an owner took a call before that it refuses now."""
+    try:
+        certificate.check(gm, plan, constants)
+    except certificate.Refused as refused:
+        raise answers.contradiction(refused) or refused from None
+
+
 def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Compiled, run: Boxed,
-           folder: Path | None, listen: Listener | None) -> Boxed:
+           folder: Path | None, listen: Listener | None, answers: Answers) -> Boxed:
     """``run``, or what its first calls find to be faster: one backend alone."""
     rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
     if not rivals or once is not None:
@@ -191,7 +230,8 @@ def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Com
     found, failed = [_candidate(compiled, run, folder, listen)], list[Tried]()
     for gm, plan in rivals:
         verify(gm, "negotiation")
-        certificate.check(gm, plan, compiled.constants)
+        plan = answers.of_the_user(plan)
+        _certify(gm, plan, compiled.constants, answers)
         inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
         meta = {dump.META: inside, FUEL: Fuel(settings.fuel)}

@@ -17,6 +17,7 @@ CODES = (
     "api-version",         # a plugin made for another version of the plugin API
     "not-here",            # a backend whose probe says that it cannot run on this machine
     "refuse-raised",       # a plugin's own hook raised
+    "cost-raised",         # a function of a data sheet raised, or returned no number of seconds
     "compile-raised",
     "wrong-result",        # a compiled part returned something other than the types it promised
     "out-of-opset",        # a graph holds what the operator set leaves out by decision

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from keel.errors import KeelError
-from keel.plugin import Backend, Refusal, refusal
+from keel.plugin import Backend, Refusal, answer
 from keel.types import Call
 
 
@@ -36,7 +36,7 @@ class _Pinned:
         owner = next((who for operator, who in self.pins if is_of(call, operator)), self.backend.name)
         if owner != self.backend.name:
             return Refusal(f"{call.name} is pinned to {owner}.")
-        return refusal(self.backend, call)
+        return answer(self.backend, call)
 
 
 def is_of(call: Call, operator: str) -> bool:

@@ -6,7 +6,7 @@ is the loop level: tables and two functions, which ``keel.loop_backend`` turns i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from torch import fx
 
 from keel.cost import Cost
 from keel.errors import KeelError, KeelWarning
+from keel.interrupts import is_interrupt
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalars import SCALARS, ByKind, ScalarText
@@ -340,20 +341,45 @@ def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | 
     A ``supports`` that raises, or that returns something else than None, a sentence or a Refusal, counts as a refusal,
     with a KeelWarning; under ``strict`` it raises KeelError[refuse-raised].
     """
+    try:
+        return answer(backend, call)
+    except CannotSay as error:
+        if strict:
+            raise
+        warnings.warn(str(error), KeelWarning, stacklevel=2)
+        return error.refusal
+
+
+@dataclass(eq=False)
+class CannotSay(KeelError):
+    """KeelError[refuse-raised]: a ``supports`` that raised, or returned no answer."""
+
+    backend: str = ""
+    raised: str = ""
+
+    @property
+    def refusal(self) -> Refusal:
+        """What it counts as where it is no error."""
+        return Refusal(f"{self.backend} raised {self.raised}")
+
+
+def answer(backend: Backend, call: Call) -> Refusal | None:
+    """Why ``backend`` does not take ``call``; None if it takes it.  Raises ``CannotSay``, and what is the user's."""
     if (elsewhere := _off_device(backend, call)) is not None:
         return elsewhere
     try:
         if isinstance(backend.supports, Support):
             return _refused(backend, backend.supports, call)
         return _sentence(backend.supports(call))
-    except Exception as raised:
-        error = KeelError("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
-                          {backend.name: _first_line(raised)}, do="This is a defect of the plugin: its `supports` "
-                          "returns None to take a call, or a sentence that says why not.")
-        if strict:
-            raise error from raised
-        warnings.warn(str(error), KeelWarning, stacklevel=2)
-        return Refusal(f"{backend.name} raised {_first_line(raised)}")
+    except CannotSay:                                         # of the backend that this one stands for
+        raise
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        raise CannotSay("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
+                        {backend.name: _first_line(raised)}, None, "This is a defect of the plugin: its `supports` "
+                        "returns None to take a call, or a sentence that says why not.", backend.name,
+                        _first_line(raised)) from raised
 
 
 def _off_device(backend: Backend, call: Call) -> Refusal | None:
@@ -472,9 +498,13 @@ def _sentence(answer: object) -> Refusal | None:
     match answer:
         case None | Refusal():
             return answer
-        case str():
+        case str() if answer.strip():
             return Refusal(answer)
-    raise TypeError(f"`supports` returned {answer!r}.")
+    if isinstance(answer, Coroutine):
+        answer.close()                                        # or else Python warns that nobody awaits it
+    shown = repr(answer) if answer is None or isinstance(answer, str | bytes | int | float | tuple | list | dict) else (
+        f"a {type(answer).__name__}")
+    raise TypeError(f"`supports` returned {shown[:80]}.")
 
 
 def _show(dtype: torch.dtype) -> str:

@@ -13,11 +13,12 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
+from keel.partition.answers import Fault
 from keel.partition.assign import Price, place
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
 from keel.pins import is_of
-from keel.plugin import Backend, Refusal, refusal
+from keel.plugin import Backend, CannotSay, Refusal, answer
 from keel.types import Call
 
 MOST = 24
@@ -76,7 +77,10 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
         backends = tuple(_supposed(b, (), (operator,)) if b.name == who else b for b in plan.backends)
         refusals, gained = _asked_again(plan, nodes, backends, who, operator)
         if gained:
-            now = _total(gm, place(gm, backends, refusals, price=price), fixed)
+            try:
+                now = _total(gm, place(gm, backends, refusals, price=price), fixed)
+            except Fault:                                     # the data sheet fails at what it was not asked before
+                now = None
             found.append(Step(who, operator, gained, None if before is None or now is None else before - now))
     return tuple(sorted(found, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
 
@@ -98,7 +102,11 @@ def _asked_again(plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Ba
     refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, 0
     for name, by in refusals.items():
         if who in by and str(nodes[name].target) == operator and (call := call_of(nodes[name])) is not None:
-            if (why := refusal(backend, call)) is None:
+            try:
+                why = answer(backend, call)
+            except CannotSay as raised:                       # which was told when the graph was placed
+                why = raised.refusal
+            if why is None:
                 del by[who]
                 gained += 1
             else:
@@ -117,7 +125,7 @@ def _supposed(backend: Backend, lost: Sequence[str], gained: Sequence[str]) -> B
             return None
         if any(is_of(call, op) for op in lost):
             return f"{backend.name} is supposed not to take {call.name}."
-        return refusal(backend, call)
+        return answer(backend, call)
     return replace(backend, supports=supports, compile=lambda gm: gm.forward, target=None)
 
 

@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import torch
 from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
+from keel.graph.calls import where as line_of
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
 from keel.partition.room import rooms
-from keel.plugin import refusal
+from keel.plugin import CannotSay, Refusal, answer
+from keel.types import Call
+
+
+@dataclass(eq=False)
+class Refused(KeelError):
+    """KeelError[bad-plan]: the ``owner`` of a ``call`` refuses it, and ``why``; ``line`` is the user's."""
+
+    owner: str = ""
+    call: Call | None = None
+    why: Refusal | None = None
+    line: str | None = None
 
 
 def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> None:
@@ -93,8 +106,13 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
             _fail(f"{plan.parts[where[node.name]].name} belongs to {owner.name}, which the plan does not list")
         if call is not None and (key := (owner.name, call.key)) not in asked:
             asked.add(key)
-            if (why := refusal(owner, call)) is not None:
-                _fail(f"%{node.name} = {call} is given to {owner.name}, which refuses it", {owner.name: str(why)})
+            try:
+                why = answer(owner, call)
+            except CannotSay as raised:
+                why = raised.refusal
+            if why is not None:
+                raise Refused(*_failure(f"%{node.name} = {call} is given to {owner.name}, which refuses it",
+                                        {owner.name: str(why)}), owner.name, call, why, line_of(node))
 
 
 def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
@@ -145,6 +163,10 @@ def _asserts(gm: fx.GraphModule, node: fx.Node) -> bool:
     return False
 
 
-def _fail(what: str, reasons: dict[str, str] | None = None) -> None:
-    raise KeelError("bad-plan", f"the placement does not hold: {what}.", reasons,
-                    do="This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.")
+def _fail(what: str) -> None:
+    raise KeelError(*_failure(what, None))
+
+
+def _failure(what: str, reasons: dict[str, str] | None) -> tuple[str, str, dict[str, str] | None, None, str]:
+    return ("bad-plan", f"the placement does not hold: {what}.", reasons, None,
+            "This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.")

@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
+from keel.interrupts import is_interrupt
 from keel.partition.split import PartGraph
 from keel.plugin import Staged
 
@@ -17,7 +20,7 @@ class Outcome:
     """What a backend returned for a part, or raised."""
 
     run: Any = None
-    raised: Exception | None = None
+    raised: BaseException | None = None
 
 
 def beside(graphs: Sequence[PartGraph]) -> Mapping[str, Outcome]:
@@ -31,8 +34,32 @@ def beside(graphs: Sequence[PartGraph]) -> Mapping[str, Outcome]:
     threads = min(_cores(), sum(found.raised is None for found in begun.values()))
     if threads < 2:
         return {name: _finished(found) for name, found in begun.items()}
-    with ThreadPoolExecutor(threads, thread_name_prefix="keel-compile") as pool:
-        return dict(zip(begun, pool.map(_finished, begun.values()), strict=True))
+    return dict(zip(begun, _on_threads(list(begun.values()), threads), strict=True))
+
+
+def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
+    """All of them finished.  The threads are no pool: Ctrl-C ends the wait for one that hangs, and so does the end of
+    the program, where a pool would wait for it."""
+    todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, Outcome]]()
+    for number in range(len(begun)):
+        todo.put(number)
+
+    def work() -> None:
+        with suppress(Empty):
+            while True:
+                number = todo.get_nowait()
+                try:
+                    done.put((number, _finished(begun[number])))
+                except BaseException as raised:               # who compiles the graph raises it
+                    done.put((number, Outcome(raised=raised)))
+    for _ in range(threads):
+        Thread(target=work, daemon=True, name="keel-compile").start()
+    found: dict[int, Outcome] = {}
+    while len(found) < len(begun):
+        with suppress(Empty):                                 # with a timeout, so that signals are seen everywhere
+            number, outcome = done.get(timeout=1.0)
+            found[number] = outcome
+    return [found[number] for number in range(len(begun))]
 
 
 def _finished(begun: Outcome) -> Outcome:
@@ -42,7 +69,9 @@ def _finished(begun: Outcome) -> Outcome:
 def _outcome(work: Callable[[], Any]) -> Outcome:
     try:
         return Outcome(work())
-    except Exception as raised:
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
         return Outcome(raised=raised)
 
 

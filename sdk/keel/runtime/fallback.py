@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from torch import fx
 
 from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import where
+from keel.interrupts import is_interrupt
 from keel.partition.plan import Part, Plan, Refusals
 from keel.partition.split import PartGraph, split
 from keel.plugin import Refusal
@@ -29,7 +30,8 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
     ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
     each other; of several that raise, the first counts, and the others are asked again if they keep their part.  Under
     ``strict``, or if that leaves a call without an owner, it is KeelError[compile-raised].  What asks Dynamo to trace
-    again is no failure and goes through.
+    again is no failure and goes through, and so does what is the user's: Ctrl-C, say.  There is one warning for each
+    backend and kind of failure.
     """
     done: dict[Any, Run] = {}
     lost: list[tuple[Part, KeelError]] = []
@@ -47,18 +49,19 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
             try:
                 if key not in done:
                     done[key] = _compiled(graph, found.get(part.name))
-            except Exception as raised:
-                if asks_again(raised):
+            except BaseException as raised:
+                if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
                     raise
                 plan, error = _replaced(gm, plan, part, raised, again, strict)
                 lost.append((part, error))
                 break
             made.append(_linkable(graph, done[key], promised, lost))
         else:
+            _tell(plan, lost)
             return plan, made
 
 
-def _replaced(gm: fx.GraphModule, plan: Plan, part: Part, raised: Exception, again: Again,
+def _replaced(gm: fx.GraphModule, plan: Plan, part: Part, raised: BaseException, again: Again,
               strict: bool) -> tuple[Plan, KeelError]:
     """The plan without the claim of a part that could not be compiled, and the error that says so."""
     error = _failed(gm, part, raised)
@@ -69,10 +72,30 @@ def _replaced(gm: fx.GraphModule, plan: Plan, part: Part, raised: Exception, aga
     except KeelError:
         raise error from raised
     owners = list(dict.fromkeys(plan.owner_of[node].name for node in part.nodes))
-    verb = "compiles" if len(owners) == 1 else "compile"
-    error.do = f"{' and '.join(owners)} {verb} it instead. strict=True makes this an error."
-    warnings.warn(str(error), KeelWarning, stacklevel=3)
+    error.do = _instead(owners)
     return plan, error
+
+
+def _instead(owners: Sequence[str]) -> str:
+    verb = "compiles" if len(owners) == 1 else "compile"
+    return f"{' and '.join(owners)} {verb} it instead. strict=True makes this an error."
+
+
+def _tell(plan: Plan, lost: Sequence[tuple[Part, KeelError]]) -> None:
+    """Warns of the parts that could not be compiled, once for each backend and kind of exception."""
+    kinds: dict[tuple[str, str], list[tuple[Part, KeelError]]] = {}
+    for part, error in lost:
+        said = (error.reasons or {})[part.owner.name]
+        kinds.setdefault((part.owner.name, said.partition(":")[0]), []).append((part, error))
+    for (name, _), failed in kinds.items():
+        part, error = failed[0]
+        if len(failed) > 1:
+            nodes = [node for each, _ in failed for node in each.nodes]
+            owners = list(dict.fromkeys(plan.owner_of[node].name for node in nodes))
+            what = (f"{name} could not compile {len(failed)} parts of {_calls(len(nodes))}, which it took; the first "
+                    f"was {part.name}.")
+            error = KeelError(error.code, what, error.reasons, error.where, _instead(owners))
+        warnings.warn(str(error), KeelWarning, stacklevel=4)
 
 
 def _linkable(graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise,
@@ -94,6 +117,8 @@ def _compiled(graph: PartGraph, found: Outcome | None) -> Run:
     if found is not None and found.raised is not None:
         raise found.raised
     run = graph.part.owner.compile(graph.gm) if found is None else found.run
+    if isinstance(run, Coroutine):
+        run.close()                                           # or else Python warns that nobody awaits it
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)
@@ -105,13 +130,17 @@ def _without(plan: Plan, part: Part, error: KeelError) -> Refusals:
     return {**plan.refusals, **{node: {**plan.refusals.get(node, {}), part.owner.name: why} for node in part.nodes}}
 
 
-def _failed(gm: fx.GraphModule, part: Part, raised: Exception) -> KeelError:
+def _calls(number: int) -> str:
+    return f"{number} call{'s' if number != 1 else ''}"
+
+
+def _failed(gm: fx.GraphModule, part: Part, raised: BaseException) -> KeelError:
     wanted = set(part.nodes)
     nodes = [n for n in gm.graph.nodes if n.name in wanted]
     lines = str(raised).strip().splitlines()
-    count = f"{len(nodes)} call{'s' if len(nodes) != 1 else ''}"
+    name, calls = part.owner.name, _calls(len(nodes))
     return KeelError(
-        "compile-raised", f"{part.owner.name} could not compile part {part.name} of {count}, which it took.",
+        "compile-raised", f"{name} could not compile part {part.name} of {calls}, which it took.",
         {part.owner.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
         next((at for n in nodes if (at := where(n))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")

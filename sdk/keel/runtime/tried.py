@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
+from keel.interrupts import is_interrupt
 from keel.torch_adapter import Boxed
 from keel.types import leaves
 
@@ -109,8 +110,8 @@ class Trial:
         try:
             results = self._candidates[number].run(args)
             wait(self._devices)
-        except Exception as raised:
-            if spare is None:
+        except BaseException as raised:
+            if spare is None or is_interrupt(raised):
                 raise
             why = reason(raised)
         else:
@@ -196,7 +197,7 @@ def recording(devices: Iterable[torch.device]) -> bool:
     return any(d.type == "cuda" for d in devices) and torch.cuda.is_current_stream_capturing()
 
 
-def reason(raised: Exception) -> str:
+def reason(raised: BaseException) -> str:
     """One line: what was not done, and who says why."""
     what = str(raised).strip().partition("\n")[0]
     if not isinstance(raised, KeelError):

@@ -1,7 +1,10 @@
 """Parts of backends that compile in two stages: beside each other, in one order, and with the errors of that order."""
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +83,9 @@ def test_what_raises_at_once_is_as_good_as_what_raises_later() -> None:
         raise ValueError("at once")
     with pytest.warns(KeelWarning) as warned:
         plan, _ = compiled([takes("mm", name="half", compile=Staged(begin)), whole("rest")], made)
-    assert len(warned) == 2 and [p.owner.name for p in plan.parts] == ["rest"]
+    assert [str(w.message).splitlines()[0] for w in warned] == [
+        "KeelError[compile-raised]: half could not compile 2 parts of 2 calls, which it took; the first was p0."]
+    assert [p.owner.name for p in plan.parts] == ["rest"]
 
 
 def test_a_single_part_is_finished_on_the_thread_that_compiles() -> None:
@@ -88,6 +93,30 @@ def test_a_single_part_is_finished_on_the_thread_that_compiles() -> None:
         assert threading.current_thread() is threading.main_thread()
         return gm.forward
     compiled([staged("half", "relu", finish=finish), whole("rest")], made)
+
+
+def test_an_exit_on_a_thread_costs_the_part_alone() -> None:
+    def finish(gm: fx.GraphModule) -> Any:
+        raise SystemExit(7)
+    with pytest.warns(KeelWarning, match="SystemExit: 7"):
+        plan, _ = compiled([staged("half", "mm", finish=finish), whole("rest")], made)
+    assert [p.owner.name for p in plan.parts] == ["rest"]
+
+
+def test_an_interrupt_does_not_wait_for_a_thread_that_hangs() -> None:
+    free = threading.Event()
+
+    def finish(gm: fx.GraphModule) -> Any:
+        free.wait(60)
+        return gm.forward
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            compiled([staged("half", "mm", finish=finish), takes("relu", name="rest")], made)
+        assert time.monotonic() - started < 20
+    finally:
+        free.set()
 
 
 def test_nothing_that_can_be_called_is_a_failure_too() -> None:

@@ -1,6 +1,9 @@
 """What becomes of a part that its owner cannot compile."""
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -69,6 +72,77 @@ def test_those_who_fail_too_are_passed_over() -> None:
     with pytest.warns(KeelWarning) as warned:
         compiled(backends)
     assert [str(w.message).split()[1] for w in warned] == ["a", "b"]
+
+
+def chain(x: torch.Tensor) -> tuple[torch.Tensor]:
+    """Thirty-four products, each followed by what another backend takes."""
+    for _ in range(34):
+        x = (x @ x).relu()
+    return (x,)
+
+
+def test_many_parts_that_fail_alike_are_one_warning_with_their_number() -> None:
+    with pytest.warns(KeelWarning) as warned:
+        plan, _ = compiled([takes("mm", name="acme", compile=ruins), whole("rest")], chain)
+    assert len(warned) == 1 and [p.owner.name for p in plan.parts] == ["rest"]
+    assert "acme could not compile 34 parts of 34 calls" in str(warned[0].message)
+    assert "rest compiles it instead" in str(warned[0].message)
+
+
+class Odd(BaseException):
+    pass
+
+
+def spoils(gm: fx.GraphModule) -> Any:
+    """Changes all that it is given, and fails."""
+    for node in reversed(list(gm.graph.nodes)):
+        node.meta.clear()
+        node.target = "gone" if node.op != "call_function" else torch.relu
+        node.name = "odd"
+    gm.meta.clear()
+    gm.graph = fx.Graph()
+    raise Odd("odd")
+
+
+def quits(gm: fx.GraphModule) -> Any:
+    raise SystemExit("no licence")
+
+
+async def later(gm: fx.GraphModule) -> Any:
+    return gm.forward
+
+
+@pytest.mark.parametrize("compile, said", [
+    (ruins, "ValueError: no memory"), (spoils, "Odd: odd"), (quits, "SystemExit: no licence"),
+    (lambda gm: None, "returned NoneType"), (lambda gm: later(gm), "returned coroutine")])
+def test_whatever_goes_wrong_costs_the_backend_its_part(compile: Any, said: str) -> None:
+    x = torch.randn(3, 3)
+    with pytest.warns(KeelWarning, match=said):
+        plan, parts = compiled([takes("mm", name="acme", compile=compile), whole("rest")])
+    assert [p.owner.name for p in plan.parts] == ["rest"]
+    torch.testing.assert_close(parts[0].run(x), (x @ x + 1,))
+    with pytest.raises(KeelError, match=said):
+        compiled([takes("mm", name="acme", compile=compile), whole("rest")], strict=True)
+
+
+def test_what_is_the_users_goes_through() -> None:
+    def interrupted(gm: fx.GraphModule) -> Any:
+        raise KeyboardInterrupt
+
+    def timed(gm: fx.GraphModule) -> Any:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(5)
+
+    def ends(number: int, frame: Any) -> None:
+        raise SystemExit("the user's")
+    with pytest.raises(KeyboardInterrupt):
+        compiled([takes("mm", name="acme", compile=interrupted), whole("rest")])
+    before = signal.signal(signal.SIGUSR1, ends)
+    try:
+        with pytest.raises(SystemExit, match="the user's"):
+            compiled([takes("mm", name="acme", compile=timed), whole("rest")])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("strict", [False, True])
