@@ -155,6 +155,37 @@ def test_private_torch_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert bool(list(private_torch(path))) is found
 
 
+# Where text is run as Python, and what makes it safe.
+RUNS_TEXT = {
+    "sdk/keel/runtime/python_source.py": "the one module that makes Python source, of names that it made itself",
+    "sdk/keel/spec/examples.py": "runs the operator set's own examples, which are part of the package, for its pages",
+    "reference_backends/keel_triton/build.py": "Triton's kernels are Python source, printed from a verified kernel",
+}
+
+
+def runs_text(path: Path) -> list[int]:
+    """The lines on which the file runs text as Python, or names what does."""
+    words = {"exec", "eval"}
+    return [node.lineno for node in ast.walk(ast.parse(path.read_text()))
+            if (isinstance(node, ast.Name) and node.id in words)
+            or (isinstance(node, ast.Attribute) and node.attr in words and chain(node).startswith("builtins."))]
+
+
+def test_text_is_run_only_where_that_is_safe() -> None:
+    files = {short(p): lines for p in sources(KEEL, ROOT / "reference_backends") if (lines := runs_text(p))}
+    assert files.keys() == RUNS_TEXT.keys(), files
+
+
+@pytest.mark.parametrize("text, found", [
+    ("exec('x = 1')", True), ("f = eval", True), ("import builtins\nbuiltins.exec('')", True),
+    ("model.eval()", False), ("ast.literal_eval(text)", False),
+])
+def test_running_text_is_recognised(tmp_path: Path, text: str, found: bool) -> None:
+    path = tmp_path / "sample.py"
+    path.write_text(text)
+    assert bool(runs_text(path)) is found
+
+
 def public_names() -> set[str]:
     tree = ast.parse((KEEL / "__init__.py").read_text())
     for node in tree.body:

@@ -11,6 +11,8 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
+from keel.runtime.arena import lasting
+from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method
 from keel.torch_adapter import Boxed
 
 
@@ -38,15 +40,78 @@ def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, 
     What a part raises passes through, with a note that names the part, its owner and the user's lines.  A part is given
     no tensor whose conjugate or negative is still to be taken.
     """
-    text, names = _text(gm, parts, constants)
-    names["blame"] = _blame(text, {part.name: part for part in parts}, gm)
-    # The checks of a first call take themselves out by putting the bare part in their own place.
-    for part in parts:
-        names[part.name] = part.run if part.first is None else _once(names, part.name, part.first, part.run)
-    exec(compile(text, f"<keel {gm.meta.get('keel.name', 'graph')}>", "exec"), names)
-    run: Boxed = names["run"]
-    run.__doc__ = text
-    return run
+    return _Linker(gm, parts, constants).build()
+
+
+class _Linker:
+    def __init__(self, gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, torch.Tensor]):
+        self.gm, self.parts, self.constants = gm, parts, constants
+        self.results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
+        self.space = Namespace()
+        self.called: dict[int, Linkable] = {}                # the part that each line calls
+        with lasting():
+            for name, tensor in constants.items():
+                self.space.shared(("value", name), f"c_{name}", settled(tensor))
+
+    def build(self) -> Boxed:
+        args = self.space.variable("args", "args")
+        out = Function(self.space, [args])
+        out.guard()
+        inputs = [n.name for n in self.gm.graph.find_nodes(op="placeholder") if n.name not in self.constants]
+        if inputs:
+            out.unpack([*map(self.value, inputs)], args)
+        out.do(method(args, "clear"))
+        ends = [r for r in self.results if isinstance(r, fx.Node)]
+        sizes = _sizes(ends)
+        last = _last_uses(self.parts, [r.name for r in ends] + [a.name for s in sizes for a in s.all_input_nodes])
+        out.delete([self.value(i) for i in inputs if i not in last])
+        self.write_parts(out, last)
+        for node in sizes:
+            function = self.space.shared(("size", node.name), f"f_{node.name}", node.target)
+            out.assign(self.value(node.name), call(function, map(self.argument, node.args)))
+        nodes = {n.name for n in self.gm.graph.nodes}
+        assert all(r.name in nodes for r in ends), ends
+        out.give(list_of(map(self.argument, self.results)))
+        out.guarded(self.space.shared("blame", "blame", _blame(self.called, self.gm)))
+        run: Boxed = out.build(f"keel {self.gm.meta.get('keel.name', 'graph')}")
+        return run
+
+    def write_parts(self, out: Function, last: Mapping[str, int]) -> None:
+        """Writes the calls of the parts, each with what it reads settled before, and what it reads last let go of."""
+        lazy = _lazy(self.gm) - self.constants.keys()
+        first = {n: i for i, part in reversed([*enumerate(self.parts)]) for n in part.inputs}
+        for i, part in enumerate(self.parts):
+            for n in dict.fromkeys(part.inputs):
+                if n in lazy and first[n] == i:
+                    out.assign(self.value(n), call(self.space.shared("settled", "settled", settled), [self.value(n)]))
+            called = call(self.part(i, part), map(self.value, part.inputs))
+            if part.outputs:
+                out.unpack([*map(self.value, part.outputs)], called)
+            else:
+                out.do(called)
+            self.called[out.number] = part
+            dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs))
+                    if last.get(n, i) == i and n not in self.constants]
+            out.delete([*map(self.value, dead)])
+
+    def value(self, name: str) -> Name:
+        """The variable of a node, or the name that a constant is bound to."""
+        return self.space.variable(("value", name), f"v_{name}")
+
+    def part(self, number: int, part: Linkable) -> Name:
+        """The name that a part's function is bound to.  The checks of a first call take themselves out by putting the
+        bare part in their own place."""
+        name = self.space.shared(("part", number), part.name, part.run)
+        if part.first is not None:
+            self.space.objects[str(name)] = _once(self.space.objects, str(name), part.first, part.run)
+        return name
+
+    def argument(self, value: Any) -> Expression:
+        if isinstance(value, fx.Node):
+            return self.value(value.name)
+        if value is None or type(value) in (bool, int):
+            return literal(value)
+        return self.space.object(value, "constant")
 
 
 def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,58 +122,19 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
     return checked
 
 
-def _blame(text: str, parts: Mapping[str, Linkable], gm: fx.GraphModule) -> Callable[[Exception], None]:
-    """Notes on an exception which part it comes from, told by the line of ``text`` that was running."""
-    lines = text.splitlines()
+def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[Exception], None]:
+    """Notes on an exception which part it comes from, told by the line that was running."""
     nodes = {node.name: node for node in gm.graph.nodes}
 
     def blame(raised: Exception) -> None:
         trace = raised.__traceback__
-        line = lines[trace.tb_lineno - 1] if trace else ""
-        part = parts.get(line.rpartition("=")[2].strip().partition("(")[0])
+        part = called.get(trace.tb_lineno) if trace else None
         if part is None or isinstance(raised, KeelError):
             return
         places = dict.fromkeys(at for name in part.outputs if (at := where(nodes[name])))
         raised.add_note("\n".join([f"Raised in part {part.name}, which {part.owner} compiled.",
                                    *(f"  at {at}" for at in list(places)[:3])]))
     return blame
-
-
-def _text(gm: fx.GraphModule, parts: Sequence[Linkable],
-          constants: Mapping[str, torch.Tensor]) -> tuple[str, dict[str, Any]]:
-    nodes = {n.name: n for n in gm.graph.nodes}
-    results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
-    names: dict[str, Any] = {f"c_{name}": settled(tensor) for name, tensor in constants.items()}
-    names["settled"], lazy = settled, _lazy(gm) - constants.keys()
-    inputs = [n.name for n in gm.graph.find_nodes(op="placeholder") if n.name not in constants]
-    sizes = _sizes(r for r in results if isinstance(r, fx.Node))
-    last = _last_uses(parts, [r.name for r in results if isinstance(r, fx.Node)] +
-                      [a.name for s in sizes for a in s.all_input_nodes])
-
-    def value(name: str) -> str:
-        return f"c_{name}" if name in constants else f"v_{name}"
-
-    lines, first = [], {n: i for i, part in reversed([*enumerate(parts)]) for n in part.inputs}
-    if inputs:
-        lines += [f"    {', '.join(map(value, inputs))}, = args"]
-    lines += ["    args.clear()"]
-    unused = [i for i in inputs if i not in last]
-    lines += [f"    del {', '.join(map(value, unused))}"] if unused else []
-    for i, part in enumerate(parts):
-        lines += [f"    {value(n)} = settled({value(n)})" for n in dict.fromkeys(part.inputs)
-                  if n in lazy and first[n] == i]
-        call = f"{part.name}({', '.join(map(value, part.inputs))})"
-        lines.append(f"    {', '.join(map(value, part.outputs))}, = {call}" if part.outputs else f"    {call}")
-        dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs)) if last.get(n, i) == i and n not in constants]
-        lines += [f"    del {', '.join(map(value, dead))}"] if dead else []
-    for node in sizes:
-        lines.append(f"    {value(node.name)} = {_size(node, value, names)}")
-    lines.append(f"    return [{', '.join(value(r.name) if isinstance(r, fx.Node) else repr(r) for r in results)}]")
-    missing = {r.name for r in results if isinstance(r, fx.Node)} - nodes.keys()
-    assert not missing, missing
-    body = "".join(f"    {line}\n" for line in lines)
-    end = "    except Exception as raised:\n        blame(raised)\n        raise\n"
-    return f"def run(args):\n    try:\n{body}{end}", names
 
 
 def settled(x: torch.Tensor) -> torch.Tensor:
@@ -153,10 +179,3 @@ def is_size(node: fx.Node) -> bool:
     """Whether a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
     return (node.op == "call_function" and node.target is not operator.getitem and not is_call(node)
             and isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float))
-
-
-def _size(node: fx.Node, value: Callable[[str], str], names: dict[str, Any]) -> str:
-    function = f"f_{node.name}"
-    names[function] = node.target
-    args = [value(a.name) if isinstance(a, fx.Node) else repr(a) for a in node.args]
-    return f"{function}({', '.join(args)})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -44,7 +44,7 @@ class Namespace:
         self.objects: dict[str, Any] = {}                    # keys are plain strings, which CPython looks up faster
         self._named: dict[int, Name] = {}                    # by the object's id; ``objects`` keeps it alive
         self._variables: dict[Hashable, Name] = {}
-        self._taken: set[str] = set()
+        self._taken = {"Exception"}                          # the one builtin that text uses
 
     def object(self, value: Any, stem: str = "object") -> Name:
         """The name of an object: always the same one for the same object."""
@@ -172,7 +172,7 @@ class Function:
     def __init__(self, space: Namespace, parameters: Sequence[Name], name: str = "run"):
         self.space, self.name = space, space.variable(("function", name), name)
         self._indent = "    "
-        self._lines = [f"def {self.name}({''.join(f'{_made(p)}, ' for p in parameters)}):"]
+        self._lines = [f"def {self.name}({', '.join(map(_made, parameters))}):"]
 
     @property
     def number(self) -> int:
@@ -214,12 +214,12 @@ class Function:
         self._line("try:")
         self._indent += "    "
 
-    def guarded(self, note: Callable[[Exception], None]) -> None:
+    def guarded(self, note: Name) -> None:
         """An exception in what was watched is given to ``note``, and raised again."""
         self._indent = self._indent[:-4]
         raised = self.space.variable(("raised", self.name), "raised")
-        self._line(f"except {self.space.object(Exception, 'error')} as {raised}:")
-        self._line(f"    {call(self.space.object(note, 'note'), [raised])}")
+        self._line(f"except Exception as {raised}:")
+        self._line(f"    {call(note, [raised])}")
         self._line("    raise")
 
     def build(self, title: str) -> FunctionType:
@@ -229,18 +229,3 @@ class Function:
         made: FunctionType = self.space.objects[self.name]
         made.__doc__ = text
         return made
-
-
-def address_launcher(function: Callable[..., Any], buffers: int, symbols: int) -> Callable[..., None]:
-    """A ``Launcher`` that passes the addresses of the buffers' data, then the sizes, to ``function``, a kernel with a C
-    interface.
-
-    ``buffers`` and ``symbols`` are how many of each the kernel has.  It is written out, for a loop over the arguments
-    would cost more than the call.
-    """
-    space = Namespace()
-    tensors = [space.variable(("buffer", n), f"b{n}") for n in range(buffers)]
-    sizes = [space.variable(("symbol", n), f"s{n}") for n in range(symbols)]
-    made = Function(space, [*tensors, *sizes], "launch")
-    made.do(call(space.object(function, "function"), [*(method(t, "data_ptr") for t in tensors), *sizes]))
-    return made.build("keel launcher")
