@@ -83,13 +83,20 @@ class _Late:
 
     def read(self, backward: set[fx.Node]) -> set[fx.Node]:
         """Changes the nodes of ``backward``, and returns the nodes that read the input late."""
-        known = {self.contents}
         for node in [u for u in self.target.users if u.target is aten.alias.default]:
             node.replace_all_uses_with(self.target)           # or the partitioner would take it for what is read late
-        for node in list(self.target.graph.nodes):
-            if node not in backward:
-                known.update([node] if not known.isdisjoint(viewed(node)) else [])
-            elif mutates_input(node):
+        known, readers = {self.contents}, set[fx.Node]()
+        waiting = [self.contents]
+        while waiting:                                        # views that forward makes; what backward reads
+            node = waiting.pop()
+            for user in node.users:
+                if user in backward:
+                    readers.add(user)
+                elif user not in known and node in viewed(user):
+                    known.add(user)
+                    waiting.append(user)
+        for node in sorted(readers):                          # the first reader has what is late made before itself
+            if mutates_input(node):
                 source: Any = node.args[1]
                 if source in known:
                     node.update_arg(1, self._late(source, node))
