@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +23,40 @@ RUN_BY_DRIVERS = ("cc1", "cc1plus", "as", "ld")
 """The programs that GCC's and Clang's drivers run, which hold the compiler itself."""
 
 Identity = tuple[str, int, int, int, int, int]
+
+
+@dataclass
+class _Running:
+    """The compilers that run in a context and its copies, and whether they were stopped."""
+
+    processes: set[subprocess.Popen[str]] = field(default_factory=set)
+    stopped: bool = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        for process in list(self.processes):
+            _kill(process)
+
+
+_RUNNING: ContextVar[_Running | None] = ContextVar("compilers that run", default=None)
+
+
+@contextmanager
+def stopped_with_this() -> Iterator[None]:
+    """Compilers that run in copies of the block's context end with it if it is left by an exception.
+
+    An interrupt reaches the main thread alone, and compilers, which have process groups of their own, not at all: who
+    waits for other threads that wait for compilers would go on waiting.
+    """
+    running = _Running()
+    token = _RUNNING.set(running)
+    try:
+        yield
+    except BaseException:
+        running.stop()
+        raise
+    finally:
+        _RUNNING.reset(token)
 
 
 def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping[str, str] | None = None,
@@ -39,8 +75,12 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
             process_group=0)
     except OSError as raised:
         raise KeelError("build-failed", f"{command[0]} could not be started.", {command[0]: f"{raised}."}) from raised
+    running = _RUNNING.get() or _Running()
+    running.processes.add(process)
     with process:
         try:
+            if running.stopped:
+                raise KeyboardInterrupt
             out, err = process.communicate(text, timeout=limit)
         except subprocess.TimeoutExpired as raised:
             _kill(process)
@@ -49,6 +89,8 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
         except BaseException:
             _kill(process)
             raise
+        finally:
+            running.processes.discard(process)
     return subprocess.CompletedProcess([*command], process.returncode, out, err)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from keel.cache.toolchain import stopped_with_this
 from keel.interrupts import is_interrupt
 from keel.partition.split import PartGraph
 from keel.plugin import Staged
@@ -52,13 +54,14 @@ def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
                     done.put((number, _finished(begun[number])))
                 except BaseException as raised:               # who compiles the graph raises it
                     done.put((number, Outcome(raised=raised)))
-    for _ in range(threads):
-        Thread(target=work, daemon=True, name="keel-compile").start()
     found: dict[int, Outcome] = {}
-    while len(found) < len(begun):
-        with suppress(Empty):                                 # with a timeout, so that signals are seen everywhere
-            number, outcome = done.get(timeout=1.0)
-            found[number] = outcome
+    with stopped_with_this():                                 # an interrupt leaves no compiler behind
+        for _ in range(threads):
+            Thread(target=copy_context().run, args=(work,), daemon=True, name="keel-compile").start()
+        while len(found) < len(begun):
+            with suppress(Empty):                             # with a timeout, so that signals are seen everywhere
+                number, outcome = done.get(timeout=1.0)
+                found[number] = outcome
     return [found[number] for number in range(len(begun))]
 
 

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +125,41 @@ def test_an_interrupt_does_not_wait_for_a_thread_that_hangs() -> None:
 def test_nothing_that_can_be_called_is_a_failure_too() -> None:
     with pytest.raises(KeelError, match="TypeError: `compile` returned int, not a callable"):
         compiled([staged("half", "mm", finish=lambda gm: 3), takes("relu", name="rest")], made)
+
+
+def test_an_interrupt_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    """Two parts are compiled beside each other by a compiler that hangs, and the process gets SIGINT."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(f"#!/bin/sh\ncase $1 in -print*) exit 1;; esac\necho $$ >> {tmp_path}/runs\nexec sleep 1000\n")
+    compiler.chmod(0o755)
+    text = ("import torch, keel\n"
+            "from keel.runtime import beside\n"
+            "beside._cores = lambda: 2\n"
+            "def f(x): return ((x.exp() + 1) @ x).exp() + 1\n"
+            "keel.compile(f, backends=['cpp', 'eager'], pins={'aten.mm': 'eager'})(torch.ones(4, 4))\n")
+    runs = tmp_path / "runs"
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+                   "KEEL_CACHE_DIR": str(tmp_path / "cache")}
+    child = subprocess.Popen([sys.executable, "-c", text], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        ends = time.monotonic() + 300
+        while not runs.exists() or runs.read_text().count("\n") < 2:
+            assert child.poll() is None and time.monotonic() < ends
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in child.communicate(timeout=120)[1]
+        ends = time.monotonic() + 60
+        while any(runs_still(int(process)) for process in runs.read_text().split()):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def runs_still(process: int) -> bool:
+    status = Path(f"/proc/{process}/status")
+    try:
+        return "State:\tZ" not in status.read_text()
+    except OSError:
+        return False
