@@ -19,7 +19,7 @@ from keel.cost import Cost, read_sheets
 from keel.discover import resolve
 from keel.errors import KeelError, KeelWarning
 from keel.graph.deterministic import fill_fresh_memory, is_filled
-from keel.graph.left_out import refuse_inputs
+from keel.graph.left_out import refuse_inputs, warn_of, without_types
 from keel.graph.repeat import once_only
 from keel.graph.segments import in_order, segments
 from keel.graph.verify import verify
@@ -154,7 +154,12 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     Where a backend contradicts itself, or its data sheet fails, the graph is placed again without the backend or the
     sheet, with a KeelWarning; under ``strict`` that is KeelError[refuse-raised] or KeelError[cost-raised].
     """
-    if steps := segments(captured):
+    eager = without_types(captured.gm)
+    if eager and settings.strict:
+        raise next(iter(eager.values()))
+    if steps := segments(captured, eager):
+        if eager:
+            warn_of(eager)
         return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
     folder = dump.folder(captured.kind)
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))

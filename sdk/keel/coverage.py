@@ -15,6 +15,7 @@ import torch
 from keel.compile import Compiled, Settings, compile_graph
 from keel.discover import resolve
 from keel.graph import calls as graph
+from keel.graph.left_out import refuse_left_out
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import place
 from keel.partition.plan import Plan
@@ -148,6 +149,7 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
         def listen(made: Compiled) -> None:
             trouble = tuple(str(e) for part in made.parts for e in part.trouble)
             hear(Done(_ways(backend, made.gm, made.plan), trouble))
+        refuse_left_out(captured.gm)                          # which would run in eager PyTorch, and say nothing here
         return compile_graph(captured, settings, listen)
 
     def placed(captured: Captured) -> Boxed:

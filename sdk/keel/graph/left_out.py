@@ -1,9 +1,13 @@
-"""Refuses graphs that hold what the operator set leaves out: layouts and dtypes that have no type."""
+"""Graphs that hold what the operator set leaves out: layouts and dtypes that have no type."""
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
+
+import torch
 from torch import fx
 
-from keel.errors import KeelError
+from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import where
 from keel.spec.excluded import Exclusion, exclusion_of, exclusion_of_call, exclusion_of_value, left_out
 from keel.torch_adapter import given_to, is_operator
@@ -18,10 +22,60 @@ def refuse_left_out(gm: fx.GraphModule) -> None:
 
 
 def refuse_inputs(gm: fx.GraphModule) -> None:
-    """The same for the tensors that Dynamo compiles a graph for, whose layouts their fake tensors need not tell."""
+    """The same for the tensors that Dynamo compiles a graph for and of which their fake tensors tell other layouts."""
     for node, tensor in given_to(gm):
-        if (found := exclusion_of_value(tensor)) is not None:
+        fake = node.meta.get("example_value")
+        if (found := exclusion_of_value(tensor)) is not None and exclusion_of_value(fake) is None:
             raise _error(node, *found)
+
+
+def without_types(gm: fx.GraphModule) -> Mapping[fx.Node, KeelError]:
+    """The calls that give or take values without a type by decision, each with the reason: no backend can have them,
+    but PyTorch can run them.  Of quantized tensors PyTorch's fake tensors do not tell, so whatever is made of them
+    counts as one until an operator says that it gives another.
+    """
+    reasons: dict[fx.Node, KeelError] = {}
+    hidden: set[fx.Node] = set()
+    for node in gm.graph.nodes:
+        if node.op == "placeholder" or node.op == "output":
+            continue
+        found = _found(node)
+        taken = next((n for n in node.all_input_nodes if n in hidden or exclusion_of_value(n.meta.get("val"))), None)
+        if found is not None:
+            reasons[node] = _error(node, *found)
+        elif taken is not None:
+            reasons[node] = reasons[taken] if taken in reasons else _error(taken, *_value(taken))
+        else:
+            continue
+        if (found is not None or taken in hidden) and _hides(node):
+            hidden.add(node)
+    return reasons
+
+
+def _value(node: fx.Node) -> tuple[Exclusion, str]:
+    found = exclusion_of_value(node.meta.get("val"))
+    assert found is not None
+    return found
+
+
+_TELL = frozenset({"aten.dequantize", "aten.int_repr"})
+"""Operators on quantized tensors whose results are what their fake tensors say."""
+
+
+def _hides(node: fx.Node) -> bool:
+    """Whether a call on what has no type may give a tensor of which its fake tensor does not tell that it has none."""
+    if not is_operator(node.target):
+        return True
+    name = ".".join(str(node.target).split(".")[:2])
+    return name not in _TELL and isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def warn_of(reasons: Mapping[fx.Node, KeelError]) -> None:
+    """Says once for a graph that some of its calls run eagerly, and why."""
+    first = next(iter(reasons.values()))
+    calls = "A call" if len(reasons) == 1 else f"{len(reasons)} calls"
+    warnings.warn(f"{calls} of a compiled graph {'runs' if len(reasons) == 1 else 'run'} in eager PyTorch: {first}",
+                  KeelWarning, stacklevel=2)
 
 
 def _found(node: fx.Node) -> tuple[Exclusion, str] | None:

@@ -1,8 +1,11 @@
-"""A graph that works on streams and events, cut at each of these calls: what stands before one is done before it."""
+"""A graph cut at calls that PyTorch is to run: those of streams and events, and those of tensors that have no type.
+
+What stands before such a call is done before it, and what stands behind it after it.
+"""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +16,7 @@ from keel.torch_adapter import Boxed, Captured, works_on_streams
 
 @dataclass(frozen=True)
 class Step:
-    """Nodes that run together.  A ``call`` of a stream or an event is one alone; other nodes are a graph to compile.
+    """Nodes that run together.  A ``call`` that PyTorch is to run is one alone; other nodes are a graph to compile.
 
     ``inputs`` and ``outputs`` are the names of the values that it takes and gives.
     """
@@ -24,18 +27,22 @@ class Step:
     call: fx.Node | None = None
 
 
-def segments(captured: Captured) -> list[Step]:
-    """The steps of a graph, in order; none if no call of it works on streams or events."""
-    if not any(map(works_on_streams, captured.gm.graph.nodes)):
+def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
+    """The steps of a graph, in order; none if no call of it is among ``eager``, or works on streams or events."""
+    alone = {n for n in captured.gm.graph.nodes if n in eager or works_on_streams(n)}
+    if not alone:
         return []
-    groups = [g for g in _groups(captured.gm) if g]
+    for node in captured.gm.graph.find_nodes(op="call_function", target=operator.getitem):
+        if node.args[0] in alone:
+            alone.add(node)
+    groups = [g for g in _groups(captured.gm, alone) if g]
     steps = []
     for group in groups:
         inputs = dict.fromkeys(n for node in group for n in node.all_input_nodes
                                if n not in group and n.op != "get_attr")
         outputs = tuple(n for n in group if any(u not in group for u in n.users))
         names = tuple(n.name for n in inputs), tuple(n.name for n in outputs)
-        if _is_step(group[0]):
+        if group[0] in alone:
             steps.append(Step(*names, call=group[0]))
         else:
             part = _graph(captured, group, list(inputs), outputs)
@@ -68,7 +75,7 @@ def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captu
     return run
 
 
-def _groups(gm: fx.GraphModule) -> Iterator[list[fx.Node]]:
+def _groups(gm: fx.GraphModule, alone: Collection[fx.Node]) -> Iterator[list[fx.Node]]:
     """Nodes that run together, in order; parts of several results stay with the call that gives these."""
     group: list[fx.Node] = []
     made: dict[fx.Node, list[fx.Node]] = {}
@@ -77,7 +84,7 @@ def _groups(gm: fx.GraphModule) -> Iterator[list[fx.Node]]:
         if node.op != "call_function":
             continue
         source = node.args[0] if node.target is operator.getitem else None
-        if _is_step(node):
+        if node in alone:
             group = []
             pending += [[node], group]
         elif isinstance(source, fx.Node) and source in made:
@@ -87,12 +94,6 @@ def _groups(gm: fx.GraphModule) -> Iterator[list[fx.Node]]:
             group.append(node)
             made[node] = group
     yield from pending
-
-
-def _is_step(node: fx.Node) -> bool:
-    """Whether a node is a call of a stream or an event, or one of the results of one."""
-    source = node.args[0] if node.target is operator.getitem else None
-    return works_on_streams(node) or (isinstance(source, fx.Node) and _is_step(source))
 
 
 def _graph(captured: Captured, group: Sequence[fx.Node], inputs: Sequence[fx.Node],

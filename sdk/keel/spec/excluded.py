@@ -1,7 +1,7 @@
 """What Opset 1.0 leaves out by decision and not by chance: layouts, dtypes and operators, each with its reason.
 
-A tensor of a layout or dtype that is left out has no type, so a graph that holds one is refused as a whole. An operator
-that is left out is one that nobody need take; a backend of last resort may run it.
+A tensor of a layout or dtype that is left out has no type, so calls on one run in eager PyTorch, or are refused where
+the user is strict. An operator that is left out is one that nobody need take; a backend of last resort may run it.
 """
 from __future__ import annotations
 
