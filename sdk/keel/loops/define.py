@@ -22,6 +22,7 @@ from keel.loops.index import Axis, Index, Loaded, bounds_of, flatten, index, unf
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalars import SCALARS
+from keel.symbols import FloatOfBits
 from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
 
 Number = bool | int | float
@@ -239,7 +240,13 @@ class Builder:
             value = value.expr
         if isinstance(value, bool | int | float):
             return self.const(value, dtype)
+        if isinstance(value, FloatOfBits):
+            return self.cast(self.real(value), dtype)
         return self.cast(self.position(index(value)), dtype)
+
+    def real(self, value: FloatOfBits) -> Value:
+        """A float that the host computed, as a float64."""
+        return self.apply("bitcast", self.position(index(value.args[0])), dtype=torch.float64)
 
     def position(self, i: Index | Dim) -> Value:
         """An index as an int64 value."""

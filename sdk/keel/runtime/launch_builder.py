@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import sympy
-
-from keel.errors import KeelError
 from keel.runtime.launch_program import (
     Allocate,
     ArenaPlan,
@@ -20,7 +17,6 @@ from keel.runtime.launch_program import (
     CheckMemory,
     Free,
     GiveArena,
-    InputNumber,
     Kept,
     KeptView,
     LaunchKernel,
@@ -30,14 +26,14 @@ from keel.runtime.launch_program import (
     Return,
     SettleChecks,
     SizeOf,
-    Source,
     Step,
     StrideOf,
     TakeArena,
 )
+from keel.runtime.launch_symbols import LaunchSymbols
 from keel.schedule.plan import Launch, Schedule
 from keel.schedule.tensors import External, Site, Slot
-from keel.types import Dim, SymType, TensorType, as_dim, leaves, symbols_of
+from keel.types import TensorType, leaves, symbols_of
 
 
 def build_program(schedule: Schedule) -> LaunchProgram:
@@ -49,11 +45,9 @@ class _Builder:
     def __init__(self, schedule: Schedule):
         self.schedule, self.tensors = schedule, schedule.tensors
         self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
-        self.symbols = _symbols(schedule)
-        self.needs: dict[int, tuple[str, ...]] = {}          # the symbols of kernels, by id: to find them takes a walk
-        self.solved: set[str] = set()                        # symbols that a step binds
-        self.binds = self._bind_inputs()
-        self.key = tuple(s for s in self.symbols if s in self.solved)
+        self.symbols = LaunchSymbols(schedule)
+        self.binds = self.symbols.bind_inputs()
+        self.key = self.symbols.key()
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.checks = self._check_memory()
@@ -149,42 +143,11 @@ class _Builder:
         at_once = any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
         return CheckMemory(tuple(sites), places, at_once)
 
-    # -- symbols -------------------------------------------------------------------------------------
-
-    def _bind_inputs(self) -> list[BindSymbol]:
-        """Steps that bind each symbol that an input tells."""
-        found: dict[str, Source] = {}
-        numbers = [(InputNumber(k), v.expr) for k, v in enumerate(self.tensors.inputs) if isinstance(v, SymType)]
-        given = [(i, self._type(i)) for i in self.tensors.inputs if isinstance(i, int)]
-        sizes: list[tuple[Source, Dim]] = [(SizeOf(i, d), n) for i, t in given for d, n in enumerate(t.shape)]
-        strides: list[tuple[Source, Dim]] = [(StrideOf(i, d), n) for i, t in given for d, n in enumerate(t.strides)]
-        for source, dim in (*numbers, *sizes, *strides):
-            if isinstance(dim, sympy.Symbol):
-                found.setdefault(dim.name, source)
-        steps = [BindSymbol(s, found[s]) for s in self.symbols if s in found]
-        self.solved |= found.keys()
-        for source, dim in (*numbers, *sizes):                # a size may be a multiple of what is looked for
-            steps += self._solve(source, dim)
-        later = symbols_of(d for s in self.schedule.steps if isinstance(s, External) for t in s.results if t >= 0
-                           for d in (*self._type(t).shape, *self._type(t).strides))
-        if missing := [s for s in self.symbols if s not in self.solved and s not in later]:
-            raise KeelError("bad-graph", f"No input of the part tells the size {missing[0]}.")
-        return steps
-
-    def _solve(self, source: Source, dim: Dim) -> list[BindSymbol]:
-        """A step that binds the symbol which ``source`` is the first to tell, if there is one."""
-        if (solved := _linear(dim, self.solved)) is None:
-            return []
-        self.solved.add(solved[0])
-        return [BindSymbol(solved[0], source, *solved[1:])]
-
     # -- steps ---------------------------------------------------------------------------------------
 
     def _launch(self, step: Launch) -> list[Step]:
         steps: list[Step] = [s for t in step.writes for s in self._allocate(t)]
-        if id(step.kernel) not in self.needs:
-            self.needs[id(step.kernel)] = step.kernel.symbols
-        steps.append(LaunchKernel(step.kernel, step.tensors, self.needs[id(step.kernel)]))
+        steps.append(LaunchKernel(step.kernel, step.tensors, self.symbols.of(step.kernel)))
         checked = tuple(t for t in step.tensors if t in self.tensors.checks)
         return [*steps, CheckIndices(checked)] if checked and self.checks.at_once else steps
 
@@ -200,8 +163,7 @@ class _Builder:
         made = [t for t in step.results if t >= 0]
         self.ready |= set(made)
         for t in made:
-            for d, n in enumerate(self._type(t).shape):
-                steps += self._solve(SizeOf(t, d), n)
+            steps += self.symbols.bind_sizes(t)
         return [*steps, *map(LayOut, made)]
 
     def _allocate(self, tensor: int) -> list[Step]:
@@ -253,28 +215,3 @@ def _made(step: Step) -> tuple[int, ...]:
 def _fills(step: External) -> bool:
     """Whether the library call writes its one result into memory that it is given."""
     return step.extern.out is not None and len(step.results) == 1
-
-
-def _symbols(schedule: Schedule) -> tuple[str, ...]:
-    """Every symbol that a tensor, an input, an output or an argument has, sorted."""
-    tensors = schedule.tensors
-    dims: list[Dim] = [d for t in tensors.tensors for d in (*t.type.shape, *t.type.strides)]
-    dims += [t.alias[1] for t in tensors.tensors if t.alias]
-    dims += [v.expr for v in (*tensors.inputs, *tensors.outputs) if isinstance(v, SymType)]
-    for step in schedule.steps:
-        if isinstance(step, External):
-            dims += [v.expr for v in leaves((*step.args, *step.kwargs.values())) if isinstance(v, SymType)]
-    return symbols_of(dims)
-
-
-def _linear(expr: Dim, known: set[str]) -> tuple[str, Dim, Dim] | None:
-    """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so."""
-    if isinstance(expr, int):
-        return None
-    unknown = [s for s in symbols_of([expr]) if s not in known]
-    if len(unknown) != 1:
-        return None
-    (symbol,) = (s for s in expr.free_symbols if str(s) == unknown[0])
-    factor = as_dim(sympy.diff(expr, symbol)) if expr.is_polynomial(symbol) else 0
-    rest = as_dim(sympy.expand(expr - factor * symbol))
-    return (unknown[0], factor, rest) if factor != 0 and unknown[0] not in symbols_of([factor, rest]) else None

@@ -133,7 +133,7 @@ class _Printer:
             case BindSymbol():
                 self._bind(step)
             case Compute(symbol, value):
-                out.assign(self._symbol(symbol), self.host.number(value))
+                out.assign(self._symbol(symbol), self.host.number(value, "int"))
             case TakeArena():
                 out.assign(self._variable("arena"), call(self._object(self.pool.take, "take"), [self._key()]))
                 out.unpack(self._in_arena(), self._variable("arena"))

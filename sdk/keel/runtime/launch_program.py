@@ -57,7 +57,7 @@ class BindSymbol:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``symbol = value``: a number that the host computes from symbols bound before, ``value`` a sympy expression."""
+    """``symbol = value``: an integer that the host computes from symbols bound before, ``value`` a sympy expression."""
 
     symbol: str
     value: Any

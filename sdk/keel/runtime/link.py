@@ -12,7 +12,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
 from keel.runtime.arena import lasting
-from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method
+from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method, tuple_of
 from keel.torch_adapter import Boxed
 
 
@@ -68,7 +68,8 @@ class _Linker:
         self.write_parts(out, last)
         for node in sizes:
             function = self.space.shared(("size", node.name), f"f_{node.name}", node.target)
-            out.assign(self.value(node.name), call(function, map(self.argument, node.args)))
+            named = {k: self.argument(v) for k, v in node.kwargs.items()}
+            out.assign(self.value(node.name), call(function, map(self.argument, node.args), named, self.space))
         nodes = {n.name for n in self.gm.graph.nodes}
         assert all(r.name in nodes for r in ends), ends
         out.give(list_of(map(self.argument, self.results)))
@@ -109,6 +110,8 @@ class _Linker:
     def argument(self, value: Any) -> Expression:
         if isinstance(value, fx.Node):
             return self.value(value.name)
+        if isinstance(value, list | tuple):
+            return (list_of if isinstance(value, list) else tuple_of)(map(self.argument, value))
         if value is None or type(value) in (bool, int):
             return literal(value)
         return self.space.object(value, "constant")

@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import call_of, type_of, where
+from keel.graph.calls import call_of, type_of, types_of, where
 from keel.loops.define import Definition, Read
+from keel.loops.hosted import hosted_type
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.spec import bind
+from keel.symbols import HostNumbers, free_symbols, told
 from keel.torch_adapter import dim_of
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
@@ -98,6 +101,7 @@ class Tensors:
     inputs: list[int | SymType] = field(default_factory=list)
     outputs: list[int | SymType | None] = field(default_factory=list)
     checks: dict[int, tuple[Site, ...]] = field(default_factory=dict)     # of the tensors that checks record in
+    host: HostNumbers = field(default_factory=HostNumbers)   # what symbols of the sizes stand for
 
     def trouble(self, sites: tuple[Site, ...], device: torch.device) -> int:
         """A new tensor for what the checks at ``sites`` find."""
@@ -112,23 +116,30 @@ class Tensors:
             number, offset = alias[0], as_dim(offset + alias[1])
         return number, offset
 
+Lower = Callable[[Call, HostNumbers], Definition | str]
 
-def read(gm: fx.GraphModule, lower: Callable[[Call], Definition | str], externs: Mapping[str, Extern]) -> Tensors:
-    """The tensors of ``gm``. Raises KeelError[no-lowering] for a node that has neither a rule nor an extern."""
+
+def read(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> Tensors:
+    """The tensors of ``gm``, whose sizes and numbers are those of kernels.
+
+    Raises KeelError[no-lowering] for a node that has neither a rule nor an extern.
+    """
     return _Reader(lower, externs).read(gm)
 
 
 class _Reader:
-    def __init__(self, lower: Callable[[Call], Definition | str], externs: Mapping[str, Extern]):
+    def __init__(self, lower: Lower, externs: Mapping[str, Extern]):
         self.lower, self.externs = lower, externs
         self.out = Tensors()
         self.values: dict[fx.Node, Any] = {}                 # tensor number, SymType, or a tuple of them
 
     def read(self, gm: fx.GraphModule) -> Tensors:
+        self.out.host = HostNumbers(_names(gm))
+        self._stand_for_inputs(gm)
         for node in gm.graph.nodes:
             match node.op:
                 case "placeholder":
-                    type = type_of(node.meta["val"])
+                    type = self._type(node.meta["val"])
                     value = type if isinstance(type, SymType) else self._fresh(node.name, type)
                     self.out.inputs.append(value)
                     self.values[node] = value
@@ -160,24 +171,25 @@ class _Reader:
         if call is None:                                     # getitem, or arithmetic on sizes
             if str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], fx.Node):
                 return self.values[node.args[0]][node.args[1]]
-            return type_of(node.meta["val"])
+            return self._type(node.meta["val"])
         vals = node.meta["val"]
         several = isinstance(vals, list | tuple)
         if call.name in self.externs and _takes(self.externs[call.name], call):
             # A number among the results (a sequence length, say) is known from the types already.
-            values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in call.out]
+            out = [hosted_type(t, self.out.host) for t in call.out]
+            values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in out]
             results = tuple(v if isinstance(v, int) else -1 for v in values)
             self.out.nodes.append(External(node.name, self.externs[call.name], tuple(map(self._slots, node.args)),
                                            {k: self._slots(v) for k, v in node.kwargs.items()}, results,
                                            bind(call).get("storage_offset") is not None))
             return values if several else values[0]
-        definition = self.lower(call)
+        definition = self.lower(call, self.out.host)
         if isinstance(definition, str):
             raise KeelError("no-lowering", f"{call} has no loop form and no extern.", {"lowering": definition})
         nodes = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
         operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
         alias = self._alias(node, definition, operands)
-        results = tuple(self._fresh(node.name, t, alias) for t in call.out if t is not None)
+        results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
         self.out.nodes.append(Defined(node.name, definition, operands, results, call.name, where(node)))
         return results if several else results[0]
 
@@ -195,7 +207,28 @@ class _Reader:
             return None
         source = next(a for a in node.args if isinstance(a, fx.Node))
         here, there = (dim_of(n.meta["val"].storage_offset()) for n in (node, source))
-        return operands[0], as_dim(here - there)
+        return operands[0], as_dim(self.out.host.integer(as_dim(here - there)))
+
+    def _type(self, value: Any) -> Any:
+        return hosted_type(type_of(value), self.out.host)
+
+    def _stand_for_inputs(self, gm: fx.GraphModule) -> None:
+        """Gives a symbol to each size and number of the inputs that is made of symbols which no input tells alone."""
+        types = [type_of(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder")]
+        sizes = [d for t in types if isinstance(t, TensorType) for d in t.shape]
+        strides = [d for t in types if isinstance(t, TensorType) for d in t.strides if isinstance(d, sympy.Symbol)]
+        sizes += [t.expr for t in types if isinstance(t, SymType) and t.kind == "int"]
+        known = told([*strides, *sizes])
+        for d in sizes:
+            if not known.issuperset(free_symbols(d)):
+                self.out.host.stand(d)
+
+
+def _names(gm: fx.GraphModule) -> frozenset[str]:
+    """The names of all symbols in a graph."""
+    values = [t for n in gm.graph.nodes for t in types_of(n.meta.get("val"))]
+    return frozenset(s for t in values for s in (
+        t.symbols if isinstance(t, TensorType) else free_symbols(t.expr) if isinstance(t, SymType) else ()))
 
 
 def _narrowed(node: Defined, used: Set[int]) -> Defined:

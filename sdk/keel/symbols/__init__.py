@@ -6,10 +6,12 @@ PyTorch says what it knows of a number as a sympy expression over symbols. ``fun
 from keel.symbols.bounds import bounds
 from keel.symbols.evaluate import evaluate, exact
 from keel.symbols.functions import FUNCTIONS, Function, Kind, function_of, kind_of
-from keel.symbols.host import HostNumbers, kernel_form
+from keel.symbols.host import BitsOfFloat, FloatOfBits, HostNumbers, kernel_form
 from keel.symbols.printing import C_PRELUDE, PYTHON_NAMES, c_text, python_text
 from keel.symbols.ranges import Range
+from keel.symbols.solve import solve_linear, told
 from keel.symbols.symbols import checked_name, free_symbols
 
-__all__ = ["C_PRELUDE", "FUNCTIONS", "PYTHON_NAMES", "Function", "HostNumbers", "Kind", "Range", "bounds", "c_text",
-           "checked_name", "evaluate", "exact", "free_symbols", "function_of", "kernel_form", "kind_of", "python_text"]
+__all__ = ["C_PRELUDE", "FUNCTIONS", "PYTHON_NAMES", "BitsOfFloat", "FloatOfBits", "Function", "HostNumbers", "Kind",
+           "Range", "bounds", "c_text", "checked_name", "evaluate", "exact", "free_symbols", "function_of",
+           "kernel_form", "kind_of", "python_text", "solve_linear", "told"]

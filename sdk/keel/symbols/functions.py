@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -173,6 +174,18 @@ def sign(x: Value) -> int:
     return (x > 0) - (x < 0)
 
 
+def bits_of_float(x: float) -> int:
+    """The int64 that has the bits of a float64."""
+    found: int = struct.unpack("<q", struct.pack("<d", x))[0]
+    return found
+
+
+def float_of_bits(n: int) -> float:
+    """The other way round."""
+    found: float = struct.unpack("<d", struct.pack("<q", n))[0]
+    return found
+
+
 def _python_cases(texts: Texts) -> str:
     found = "math.nan"
     for value, holds in reversed([*zip(texts[::2], texts[1::2], strict=True)]):
@@ -300,6 +313,8 @@ _ROWS = (
     _unary("log2", ranges.logarithm),
     _unary("acosh", ranges.always(0)),
     _unary("atanh", ranges.sign_kept),
+    Function(("BitsOfFloat",), _of("int"), bits_of_float, _called("bits_of_float"), _c_format("bits_of_float({0})")),
+    Function(("FloatOfBits",), _of("float"), float_of_bits, _called("float_of_bits"), _c_format("float_of_bits({0})")),
     Function(("atan2",), _of("float"), math.atan2, _called("math.atan2"), _c_format("atan2({0}, {1})")),
 )
 

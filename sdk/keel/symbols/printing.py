@@ -19,9 +19,11 @@ from keel.symbols.functions import Kind, Value, arguments_of, function_of, kind_
 from keel.symbols.symbols import checked_name
 
 PYTHON_NAMES: Mapping[str, Any] = {
-    "abs": abs, "dense": functions.dense, "float": float, "float_power": functions.float_power, "Fraction": Fraction,
-    "greatest": functions.greatest, "int": int, "least": functions.least, "len": len, "bool": bool, "math": math,
-    "power": functions.power, "round": round, "sign": functions.sign, "whole": functions.whole,
+    "Fraction": Fraction, "abs": abs, "bits_of_float": functions.bits_of_float, "bool": bool,
+    "dense": functions.dense, "float": float, "float_of_bits": functions.float_of_bits,
+    "float_power": functions.float_power, "greatest": functions.greatest, "int": int, "least": functions.least,
+    "len": len, "math": math, "power": functions.power, "round": round, "sign": functions.sign,
+    "whole": functions.whole,
 }
 """What a Python text uses: the names that have to be there where it is run."""
 
@@ -30,8 +32,8 @@ Names = Callable[[str], str]
 C_PRELUDE = """\
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef int64_t i64;
 
@@ -67,6 +69,8 @@ static inline double float_div(double x, double by) {
     return ratio - down > 0.5 ? down + 1 : down;
 }
 
+static inline i64 bits_of_float(double x) { i64 n; memcpy(&n, &x, 8); return n; }
+static inline double float_of_bits(i64 n) { double x; memcpy(&x, &n, 8); return x; }
 static inline double float_true_div(double x, double by) { return x / by; }
 
 // The quotient to 55 bits or more, its last bit set if a rest is left, rounds as the exact one does (round to odd).

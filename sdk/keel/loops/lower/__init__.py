@@ -8,6 +8,8 @@ import sympy
 import torch
 
 from keel.loops.define import Definition, NoLoopForm, Rule, define
+from keel.loops.hosted import hosted
+from keel.symbols import HostNumbers
 from keel.types import DTYPE_NAMES, Call, SymType, TensorType, leaves, symbols_of
 
 from . import (
@@ -38,11 +40,24 @@ COMPLEX_MOVED = frozenset((torch.complex64, torch.complex128))
 _known: dict[tuple[Any, ...], Definition | str] = {}
 
 
-def lower(call: Call) -> Definition | str:
-    """The loops of ``call``, or the sentence that says why it has none. Memoised by ``call.key``."""
-    if call.key not in _known:
-        _known[call.key] = _lower(call)
-    return _known[call.key]
+def lower(call: Call, host: HostNumbers | None = None) -> Definition | str:
+    """The loops of ``call``, or the sentence that says why it has none.
+
+    They have symbols of ``host`` for what kernels cannot compute. Memoised by the call, and by what they stand for.
+    """
+    host = HostNumbers() if host is None else host
+    given = hosted(call, host)
+    key = given.key if given is call else (call.key, given.key)
+    if key not in _known:
+        _known[key] = _new_size(call) or _lower(given)
+    return _known[key]
+
+
+def _new_size(call: Call) -> str | None:
+    """The refusal of a result whose sizes have symbols that no argument has."""
+    if new := _new_symbols(call):
+        return f"{call.name} gives the size {new[0]} here, which only its result tells."
+    return None
 
 
 def _lower(call: Call) -> Definition | str:
@@ -56,20 +71,10 @@ def _lower(call: Call) -> Definition | str:
         odd = next((t.dtype for t in tensors if t.dtype.is_complex), None)
     if odd is not None:
         return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
-    if odd_size := _by_cases(call):
-        return f"{call.name} takes the size {odd_size} here, which depends on a sign."
-    if new := _new_symbols(call):
-        return f"{call.name} gives the size {new[0]} here, which only its result tells."
     try:
         return define(rule, call)
     except NoLoopForm as why:
         return why.sentence
-
-
-def _by_cases(call: Call) -> sympy.Expr | None:
-    """A number among the arguments that is one thing or another, as the run will tell."""
-    numbers = [v.expr for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType)]
-    return next((n for n in numbers if isinstance(n, sympy.Expr) and n.has(sympy.Piecewise)), None)
 
 
 def _new_symbols(call: Call) -> list[str]:

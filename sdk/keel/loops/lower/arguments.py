@@ -13,6 +13,7 @@ import sympy
 import torch
 
 from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
+from keel.symbols import FloatOfBits
 from keel.types import Dim, TensorType, as_dim
 
 Argument: TypeAlias = Operand | Number | Dim
@@ -84,7 +85,9 @@ def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
 
 
 def _real(b: Builder, a: sympy.Basic) -> Value:
-    """A number computed from sizes at run time, in float64 as Python does. PyTorch's own functions are told by name."""
+    """A float computed from sizes at run time, in float64 as Python does. PyTorch's own functions are told by name."""
+    if isinstance(a, FloatOfBits):
+        return b.real(a)
     match type(a).__name__, [x for x in a.args if isinstance(x, sympy.Expr)]:
         case _ if isinstance(a, sympy.Number | sympy.NumberSymbol):
             return b.const(float(a), torch.float64)

@@ -11,6 +11,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.loops.define import Definition
 from keel.loops.lower import lower
+from keel.symbols import HostNumbers
+from keel.symbols import evaluate as value_of
 from keel.types import Call, TensorType
 
 from .evaluate import evaluate
@@ -104,9 +106,11 @@ def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[Defin
         call = call_of_node(node)
         if call is None:
             continue
-        definition = lower(call)
+        host = HostNumbers(symbols)
+        definition = lower(call, host)
         assert isinstance(definition, Definition), definition
-        compare(call, evaluate(definition, tensors_in([*args, *kwargs.values()]), symbols), env[node])
+        known = symbols | {name: value_of(expr, symbols) for name, expr in host.by_name.items()}
+        compare(call, evaluate(definition, tensors_in([*args, *kwargs.values()]), known), env[node])
         if any(t.symbols for t in call.out if isinstance(t, TensorType)):
             found.append(definition)
     return found

@@ -1,0 +1,29 @@
+"""Calls whose sizes and numbers are those of kernels: symbols stand for what the host computes."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from keel.symbols import HostNumbers
+from keel.types import Call, SymType, TensorType, as_dim
+
+
+def hosted_type(type: Any, host: HostNumbers) -> Any:
+    """A type, with symbols of ``host`` in its sizes, or in its number; anything else unchanged."""
+    if isinstance(type, TensorType):
+        sizes, strides = (tuple(as_dim(host.integer(d)) for d in dims) for dims in (type.shape, type.strides))
+        return type if (sizes, strides) == (type.shape, type.strides) else replace(type, shape=sizes, strides=strides)
+    if isinstance(type, SymType):
+        form = {"int": host.integer, "float": host.real, "bool": host.truth}[type.kind](type.expr)
+        return type if form is type.expr else SymType(form, type.kind)
+    return type
+
+
+def hosted(call: Call, host: HostNumbers) -> Call:
+    """``call`` with the types of its arguments and results so."""
+    def inner(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(map(inner, value))
+        return hosted_type(value, host)
+    args, kwargs, out = inner(tuple(call.args)), {k: inner(v) for k, v in call.kwargs.items()}, inner(call.out)
+    return call if (args, out) == (call.args, call.out) and kwargs == call.kwargs else Call(call.op, args, kwargs, out)

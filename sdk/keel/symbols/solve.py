@@ -1,0 +1,35 @@
+"""Which symbols follow from sizes that are known."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import sympy
+
+from keel.symbols.symbols import free_symbols
+
+
+def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | None:
+    """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so.
+
+    The symbol does not occur in ``factor`` and ``rest``, which are integer expressions.
+    """
+    unknown = [s for s in getattr(expr, "free_symbols", ()) if s.name not in known]
+    if len(unknown) != 1 or not expr.is_polynomial(unknown[0]):
+        return None
+    (symbol,) = unknown
+    factor = sympy.diff(expr, symbol)
+    rest = sympy.expand(expr - factor * symbol)
+    if factor == 0 or {symbol.name} & {*free_symbols(factor), *free_symbols(rest)}:
+        return None
+    return symbol.name, factor, rest
+
+
+def told(sizes: Iterable[Any]) -> frozenset[str]:
+    """The symbols whose values follow from those of ``sizes``: each is a size itself, or solved for in one."""
+    dims = list(sizes)
+    found = {d.name for d in dims if isinstance(d, sympy.Symbol)}
+    for d in dims:
+        if (solved := solve_linear(d, found)) is not None:
+            found.add(solved[0])
+    return frozenset(found)
