@@ -19,7 +19,7 @@ from keel.graph.left_out import refuse_left_out
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import place
 from keel.partition.plan import Plan
-from keel.plugin import Backend, refusal
+from keel.plugin import Backend, CannotSay, answer
 from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form
 from keel.spec.normal import overload_of
 from keel.torch_adapter import Boxed, Captured, observed
@@ -68,7 +68,10 @@ def dtype_name(dtype: torch.dtype | None) -> str:
 
 def way(backend: Backend, call: Call) -> tuple[Way, str]:
     """How a backend does a call; the sentence that says why it does not."""
-    why = refusal(backend, call)
+    try:
+        why = answer(backend, call)
+    except CannotSay as raised:                               # the cell says so; a warning for each would say no more
+        why = raised.refusal
     if why is not None:
         return "refused", str(why)
     if backend.target is None:

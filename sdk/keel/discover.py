@@ -213,8 +213,12 @@ def _load(name: str, point: EntryPoint, report: Report) -> tuple[Backend, Sequen
     if value.name != name:
         raise _broken(name, f"{point.value} is a backend that calls itself {value.name!r}", None,
                       "Let the entry point and the Backend carry the same name.")
-    _check_probe(value)
-    return value, notes
+    if is_own(point):
+        _check_probe(value)
+        return value, notes
+    with contained() as found:
+        _check_probe(value)
+    return value, list(dict.fromkeys([*notes, *found.notes]))
 
 
 def loaded(kind: str, name: str, point: EntryPoint, report: Report) -> tuple[object, Sequence[str]]:

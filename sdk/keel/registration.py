@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
-from inspect import isasyncgenfunction, iscoroutinefunction
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from numbers import Real
+from types import CodeType
 from typing import Any, NoReturn
 
 import torch
@@ -24,6 +25,7 @@ FAMILIES = frozenset({*torch.Tag.__members__, "view"})
 """The families of operators that a support table may name: PyTorch's tags, and views."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*")
+_ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 _OVERLOAD = 3
 """The words of an overload's name (``aten.mm.default``); a packet's (``aten.mm``) has one less."""
 
@@ -60,8 +62,9 @@ def checked_call(what: str, field: str, value: object, meaning: str, *, optional
         return
     if not callable(value):
         bad(f"{what} has {field}={_shown(value)}, which cannot be called.", f"Write a function: {meaning}.")
-    inner = getattr(value, "__call__", None)  # noqa: B004  # an object whose __call__ is a coroutine function
-    if any(iscoroutinefunction(f) or isasyncgenfunction(f) for f in (value, inner)):
+    function = getattr(value, "func", value)                  # of functools.partial
+    if any(code.co_flags & _ASYNCHRONOUS for f in (function, vars(type(function)).get("__call__"))
+           if isinstance(code := getattr(f, "__code__", None), CodeType)):
         bad(f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
             f"Write a plain function: {meaning}.")
 

@@ -148,6 +148,13 @@ def test_what_packages_do_when_they_are_imported_costs_a_row_each(
             find(name)
 
 
+def test_what_a_probe_changes_is_put_back(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("zeta", "import os\ndef probe():\n    print('probing')\n    os.chdir('/')\n" + good(more=", probe=probe"))
+    folder = os.getcwd()
+    assert survey().notes == {"zeta": ["the current folder"]}
+    assert os.getcwd() == folder and capsys.readouterr().out == ""
+
+
 def test_what_is_raised_in_this_process_is_the_plugins_but_an_interrupt(install: Install) -> None:
     install("zeta", "raise SystemExit(3)")
     install("theta", "class Odd(BaseException): pass\nraise Odd")

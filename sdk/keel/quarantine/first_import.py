@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, version
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import IO
@@ -33,6 +34,10 @@ _LARGE = 1 << 24
 """Bytes from which on a file counts by its size and times and not by its content."""
 _KEPT = 1 << 16
 """Bytes that are kept of what a plugin prints and reports."""
+_CODE = (".py", ".so", ".pyd", ".dylib", ".dll")
+"""What counts of a package that was not installed with a list of its files: others, it may write itself."""
+_MOST = 10_000
+"""Files of a folder that count: more are those of a namespace of many packages."""
 _PAUSE = 0.02
 _CHILD = Path(__file__).with_name("child.py")
 _CACHE = Cache("plugin", ".json")
@@ -99,15 +104,17 @@ def _recalled(keys: tuple[Key, Key]) -> Report | None:
 
 
 def _files(point: EntryPoint) -> list[Path]:
-    """The files of the distribution and of the package, which for an editable installation is elsewhere."""
+    """The files that were installed; where the package is not among them, as in an editable installation, its code."""
     found: set[Path] = set()
     with suppress(Exception):                                 # whatever a damaged installation makes its readers raise
         found |= {Path(str(file.locate())) for file in (point.dist and point.dist.files) or ()}
     with suppress(Exception):
-        if (spec := find_spec(point.module.partition(".")[0])) is not None:
-            found |= {Path(spec.origin)} if spec.has_location and spec.origin else set()
-            found |= {file for place in spec.submodule_search_locations or () for file in Path(place).rglob("*")}
-    return sorted(file for file in found if file.suffix != ".pyc" and file.name != "__pycache__")
+        spec = find_spec(point.module.partition(".")[0])
+        if spec is not None and (spec.origin is None or Path(spec.origin) not in found):
+            found |= {Path(spec.origin)} if spec.origin else set()
+            for place in spec.submodule_search_locations or ():
+                found |= set(islice((f for f in Path(place).rglob("*") if f.suffix in _CODE), _MOST))
+    return sorted(file for file in found if file.suffix != ".pyc")
 
 
 def _required(point: EntryPoint) -> list[str]:

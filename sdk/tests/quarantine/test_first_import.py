@@ -100,7 +100,7 @@ def test_what_is_good_is_remembered_until_its_files_change(package: Package, tmp
     assert "status 1" in first_imports([point], again=True)[0].problem and imports() == 4
 
 
-def test_a_package_that_is_large_and_one_whose_requirement_changes(package: Package, tmp_path: Path) -> None:
+def test_a_package_whose_requirement_changes_is_new(package: Package, tmp_path: Path) -> None:
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\nbackend = 7"
     point = package("good", count, requires="driver>=1; python_version > '3'")
     driver = tmp_path / "site" / "driver-1.0.dist-info"
@@ -109,6 +109,30 @@ def test_a_package_that_is_large_and_one_whose_requirement_changes(package: Pack
         (driver / "METADATA").write_text(f"Metadata-Version: 2.1\nName: driver\nVersion: {number}\n")
         assert first_imports([point]) == [Report()]
         assert len((tmp_path / "count").read_text()) == expected
+
+
+def test_what_a_package_writes_beside_its_code_does_not_make_it_new(package: Package, tmp_path: Path) -> None:
+    folder = tmp_path / "site" / "writes"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(
+        f"import time; open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
+        f"open({str(folder / 'log.txt')!r}, 'a').write(str(time.time()))\nbackend = 7\n")
+    (folder / "kernels.py").write_text("")
+    point = EntryPoint("writes", "writes:backend", "keel.backends")
+    for code, expected in (("", 1), ("", 1), ("x = 1\n", 2)):
+        (folder / "kernels.py").write_text(code)
+        assert first_imports([point]) == [Report()] and len((tmp_path / "count").read_text()) == expected
+
+
+def test_the_files_of_an_installed_package_are_those_of_its_record(package: Package, tmp_path: Path) -> None:
+    count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\nbackend = 7"
+    point = package("listed", count, requires="torch")
+    site = tmp_path / "site"
+    (site / "data.bin").write_bytes(b"1")
+    (site / "listed-1.0.dist-info" / "RECORD").write_text("listed.py,,\ndata.bin,,\nlisted-1.0.dist-info/RECORD,,\n")
+    for data, expected in ((b"1", 1), (b"1", 1), (b"2", 2)):
+        (site / "data.bin").write_bytes(data)
+        assert first_imports([point]) == [Report()] and len((tmp_path / "count").read_text()) == expected
 
 
 def test_nothing_is_left_running(package: Package, tmp_path: Path) -> None:
