@@ -3,16 +3,17 @@ eager raises, and no backend meets a value that does not have the type it was pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import keel
 from keel import Backend
 
-from .assertions import PROGRAMS, Inputs, Program, trusting
+from .assertions import PROGRAMS, Inputs, Program, masked, trusting
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +54,20 @@ def test_no_compiler_meets_a_value_of_another_type_than_promised(name: str) -> N
     broken: list[str] = []
     holds(PROGRAMS[name], [trusting(broken)])
     assert not broken
+
+
+class _Masked(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return masked(x)
+
+
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
+def test_an_exported_program_keeps_its_assertions(tmp_path: Path) -> None:
+    program = PROGRAMS["masked"]
+    exported = torch.export.export(_Masked(), program.kept)
+    keel.save_graph(exported, file := tmp_path / "graph.keel")
+    for run in (keel.compile_exported(exported, backends=["cpp"]), keel.load_graph(file)):
+        for inputs in (program.kept, program.broken) * 2:
+            want, got = outcome(program.fn, inputs), outcome(run, inputs)
+            assert isinstance(got, Tensor) == isinstance(want, Tensor)
+            assert bool((got == want).all()) if isinstance(got, Tensor) else got is want

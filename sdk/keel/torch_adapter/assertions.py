@@ -38,20 +38,24 @@ _GENERATED = "Runtime assertion failed for expression"
 """How messages begin that are PyTorch's and not the user's."""
 
 
-def assert_promises(gm: fx.GraphModule, outside: Iterable[sympy.Symbol] = ()) -> None:
+def assert_promises(gm: fx.GraphModule) -> None:
     """Changes ``gm``, and the graphs that its operators of higher order take.
 
     Afterwards the result of a call that makes sizes or numbers (``nonzero``, ``item`` ...) has symbols of its own for
     them. Where PyTorch promises something else, an assertion follows, whose result has the promised type and takes the
     place of the call's. Assertions that were folded to True are gone. Those that are left stand directly behind the
-    last number that they are about. ``outside`` are the symbols that are known where the graph is called.
+    last number that they are about. What is promised of inputs is left alone: Dynamo guards it, and what a backward
+    graph is given has been asserted in the forward graph.
     """
-    made = _Made(gm.graph, {*outside})
+    _assert_promises(gm, _Made(gm.graph))
+
+
+def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
     made.assert_all()
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
-        if isinstance(body, fx.GraphModule):
-            assert_promises(body, made.seen)
+        if isinstance(body, fx.GraphModule):                  # of what it is given, its operands have been asserted
+            _assert_promises(body, _Made(body.graph, {*made.seen}, {*made.drawn}))
             body.recompile()
     if made.complete:
         _drop_folded(gm.graph)
@@ -90,24 +94,37 @@ class _Promise:
 
 @dataclass
 class _Made:
-    """The numbers that a graph makes. ``seen`` are the symbols that some node so far tells, ``places`` those nodes,
-    ``waiting`` are promises, each with the node of its number, that depend on what comes later. ``complete`` says
-    whether each promise has an assertion."""
+    """The numbers that a graph makes. ``seen`` are the symbols that some node so far tells, ``drawn`` those that its
+    numbers had when they were made, ``places`` the nodes that tell them. ``waiting`` are promises, each with the node
+    of its number, that depend on what comes later. ``complete`` says whether each promise has an assertion."""
 
     graph: fx.Graph
-    seen: set[sympy.Symbol]
+    seen: set[sympy.Symbol] = field(default_factory=set)
+    drawn: set[sympy.Symbol] = field(default_factory=set)
     places: list[fx.Node] = field(default_factory=list)
     waiting: list[tuple[_Promise, fx.Node]] = field(default_factory=list)
     complete: bool = True
 
     def assert_all(self) -> None:
         """Has an assertion for each promise."""
+        makers = set[fx.Node]()
         for node in [*self.graph.nodes]:
-            if _makes(node):
-                self._call(node)
-            if node.op == "placeholder" or _makes(_call_of(node)):
+            if drawn := self._drawn(node):
+                makers.add(node)
+                if node.op != "placeholder" and not may_alias(node.target):   # numbers of a view are those it is given
+                    self._maker(node, drawn)
+            if node.op == "placeholder" or _call_of(node) in makers:
                 self._see(node)
         self.complete &= not self.waiting
+
+    def _drawn(self, node: fx.Node) -> list[sympy.Symbol]:
+        """The symbols that a call or an input is the first to have had for numbers that only a run tells."""
+        if node.op != "placeholder" and not (is_operator(node.target) and node.target not in _SIZES):
+            return []
+        numbers = _numbers(node.meta.get("val"))
+        found = {s for n in numbers for s in late(_raw(n))} - self.drawn
+        self.drawn |= found
+        return sorted(found, key=str)
 
     def _see(self, node: fx.Node) -> None:
         """Notes what the value of a node tells, and asserts what waits for that."""
@@ -125,8 +142,9 @@ class _Made:
             else:
                 self.waiting.append((promise, made))
 
-    def _call(self, node: fx.Node) -> None:
-        promised = _promised(node, self.seen)
+    def _maker(self, node: fx.Node, drawn: Sequence[sympy.Symbol]) -> None:
+        """Has assertions for the numbers that a call makes."""
+        promised = _promised(node, drawn, self.seen)
         if not promised:
             return
         results = _results(node, self.graph)
@@ -241,12 +259,6 @@ _WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partit
 
 # -- what a call makes, and promises of it ----------------------------------------------------------------------------
 
-def _makes(node: fx.Node) -> bool:
-    """Whether a call makes numbers: of a view they are those that it is given."""
-    return (node.op == "call_function" and bool(node.meta.get("unbacked_bindings")) and is_operator(node.target)
-            and callable(node.target) and not may_alias(node.target))
-
-
 def _call_of(node: fx.Node) -> fx.Node:
     """The call that a node picks a result of, or the node."""
     picks = node.target is operator.getitem and isinstance(node.args[0], fx.Node)
@@ -274,10 +286,10 @@ def _env(*nodes: fx.Node) -> Any:
     raise AssertionError("a call that makes sizes has a value")
 
 
-def _promised(node: fx.Node, seen: Collection[sympy.Symbol]) -> list[_Promise]:
-    """What is promised of the numbers that a call makes: those whose symbol is not just their name."""
+def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], seen: Collection[sympy.Symbol]) -> list[_Promise]:
+    """What is promised of the numbers that a call makes: of those whose symbol is not just their name."""
     env, found = _env(node), []
-    for raw in node.meta["unbacked_bindings"]:
+    for raw in drawn:
         said = env.replace(raw)
         if said.is_Symbol and late(said) and said not in seen:
             continue
