@@ -14,13 +14,19 @@ def untraceable(call: Call) -> str | None:
     if not hasattr(call.op, "overloadpacket"):
         return f"{call.name} is of higher order."
     name = call.op.overloadpacket.__name__
-    if not call.out or (name.startswith("__i") if name.startswith("__") else name.endswith("_")):
+    if not call.out or _asserts(name) or (name.startswith("__i") if name.startswith("__") else name.endswith("_")):
         return f"{call.name} acts by what it does, not by what it returns."
     if torch.Tag.data_dependent_output in call.op.tags or _unknown_size(call):
         return f"{call.name} gives a size or a number that is known only when it has run."
     if "c10d" in call.name:
         return f"{call.name} talks to other processes, in an order that must not change."
     return None
+
+
+def _asserts(name: str) -> bool:
+    """Whether a call's result is only what makes an assertion come first: a compiler would believe it, and leave it
+    out."""
+    return name.startswith(("_functional_assert", "_functional_sym_constrain"))
 
 
 def _unknown_size(call: Call) -> bool:

@@ -25,7 +25,7 @@ from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
-from keel.torch_adapter import real_tensors
+from keel.torch_adapter import is_assertion, real_tensors
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 
@@ -42,6 +42,8 @@ def loop_backend(target: LoopTarget) -> Backend:
 
 def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
+    if is_assertion(call.op):                                # so that nothing in a part depends on one in that part
+        return Refusal(f"{target.name} runs kernels, and {call.name} stops the program.")
     types = [t for t in (*call.tensors, *call.out) if isinstance(t, TensorType)]
     extern = target.externs.get(call.name)
     # A library may keep some of what it gives and takes on the host; a kernel reads and writes one device.

@@ -51,6 +51,7 @@ class _Builder:
         self.held = {s.results[0]: s.operands[0] for s in schedule.steps
                      if isinstance(s, External) and s.extern.view and s.operands}
         self.checks = self._check_memory()
+        self.used = self._used()
         self.kept = self._in_arena()
         self.views = self._kept_views()
         self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}    # tensors that can be used by now
@@ -108,6 +109,11 @@ class _Builder:
         if base in self.held:
             yield from self._memory(self.held[base])
 
+    def _used(self) -> set[int]:
+        """The tensors that a step or the caller is given, and those whose memory they lie in."""
+        given = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, Launch) else s.operands)}
+        return {m for t in (*given, *self.outputs) for m in (t, self.tensors.base(t)[0])}
+
     def _lifetimes(self, steps: Sequence[Step]) -> tuple[Kept, ...]:
         """The kept tensors with the first and the last step that touch their memory."""
         first: dict[int, int] = {}
@@ -164,7 +170,7 @@ class _Builder:
         self.ready |= set(made)
         for t in made:
             steps += self.symbols.bind_sizes(t)
-        return [*steps, *map(LayOut, made)]
+        return [*steps, *(LayOut(t) for t in made if t in self.used)]
 
     def _allocate(self, tensor: int) -> list[Step]:
         if tensor in self.ready:

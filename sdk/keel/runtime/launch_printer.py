@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from keel.errors import KeelError
 from keel.loops.ir import Kernel
 from keel.plugin import Launcher
 from keel.runtime.arena import Arenas, arena, lasting
@@ -149,9 +150,9 @@ class _Printer:
             case CallLibrary():
                 self._call(step)
             case LayOut(tensor):
-                strides = self.host.numbers(self.program.tensors[tensor].strides)
-                name = self._tensor(tensor)
-                out.assign(name, call(self._object(fit, "fit"), [name, strides]))
+                type, name = self.program.tensors[tensor], self._tensor(tensor)
+                given = [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
+                out.assign(name, call(self._object(fit, "fit"), given))
             case CheckIndices(tensors):
                 self._check(tensors)
             case SettleChecks(after):
@@ -249,12 +250,18 @@ def _outside(sites: Any, symbols: tuple[str, ...], look: Any, values: tuple[int,
     return outside(sites, look, dict(zip(symbols, values, strict=True)))
 
 
-def fit(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
+def fit(tensor: torch.Tensor | None, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor | None:
     """``tensor`` itself if it lies as promised, else a copy that does: a library may choose its own layout.
 
-    None is what a library gives for a result that nobody asked it for.
+    None is what a library gives for a result that nobody asked it for.  Raises KeelError[wrong-result] for another
+    shape than the promised one, by which kernels would read other memory.
     """
-    if tensor is None or tensor.stride() == strides or tensor.numel() == 0:
+    if tensor is None:
+        return None
+    if tensor.shape != shape:
+        raise KeelError("wrong-result", f"A library returned a tensor of shape {list(tensor.shape)}, not "
+                        f"{list(shape)}.", do="This is a defect of what says its shape: a fake kernel, or a type rule.")
+    if tensor.stride() == strides or tensor.numel() == 0:
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor

@@ -118,7 +118,8 @@ class CallLibrary:
 
 @dataclass(frozen=True, slots=True)
 class LayOut:
-    """Gives ``tensor``, which a library returned, the strides of its type: as it is if it has them, else as a copy."""
+    """Gives ``tensor``, which a library returned, the strides of its type: as it is if it has them, else as a copy.
+    Raises KeelError[wrong-result] if it does not have the shape of its type."""
 
     tensor: int
 

@@ -1,8 +1,9 @@
 """What must hold of every launch program, checked in one pass over its steps before anything is printed or run.
 
 A name is defined before it is used and defined once.  Nothing is read before it is written, used after it is freed, or
-used while its memory in the arena may belong to another tensor.  No input is written to, and no result lies in memory
-that the next call will overwrite.  A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
+used while its memory in the arena may belong to another tensor.  What a library returns has its shape checked before
+anything else is done with it than to read sizes off it.  No input is written to, and no result lies in memory that the
+next call will overwrite.  A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
 The program is a straight line: what holds at a step holds on every path to it.
 """
 from __future__ import annotations
@@ -55,6 +56,7 @@ class _Verifier:
         self.written = set(self.inputs)                      # memory that holds values
         self.usable = set(self.inputs)                       # tensors that a step may name
         self.freed: set[int] = set()
+        self.unchecked: set[int] = set()                     # what a library returned, in a shape that nobody has seen
         self.symbols: set[str] = set()
         self.lives = {k.tensor: (k.first, k.last) for k in program.arena.kept}
         self.arena: tuple[int, ...] = (*self.lives, *(v.tensor for v in program.arena.views))
@@ -104,7 +106,8 @@ class _Verifier:
                 self._call(step)
             case LayOut(tensor):
                 self._use(tensor)
-                self._known(_symbols(self._type(tensor).strides))
+                self._known(self._type(tensor).symbols)
+                self.unchecked.discard(tensor)
             case CheckIndices(tensors):
                 for t in tensors:
                     self._checked(t)
@@ -147,6 +150,11 @@ class _Verifier:
     def _read(self, tensor: int) -> None:
         if self._use(tensor) not in self.written:
             raise _Wrong(f"reads t{tensor} before it is written")
+        self._seen(tensor)
+
+    def _seen(self, tensor: int) -> None:
+        if tensor in self.unchecked:
+            raise _Wrong(f"uses t{tensor}, which a library returned, before its shape is checked")
 
     def _write(self, tensor: int) -> None:
         memory = self._use(tensor)
@@ -223,6 +231,7 @@ class _Verifier:
 
     def _view(self, tensor: int, base: int, offset: Dim) -> None:
         memory = self._use(base)
+        self._seen(base)
         type, whole = self._type(tensor), self._type(memory)
         self._known((*type.symbols, *_symbols([offset])))
         if memory not in self.inputs and type.extent != 0 and _below(whole.extent, as_dim(offset + type.extent)):
@@ -274,6 +283,7 @@ class _Verifier:
             memory = self._use(step.view_of)
             self.memory |= dict.fromkeys(made, memory)
         self._define(made, written=True)
+        self.unchecked |= set(made)
 
     def _checked(self, tensor: int) -> None:
         self._use(tensor)

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
+from keel.graph.assertions import asserts
 from keel.graph.calls import call_of, type_of, types_of, where
 from keel.loops.define import Definition, Read
 from keel.loops.hosted import hosted_type
@@ -172,6 +173,8 @@ class _Reader:
             if str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], fx.Node):
                 return self.values[node.args[0]][node.args[1]]
             return self._type(node.meta["val"])
+        if asserts(node):                                    # whose order no schedule keeps
+            raise KeelError("bad-graph", f"%{node.name} = {call} is an assertion, which no loop backend takes.")
         vals = node.meta["val"]
         several = isinstance(vals, list | tuple)
         if call.name in self.externs and _takes(self.externs[call.name], call):

@@ -1,12 +1,18 @@
 """The function of a launch list, apart from what it computes, which the backends' tests look at."""
 from __future__ import annotations
 
+import pytest
 import torch
 
 import keel
 import keel_interp
+from keel import KeelError
 from keel.loop_backend import compile_part
 from keel.runtime.launch_printer import CHUNK, fit
+from keel.runtime.launch_program import CallLibrary, LaunchProgram, LayOut, Return
+from keel.runtime.launch_verify import verify_program
+from keel.schedule.tensors import Slot
+from keel.types import SymType, TensorType
 
 
 def longest(count: int) -> int:
@@ -41,8 +47,24 @@ def test_a_result_is_laid_out_as_promised_where_elements_share_a_place_too() -> 
     for promised in (torch.rand(1).expand(4), torch.rand(2, 1).t().expand(4, 2), torch.rand(4, 6)[:, ::2],
                      torch.rand(3, 4).t()):
         given = x[:1].expand(4).clone() if promised.dim() == 1 else promised.contiguous()
-        found = fit(given, promised.stride())
+        found = fit(given, tuple(promised.shape), promised.stride())
         assert found is not None and found.stride() == promised.stride() and torch.equal(found, given)
+
+
+def test_a_result_of_another_shape_than_promised_is_refused() -> None:
+    with pytest.raises(KeelError, match=r"A library returned a tensor of shape \[3, 1\], not \[4, 1\]."):
+        fit(torch.ones(3, 1), (4, 1), (1, 1))
+
+
+def test_what_a_library_returns_is_not_used_before_its_shape_is_checked() -> None:
+    type, rows = TensorType.dense(torch.float32, (4,), torch.device("cpu")), SymType(4)
+    make = CallLibrary(torch.ops.aten.ones.default, ([rows],), {}, (0,))
+    use = CallLibrary(torch.ops.aten.neg.default, (Slot(0),), {}, (1,))
+    ends = LayOut(1), Return((1,))
+    verify_program(LaunchProgram((type, type), (), (make, LayOut(0), use, *ends)))
+    for steps in ((make, use, *ends), (make, use, LayOut(0), *ends), (make, Return((0,)))):
+        with pytest.raises(KeelError, match="which a library returned, before its shape is checked"):
+            verify_program(LaunchProgram((type, type), (), steps))
 
 
 def test_what_counts_from_where_its_storage_starts_finds_it_there() -> None:
