@@ -5,6 +5,7 @@ not in normal form is asked as its normal form is: in pieces.
 """
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import torch
 
 from keel.compile import Compiled, Settings, compile_graph
 from keel.discover import resolve
+from keel.errors import KeelWarning
 from keel.graph import calls as graph
 from keel.graph.left_out import refuse_left_out
 from keel.graph.negotiate import negotiate
@@ -153,7 +155,13 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
             trouble = tuple(str(e) for part in made.parts for e in part.trouble)
             hear(Done(_ways(backend, made.gm, made.plan), trouble))
         refuse_left_out(captured.gm)                          # which would run in eager PyTorch, and say nothing here
-        return compile_graph(captured, settings, listen)
+        run = compile_graph(captured, settings, listen)
+
+        def told(inputs: list[Any]) -> Sequence[Any]:
+            with warnings.catch_warnings():                   # results that are cast would be of the right types
+                warnings.simplefilter("error", KeelWarning)
+                return run(inputs)
+        return told
 
     def placed(captured: Captured) -> Boxed:
         gm = negotiate(captured, settings.backends)

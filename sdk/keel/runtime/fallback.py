@@ -16,6 +16,7 @@ from keel.plugin import Refusal
 from keel.runtime.beside import Outcome, beside
 from keel.runtime.checked import Promise, Run, always, every_call, first_call, promise
 from keel.runtime.link import Linkable
+from keel.runtime.mended import Mended
 from keel.torch_adapter import asks_again
 
 Again = Callable[[Refusals], Plan]
@@ -55,7 +56,8 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
                 plan, error = _replaced(gm, plan, part, raised, again, strict)
                 lost.append((part, error))
                 break
-            made.append(_linkable(graph, done[key], promised, lost))
+            run = Mended(done[key], promised) if part.owner.last_resort and not strict else done[key]
+            made.append(_linkable(graph, run, promised, lost))
         else:
             _tell(plan, lost)
             return plan, made
@@ -101,9 +103,10 @@ def _tell(plan: Plan, lost: Sequence[tuple[Part, KeelError]]) -> None:
 def _linkable(graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise,
               lost: Sequence[tuple[Part, KeelError]]) -> Linkable:
     """The compiled part, with its checks, and the errors of those who could not compile some of its calls."""
-    first = None if always() else first_call(run, promised)
+    looked = run.first if isinstance(run, Mended) else run
+    first = None if always() else first_call(looked, promised)
     trouble = tuple(error for part, error in lost if not set(part.nodes).isdisjoint(graph.part.nodes))
-    return Linkable(graph.part.name, run if first else every_call(run, promised), graph.inputs, graph.outputs, first,
+    return Linkable(graph.part.name, run if first else every_call(looked, promised), graph.inputs, graph.outputs, first,
                     graph.part.owner.name, trouble)
 
 

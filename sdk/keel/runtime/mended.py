@@ -1,0 +1,65 @@
+"""Results of PyTorch's own kernels that are not of the types that its fake kernels promise: cast, with a warning."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from keel.errors import KeelError, KeelWarning
+from keel.runtime.checked import Promise, Run, bind, mismatch, strides_of
+from keel.types import TensorType, Type
+
+
+class Mended:
+    """A part that runs PyTorch's kernels.  A graph is compiled to what fake kernels promise, and those of a device, or
+    of somebody's own operator, may promise another dtype or other strides than its kernel gives.  That is no defect of
+    who calls the kernel: results are cast to what was promised, from the first call on if one deviates there.
+    """
+
+    def __init__(self, run: Run, made: Promise) -> None:
+        self._run, self._made, self._deviates = run, made, False
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        results = self._run(*args)
+        return self._cast(args, results) if self._deviates else results
+
+    def first(self, *args: Any) -> Sequence[Any]:
+        """A call that looks at the types of its results, and warns where some are cast."""
+        results = self._run(*args)
+        if not isinstance(results, tuple | list) or len(results) != len(self._made.outputs):
+            return results
+        cast = self._cast(args, results)
+        said = [(name, line, why) for name, line, why, was, now in zip(
+            self._made.names, self._made.lines, self._why(args, results), results, cast, strict=True) if was is not now]
+        if said:
+            self._deviates = True
+            self._warn(said)
+        return cast
+
+    def _cast(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        known = bind(self._made.inputs, args)
+        return [cast(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
+
+    def _why(self, args: Sequence[Any], results: Sequence[Any]) -> list[str | None]:
+        known = bind(self._made.inputs, args)
+        return [mismatch(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
+
+    def _warn(self, said: Sequence[tuple[str, str | None, str | None]]) -> None:
+        line = next((line for _, line, _ in said if line is not None), None)
+        warnings.warn(str(KeelError(
+            "wrong-result", f"PyTorch's kernels give other types in part {self._made.part} than its fake kernels "
+            "promise.", {f"%{name}": why or "" for name, _, why in said}, line,
+            "The results are cast to what was promised. strict=True makes this an error.")), KeelWarning, stacklevel=4)
+
+
+def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
+    """``got``, or a copy with the dtype and the strides of ``want`` if it is of another type that is so cast."""
+    if mismatch(want, got, known) is None or not isinstance(want, TensorType) or not isinstance(got, torch.Tensor):
+        return got
+    mended = got.to(want.dtype)
+    steps = strides_of(want, known)
+    if mended.dim() == len(steps) and None not in steps and list(mended.stride()) != steps:
+        mended = mended.new_empty_strided(mended.shape, steps).copy_(mended)  # type: ignore[arg-type]
+    return mended if mismatch(want, mended, known) is None else got
