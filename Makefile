@@ -3,7 +3,10 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
-VENV   := .venv
+DEFAULT_TORCH := 2.13.0
+TORCH  ?= $(DEFAULT_TORCH)
+# Another release of PyTorch has a venv of its own: make test TORCH=2.15.0
+VENV   := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
@@ -16,15 +19,16 @@ NAME   ?= keel_acme
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
 
-dev: $(STAMP)  ## make .venv and install everything, editable
+dev: $(STAMP)  ## make .venv and install everything, editable; TORCH=2.15.0 for another PyTorch, in .venv-2.15.0
 
 # torchvision pins one build of torch and timm needs torchvision, so both are installed without their dependencies;
-# torchvision 0.(N+15) is the release made for torch 2.N.
+# torchvision 0.(N+15) is the release made for torch 2.N, and 0.29 the one for 2.14 and those after it.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,bench,triton]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)' -e '.[test,bench,triton]'
 	minor=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch").split(".")[1])') \
-	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm "torchvision==0.$$((minor + 15)).*"
+	  && vision=$$((minor < 14 ? minor + 15 : 29)) \
+	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps timm "torchvision==0.$$vision.*"
 	touch $(STAMP)
 
 demo: $(STAMP)  ## a vendor plugin made, installed and used under two real models (about 4 minutes)

@@ -100,11 +100,11 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
          "quantized.*", "_quantized.*", "quantization.*", "sparse.*"),
         dtypes=_dtypes("quint8", "qint8", "qint32", "quint4x2", "quint2x4"), typeless=True),
     Exclusion(
-        "complex of half precision", "complex32 (chalf)",
+        "complex of half precision", "complex32 (chalf) and bcomplex32",
         "PyTorch computes conversions and little else with it on a CPU, so there is nothing to hold a result to; what "
         "its fake tensors promise, no kernel gives.",
         "Use complex64, or keep the parts in a float16 tensor with a last dimension of 2.",
-        dtypes=_dtypes("complex32")),
+        dtypes=_dtypes("complex32", "bcomplex32")),
     Exclusion(
         "dtypes without arithmetic", "a dtype of less than a byte, of bits, or of exponents only",
         "PyTorch has no kernels for it but conversions, or one matrix product of one vendor.",
@@ -189,7 +189,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "What it means is that compiler's own, or there is no graph left to read.",
         "Hand the model to Keel before that compiler.",
         (*_higher("aoti_call_delegate executorch_call_delegate inductor_compiled_code run_const_graph hints_wrapper "
-                  "invoke_quant invoke_quant_packed out_dtype control_deps"),
+                  "invoke_quant invoke_quant_packed out_dtype control_deps flex_gemm"),
          "prims.inductor_*", "prims._low_memory_max_pool_*", "prims.prepare_softmax_online.*", "prims.fma.*",
          "inductor.*", "inductor_prims.*", "_inductor_test.*", "onnx.*", "onnx_symbolic.*", "flex_lib.*")),
     Exclusion(
@@ -200,6 +200,13 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "memory that devices share", "symmetric memory",
         "Its tensors are windows into the memory of other devices, written by signals that no graph orders.",
         "Use the functional collectives.", ("symm_mem.*",)),
+    Exclusion(
+        "operators newer than the opset", "an operator that PyTorch has since 2.14 or 2.15",
+        "Opset 1.0 is of PyTorch 2.11 to 2.13, and means the same on every PyTorch that it runs on.",
+        "Write it in older ones: a polar decomposition by torch.linalg.svd, a root by torch.linalg.eigh, a switch by "
+        "torch.cond, and waiting for collectives one by one.",
+        (*_aten("linalg_polar linalg_matrix_sqrth _philox_randint _philox_key_fold_in.Tensor _scaled_addmm"),
+         *_higher("switch"), "c10d.gather_into_tensor_.*", "_c10d_functional.wait_tensors.*")),
 )
 
 

@@ -15,7 +15,7 @@ from keel.torch_adapter.fault import Fault, Given, Size, Strides, ordered, row_m
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
-_BOTH = ("2.11", "2.13")
+_ALL = ("2.11", "2.13", "2.14", "2.15")
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
 
 def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any] | str,
            results: tuple[int, ...] | None = (0,), device: str | None = None) -> Fault:
-    return Fault(ops, _BOTH, sentence, strides, results, device)
+    return Fault(ops, _ALL, sentence, strides, results, device)
 
 
 _FORMAT = ("Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else "
@@ -201,14 +201,14 @@ KERNELS: tuple[Fault, ...] = (
            aten.huber_loss_backward.default),
     _fault(_ROWS, _rows, aten.log_sigmoid_forward.default, results=(0, 1), device="cpu"),
     _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
-    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _BOTH[:1], _FORMAT, _format_of("input")),
-    Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _BOTH[:1], _FORMAT,
+    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _ALL[:1], _FORMAT, _format_of("input")),
+    Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _ALL[:1], _FORMAT,
           _format_of("self")),
     Fault((aten._upsample_nearest_exact2d.vec, aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec,
-           aten.upsample_trilinear3d.vec), _BOTH[:1], _FORMAT, _format_of("input"), device="cuda"),
+           aten.upsample_trilinear3d.vec), _ALL[:1], _FORMAT, _format_of("input"), device="cuda"),
     Fault((aten._upsample_nearest_exact2d.default, aten.upsample_nearest2d.default, aten.upsample_bilinear2d.default,
-           aten.upsample_trilinear3d.default), _BOTH[:1], _FORMAT, _format_of("self"), device="cuda"),
-    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _BOTH[:1], _ROWS, _rows, device="cuda"),
+           aten.upsample_trilinear3d.default), _ALL[:1], _FORMAT, _format_of("self"), device="cuda"),
+    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _ALL[:1], _ROWS, _rows, device="cuda"),
     _fault(_ROWS, _rows, aten._foreach_pow.ScalarAndTensor, results=None, device="cpu"),
     _fault("The target's order of dimensions is promised; eager's losses are row-major.", _rows,
            aten.nll_loss2d_forward.default),
@@ -222,10 +222,11 @@ KERNELS: tuple[Fault, ...] = (
            aten.native_batch_norm_backward.default, aten.batch_norm_backward.default, device="cpu"),
     _fault(_FORMAT, _format_of("self"), aten.reflection_pad2d_backward.default,
            aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
-           aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, aten.max_unpool2d.default,
+           aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default,
            aten.native_channel_shuffle.default, device="cpu"),
+    Fault((aten.max_unpool2d.default,), _ALL[:2], _FORMAT, _format_of("self"), device="cpu"),
     _fault(_FORMAT, _shuffled, aten.channel_shuffle.default),
-    Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _BOTH[:1], _FORMAT,
+    Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _ALL[:1], _FORMAT,
           _format_of("self"), device="cpu"),
     _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),
            aten.binary_cross_entropy_backward.default, aten.binary_cross_entropy.default),
@@ -239,7 +240,7 @@ KERNELS: tuple[Fault, ...] = (
     _fault(_FIRST, _of("self", "other"), aten.lcm.default),
     _fault("Strides of the operand alone are promised; eager looks at the indices, too.", _indexed, aten.index.Tensor,
            aten._unsafe_index.Tensor),
-    Fault((aten.randint_like.Tensor,), _BOTH[:1], "Row-major is promised; eager keeps the operand's order.",
+    Fault((aten.randint_like.Tensor,), _ALL[:1], "Row-major is promised; eager keeps the operand's order.",
           _drawn_like),
     _fault(_FIRST, _of("self", "values"), aten.heaviside.default),
     _fault(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
@@ -249,12 +250,11 @@ KERNELS: tuple[Fault, ...] = (
     _fault("Where the matrix counts for nothing row-major is promised; eager keeps its order of dimensions.", _added,
            aten.addr.default),
     _fault(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
-    _fault(_REPEATED, _apart,
-           aten.as_strided_scatter.default),
-    Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _BOTH[:1], _REPEATED, _apart),
+    Fault((aten.as_strided_scatter.default,), _ALL[:3], _REPEATED, _apart),
+    Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _ALL[:1], _REPEATED, _apart),
     _fault("Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks,
            aten._chunk_cat.default),
-    Fault((aten.zero.default,), _BOTH[:1],
+    Fault((aten.zero.default,), _ALL[:1],
           "Row-major is promised; eager's zeros keep the operand's order of dimensions.", _like("self")),
     _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
            aten._functional_assert_async.msg, aten._functional_sym_constrain_range.default,
@@ -264,7 +264,7 @@ KERNELS: tuple[Fault, ...] = (
     _fault("Row-major is promised; eager keeps channels-last.", _rolled, aten.roll.default, device="cpu"),
     _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
            aten._weight_norm_interface.default),
-    *(Fault((op.default,), _BOTH[1:], _ROWS, _rows) for op in _LANCZOS),
+    *(Fault((op.default,), _ALL[1:], _ROWS, _rows) for op in _LANCZOS),
     _fault("The operand's order of dimensions is promised; eager's is that of its groups in rows.", _grouped,
            "quantized_decomposed.quantize_per_channel_group.default"),
 )

@@ -133,6 +133,7 @@ def _elementwise(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
 
 _SORTED = ("The fake kernel forgets the order of the transformed dimensions, and promises strides with which elements "
            "share memory.")
+_ALL = ("2.11", "2.13", "2.14", "2.15")
 _DRAWN = "The operand's order of dimensions is promised; eager's draws are row-major."
 FAULTS: tuple[Fault, ...] = (
     Fault((aten._fft_c2c.default,), ("2.11",), _SORTED, _transform(lambda x, args, said: x.c2c(args["dim"]))),
@@ -142,16 +143,16 @@ FAULTS: tuple[Fault, ...] = (
           _transform(lambda x, args, said: x.c2r(args["dim"], said.shape))),
     Fault((aten.slice_scatter.default,), ("2.11",), "The strides of an operand whose elements share memory are "
           "promised; eager gives each its own.", _apart),
-    Fault((aten._standard_gamma.default,), ("2.13",), _DRAWN, _row_major),
-    Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), ("2.11", "2.13"), _DRAWN,
+    Fault((aten._standard_gamma.default,), _ALL[1:], _DRAWN, _row_major),
+    Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), _ALL, _DRAWN,
           _row_major),
-    Fault((aten.uniform.default, aten.native_dropout.default), ("2.11", "2.13"), "The strides of an operand with gaps, "
+    Fault((aten.uniform.default, aten.native_dropout.default), _ALL, "The strides of an operand with gaps, "
           "or whose elements share memory, are promised; eager leaves gaps out, and gives each element its own.",
           _copied),
-    Fault((aten.copysign.Tensor, aten.div.Tensor_mode), ("2.11", "2.13"), "Where the operands' orders of dimensions "
+    Fault((aten.copysign.Tensor, aten.div.Tensor_mode), _ALL, "Where the operands' orders of dimensions "
           "differ, the second's is promised and eager gives the first's (of quotients, of floats rounded down).",
           _elementwise),
-    Fault((torch.ops.prims.device_put.default,), ("2.11", "2.13"), "The operand's gaps are promised on the other "
+    Fault((torch.ops.prims.device_put.default,), _ALL, "The operand's gaps are promised on the other "
           "device; eager leaves them out.", _moved),
     *KERNELS,
 )

@@ -164,7 +164,9 @@ def test_the_mask_of_no_elements_is_no_bool() -> None:
 
 @pytest.mark.parametrize(("dtype", "exponents"), [
     *((dtype, exponents) for dtype in (torch.int32, torch.bool, F32) for exponents in (torch.float16, BF16, F32)),
-    *((torch.complex64, exponents) for exponents in (BF16, torch.float64, torch.int32))], ids=str)
+    *((torch.complex64, exponents) for exponents in (BF16, torch.float64, torch.int32)
+      if not (exponents == BF16 and hasattr(torch, "bcomplex32")))],  # a complex bfloat16, of which there is no power
+    ids=str)
 @pytest.mark.parametrize("shape", [(), (2,)], ids=str)
 def test_products_with_powers(dtype: torch.dtype, exponents: torch.dtype, shape: tuple[int, ...]) -> None:
     args = torch.ones(2).to(dtype), torch.ones(shape).to(exponents)
