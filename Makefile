@@ -59,6 +59,9 @@ scaffolds: $(STAMP)  ## run tier smoke on both packages that keel new renders (a
 	  && PYTHONPATH="$$folder/$$level" $(BIN)/keel conform --backend keel_scaffold_$$level:backend --tier smoke \
 	       --out "$$folder/run-$$level" $(ARGS) || exit; done
 
+fuzz: $(STAMP)  ## give damaged and made-up files to all that reads files (ARGS="graph=1000 --minutes 10")
+	$(BIN)/python -m keel_conformance.fuzz $(ARGS)
+
 bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/benchmarks)
 	$(BIN)/keel bench --suite line --backend $(BACKEND) $(ARGS)
 

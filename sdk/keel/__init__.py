@@ -6,7 +6,7 @@ from keel import documents
 from keel.batch import Asked, Batch, compile_calls
 from keel.cache import Cache, compile_library, compiler_fingerprint, load_library, run_compiler
 from keel.compile import compile, compiled_graphs
-from keel.cost import Cost, Link, Pattern, Price, price
+from keel.cost import Cost, Link, Pattern, Price, price, read_sheets
 from keel.discover import Discovery, discover, find, resolve, survey
 from keel.errors import BadIndex, KeelError, KeelWarning
 from keel.explain import Explanation, explain
@@ -167,6 +167,7 @@ __all__ = [
     "partition",
     "price",
     "quotient",
+    "read_sheets",
     "refusal",
     "resolve",
     "results_of",

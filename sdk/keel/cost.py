@@ -29,6 +29,7 @@ from keel.registration import (
     texts,
 )
 from keel.spec import MEMBERS, OPSET, bind
+from keel.torch_adapter import registered_names
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType, leaves
 
 UNKNOWN = 1024
@@ -179,8 +180,8 @@ def _sheet(item: Item) -> Cost:
     fields: dict[str, Any] = {k: said[k].number() for k in ("scalars", "bandwidth", *numbers) if k in said}
     for name in (t for t in tables if t in said):
         entries = said[name].table(1 << 12)
-        if long := [k for k in entries if len(k) > _LONGEST_NAME]:
-            said[name].refuse(f"{shown(long[0])} is no operator.")
+        for operator in entries:
+            _check_operator(said[name], operator)
         fields[name] = {k: v.number() for k, v in entries.items()}
     if "fuses" in said:
         fields["fuses"] = said["fuses"].flag()
@@ -196,12 +197,27 @@ def _sheet(item: Item) -> Cost:
         raise Malformed(item.place, e.what) from e
 
 
-_LONGEST_NAME = 100
+def _check_operator(item: Item, name: str) -> None:
+    """Raises Malformed for what is neither an operator of the set or of a library that is registered, nor a kind.
+
+    It imports nothing; to find out what somebody may have meant does.
+    """
+    if name not in _kinds() and name not in _members() and not any(
+            full == name or full.startswith(f"{name}.") for full in registered_names()):
+        item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
+
+
+@cache
+def _members() -> frozenset[str]:
+    overloads = {name for member in MEMBERS.values() for name in member.overloads}
+    return frozenset(overloads | {name.rpartition(".")[0] for name in overloads})
 
 
 def _pattern(item: Item) -> Pattern:
     said = item.record(("names", "seconds"))
-    names = tuple(name.text(_LONGEST_NAME) for name in said["names"].items(64))
+    names = tuple(name.text(100) for name in said["names"].items(64))
+    for name in names:
+        _check_operator(said["names"], name)
     return Pattern(names, None if said["seconds"].value is None else said["seconds"].number())
 
 

@@ -1,7 +1,8 @@
 """Files that somebody else may have written: read within limits, taken apart piece by piece, refused with the place.
 
 Nothing here runs, imports or unpickles anything.  ``Item`` is a piece of a document together with where it stands, so
-that whoever reads one says what it wants and never has to say where it did not get it.
+that whoever reads one says what it wants and never has to say where it did not get it.  ``claim`` is for folders that a
+command writes: it takes one that it made, or an empty one.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -220,3 +221,38 @@ class Item:
         if not math.isfinite(value) or not least <= value <= most:
             self.refuse(f"It is {shown(self.value)}, not a number between {least:g} and {most:g}.")
         return value
+
+
+# -- folders that commands write ---------------------------------------------------------------------------------------
+
+MARKER = ".keel-made"
+"""The file in a folder that a command made: the command, and below it the files of which it keeps a list."""
+
+
+def claim(folder: Path, maker: str) -> frozenset[str]:
+    """Makes a folder that the command ``maker`` may write to, or takes one that is empty or that it made before.  Gives
+    the files that it listed there.
+
+    Raises KeelError[bad-option] for any other folder, in which nothing is then written or deleted.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = sorted(p.name for p in folder.iterdir())
+    except OSError as e:
+        raise KeelError("bad-option", f"{folder} is no folder that can be written to.",
+                        {maker: e.strerror or str(e)}) from e
+    if not held:
+        (folder / MARKER).write_text(f"{maker}\n", encoding="utf-8")
+        return frozenset()
+    lines = text_of(folder / MARKER).splitlines() if (folder / MARKER).is_file() else []
+    if lines[:1] != [maker]:
+        whose = f"{lines[0]} made it." if lines else f"It holds {held[0]}" + \
+            (f" and {len(held) - 1} more, none of which it made." if len(held) > 1 else ", which it did not make.")
+        raise KeelError("bad-option", f"{maker} does not write into {folder}.", {maker: whose},
+                        do="Name a folder that is empty, or one that is not there yet.")
+    return frozenset(lines[1:])
+
+
+def listed(folder: Path, maker: str, files: Iterable[str]) -> None:
+    """Notes in a claimed folder which files ``maker`` made, as paths below it."""
+    (folder / MARKER).write_text("".join(f"{line}\n" for line in (maker, *sorted(files))), encoding="utf-8")

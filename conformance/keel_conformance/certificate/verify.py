@@ -92,6 +92,18 @@ def read(path: Path) -> Any:
         raise documents.bad_file(path, e, what="It is no certificate.") from e
 
 
+def form(path: Path) -> list[str]:
+    """What is wrong with a certificate by itself, whatever it is of.  Raises KeelError[bad-file] for what is none."""
+    manifest = read(path)
+    if wrong := [*_form(manifest)]:
+        return wrong
+    try:
+        _check(documents.Item(manifest))
+    except documents.Malformed as e:
+        raise documents.bad_file(path, e, what="It is no certificate.") from e
+    return []
+
+
 def _check(manifest: documents.Item) -> None:
     """Raises Malformed for a manifest whose fields are not of their kinds."""
     said = manifest.record(sorted(FIELDS))

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from keel import KeelError
+from keel import KeelError, documents
 
 from ..cases.case import Case
 from ..cases.plan import PROFILES, TIERS, plan
@@ -35,6 +35,7 @@ app.command()(selftest)
 app.command("certify")(certify_command)
 app.command("verify")(verify_command)
 GIB = 2**30
+MAKER = "keel conform"
 Waivers = Annotated[Path | None, typer.Option(help="Failures that are known and accepted for a while, as TOML.")]
 
 
@@ -70,6 +71,8 @@ def conform(
              "tier": picked("tier", [tier], tuple(TIERS))[0], "seed": seed, "ops": list(op or [])}
     part, console = Shard.read(shard), _console()
     subject(backend)                                          # a wrong name is said before anything takes time
+    if out is not None:
+        documents.claim(out, MAKER)
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
     cases = planned(**about, jobs=jobs)
@@ -106,6 +109,7 @@ def merge(
                         do="Merge with the version of the suite that ran them.")
     found = [together.verdicts[c.id] for c in cases if c.id in together.verdicts]
     if out is not None:
+        documents.claim(out, MAKER)
         journal = Journal.opened(out, head)
         journal.end(found)
         journal.close()

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from keel import MEMBERS
+from keel import MEMBERS, documents
 
 from .. import report
 from ..cases.case import Case
@@ -69,6 +69,8 @@ def selftest(
     tier, begin = picked("tier", [tier], tuple(TIERS))[0], time.monotonic()
     console = Console(width=None if os.isatty(1) else 200)
     with ExitStack() as stack:
+        if out is not None:
+            documents.claim(out, "keel conform selftest")
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
         sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,

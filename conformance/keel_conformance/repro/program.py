@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from keyword import iskeyword
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def _part(gm: fx.GraphModule, text: str, case: Case, calls: Sequence[tuple[Any, 
     """The graph as lines.  Raises ValueError for one that has no such text."""
     params, lines, outputs = list[str](), list[Line](), list[str]()
     for node in gm.graph.nodes:
+        if node.op != "output":
+            _checked(node.name)
         match node.op:
             case "placeholder":
                 params.append(node.name)
@@ -122,6 +125,17 @@ def _part(gm: fx.GraphModule, text: str, case: Case, calls: Sequence[tuple[Any, 
     return Part(text, PROGRAMS[case.op].exact, tuple(params), tuple(lines), tuple(outputs), tuple(values))
 
 
+_OPERATOR = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
+
+
+def _checked(name: str) -> str:
+    """A name that comes to stand in the text, which is run: an identifier, and none that the text has already.  Raises
+    ValueError."""
+    if not (name.isidentifier() and name.isascii()) or iskeyword(name) or name in ("torch", "inf", "nan", "program"):
+        raise ValueError(f"{name!r} is no name that a text can have.")
+    return name
+
+
 def _expression(node: fx.Node) -> str:
     def text(x: Any) -> str:
         match x:
@@ -132,10 +146,10 @@ def _expression(node: fx.Node) -> str:
                 return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' if len(x) == 1 else ''})"
         return text_of(x)
     if node.target is getitem:
-        return f"{text(node.args[0])}[{node.args[1]}]"
-    if not isinstance(node.target, type(torch.ops.aten.add.Tensor)):
+        return f"{text(node.args[0])}[{text(node.args[1])}]"
+    if not isinstance(node.target, type(torch.ops.aten.add.Tensor)) or not _OPERATOR.fullmatch(str(node.target)):
         raise ValueError(f"{node.target} has no text.")
-    words = [*map(text, node.args), *(f"{k}={text(v)}" for k, v in node.kwargs.items())]
+    words = [*map(text, node.args), *(f"{_checked(k)}={text(v)}" for k, v in node.kwargs.items())]
     return f"torch.ops.{node.target}({', '.join(words)})"
 
 
@@ -155,7 +169,7 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
 
 
 def made(part: Part) -> Callable[..., Any]:
-    """The part as a function."""
+    """The part as a function.  Its text is of checked names and of literals: ``_part`` makes no other."""
     space: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
     exec("\n".join(part.text), space)                         # Dynamo wants a function with a code of its own
     return space["program"]  # type: ignore[no-any-return]

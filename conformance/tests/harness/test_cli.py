@@ -61,6 +61,18 @@ def test_a_run_and_its_shards_say_the_same(tmp_path: Path) -> None:
     assert [v["case"] for v in lines[1]["end"]] == [c.id for c in cases]
 
 
+def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
+    mine = {tmp_path / "log.jsonl": "mine", tmp_path / "results" / "mine": "x"}
+    for file, text in mine.items():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    for args in (("--backend", "eager"), ("--backend", "eager", "--resume"), ("selftest",)):
+        said = conform(*args, "--out", str(tmp_path))
+        assert isinstance(said.exception, KeelError), said.output
+        assert "does not write into" in str(said.exception) and said.exception.code == "bad-option"
+    assert {p: p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == mine
+
+
 def test_what_cannot_be_run_is_said_at_once() -> None:
     said = conform("--backend", "cppp")
     assert isinstance(said.exception, KeelError) and "Did you mean 'cpp'?" in str(said.exception)

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel_conformance.programs import cases
 from keel_conformance.repro.attempt import Bench
 from keel_conformance.repro.minimise import Deadline
-from keel_conformance.repro.program import of_program
+from keel_conformance.repro.program import _part, of_program
 from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
@@ -41,3 +44,17 @@ def test_what_no_part_shows_is_said(tmp_path: Path, bench: Bench) -> None:
     case = next(c for c in cases("smoke") if c.op.startswith("gradients"))
     found = of_program(tmp_path, "wrong:right", case, Verdict(case.id, "fail"), bench, Deadline(5.0))
     assert not found.path and "No part that the backend compiled" in found.lacking
+
+
+def renamed(node: fx.Node, name: str) -> fx.Node:
+    node.name = name
+    return node
+
+
+@pytest.mark.parametrize("name", ["x: print(1)", "class", "torch", "a b", "é", "x=1", "program"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_only_names_that_are_names_come_into_the_text(name: str, which: int) -> None:
+    gm = make_fx(torch.neg)(torch.ones(2))
+    renamed([*gm.graph.nodes][which], name)
+    with pytest.raises(ValueError, match="is no name that a text can have"):
+        _part(gm, "eager", next(iter(cases("smoke"))), [(torch.ones(2),)])

@@ -157,6 +157,8 @@ class _Graph:
                 if len(shape) != len(strides):
                     item.refuse(f"It has {len(shape)} sizes and {len(strides)} strides.")
                 for size in (*shape, *strides, said["offset"]):
+                    if isinstance(size.value, int):
+                        size.integer(0, _LARGEST_SIZE)
                     sizes.check(size, self.bits)
                 said["device"].like(_DEVICE, "a device, as cpu or cuda:0")
                 return

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from keel.documents import claim, listed
 from keel.spec import examples, lookup
 from keel.spec.excluded import EXCLUSIONS
 from keel.spec.lock import clauses, lock, name_of, operands, results
@@ -35,17 +37,29 @@ def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     return found | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
 
 
+MAKER = "keel spec docs"
+
+
 def write(folder: Path, members: Mapping[str, Op] = MEMBERS) -> tuple[int, int]:
-    """Writes all pages below ``folder`` and takes away those of members that are gone; how many of each."""
+    """Writes all pages below ``folder`` and takes away those that it wrote before of members that are gone; how many of
+    each.  Raises KeelError[bad-option] for a folder that holds anything and that it did not make.
+    """
     found = pages(members)
-    gone = [p for p in folder.glob("*/*.md") if str(p.relative_to(folder)) not in found]
-    for page in gone:
+    gone = [folder / path for path in claim(folder, MAKER) - found.keys() if _is_page(path)]
+    there = [page for page in gone if page.is_file()]
+    for page in there:
         page.unlink()
     for path, text in found.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return len(found), len(gone)
+    listed(folder, MAKER, found)
+    return len(found), len(there)
+
+
+def _is_page(path: str) -> bool:
+    """Whether a path of the list is one that a page of a member has, and leads nowhere else."""
+    return re.fullmatch(r"[a-z0-9-]+/[A-Za-z0-9_]+\.md", path) is not None
 
 
 def _normal(op: Op) -> str | None:

@@ -6,8 +6,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 
+from keel import KeelError
+from keel.documents import MARKER
 from keel.spec import MEMBERS, Op
 from keel.spec.examples import code, example, harvested, output
 from keel.spec.pages import pages, path_of, wrap, write
@@ -113,7 +116,25 @@ def test_what_an_example_prints() -> None:
 def test_writing_takes_away_the_pages_of_members_that_are_gone(tmp_path: Path) -> None:
     members = {name: MEMBERS[name] for name in ("exp", "sin")}
     assert write(tmp_path, members) == (5, 0)
-    (tmp_path / "elementwise-unary" / "tangent.md").write_text("")
-    assert write(tmp_path, members) == (5, 1)
+    (tmp_path / "elementwise-unary" / "notes.md").write_text("mine")
+    assert write(tmp_path, {"sin": MEMBERS["sin"]}) == (4, 1)
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.*")} == {
-        "README.md", "outside.md", "index.html", "elementwise-unary/exp.md", "elementwise-unary/sin.md"}
+        MARKER, "README.md", "outside.md", "index.html", "elementwise-unary/notes.md", "elementwise-unary/sin.md"}
+
+
+def test_a_folder_that_it_did_not_make_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "losses").mkdir()
+    (tmp_path / "losses" / "mine.md").write_text("mine")
+    with pytest.raises(KeelError, match="does not write into"):
+        write(tmp_path, {"sin": MEMBERS["sin"]})
+    assert [p.name for p in tmp_path.rglob("*.md")] == ["mine.md"]
+
+
+def test_a_list_that_leads_elsewhere_takes_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "mine.md").write_text("mine")
+    folder = tmp_path / "pages"
+    write(folder, {"sin": MEMBERS["sin"]})
+    with (folder / MARKER).open("a") as file:
+        file.write(f"../mine.md\n{tmp_path}/mine.md\n../../x/y.md\n")
+    write(folder, {"sin": MEMBERS["sin"]})
+    assert (tmp_path / "mine.md").read_text() == "mine"

@@ -1,0 +1,56 @@
+"""A search for files that do harm, guided by the branches that they take in what reads them: with atheris (libFuzzer).
+
+It runs in a process of its own, because what is watched has to be instrumented when it is imported.
+"""
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+MODULES = ("keel.serialise", "keel.documents", "keel.loops.text", "keel.loops.index", "keel.cost", "keel.registration",
+           "keel.torch_adapter.trees", "keel.torch_adapter.fakes", "keel_conformance.harness.waivers",
+           "keel_conformance.harness.journal", "keel_conformance.certificate.verify", "keel_conformance.workers.log",
+           "tomllib", "zipfile", "pickletools")
+
+
+def main(name: str, seconds: int, corpus: Path | None = None) -> None:
+    """Searches until the time is over; an input that does harm ends it, and is kept beside the corpus."""
+    try:
+        import atheris
+    except ImportError:
+        sys.exit("A guided search needs atheris: pip install 'torch-keel[fuzz]'.")
+    with atheris.instrument_imports(include=list(MODULES)):
+        from .loaders import LOADERS
+        from .watch import Watch
+    loader, folder = LOADERS[name], Path(tempfile.mkdtemp(prefix="keel-fuzz-"))
+    kept = corpus or folder / "corpus"
+    kept.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    watch = Watch(folder / "file")
+    for number, data in enumerate(loader.seeds()):
+        (kept / f"seed-{number}").write_bytes(data)
+        watch.file.write_bytes(data)
+        loader.load(watch.file)
+
+    def one(data: bytes) -> None:
+        seen = watch.read(loader.load, data)
+        if seen.bad:
+            raise RuntimeError(f"{seen.ending}, {seen.seconds:.2f} s, {seen.said}, {seen.ran}")
+
+    def mutated(data: bytes, most: int, seed: int) -> bytes:
+        draw = random.Random(seed)
+        if draw.random() < 0.4:
+            return bytes(atheris.Mutate(data, most))
+        return loader.mutate(data, draw)[:most]
+    options: list[Any] = [sys.argv[0], str(kept), f"-max_total_time={seconds}", "-timeout=30", "-rss_limit_mb=6144",
+                          "-max_len=262144", f"-artifact_prefix={kept.parent}/{name}-", "-print_final_stats=1"]
+    atheris.Setup(options, one, custom_mutator=mutated)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *map(Path, sys.argv[3:]))

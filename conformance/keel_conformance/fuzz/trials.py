@@ -1,0 +1,120 @@
+"""Many mutated files, the same ones for the same seed, over several processes; and what came of them, counted."""
+from __future__ import annotations
+
+import random
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from .mutate import of_seed
+from .watch import LIMIT, Watch
+
+CHUNK = 500
+KEPT = 20
+
+
+@dataclass
+class Tally:
+    """What came of some files of one loader.  ``bad`` are examples: the file's number and what was wrong."""
+
+    loader: str
+    files: int = 0
+    taken: int = 0
+    refused: int = 0
+    raw: int = 0
+    slow: int = 0
+    ran: int = 0
+    died: int = 0
+    slowest: float = 0.0
+    seconds: float = 0.0
+    codes: Counter[str] = field(default_factory=Counter)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        for name in ("files", "taken", "refused", "raw", "slow", "ran", "died", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.slowest = max(self.slowest, other.slowest)
+        self.codes += other.codes
+        self.bad = (self.bad + other.bad)[:KEPT]
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.raw or self.slow or self.ran or self.died)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"loader": self.loader, "files": self.files, "taken": self.taken, "refused": self.refused,
+                "raw errors": self.raw, "over one second": self.slow, "ran code": self.ran, "processes died": self.died,
+                "slowest": round(self.slowest, 3), "seconds": round(self.seconds, 1),
+                "codes": dict(sorted(self.codes.items())), "bad": [list(b) for b in self.bad]}
+
+
+def file_of(loader: str, seed: int, number: int) -> bytes:
+    """The mutated file of that number."""
+    from .loaders import LOADERS
+    return of_seed(_seeds(loader), LOADERS[loader].mutate, random.Random(f"{seed}/{loader}/{number}"))
+
+
+@cache
+def _seeds(loader: str) -> tuple[bytes, ...]:
+    from .loaders import LOADERS
+    return tuple(LOADERS[loader].seeds())
+
+
+@cache
+def _watch() -> Watch:
+    folder = tempfile.mkdtemp(prefix="keel-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    return Watch(Path(folder, "file"))
+
+
+def tried(loader: str, seed: int, first: int, count: int) -> Tally:
+    """Reads files ``first`` to ``first + count``."""
+    from .loaders import LOADERS
+    tally, watch, load = Tally(loader), _watch(), LOADERS[loader].load
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for data in _seeds(loader):                           # what is imported at the first use of all is, now
+            watch.file.write_bytes(data)
+            load(watch.file)
+        for number in range(first, first + count):
+            seen = watch.read(load, file_of(loader, seed, number))
+            tally.files += 1
+            tally.taken += seen.ending == "taken"
+            tally.refused += seen.ending == "refused"
+            tally.raw += seen.ending == "raw error"
+            tally.slow += seen.seconds > LIMIT
+            tally.ran += bool(seen.ran)
+            tally.slowest, tally.seconds = max(tally.slowest, seen.seconds), tally.seconds + seen.seconds
+            if seen.ending == "refused":
+                tally.codes[seen.said.partition("[")[2].partition("]")[0]] += 1
+            if seen.bad and len(tally.bad) < KEPT:
+                tally.bad.append((number, f"{seen.ending} {seen.seconds:.2f} s {seen.said[:300]} {' '.join(seen.ran)}"))
+    return tally
+
+
+def campaign(counts: Mapping[str, int], seed: int, jobs: int) -> Iterator[Tally]:
+    """What came of so many files of each loader, chunk by chunk.  A chunk whose process died counts one death."""
+    chunks = [(loader, seed, first, min(CHUNK, count - first))
+              for loader, count in counts.items() for first in range(0, count, CHUNK)]
+    chunks.sort(key=lambda chunk: chunk[2] / counts[chunk[0]])  # so that each loader is under way from the beginning
+    while chunks:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            futures = {chunk: pool.submit(tried, *chunk) for chunk in chunks}
+            left: list[tuple[str, int, int, int]] = []
+            for chunk, future in futures.items():
+                try:
+                    yield future.result()
+                except BrokenProcessPool:
+                    left.append(chunk)
+        if left == chunks:                                    # the first one's process dies each time
+            loader, _, first, _ = chunks[0]
+            yield Tally(loader, died=1, bad=[(first, "The process died in this chunk.")])
+            left = left[1:]
+        chunks = left

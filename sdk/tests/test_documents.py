@@ -1,0 +1,105 @@
+"""Documents are taken apart within limits, what is wrong is said with its place, and folders belong to their makers."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keel import KeelError
+from keel.documents import DEEPEST, MARKER, Item, Malformed, bad_file, bytes_of, claim, listed, parsed, shown, text_of
+
+
+def place_of(call: Callable[[], Any]) -> tuple[str, str]:
+    with pytest.raises(Malformed) as raised:
+        call()
+    return raised.value.place, raised.value.why
+
+
+@pytest.mark.parametrize(("text", "place", "why"), [
+    ("{", "line 1, column 2", "It is no JSON: Expecting property name enclosed in double quotes."),
+    ("", "line 1", "no JSON"), ("[NaN]", "", "NaN is no number"), ("[-Infinity]", "", "-Infinity is no number"),
+    ('{"a": 1, "b": {"a": 1, "a": 2}}', "", "The key 'a' stands twice in one object."), (b"\xff", "byte 0", "no text"),
+    ("9" * 5000, "", "Exceeds the limit"),
+    ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "", "nested more than"), ("[" * 1_000_000, "", "nested more than"),
+])
+def test_what_is_no_json(text: str | bytes, place: str, why: str) -> None:
+    where, said = place_of(lambda: parsed(text))
+    assert where.startswith(place) and why in said
+
+
+def test_what_is_json() -> None:
+    assert parsed(b'{"a": [1, 2.5, null, "\\u00e9"]}') == {"a": [1, 2.5, None, "é"]}
+    assert parsed("[NaN, Infinity]", constants=True)[1] == float("inf")
+    deep = parsed("[" * DEEPEST + "]" * DEEPEST)
+    assert str(deep).count("[") == DEEPEST
+
+
+ITEM = Item({"a": [1, {"b": "x"}], "c": True, "a b\n": 2, "d": 1.5, "e": None})
+
+
+@pytest.mark.parametrize(("call", "place", "why"), [
+    (lambda: ITEM.record(("a", "z")), "", "It lacks z."), (lambda: ITEM.record(("a",)), "", "It has 'c', which"),
+    (lambda: ITEM.table()["a"].items()[1].table()["b"].integer(), "a[1].b", "It is 'x', not an integer."),
+    (lambda: ITEM.table()["a"].items(1), "a", "It has 2 elements, more than 1."),
+    (lambda: ITEM.table()["a"].items(count=3), "a", "It has 2 elements, not 3."),
+    (lambda: ITEM.table(2), "", "5 entries"),
+    (lambda: ITEM.table()["a b\n"].text(), "'a b\\n'", "It is 2, not a text."),
+    (lambda: ITEM.table()["c"].integer(), "c", "It is true, not an integer."), (lambda: ITEM.items(), "", "not a list"),
+    (lambda: ITEM.table()["d"].number(2), "d", "not a number between 2 and inf"),
+    (lambda: ITEM.table()["e"].flag(), "e", "It is null, not true or false."),
+    (lambda: Item(10 ** 5000).number(), "", "an integer of more than 64 bits"),
+    (lambda: Item(10 ** 5000).integer(), "", "an integer of more than 64 bits"),
+    (lambda: Item("x" * 99).one_of(("y",), "y"), "", "..., not y."),
+    (lambda: Item("x" * 99).text(9), "", "99 characters"),
+])
+def test_items_say_what_they_are_not(call: Callable[[], Any], place: str, why: str) -> None:
+    where, said = place_of(call)
+    assert where == place and why in said
+
+
+def test_values_are_shown_in_one_short_line() -> None:
+    assert shown("a\nb") == "'a\\nb'" and len(shown("x" * 10_000)) < 100
+    assert shown([1]) == "a list" and shown({}) == "an object" and shown((1,) * 3) == "an object"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"x" * 11)
+    for path in (tmp_path, tmp_path / "pipe"):
+        assert place_of(lambda path=path: bytes_of(path)) == ("", "It is no file.")  # type: ignore[misc]
+    assert place_of(lambda: bytes_of(tmp_path / "long", 10))[1] == "It has more than 10 bytes."
+    assert text_of(tmp_path / "long", 11) == "x" * 11
+    with pytest.raises(KeelError, match="There is no file") as raised:
+        bytes_of(tmp_path / "long" / "none")
+    assert raised.value.code == "bad-option"
+
+
+def test_an_error_names_the_file_and_the_place() -> None:
+    assert str(bad_file("a.json", Malformed("b[3]", "It is 2."), what="It holds no b.", do="Write one.")) == (
+        "KeelError[bad-file]: a.json cannot be read. It holds no b.\n  b[3]: It is 2.\nWrite one.")
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------
+
+def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    assert claim(folder, "keel try") == frozenset()
+    (folder / "file").touch()
+    listed(folder, "keel try", ["file"])
+    assert claim(folder, "keel try") == {"file"} and (folder / MARKER).read_text() == "keel try\nfile\n"
+    with pytest.raises(KeelError, match=r"keel else does not write into .*\n  keel else: keel try made it"):
+        claim(folder, "keel else")
+
+
+@pytest.mark.parametrize("names", [["mine"], ["mine", "yours"], [".hidden"]])
+def test_a_folder_of_somebody_else_is_refused(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(KeelError, match=rf"(?s)It holds .*{names[0]}.*did not make|none of which") as raised:
+        claim(tmp_path, "keel try")
+    assert raised.value.code == "bad-option" and sorted(p.name for p in tmp_path.iterdir()) == sorted(names)
+    with pytest.raises(KeelError, match="is no folder that can be written to"):
+        claim(tmp_path / names[0], "keel try")
