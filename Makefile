@@ -14,7 +14,7 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check bless cases conform scaffolds bench new docs demo
+.PHONY: help dev test check bless cases conform scaffolds fuzz bench new docs demo
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
