@@ -178,7 +178,7 @@ def checked_operators(what: str, field: str, names: Collection[str], *, families
         library = _plain(name).partition(".")[0]
         if near is None and name == _plain(name) and name.count(".") in (1, 2) and library not in _libraries():
             continue
-        bad(f"{what} has {name!r} in {field}, which is {_unlike(families, packets)}.",
+        bad(f"{what} has {name!r} in {field}, which PyTorch does not have.",
             f"Did you mean {near!r}?" if near else _NAMED.format(
                 torch.__version__, "" if packets else ", in full: aten.mm.default",
                 " or of a family, like pointwise" if families else ""))
@@ -186,11 +186,6 @@ def checked_operators(what: str, field: str, names: Collection[str], *, families
 
 _NAMED = ("Write the name of an operator that PyTorch {} has{}{}. What only another version of PyTorch has is listed "
           "where hasattr(torch.ops.aten, name) says so.")
-
-
-def _unlike(families: Collection[str], packets: bool) -> str:
-    kinds = ["overload", *(["operator"] if packets else []), *(["family of operators"] if families else [])]
-    return f"no {' or '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))} of PyTorch"
 
 
 def _exists(name: str, packets: bool) -> bool:
