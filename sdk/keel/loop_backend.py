@@ -3,7 +3,7 @@ render, build.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., 
     """All of that but building the kernels, and a function that builds them."""
     plan = schedule_part(target, gm, gm.meta.get(FUEL))
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
-    sources = [Source(k, target.render(k)) for k in kernels.values()]
+    sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
     folder: Path | None = gm.meta.get(dump.META)
     for source in sources:
         dump.write(folder, f"06-{source.kernel.name}.loops", source.kernel.__str__)
@@ -116,12 +116,23 @@ def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():
             launchers = target.build(sources) if sources else []
+            if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
+                raise KeelError("build-failed", f"{target.name} built no launchers: `build` returned a "
+                                f"{type(launchers).__name__} that is no list of functions.")
             if len(launchers) != len(sources):
                 raise KeelError("build-failed",
                                 f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
             built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
             return program(plan, built)
     return finish
+
+
+def _rendered(target: LoopTarget, kernel: Kernel) -> str:
+    text = target.render(kernel)
+    if not isinstance(text, str) or not text.strip():
+        raise KeelError("build-failed", f"{target.name} has no text for the kernel {kernel.name}: `render` returned "
+                        f"{text!r:.80}.")
+    return text
 
 
 def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:

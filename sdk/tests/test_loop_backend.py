@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 
 import keel
@@ -36,3 +37,22 @@ def test_memory_that_is_made_while_compiling_is_real() -> None:
         assert torch.equal(fn(case), x * 2)
     assert made and {type(t) for t in made} == {torch.Tensor}
     assert torch.equal(keel.compile(lambda x: x * 2, backends=[lab])(x.detach()), x * 2)
+
+
+@pytest.mark.parametrize("hook, said", [
+    ({"render": lambda kernel: None}, "`render` returned None"), ({"render": lambda kernel: " "}, "`render` returned"),
+    ({"build": lambda sources: None}, "returned a NoneType"), ({"build": lambda sources: [7]}, "returned a list"),
+    ({"build": lambda sources: []}, "built 0 launchers for 1 kernels"), ({"build": lambda sources: 1 / 0}, "division"),
+])
+def test_a_target_that_renders_or_builds_nothing_is_told_of_and_passed_over(hook: dict[str, Any], said: str) -> None:
+    lab = loop_backend(LoopTarget(**{
+        "name": "lab", "device": "cpu", "dtypes": {torch.float32: "float"}, "reductions": {}, "scalars": {"mul": "mul"},
+        "render": str, "build": list, **hook}))
+    torch.compiler.reset()
+    want = torch.full((3,), 2.0)
+    with pytest.warns(keel.KeelWarning, match="lab could not compile part p0") as warned:
+        assert torch.equal(keel.compile(lambda x: x * 2, backends=[lab, "eager"])(torch.ones(3)), want)
+    assert len(warned) == 1
+    with pytest.raises(keel.KeelError) as caught:
+        keel.compile(lambda x: x * 3, backends=[lab, "eager"], strict=True)(torch.ones(3))
+    assert said in str(caught.value)

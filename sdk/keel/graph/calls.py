@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.immutable_collections import immutable_dict
 
 from keel.errors import KeelError
 from keel.spec.bind import bound
@@ -74,8 +75,8 @@ def call_of(node: fx.Node) -> Call | None:
     if not is_call(node):
         return None
     assert callable(node.target)
-    call = Call(node.target, tuple(map(typed, node.args)), {k: typed(v) for k, v in node.kwargs.items()},
-                types_of(node.meta["val"]))
+    kwargs = immutable_dict({k: typed(v) for k, v in node.kwargs.items()})     # all backends are asked with this one
+    call = Call(node.target, tuple(map(typed, node.args)), kwargs, types_of(node.meta["val"]))
     node.meta[_CACHE] = (node.args, node.meta["val"], call)
     return call
 

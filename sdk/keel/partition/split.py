@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -147,7 +148,7 @@ def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[
         copies[node].meta.update(node.meta)
     for node in members:
         if node.op == "get_attr":
-            bodies[str(node.target)] = gm.get_submodule(str(node.target))
+            bodies[str(node.target)] = _copied(gm.get_submodule(str(node.target)))
         copies[node] = copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
         copy.args = fx.map_arg(node.args, copies.__getitem__)
         if node.kwargs:
@@ -155,6 +156,18 @@ def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[
         copy.meta.update(node.meta)
     graph.output(tuple(copies[node] for node in outputs))
     return PartGraph(part, graph, bodies, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
+
+
+def _copied(body: torch.nn.Module) -> torch.nn.Module:
+    """A body of the part's own, with the bodies inside it: whatever compiles the part may change it."""
+    if not isinstance(body, fx.GraphModule):
+        return body
+    copy = fx.GraphModule(body, deepcopy(body.graph), class_name=type(body).__name__)
+    for name, inner in body.named_children():
+        if isinstance(inner, fx.GraphModule) and hasattr(copy, name):
+            setattr(copy, name, _copied(inner))
+    copy.meta = dict(body.meta)
+    return copy
 
 
 def _is_graph(node: fx.Node, gm: fx.GraphModule) -> bool:

@@ -65,10 +65,11 @@ def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: 
     known = [Report() if key is None else None if again else _recalled(key) for key in keys]
     todo = [i for i, report in enumerate(known) if report is None]
     for i, report in zip(todo, _run([points[i] for i in todo], limit), strict=True):
-        known[i] = report
         if (key := keys[i]) is not None and not report.raised:
             for each in key:
                 _CACHE.put(each(), json.dumps(asdict(report)).encode())
+        lost = report.raised == f"ModuleNotFoundError: No module named {points[i].module.partition('.')[0]!r}"
+        known[i] = Report() if lost else report               # this process may find it where only it looks
     return [report or Report() for report in known]
 
 

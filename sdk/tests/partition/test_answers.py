@@ -207,3 +207,12 @@ def sheet_of(backend: Backend) -> None:
     [own] = Answers([backend]).backends
     assert own.cost is not None
     own.cost.seconds["aten.sin"](CALL)  # type: ignore[operator]
+
+
+def test_a_question_cannot_be_changed_for_those_who_are_asked_later() -> None:
+    def meddles(call: Call) -> None:
+        call.kwargs["alpha"] = 7  # type: ignore[index]
+    later: list[Call] = []
+    [warning] = told([acme(meddles), acme(later.append, name="next"), "eager"])
+    assert "acme could not say whether it takes 13 calls" in warning and "TypeError" in warning
+    assert later and not any(call.kwargs for call in later)

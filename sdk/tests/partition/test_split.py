@@ -159,3 +159,18 @@ def test_alternating_owners_give_a_part_each(trace: Trace, takes: Takes, eager: 
         return x
     parts = placed(trace(chain, X), takes("acme", "aten.sin"), eager)
     assert len(parts) == 200 and all(len(p.inputs) == len(p.outputs) == 1 for p in parts)
+
+
+def test_a_body_belongs_to_its_part(trace: Trace, eager: Backend) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+    gm = trace(program, torch.ones(3))
+    bodies = [m for m in gm.modules() if isinstance(m, fx.GraphModule) and m is not gm]
+    before = [str(m.graph) for m in bodies]
+    for part in placed(gm, eager):
+        inside = [m for m in part.gm.modules() if isinstance(m, fx.GraphModule) and m is not part.gm]
+        assert inside and torch.equal(part.gm(*[torch.ones(3)] * len(part.inputs))[0], torch.ones(3).sin())
+        for body in inside:
+            for node in reversed(body.graph.nodes):
+                body.graph.erase_node(node)
+    assert [str(m.graph) for m in bodies] == before and len(bodies) >= 2
