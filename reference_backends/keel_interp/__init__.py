@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
+from torch import Tensor, device
 
 from keel import (
     DTYPE_NAMES,
@@ -42,7 +42,8 @@ def launcher(text: str) -> Launcher:
     def run(*args: Tensor | int) -> None:
         buffers = [a for a in args if isinstance(a, Tensor)]
         sizes = [a for a in args if not isinstance(a, Tensor)]
-        interpret(kernel, buffers, dict(zip(kernel.symbols, sizes, strict=True)))
+        with device("cpu"):                                   # the user may have another one as the default
+            interpret(kernel, buffers, dict(zip(kernel.symbols, sizes, strict=True)))
     return run
 
 

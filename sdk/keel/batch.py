@@ -18,7 +18,7 @@ from keel.errors import KeelError
 from keel.graph.calls import type_of
 from keel.plugin import Backend
 from keel.runtime.link import settled
-from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat
+from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat, without_autocast
 from keel.types import Type
 
 __all__ = ["Asked", "Batch", "compile_calls"]
@@ -46,7 +46,7 @@ class Batch:
         if (given := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
                             {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})
-        with torch.no_grad():
+        with torch.no_grad(), without_autocast():
             return _by_call(self.call(tensors), self.counts)
 
 

@@ -20,7 +20,7 @@ from keel.graph.calls import bases, type_of
 from keel.plugin import Backend
 from keel.runtime.checked import bind, mismatch, strides_of
 from keel.runtime.link import is_size, settled
-from keel.torch_adapter import Captured, Symbolic, flatten_call, tidied, unflatten
+from keel.torch_adapter import Captured, Symbolic, flatten_call, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
 
 aten = torch.ops.aten
@@ -54,7 +54,7 @@ def compile_exported(program: ExportedProgram, *, backends: Sequence[str | Backe
             given = flatten_call(trees.in_spec, args, kwargs)
         except ValueError as e:
             raise KeelError("bad-input", _MISFIT, {"program": str(e)}) from None
-        with torch.no_grad():
+        with torch.no_grad(), without_autocast():
             taken = door.enter(given)
             found = run([taken[i] for i in door.graph_inputs])
             return unflatten(trees.out_spec, closing(given, taken, found, stored))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,8 +66,14 @@ def first_call(run: Run, made: Promise) -> Run:
 
 
 def every_call(run: Run, made: Promise) -> Run:
-    """``run`` with all that it promises checked on every call: types as on a first call, and that it wrote to no input
-    and returns no memory that is an input's or another output's.  Raises KeelError[wrong-result]."""
+    """``run`` with all that it promises checked on every call.
+
+    Types are checked as on a first call; and that it wrote to no input, and returns no memory that is an input's,
+    another output's, or that of a result of an earlier call which somebody still has; and that no result is a Parameter
+    or requires grad, unless the inputs do and autograd is on.  Raises KeelError[wrong-result].
+    """
+    earlier = _Earlier()
+
     def checked(*args: Any) -> Sequence[Any]:
         before = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
         results = run(*args)
@@ -75,10 +82,30 @@ def every_call(run: Run, made: Promise) -> Run:
         written = [f"input {i}" for i, (was, now) in pairs if not _untouched(was, now)]
         if written:
             raise _wrong(made, {made.owner: f"It wrote to {', '.join(written)}."})
-        if shared := list(_shared(made, args, results)):
-            raise _wrong(made, {made.owner: " ".join(shared)})
+        wrong = [*_shared(made, args, results), *_stale(made, args, results, earlier), *_marked(made, args, results)]
+        if wrong:
+            raise _wrong(made, {made.owner: " ".join(wrong)})
         return results
     return checked
+
+
+class _Earlier:
+    """The results of earlier calls that are still alive, by where their memory begins."""
+
+    def __init__(self) -> None:
+        self._alive: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._most = 64
+
+    def has(self, memory: int) -> bool:
+        """Whether a result that is alive lies in the memory that begins there."""
+        result = known() if (known := self._alive.get(memory)) is not None else None
+        return result is not None and _memory(result) == memory
+
+    def add(self, memory: int, result: torch.Tensor) -> None:
+        self._alive[memory] = weakref.ref(result)
+        if len(self._alive) > self._most:
+            self._alive = {m: r for m, r in list(self._alive.items()) if r() is not None}
+            self._most = max(64, 2 * len(self._alive))
 
 
 def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
@@ -175,6 +202,34 @@ def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Itera
         for j in range(i):
             if mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
                 yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
+
+
+def _stale(made: Promise, args: Sequence[Any], results: Sequence[Any], earlier: _Earlier) -> Iterator[str]:
+    """A sentence for each output in the memory of a result of an earlier call, which that call's caller still has."""
+    given = [_memory(a) for a in args]
+    fresh: dict[int, torch.Tensor] = {}
+    for i, (name, result) in enumerate(zip(made.names, results, strict=True)):
+        memory = _memory(result)
+        if memory is None or memory in {given[k] for k in made.shares[i]}:
+            continue
+        if earlier.has(memory):
+            yield f"Its output %{name} is in the memory of a result of an earlier call, which is still in use."
+        fresh[memory] = result
+    for memory, result in fresh.items():
+        earlier.add(memory, result)
+
+
+def _marked(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
+    """A sentence for each output that autograd, or a module it is assigned to, would take for more than a value."""
+    given = [a for a in args if isinstance(a, torch.Tensor)]
+    tracked = torch.is_grad_enabled() and any(a.requires_grad for a in given)
+    for name, result in zip(made.names, results, strict=True):
+        if not isinstance(result, torch.Tensor) or any(result is a for a in given):
+            continue
+        if isinstance(result, torch.nn.Parameter):
+            yield f"Its output %{name} is a torch.nn.Parameter, not a plain tensor."
+        elif result.requires_grad and not tracked:
+            yield f"Its output %{name} requires grad, though nothing that it is given does, or autograd is off."
 
 
 def _memory(value: Any) -> int | None:

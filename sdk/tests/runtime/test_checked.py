@@ -72,6 +72,80 @@ def test_a_write_of_nan_over_nan_is_none_and_of_other_bits_is_one() -> None:
         every_call(flips, made)(torch.tensor([float("nan"), 0.0]))
 
 
+def returns(*tensors: Tensor) -> Callable[..., Any]:
+    """A part that gives these, one a call, in turns."""
+    turn = iter(range(1 << 30))
+    return lambda x: (tensors[next(turn) % len(tensors)].copy_(x + 1),)
+
+
+def test_a_buffer_that_is_returned_again_while_its_result_is_alive_is_told() -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    double = every_call(returns(torch.empty(2), torch.empty(2)), made)
+    first, second = double(R(2)), double(R(2))
+    with pytest.raises(KeelError, match="in the memory of a result of an earlier call") as raised:
+        double(R(2))
+    assert raised.value.code == "wrong-result" and "%add" in str(raised.value) and first is not second
+
+
+@pytest.mark.parametrize("kept", [lambda y: y[1:], lambda y: y.view(1, 2)])
+def test_a_view_keeps_its_result_alive(kept: Callable[..., Any]) -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    memory = torch.empty(2)
+    check = every_call(lambda x: (memory.detach().copy_(x + 1),), made)
+    view = kept(check(R(2))[0])
+    with pytest.raises(KeelError, match="of an earlier call"):
+        check(R(2))
+    assert view.numel()
+
+
+def test_memory_may_be_used_again_once_nobody_has_its_result() -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    memory = torch.empty(2)
+    check = every_call(lambda x: (memory.detach().copy_(x + 1),), made)
+    for _ in range(200):
+        check(R(2))
+
+
+def test_results_may_pile_up() -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    check = every_call(lambda x: (x + 1,), made)
+    held = [check(R(2)) for _ in range(300)]
+    assert len({r.data_ptr() for (r,) in held}) == 300
+
+
+def test_an_input_that_is_given_back_twice_is_nobody_s_buffer() -> None:
+    made = promise(trace(lambda x: (x.t(), x + 1), R(2, 2)), "acme", "p0")
+    check = every_call(lambda x: (x.t(), x + 1), made)
+    x = R(2, 2)
+    held = [check(x) for _ in range(3)]
+    assert all(torch.equal(view, x.t()) for view, _ in held)
+
+
+@pytest.mark.parametrize("broken, sentence", [
+    (lambda x: (torch.nn.Parameter(x + 1, requires_grad=False),), "is a torch.nn.Parameter, not a plain tensor"),
+    (lambda x: (torch.nn.Parameter(x + 1),), "is a torch.nn.Parameter, not a plain tensor"),
+    (lambda x: ((x + 1).requires_grad_(),), "requires grad"),
+    (lambda x: (x + torch.ones(2, requires_grad=True),), "requires grad"),
+], ids=["parameter", "parameter that requires grad", "leaf", "of a weight"])
+def test_a_result_is_a_plain_value(broken: Callable[..., Any], sentence: str) -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    with pytest.raises(KeelError, match=sentence) as raised:
+        every_call(broken, made)(R(2))
+    assert raised.value.code == "wrong-result"
+    broken_without_autograd = every_call(lambda x: ((x + 1).requires_grad_(),), made)
+    with torch.no_grad(), pytest.raises(KeelError, match="requires grad"):
+        broken_without_autograd(R(2).requires_grad_())
+
+
+def test_what_autograd_tracks_may_require_grad_and_a_parameter_may_be_given_back() -> None:
+    made = promise(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
+    check = every_call(lambda x: (x + 1, x.t()), made)
+    assert check(R(2, 2).requires_grad_())[0].requires_grad
+    same = promise(trace(lambda x: (x, x + 1), R(2)), "acme", "p0")
+    weight = torch.nn.Parameter(R(2))
+    assert every_call(lambda x: (x, x + 1), same)(weight)[0] is weight
+
+
 def test_sizes_are_checked_with_the_values_of_their_symbols() -> None:
     made = promise(trace(lambda x: (x.new_ones(x.shape[0] * 2),), R(4, 5), symbolic=True), "acme", "p0")
     check = every_call(lambda x: (torch.ones(x.shape[0] * 2),), made)
