@@ -74,7 +74,7 @@ def _table(found: dict[str, Tally]) -> Table:
 
 
 def _guided(name: str, minutes: float, corpus: Path | None) -> int:
-    """A search in a process of its own, which has to instrument what it imports."""
+    """A search in a process of its own, which it ends."""
     where = [] if corpus is None else [str(corpus / name)]
     command = [sys.executable, "-m", "keel_conformance.fuzz.guided", name, str(round(minutes * 60)), *where]
     return subprocess.run(command, env=dict(os.environ), check=False).returncode

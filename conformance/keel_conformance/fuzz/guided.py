@@ -1,6 +1,6 @@
 """A search for files that do harm, guided by the branches that they take in what reads them: with atheris (libFuzzer).
 
-It runs in a process of its own, because what is watched has to be instrumented when it is imported.
+It runs in a process of its own, because libFuzzer ends that.
 """
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import random
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
+
+from .loaders import LOADERS
+from .watch import Watch
 
 MODULES = ("keel.serialise", "keel.documents", "keel.loops.text", "keel.loops.index", "keel.cost", "keel.registration",
            "keel.torch_adapter.trees", "keel.torch_adapter.fakes", "keel_conformance.harness.waivers",
            "keel_conformance.harness.journal", "keel_conformance.certificate.verify", "keel_conformance.workers.log",
            "tomllib", "zipfile", "pickletools")
+"""What reads files: these and what is in them.  Their branches guide the search."""
 
 
 def main(name: str, seconds: int, corpus: Path | None = None) -> None:
@@ -23,9 +29,8 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
         import atheris
     except ImportError:
         sys.exit("A guided search needs atheris: pip install 'torch-keel[fuzz]'.")
-    with atheris.instrument_imports(include=list(MODULES)):
-        from .loaders import LOADERS
-        from .watch import Watch
+    for function in _functions():
+        atheris.instrument_func(function)
     loader, folder = LOADERS[name], Path(tempfile.mkdtemp(prefix="keel-fuzz-"))
     kept = corpus or folder / "corpus"
     kept.mkdir(parents=True, exist_ok=True)
@@ -50,6 +55,23 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
                           "-max_len=262144", f"-artifact_prefix={kept.parent}/{name}-", "-print_final_stats=1"]
     atheris.Setup(options, one, custom_mutator=mutated)
     atheris.Fuzz()
+
+
+def _functions() -> Iterator[FunctionType]:
+    for name, module in sorted(sys.modules.items()):
+        if any(name == m or name.startswith(f"{m}.") for m in MODULES):
+            for value in [*vars(module).values()]:
+                if getattr(value, "__module__", None) == name:
+                    yield from _of(value)
+
+
+def _of(value: Any) -> Iterator[FunctionType]:
+    """A function, or those of a class."""
+    held = [*vars(value).values()] if isinstance(value, type) else [value]
+    for one in held:
+        plain = getattr(one, "__func__", one)
+        if isinstance(plain, FunctionType) and not isinstance(one, ModuleType):
+            yield plain
 
 
 if __name__ == "__main__":

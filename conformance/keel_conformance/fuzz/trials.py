@@ -1,6 +1,7 @@
 """Many mutated files, the same ones for the same seed, over several processes; and what came of them, counted."""
 from __future__ import annotations
 
+import gc
 import random
 import tempfile
 import warnings
@@ -83,6 +84,8 @@ def tried(loader: str, seed: int, first: int, count: int) -> Tally:
         for data in _seeds(loader):                           # what is imported at the first use of all is, now
             watch.file.write_bytes(data)
             load(watch.file)
+        gc.collect()
+        gc.freeze()                                           # what is here already is not looked through again
         for number in range(first, first + count):
             seen = watch.read(load, file_of(loader, seed, number))
             tally.files += 1
