@@ -315,7 +315,7 @@ def _chunks(text: Text, loop: Loop) -> None:
         for v, (ctype, _) in zip(fold.stmt.results, fold.totals(), strict=True):
             text.line(f"{ctype} chunk{v}[{CHUNKS}];")
             text.line(f"{ctype}* const to{v} = chunk{v};")
-    cost = f"{size_text(iterations(loop.axes) * work(loop.body), text.name)} / {chunks}"
+    cost = f"{size_text(iterations(loop.axes) * work(loop.body), text.name)} / most({chunks}, 1)"
     with text.team(chunks, cost), text.loop("chunk", "from", "to"):
         for fold in folds:
             text.each(fold.declare("L"))

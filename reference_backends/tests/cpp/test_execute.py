@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import keel
 from keel import Kernel, Launcher, Source, evaluate, interpret, parse, verify
 from keel_conformance.kernels.drawn import Drawn, draw
 from keel_cpp import target
@@ -117,6 +118,18 @@ def test_no_rows(name: str, launchers: dict[Case, Launcher]) -> None:
     launchers[case](*buffers, *(0 for _ in kernel.symbols))
     if name == "total":
         assert buffers[1].item() == 0 and buffers[2].item() == -INF
+
+
+def test_a_fold_that_needs_another_of_no_elements() -> None:
+    """The work of no chunks is not divided by their number."""
+    def fn(x: Tensor) -> Tensor:
+        a = x.nonzero()[:, 0].float()
+        return ((a * a).sum() + a).sum()
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        run = keel.compile(fn, backends=["cpp"], fullgraph=True)
+        for x in (torch.ones(5), torch.zeros(5)):
+            assert run(x) == fn(x)
 
 
 def test_buffers_are_addressed_from_their_first_element(launchers: dict[Case, Launcher]) -> None:

@@ -4,7 +4,7 @@ extern "C" void total(const float* in0, float* out0, float* out1, float* out2, i
   double* const to1 = chunk1;
   float chunk2[64];
   float* const to2 = chunk2;
-  parallel(chunks1, (3 * M * N_) / chunks1, [=](i64 from, i64 to) BODY {
+  parallel(chunks1, (3 * M * N_) / most(chunks1, 1), [=](i64 from, i64 to) BODY {
     for (i64 chunk = from; chunk < to; ++chunk) {
       double sum1[L]; fill(sum1, 0.);
       float acc2[L]; fill(acc2, lowest<float>);
