@@ -2,12 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
 
-import sympy
-
-from keel import Axis, Dim, Div, Index, KeelError, Loaded, Mod, bounds, non_negative
+import keel
+from keel import Axis, Dim, Div, Index, Loaded, Mod, bounds, non_negative
 
 Names = Callable[[str], str]
 Values = Callable[[Loaded], str]
@@ -19,38 +16,14 @@ def is_positive(d: Dim) -> bool:
     return non_negative(d - 1)
 
 
+FORMS = {"floordiv": "size_div({0}, {1})", "mod": "size_mod({0}, {1})", "max": "most({0}, {1})",
+         "min": "least({0}, {1})"}
+"""What the functions of sizes are called in the prelude."""
+
+
 def size_text(d: Dim, names: Names) -> str:
     """A size, in parentheses unless it is one word."""
-    if isinstance(d, int):
-        return str(d) if d >= 0 else f"({d})"
-    over, under = sympy.fraction(sympy.together(d))
-    return _size(d, names) if under == 1 else f"({_size(over, names)} / {_size(under, names)})"
-
-
-def _size(d: Any, names: Names) -> str:
-    def joined(symbol: str, args: tuple[Any, ...]) -> str:
-        return "(" + f" {symbol} ".join(size_text(a, names) for a in args) + ")"
-
-    def nested(function: str, args: tuple[Any, ...]) -> str:
-        return reduce(lambda a, b: f"{function}({a}, {b})", (size_text(a, names) for a in args))
-
-    if d.is_Integer:
-        return size_text(int(d), names)
-    if d.is_Symbol:
-        return names(d.name)
-    if isinstance(d, sympy.Add):
-        return joined("+", d.as_ordered_terms())
-    if isinstance(d, sympy.Mul):
-        return joined("*", d.as_ordered_factors())
-    if isinstance(d, sympy.Pow) and d.exp.is_Integer and d.exp > 0:
-        return joined("*", (d.base,) * int(d.exp))
-    if isinstance(d, sympy.floor):
-        return nested("size_div", sympy.fraction(sympy.together(d.args[0])))
-    if isinstance(d, sympy.Mod):
-        return nested("size_mod", d.args)
-    if isinstance(d, sympy.Max | sympy.Min):
-        return nested("most" if isinstance(d, sympy.Max) else "least", tuple(sorted(d.args, key=str)))
-    raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which has no form in C++.")
+    return keel.size_text(d, names, FORMS)
 
 
 def index_text(i: Index, names: Names, values: Values) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from keel import Axis, Dim, Div, Index, Loaded, Mod, bounds, non_negative
+from keel import Axis, Dim, Div, Index, KeelError, Loaded, Mod, bounds, non_negative
 from keel_triton.tables import DTYPES
 
 INDEX_TYPES = {"int32": torch.int32, "int64": torch.int64}
@@ -37,6 +37,8 @@ def size_text(d: Dim, derived: Names) -> str:
         return derived[d]
     if isinstance(d, sympy.Symbol):
         return derived.get(str(d), str(d))
+    if not isinstance(d, sympy.Add | sympy.Mul):
+        raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which the host has not computed.")
     texts = [tight(size_text(a, derived)) for a in d.args]
     return (" + " if isinstance(d, sympy.Add) else "*").join(texts)
 

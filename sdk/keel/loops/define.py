@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, Literal
 
+import sympy
 import torch
 
 from keel.errors import KeelError
@@ -240,13 +242,26 @@ class Builder:
             value = value.expr
         if isinstance(value, bool | int | float):
             return self.const(value, dtype)
-        if isinstance(value, FloatOfBits):
-            return self.cast(self.real(value), dtype)
-        return self.cast(self.position(index(value)), dtype)
+        if value.is_integer:
+            return self.cast(self.position(index(value)), dtype)
+        return self.cast(self.real(value), dtype)
 
-    def real(self, value: FloatOfBits) -> Value:
-        """A float that the host computed, as a float64."""
-        return self.apply("bitcast", self.position(index(value.args[0])), dtype=torch.float64)
+    def real(self, value: sympy.Expr) -> Value:
+        """A float as a float64: one that the host computed, or what a rule makes of such in Python's arithmetic."""
+        double = torch.float64
+        match value:
+            case sympy.Number() | sympy.NumberSymbol():
+                return self.const(float(value), double)
+            case FloatOfBits():
+                return self.apply("bitcast", self.position(index(value.args[0])), dtype=double)
+            case _ if value.is_integer:
+                return self.cast(self.position(index(value)), double)
+            case sympy.Add() | sympy.Mul():
+                op = "add" if isinstance(value, sympy.Add) else "mul"
+                return reduce(partial(self.apply, op), map(self.real, value.args))
+            case sympy.Pow() if value.exp == -1:
+                return self.apply("div", self.const(1.0, double), self.real(value.base))
+        raise NoLoopForm(f"{self.call.name} takes {value}, which is known only at run time and is no integer.")
 
     def position(self, i: Index | Dim) -> Value:
         """An index as an int64 value."""
@@ -276,7 +291,7 @@ class Builder:
         like = values[-1 if op == "where" else 0].dtype
         if op == "where" and len(values) == 1:
             like = dtype or torch.float32
-        known = [a if isinstance(a, Value) else self.const(a, like) for a in args]
+        known = [a if isinstance(a, Value) else self.number(a, like) for a in args]
         rule = SCALARS[op]
         if like in SMALL_FLOATS and op not in ("cast", "bitcast"):
             raise KeelError("bad-graph", f"{self.call.name} computes {op} in {like}; cast to float32 first.")

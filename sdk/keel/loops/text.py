@@ -470,7 +470,7 @@ def _terms_of(value: Index | Dim) -> int:
     if isinstance(value, sympy.Pow) and value.exp.is_Integer:
         power = min(abs(int(value.exp)), _MOST_TERMS)
         return power + 1 if value.base.is_Symbol else min(inner[0] ** power, _MOST_TERMS + 1)
-    return max(inner, default=1)
+    return 1                                                  # a function is one term; what is in it is counted there
 
 
 def _parts(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil, floor, prod
 from typing import Any
 
@@ -16,9 +17,12 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.serialise.values import Data, NoForm, decode, dtype_named
+from keel.symbols import FUNCTIONS
 from keel.torch_adapter import Tree, flat, unflatten
 
-_VALUES: Mapping[str, Callable[..., Any]] = {
+_VALUES: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FUNCTIONS.items()} | {
+    # What Dynamo can follow on sizes that are symbolic themselves.
+    "Rational": Fraction,
     "Add": lambda *a: sum(a), "Mul": lambda *a: prod(a), "Pow": operator.pow, "PowByNatural": operator.pow,
     "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
     "Max": max, "Min": min, "Identity": lambda a: a, "IntTrueDiv": operator.truediv, "CeilToInt": ceil,

@@ -8,26 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import sympy
 import torch
+from sympy.functions.elementary.piecewise import ExprCondPair
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_functions
 
+from keel.symbols import FUNCTIONS
 from keel.torch_adapter.symbols import Symbolic, expression
 
-_SYMPY = ("Add", "Mul", "Pow", "Mod", "Max", "Min", "floor", "ceiling", "Rational", "And", "Or", "Not", "Equality",
-          "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "Abs")
-_TORCH = ("FloorDiv", "ModularIndexing", "Where", "PythonMod", "Mod", "CleanDiv", "CeilToInt", "FloorToInt", "CeilDiv",
-          "IntTrueDiv", "FloatTrueDiv", "LShift", "RShift", "TruncToFloat", "TruncToInt", "RoundToInt", "RoundDecimal",
-          "ToFloat", "FloatPow", "PowByNatural", "Identity", "Max", "Min")
 
-
-def _functions() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SYMPY}
-    return found | {name: made for name in _TORCH if (made := getattr(torch_functions, name, None)) is not None}
+@lru_cache
+def _functions() -> Mapping[str, Callable[..., Any]]:
+    """The functions of expressions by the names of their classes: PyTorch's own, else sympy's."""
+    found = {name: getattr(torch_functions, name, getattr(sympy, name, None)) for name in FUNCTIONS}
+    return {name: made for name, made in found.items() if made is not None} | {
+        "Rational": sympy.Rational, "ExprCondPair": ExprCondPair}
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import sympy
 import torch
+from sympy.logic.boolalg import BooleanAtom
 from torch import fx
 from torch.utils._sympy.functions import FloorDiv
 
+from keel.symbols import FUNCTIONS
 from keel.torch_adapter.symbols import Symbolic, expression
 
 
@@ -37,16 +40,41 @@ def number(value: Symbolic, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -
     return found
 
 
+def ceil_divided(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+def modular_indexed(a: Any, b: Any, n: Any) -> Any:
+    return a // b % n
+
+
+def truncated(x: Any) -> Any:
+    return torch.sym_float(torch.sym_int(x))  # type: ignore[no-untyped-call]
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
-    "Max": torch.sym_max, "Min": torch.sym_min, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
-    "ToFloat": torch.sym_float, "TruncToInt": torch.sym_int, "PowByNatural": operator.pow, "FloatPow": operator.pow,
+    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "CeilDiv": ceil_divided, "Mod": operator.mod,
+    "PythonMod": operator.mod, "ModularIndexing": modular_indexed, "Max": torch.sym_max, "Min": torch.sym_min,
+    "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
+    "TruncToInt": torch.sym_int, "TruncToFloat": truncated, "PowByNatural": operator.pow, "FloatPow": operator.pow,
     "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul, "CeilToInt": math.ceil, "FloorToInt": math.floor,
+    "ceiling": math.ceil, "floor": math.floor, "Abs": abs, "RoundToInt": round, "RoundDecimal": round,
+    "LShift": operator.lshift, "RShift": operator.rshift, "Where": torch.sym_ite, "Identity": operator.pos,
+    "BitwiseFn_bitwise_and": operator.and_, "BitwiseFn_bitwise_or": operator.or_, "BitwiseFn_bitwise_xor": operator.xor,
+    "And": operator.and_, "Or": operator.or_, "Not": torch.sym_not, "Equality": operator.eq,
+    "Unequality": operator.ne, "StrictLessThan": operator.lt, "LessThan": operator.le,
+    "StrictGreaterThan": operator.gt, "GreaterThan": operator.ge,
+    **{name: found for name in FUNCTIONS if name.startswith("OpaqueUnaryFn_")
+       and (found := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None},
 }
+"""How each function is computed, on symbolic numbers, too.  ``Piecewise`` is written out."""
+_FOLDED = frozenset(("Add", "Mul", "Max", "Min", "And", "Or", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or",
+                     "BitwiseFn_bitwise_xor"))
+"""Those of any number of arguments, two at a time."""
 _DEEPEST = 3
 """How many sizes may be on the way to one: each is tried in each that holds it."""
 
-Found = fx.Node | int | float
+Found = fx.Node | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -64,19 +92,31 @@ class _Arithmetic:
             return int(wanted)
         if wanted.is_Float:
             return float(wanted)
+        if isinstance(wanted, BooleanAtom):
+            return bool(wanted)
         if not self._is_told(wanted):
             for found in self._found(wanted):
                 self.known[wanted] = found
                 return found
-        target = _FUNCTIONS.get(type(wanted).__name__)
-        if target is None:
+        name = type(wanted).__name__
+        if name != "Piecewise" and name not in _FUNCTIONS:
             raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
-        first, *rest = map(self.of, wanted.args if self._is_told(wanted) else self._covered(wanted))
-        result = first if rest else self._apply(target, first)
-        for other in rest:
-            result = self._apply(target, result, other)
+        if name == "Piecewise":
+            result = self._cases(wanted)
+        else:
+            args = [*map(self.of, wanted.args if self._is_told(wanted) else self._covered(wanted))]
+            apply = partial(self._apply, _FUNCTIONS[name])
+            result = reduce(apply, args) if name in _FOLDED and len(args) > 1 else apply(*args)
         assert isinstance(result, fx.Node)
         self.known[wanted] = result
+        return result
+
+    def _cases(self, wanted: sympy.Piecewise) -> Found:
+        """The last case, unless the condition of one before it holds."""
+        *before, (last, _) = wanted.args
+        result = self.of(last)
+        for value, holds in reversed(before):
+            result = self._apply(torch.sym_ite, self.of(holds), self.of(value), result)
         return result
 
     def _is_told(self, wanted: sympy.Expr) -> bool:

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from torch.utils._sympy import functions as pytorch
 from torch.utils._sympy import interp, reference
 
-from keel.symbols import FUNCTIONS, PYTHON_NAMES, bounds, evaluate, kind_of, python_text
+from keel.errors import KeelError
+from keel.symbols import FUNCTIONS, PYTHON_NAMES, HostNumbers, bounds, evaluate, kind_of, python_text
 
-N, M, U = (sympy.Symbol(n, integer=True, **k) for n, k in (("n", {"positive": True}), ("m", {"positive": True}),
-                                                           ("u", {})))
-X = sympy.Symbol("x", real=True)
+from .drawn import FLOATS, INTS, TRUTHS, VALUES, M, N, U, X
 
 
 def pytorch_functions() -> list[str]:
@@ -37,68 +36,6 @@ def test_everything_that_pytorch_interprets_is_declared() -> None:
     assert names - FUNCTIONS.keys() == set()
 
 
-# -- drawn expressions -------------------------------------------------------------------------------
-
-def ints(deeper: st.SearchStrategy[Any], floats: st.SearchStrategy[Any],
-         truths: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Integers made of what is ``deeper``."""
-    divisor = st.one_of(st.sampled_from([N, M]), st.integers(1, 9).map(sympy.Integer))
-    small = st.integers(0, 3).map(sympy.Integer)
-    return st.one_of(
-        st.builds(lambda a, b: a + b, deeper, deeper), st.builds(lambda a, b: a - b, deeper, deeper),
-        st.builds(lambda a, b: a * b, deeper, deeper), st.builds(pytorch.FloorDiv, deeper, divisor),
-        st.builds(pytorch.PythonMod, deeper, divisor), st.builds(pytorch.Mod, st.sampled_from([N, M, N * M]), divisor),
-        st.builds(pytorch.CleanDiv, deeper, divisor), st.builds(pytorch.CeilDiv, deeper, divisor),
-        st.builds(pytorch.ModularIndexing, st.sampled_from([N, M + 1, N * M]), divisor, divisor),
-        st.builds(pytorch.PowByNatural, deeper, small), st.builds(pytorch.PowByNatural, divisor, st.just(M % 3)),
-        st.builds(pytorch.LShift, deeper, small), st.builds(pytorch.RShift, deeper, st.sampled_from([N, *map(
-            sympy.Integer, range(3))])),
-        st.builds(pytorch.Max, deeper, deeper), st.builds(pytorch.Min, deeper, deeper),
-        st.builds(abs, deeper), st.builds(pytorch.Identity, deeper), st.builds(pytorch.Where, truths, deeper, deeper),
-        st.builds(lambda c, a, b: sympy.Piecewise((a, c), (b, True)), truths, deeper, deeper),
-        *(st.builds(f, deeper, deeper) for f in (
-            pytorch.BitwiseFn_bitwise_and, pytorch.BitwiseFn_bitwise_or, pytorch.BitwiseFn_bitwise_xor)),
-        *(st.builds(f, floats) for f in (
-            pytorch.TruncToInt, pytorch.FloorToInt, pytorch.CeilToInt, pytorch.RoundToInt)))
-
-
-def floats(deeper: st.SearchStrategy[Any], numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    constant = st.sampled_from([0.5, 0.1, 1.5, -2.25, 3.0]).map(sympy.Float)
-    nonzero = st.sampled_from([pytorch.ToFloat(N), pytorch.ToFloat(M) + 0.5, sympy.Float(1.5), sympy.Float(-0.3)])
-    angle = st.builds(pytorch.FloatTrueDiv, st.sampled_from([pytorch.ToFloat(U), X]),
-                      st.just(pytorch.ToFloat(N * 64)))
-    return st.one_of(
-        st.builds(pytorch.ToFloat, numbers), st.builds(lambda a, b: a * b, constant, deeper),
-        st.builds(lambda a, b: a + b, deeper, constant), st.builds(lambda a, b: a - b, deeper, deeper),
-        st.builds(pytorch.IntTrueDiv, numbers, st.sampled_from([N, M, sympy.Integer(3), sympy.Integer(-7)])),
-        st.builds(pytorch.FloatTrueDiv, deeper, nonzero),
-        st.builds(pytorch.FloatPow, st.just(pytorch.ToFloat(N)), constant),
-        st.builds(pytorch.RoundDecimal, deeper, st.integers(0, 3).map(sympy.Integer)),
-        st.builds(pytorch.TruncToFloat, deeper), st.builds(pytorch.Max, deeper, numbers),
-        st.builds(pytorch.Min, deeper, constant), st.builds(abs, deeper),
-        *(st.builds(getattr(pytorch, f"OpaqueUnaryFn_{f}"), st.sampled_from([N, pytorch.ToFloat(M)]))
-          for f in ("sqrt", "log", "log2", "atan", "asinh", "cos", "sin", "tan")),
-        *(st.builds(getattr(pytorch, f"OpaqueUnaryFn_{f}"), angle)
-          for f in ("tanh", "sinh", "cosh", "exp", "asin", "acos")))
-
-
-def truths(numbers: st.SearchStrategy[Any], deeper: st.SearchStrategy[Any] | None) -> st.SearchStrategy[Any]:
-    relations = [st.builds(f, numbers, numbers) for f in (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)]
-    if deeper is None:
-        return st.one_of(relations)
-    return st.one_of(*relations, st.builds(sympy.And, deeper, deeper), st.builds(sympy.Or, deeper, deeper),
-                     st.builds(sympy.Not, deeper))
-
-
-INTS: Any = st.one_of(st.sampled_from([N, M, U]), st.integers(-9, 9).map(sympy.Integer))
-FLOATS: Any = st.one_of(st.just(X), st.builds(pytorch.ToFloat, st.sampled_from([N, U])))
-TRUTHS: Any = truths(INTS, None)
-for _ in range(2):
-    INTS, FLOATS, TRUTHS = (st.one_of(INTS, ints(INTS, FLOATS, TRUTHS)),
-                            st.one_of(FLOATS, floats(FLOATS, INTS)),
-                            st.one_of(TRUTHS, truths(st.one_of(INTS, FLOATS), TRUTHS)))
-VALUES = st.fixed_dictionaries({"n": st.integers(1, 60), "m": st.integers(1, 60), "u": st.integers(-40, 40),
-                                "x": st.floats(-40, 40)})
 DRAWN = settings(max_examples=250, deadline=None)
 
 
@@ -149,3 +86,63 @@ def test_values_are_those_of_pytorch(expr: Any, values: dict[str, Any]) -> None:
     assert kind_of(expr) == type(wanted).__name__
     within = bounds(expr)
     assert math.isnan(wanted) or within.low <= wanted <= within.high, within
+
+
+def test_an_expression_of_no_known_function_is_refused() -> None:
+    with pytest.raises(KeelError, match=r"bad-graph.*Frobnicate"):
+        evaluate(sympy.Function("Frobnicate")(N), {"n": 1})
+    with pytest.raises(KeelError, match=r"bad-graph.*Frobnicate"):
+        python_text(sympy.Function("Frobnicate")(N))
+
+
+@pytest.mark.parametrize("name", ["max(1)", "a b", "__import__('os')", "lambda", "math", "é", "float", ""])
+def test_only_identifiers_become_text(name: str) -> None:
+    with pytest.raises(KeelError, match="bad-graph"):
+        python_text(sympy.Symbol(name, integer=True) + 1)
+
+
+@pytest.mark.parametrize("expr, value", [
+    (N * (N - 1) / 2, 21), (sympy.floor(N / 3) * N / 2, 7), (sympy.Integer(0), 0), (sympy.oo, math.inf),
+    (sympy.pi * 2, 2 * math.pi), (sympy.sqrt(N), math.sqrt(7)),
+    (sympy.Piecewise((1, N < 3), (2, N < 8)), 2), (pytorch.IsNonOverlappingAndDenseIndicator(N, 3, 3, 1), 1),
+    (pytorch.IsNonOverlappingAndDenseIndicator(3, N, N, 2), 0), (pytorch.ToFloat(N * 10 ** 30), 7e30),
+    (pytorch.IntTrueDiv(N * 10 ** 30 + 1, 10 ** 30), 7.0), (pytorch.PowByNatural(10, N * 6), 10 ** 42),
+    (pytorch.RoundDecimal(pytorch.ToFloat(N) + .25, 1), 7.2), (pytorch.RoundToInt(pytorch.ToFloat(N) - .5), 6),
+    (sympy.Xor(N > 3, N > 9), True), (sympy.sign(-N), -1), (sympy.Mod(-N, 4), 1),
+])
+def test_values_of_what_is_not_drawn(expr: Any, value: Any) -> None:
+    assert valued(evaluate(expr, {"n": 7}), value)
+    assert valued(eval(python_text(expr), dict(PYTHON_NAMES), {"n": 7}), value)
+
+
+def test_a_result_is_what_its_number_is() -> None:
+    """sympy makes an integer of a sum or product of floats that is 0."""
+    assert valued(evaluate(sympy.Float(0.0) * pytorch.ToFloat(N), {"n": 7}, "float"), 0.0)
+    assert valued(eval(python_text(sympy.Integer(0), kind="float"), dict(PYTHON_NAMES)), 0.0)
+
+
+@DRAWN
+@given(INTS, VALUES)
+def test_kernels_have_sums_and_symbols_for_the_rest(expr: Any, values: dict[str, Any]) -> None:
+    try:
+        wanted = evaluate(expr, values)
+    except (OverflowError, ValueError, ZeroDivisionError):
+        return
+    host = HostNumbers({"h0"})
+    form = host.integer(expr)
+    known = values | {name: evaluate(e, values, "int") for name, e in host.by_name.items()}
+    assert evaluate(form, known) == wanted
+    assert "h0" not in host.by_name
+    symbols = {s for s in getattr(form, "free_symbols", ()) if s.name in host.by_name}
+    assert all(known[s.name] >= 1 or not s.is_positive for s in symbols)
+    assert all(known[s.name] >= 0 or not s.is_nonnegative for s in symbols)
+
+
+def test_floats_are_given_to_kernels_by_their_bits() -> None:
+    host = HostNumbers()
+    form = host.real(X * 0.3)
+    (name,) = host.by_name
+    bits = evaluate(host.by_name[name], {"x": -2.5})
+    assert evaluate(form, {name: bits}) == -2.5 * 0.3
+    assert host.real(0.5) == 0.5
+    assert evaluate(host.by_name[host.truth(U > M).name], {"u": 2, "m": 1}, "int") == 1

@@ -1,6 +1,7 @@
 """Numbers computed from others that are known, on sizes that they were not traced with."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -71,3 +72,21 @@ def test_products_are_made_of_sizes_that_hold_their_factors() -> None:
     graph = record(lambda x: torch.ops.aten.full.default([3 * k * (n // 2) * (k // 2) * (m // 2)], 1.0), [x], {}, mode)
     found, = fx.GraphModule(torch.nn.Module(), graph)(torch.empty(10, 4, 2 * 3))
     assert found.shape == (3 * 4 * 5 * 2 * 3,)
+
+
+@pytest.mark.parametrize("wanted", [
+    lambda n, k: torch.sym_int(n * .75), lambda n, k: math.ceil(n / 3) + 1, lambda n, k: round(n / 2),
+    lambda n, k: n & 6, lambda n, k: (n | 1) ^ k, lambda n, k: (n << 2) + (n >> 1), lambda n, k: abs(n - k), lambda n, k: -n % k,
+    lambda n, k: torch.sym_ite(n > k, n, 2 * k), lambda n, k: torch.sym_ite(torch.sym_not(n == k), n, k + 1),
+    lambda n, k: torch.sym_int(torch.sym_sqrt(n)), lambda n, k: torch.sym_max(n * .5, 2.5).__ceil__(),
+    lambda n, k: round(n / k, 1).__ceil__(),
+])
+def test_functions_of_sizes_are_computed(wanted: Callable[[Any, Any], Any]) -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    n, k = mode.from_tensor(torch.empty(9, 7), static_shapes=False).shape
+    with mode:
+        x = torch.empty(n, k)
+    graph = record(lambda x: torch.ops.aten.full.default([wanted(n, k)], 1.0), [x], {}, mode)
+    for m, j in ((11, 2), (2, 5), (8, 8)):
+        found, = fx.GraphModule(torch.nn.Module(), graph)(torch.empty(m, j))
+        assert found.shape == (wanted(m, j),)

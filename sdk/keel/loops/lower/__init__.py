@@ -75,6 +75,16 @@ def _lower(call: Call) -> Definition | str:
         return define(rule, call)
     except NoLoopForm as why:
         return why.sentence
+    except TypeError:
+        if (late := _late_number(call)) is None:
+            raise
+        return f"{call.name} takes {late}, which is known only at run time, where its loops need a plain number."
+
+
+def _late_number(call: Call) -> object | None:
+    """A float or truth value among the arguments that only a run tells: sympy has no plain one for it."""
+    numbers = [v for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType) and v.kind != "int"]
+    return next((v.expr for v in numbers if isinstance(v.expr, sympy.Basic) and v.expr.free_symbols), None)
 
 
 def _new_symbols(call: Call) -> list[str]:

@@ -9,12 +9,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn, TypeAlias
 
-import sympy
 import torch
 
 from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
-from keel.symbols import FloatOfBits
-from keel.types import Dim, TensorType, as_dim
+from keel.types import Dim, TensorType
 
 Argument: TypeAlias = Operand | Number | Dim
 
@@ -80,29 +78,8 @@ def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
     if isinstance(a, complex) or (dtype.is_complex and a != 0):
         refuse(b, f"makes the complex number {a}; loops have none but 0.")
     if not isinstance(a, bool | int | float) and not a.is_integer:
-        return b.cast(_real(b, a), math_dtype(dtype))
+        return b.cast(b.real(a), math_dtype(dtype))
     return b.number(wrapped(a, dtype), math_dtype(dtype))
-
-
-def _real(b: Builder, a: sympy.Basic) -> Value:
-    """A float computed from sizes at run time, in float64 as Python does. PyTorch's own functions are told by name."""
-    if isinstance(a, FloatOfBits):
-        return b.real(a)
-    match type(a).__name__, [x for x in a.args if isinstance(x, sympy.Expr)]:
-        case _ if isinstance(a, sympy.Number | sympy.NumberSymbol):
-            return b.const(float(a), torch.float64)
-        case _ if isinstance(a, sympy.Expr) and a.is_integer:
-            return b.number(as_dim(a), torch.float64)
-        case ("IntTrueDiv" | "FloatTrueDiv"), [x, y]:
-            ratio = sympy.cancel(x / y)
-            return b.const(float(ratio), torch.float64) if ratio.is_Rational else _real(b, x) / _real(b, y)
-        case "ToFloat", [x]:
-            return _real(b, x)
-        case "Add", [x, *rest]:
-            return sum((_real(b, y) for y in rest), _real(b, x))
-        case "Mul", [x, *rest]:
-            return math.prod((_real(b, y) for y in rest), start=_real(b, x))
-    refuse(b, f"takes {a}, which is known only at run time and is no integer.")
 
 
 def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
