@@ -49,9 +49,21 @@ def kernel_form(expr: Any, stand: Stand, stood: Mapping[sympy.Expr, sympy.Expr] 
     args = arguments_of(expr)
     if row is None or row.kernel is None or any(kind_of(a) != "int" for a in (expr, *args)):
         return stand(expr)
+    if type(expr).__name__ in _DIVISIONS and any(map(_has_function, args[1:])):
+        return stand(expr)                                    # nothing is proved of it, and it would be long
     if not isinstance(expr, sympy.Add | sympy.Mul | sympy.floor) and not all(a.is_integer for a in args):
         return stand(expr)
     return row.kernel(*(kernel_form(a, stand, stood) for a in args))
+
+
+_DIVISIONS = frozenset(("FloorDiv", "CleanDiv", "CeilDiv", "ModularIndexing", "Mod", "PythonMod"))
+
+
+def _has_function(divisor: sympy.Expr) -> bool:
+    """Whether a divisor is more than a polynomial."""
+    if not divisor.args:
+        return False
+    return not isinstance(divisor, sympy.Add | sympy.Mul | sympy.Pow) or any(map(_has_function, divisor.args))
 
 
 def _is_power(expr: sympy.Pow) -> bool:

@@ -76,7 +76,8 @@ def test_products_are_made_of_sizes_that_hold_their_factors() -> None:
 
 @pytest.mark.parametrize("wanted", [
     lambda n, k: torch.sym_int(n * .75), lambda n, k: math.ceil(n / 3) + 1, lambda n, k: round(n / 2),
-    lambda n, k: n & 6, lambda n, k: (n | 1) ^ k, lambda n, k: (n << 2) + (n >> 1), lambda n, k: abs(n - k), lambda n, k: -n % k,
+    lambda n, k: n & 6, lambda n, k: (n | 1) ^ k, lambda n, k: (n << 2) + (n >> 1), lambda n, k: abs(n - k),
+    lambda n, k: -n % k,
     lambda n, k: torch.sym_ite(n > k, n, 2 * k), lambda n, k: torch.sym_ite(torch.sym_not(n == k), n, k + 1),
     lambda n, k: torch.sym_int(torch.sym_sqrt(n)), lambda n, k: torch.sym_max(n * .5, 2.5).__ceil__(),
     lambda n, k: round(n / k, 1).__ceil__(),
