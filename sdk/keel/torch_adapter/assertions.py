@@ -270,7 +270,7 @@ def _numbers(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [n for v in value for n in _numbers(v) if isinstance(n, Symbolic)]
     if isinstance(value, torch.Tensor):
-        return [*value.shape, *value.stride()]
+        return [*value.shape, *(value.stride() if value.layout is torch.strided else ())]
     return [value] if isinstance(value, Symbolic) else []
 
 

@@ -22,8 +22,9 @@ from keel.torch_adapter.operators import may_alias
 
 aten = torch.ops.aten
 Boxed = Callable[[list[Any]], Sequence[Any]]
-_SET = "aten::set_"
-_MUTATIONS = frozenset({"aten::copy_", _SET, "inductor::resize_storage_bytes_"})
+_SETS = frozenset({"aten::set_", "aten::shallow_copy_data_"})
+"""What gives an input other memory; the second is ``x.data = y`` from PyTorch 2.14 on."""
+_MUTATIONS = frozenset({"aten::copy_", "inductor::resize_storage_bytes_"}) | _SETS
 COPIED = "keel.copied"
 
 
@@ -105,7 +106,7 @@ def _contents(node: fx.Node) -> Any:
 
 
 def _sets(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.name == _SET
+    return isinstance(node.target, OpOverload) and node.target._schema.name in _SETS
 
 
 def roots(node: Any) -> set[fx.Node]:

@@ -122,6 +122,20 @@ def test_what_is_made_of_a_quantized_tensor_is_one_until_it_says_otherwise() -> 
     assert "aten.sin.default" in seen.operators and not any("quantize" in name for name in seen.operators)
 
 
+TELLS = torch.__version__ >= "2.14"
+"""Whether fake tensors have oneDNN's layout."""
+
+
+@pytest.mark.skipif(not TELLS, reason="PyTorch's fake tensors say that it is strided.")
+def test_an_input_of_onednns_layout_runs_eagerly_where_its_fake_tells() -> None:
+    torch.compiler.reset()
+    x = torch.randn(3, 3)
+    with pytest.warns(KeelWarning, match="(?s)in eager PyTorch: .* is of layout _mkldnn"):
+        got = keel.compile(lambda x: x.relu(), backends=["eager"])(x.to_mkldnn())
+    torch.testing.assert_close(got.to_dense(), x.relu())
+
+
+@pytest.mark.skipif(TELLS, reason="PyTorch's fake tensors tell.")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_input_of_onednns_layout_is_refused_though_its_fake_is_strided(backend: str) -> None:
     torch.compiler.reset()
