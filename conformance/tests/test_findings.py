@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +38,27 @@ def test_a_script_is_short_imports_little_and_compiles_for_the_backend_it_is_nam
     asked = {name or tool for name, tool in re.findall(r'backend="(\w+)"|/(ptxas)"', text)} or {"eager"}
     assert asked <= BACKENDS
     assert any(script.stem.startswith(name) for name in asked)
+
+
+def test_the_table_of_what_is_mended_is_what_was_recorded() -> None:
+    standing = json.loads((DOCS / "findings" / "standing.json").read_text())
+    assert standing.keys() <= {p.stem for p in SCRIPTS}
+    assert {said for by in standing.values() for said in by.values()} <= {"holds", "gone"}
+    gone = {name: [release for release, said in by.items() if said == "gone"] for name, by in standing.items()}
+    first = {name: min(seen, key=numbers) for name, seen in gone.items() if seen}
+    assert dict(re.findall(r"^\| (\w+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)) == first
+    for name, release in first.items():                        # none comes back
+        assert all(said == "gone" for other, said in standing[name].items() if numbers(other) >= numbers(release))
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def test_a_record_is_what_the_scripts_say_here() -> None:
+    """Three that take a second each; ``run.py --check`` runs them all."""
+    names = ["eager_hardsigmoid_gradient", "eager_learned_zero_point", "eager_bag_frequencies"]
+    done = subprocess.run([sys.executable, str(DOCS / "findings" / "run.py"), "--check", *names], text=True,
+                          capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(re.findall(r"^(?:holds|gone) ", done.stdout, re.MULTILINE)) == len(names)
