@@ -34,6 +34,8 @@ def _tree(item: Item) -> Any:
     kind, context = said["type"].text(1 << 10), said["context"]
     held = [_tree(child) for child in said["children_spec"].items()]
     if kind in _ROWS:
+        if context.value != "null":
+            context.refuse(f"A {_ROWS[kind]} has none.")
         return {_ROWS[kind]: held}
     if kind in _TABLES:
         return {_TABLES[kind]: _pairs(_text(context), held)}
@@ -58,6 +60,9 @@ def _text(item: Item) -> Item:
 
 
 def _pairs(keys: Item, held: list[Any]) -> list[list[Any]]:
-    if len(keys.items()) != len(held):
+    for key in keys.items():
+        if not isinstance(key.value, str | int | float | bool):
+            key.refuse("The keys of a dict are texts and numbers.")
+    if len(keys.value) != len(held):
         raise Malformed(keys.place, f"It has {len(held)} values and {len(keys.value)} keys.")
     return [[key, value] for key, value in zip(keys.value, held, strict=True)]
