@@ -239,7 +239,8 @@ def loaded(kind: str, name: str, point: EntryPoint, report: Report) -> tuple[obj
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        said = f"{type(raised).__name__}: {raised}"
+        lines = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
+        said = f"{type(raised).__name__}: {lines}"
         raise _broken(name, f"{point.value} cannot be imported", {package: said}, _hint(said), kind) from raised
     return value, found.notes
 

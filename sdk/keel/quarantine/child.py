@@ -22,8 +22,8 @@ def main() -> None:
             value = getattr(value, name)
         _ask(getattr(value, "probe", None))
     except BaseException as raised:                           # whatever it is: the process is there to be hurt
-        lines = [line for line in str(raised).strip().splitlines() if line.strip()]
-        report = {"raised": f"{type(raised).__name__}: {lines[0] if lines else ''}".removesuffix(": "),
+        said = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
+        report = {"raised": f"{type(raised).__name__}: {said}".removesuffix(": ")[:2000],
                   "trace": "".join(traceback.format_exception(raised))[-8000:]}
     os.write(pipe, json.dumps(report).encode())
     os.close(pipe)
