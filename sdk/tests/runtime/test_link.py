@@ -103,3 +103,22 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
         run([R(2, 2), R(2, 2)])
     assert raised.value.__notes__ == [
         "Raised in part p1, which pointwise compiled.\n  at /models/model.py:41   return (x @ w) + 1"]
+
+
+@pytest.mark.parametrize("name", [
+    "__import__('os').abort()", "a b", "x\n    raise", "lambda", "args", "run", "é", "v_x"])
+def test_nodes_and_parts_may_have_any_names(name: str) -> None:
+    """A node's name comes from a program or a file: it becomes a variable's only if it can be one."""
+    captured = tidied(trace(lambda x, w: ((x @ w) + w.shape[0], 3), R(2, 2), R(2, 2)), "inference")
+    parts = split(captured.gm, place(captured.gm, BACKENDS))
+    names = {n.name: f"{name}{k or ''}" for k, n in enumerate(captured.gm.graph.nodes)}
+    for node in captured.gm.graph.nodes:
+        node.name = names[node.name]
+    linkables = [Linkable(f"{name}{k or ''}", p.gm.forward, tuple(names[i] for i in p.inputs),
+                          tuple(names[o] for o in p.outputs)) for k, p in enumerate(parts)]
+    constant = {names[n]: torch.ones(2, 2) for n in ("w_1",) if n in names}
+    run = link(captured.gm, linkables, constant)
+    x = R(2, 2)
+    got = run([x] if constant else [x, torch.ones(2, 2)])
+    torch.testing.assert_close(got[0], x @ torch.ones(2, 2) + 2)
+    assert got[1] == 3 and "os" not in (run.__doc__ or "")
