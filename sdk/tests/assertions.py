@@ -13,6 +13,7 @@ from torch import Tensor, fx, tensor
 from keel import Backend
 from keel.graph.calls import type_of
 from keel.loops.dims import evaluate
+from keel.torch_adapter.control import while_loop
 from keel.types import TensorType
 
 Inputs = tuple[Tensor, ...]
@@ -216,6 +217,35 @@ def in_a_branch(x: Tensor, p: Tensor) -> Tensor:
         torch._check(z.numel() == 4)
         return (z + 1).sum()
     return torch.cond(p, some, lambda x: x.sum(), (x,))
+
+
+@program((FOUR,), (FIVE,))
+def in_a_loop(x: Tensor) -> Tensor:
+    def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        z = x[x > 0]
+        torch._check(z.numel() == 4)
+        return i + 1, y + z.sum()
+    start = torch.zeros((), dtype=torch.int64), torch.zeros(())
+    result: Tensor = while_loop(lambda i, y: i < 2, body, start)[1]
+    return result
+
+
+@torch.library.custom_op("keel_assertions::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x[x > 0].repeat(2)
+
+
+@doubled.register_fake
+def _(x: Tensor) -> Tensor:
+    count = torch.library.get_ctx().new_dynamic_size()
+    return x.new_empty(2 * count)
+
+
+@program((FOUR,), (FIVE,))
+def of_the_users_operator(x: Tensor) -> Tensor:
+    z = doubled(x)
+    torch._check(z.size(0) == 8)
+    return z * torch.arange(8.0)
 
 
 # -- a backend that trusts types ---------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from torch import fx
 
-from keel.torch_adapter import is_assertion
+from keel.torch_adapter import is_assertion, is_operator, is_overload
 
 
 def asserts(node: fx.Node) -> bool:
     """Whether a call stops the program where a condition does not hold, by itself or in a graph that it is given."""
-    if node.op != "call_function" or not callable(node.target):
+    if node.op != "call_function" or not is_operator(node.target):
         return False
-    return is_assertion(node.target) or any(
-        asserts(inner) for body in _bodies(node) for inner in body.graph.nodes)
+    if is_overload(node.target):
+        return is_assertion(node.target)
+    return any(asserts(inner) for body in _bodies(node) for inner in body.graph.nodes)
 
 
 def _bodies(node: fx.Node) -> list[fx.GraphModule]:

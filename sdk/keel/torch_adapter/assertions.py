@@ -27,7 +27,8 @@ from torch.overrides import TorchFunctionMode
 
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.operators import is_operator, may_alias
-from keel.torch_adapter.symbols import Symbolic, constant_of, expression, late
+from keel.torch_adapter.recorder import fake_mode_of
+from keel.torch_adapter.symbols import Symbolic, constant_of, expression, late, symbols_of
 
 aten = torch.ops.aten
 _ASSERT = aten._assert_scalar.default
@@ -47,7 +48,8 @@ def assert_promises(gm: fx.GraphModule) -> None:
     last number that they are about. What is promised of inputs is left alone: Dynamo guards it, and what a backward
     graph is given has been asserted in the forward graph.
     """
-    _assert_promises(gm, _Made(gm.graph))
+    if any(map(late, symbols_of(fake_mode_of(gm)))):
+        _assert_promises(gm, _Made(gm.graph))
 
 
 def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
