@@ -22,6 +22,13 @@ _LATE = "keel.late"
 _UNCHECKED = "saved_tensor_with_no_vc_check"
 
 
+def saves_unchecked() -> bool:
+    """Whether this PyTorch can save a tensor for backward without refusing to run it once the tensor was written to."""
+    from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
+
+    return hasattr(ViewAndMutationMeta, "num_tensors_saved_with_no_vc_check")
+
+
 def read_late(joint: fx.GraphModule, num_fwd_outputs: int) -> None:
     """Makes backward read the inputs that either graph mutates when it runs, in place: with whatever has been written
     to them since forward, by an earlier run of the same backward as well.

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.errors import KeelError
 from keel.torch_adapter.assertions import assert_promises, said
-from keel.torch_adapter.backward_mutations import keep_saved, read_late
+from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
@@ -86,7 +86,8 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
                 run = _no_views(run)
                 _none_donated()
             if mutations is not None:
-                run = mutations.after(run, hidden=kind != "backward")
+                # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
+                run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
             if kind == "backward":                            # which autograd calls, where Dynamo may be tracing frames
                 run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
             run._boxed_call = True  # type: ignore[attr-defined]
