@@ -234,7 +234,9 @@ class _Verifier:
         self._seen(base)
         type, whole = self._type(tensor), self._type(memory)
         self._known((*type.symbols, *_symbols([offset])))
-        if memory not in self.inputs and type.extent != 0 and _below(whole.extent, as_dim(offset + type.extent)):
+        # In bytes: the elements of a view may be the parts of complex ones.
+        have, need = whole.extent * whole.dtype.itemsize, (offset + type.extent) * type.dtype.itemsize
+        if memory not in self.inputs and type.extent != 0 and _below(as_dim(have), as_dim(need)):
             raise _Wrong(f"views {offset} + {type.extent} elements of t{base}, whose memory has {whole.extent}")
         self.memory[tensor] = memory
         self._define([tensor])
