@@ -222,13 +222,13 @@ def _stale(made: Promise, args: Sequence[Any], results: Sequence[Any], earlier: 
 def _marked(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
     """A sentence for each output that autograd, or a module it is assigned to, would take for more than a value."""
     given = [a for a in args if isinstance(a, torch.Tensor)]
-    tracked = torch.is_grad_enabled() and any(a.requires_grad for a in given)
+    tracked = {_memory(a) for a in given if a.requires_grad}
     for name, result in zip(made.names, results, strict=True):
         if not isinstance(result, torch.Tensor) or any(result is a for a in given):
             continue
         if isinstance(result, torch.nn.Parameter):
             yield f"Its output %{name} is a torch.nn.Parameter, not a plain tensor."
-        elif result.requires_grad and not tracked:
+        elif result.requires_grad and not (torch.is_grad_enabled() and tracked) and _memory(result) not in tracked:
             yield f"Its output %{name} requires grad, though nothing that it is given does, or autograd is off."
 
 

@@ -141,6 +141,8 @@ def test_what_autograd_tracks_may_require_grad_and_a_parameter_may_be_given_back
     made = promise(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
     check = every_call(lambda x: (x + 1, x.t()), made)
     assert check(R(2, 2).requires_grad_())[0].requires_grad
+    with torch.no_grad(), torch.autograd._force_original_view_tracking(True):       # as AOTAutograd calls parts
+        assert every_call(lambda x: (x + 1, x.t()), made)(R(2, 2).requires_grad_())[1].requires_grad
     same = promise(trace(lambda x: (x, x + 1), R(2)), "acme", "p0")
     weight = torch.nn.Parameter(R(2))
     assert every_call(lambda x: (x, x + 1), same)(weight)[0] is weight

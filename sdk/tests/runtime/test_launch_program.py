@@ -21,6 +21,7 @@ from keel.runtime.launch_program import (
     Compute,
     InputNumber,
     LaunchProgram,
+    LayOut,
     Return,
     SizeOf,
 )
@@ -46,7 +47,7 @@ def test_symbols_may_have_any_names(names: tuple[str, str]) -> None:
     row = TensorType.dense(torch.float32, (one, two))
     program = LaunchProgram((row, row), (0,), (
         BindSymbol(names[0], SizeOf(0, 0)), BindSymbol(names[1], SizeOf(0, 1)), Compute("sum", one + two),
-        CallLibrary(aten.neg.default, (Slot(0),), {}, (1,)),
+        CallLibrary(aten.neg.default, (Slot(0),), {}, (1,)), LayOut(1),
         Return((1, SymType(sympy.Max(one, two) // 2), SymType(integer("sum") * one)))))
     verify_program(program)
     x = torch.randn(5, 7)
@@ -87,7 +88,7 @@ def test_an_assertion_raises_what_it_says_where_it_stands() -> None:
     row = TensorType.dense(torch.float32, (4,))
     program = LaunchProgram((row, row), (0, SymType(n)), (
         BindSymbol("n", InputNumber(1)), Assert(sympy.Lt(n, 4), "n is 'too' large\n"),
-        CallLibrary(library, (Slot(0),), {}, (1,)), Return((1,))))
+        CallLibrary(library, (Slot(0),), {}, (1,)), LayOut(1), Return((1,))))
     verify_program(program)
     run = function_of(program)
     run(torch.ones(4), 3)
