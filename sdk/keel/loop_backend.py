@@ -25,6 +25,7 @@ from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.plan import Schedule, schedule
 from keel.schedule.tensors import read
+from keel.symbols import HostNumbers, evaluate, free_symbols
 from keel.torch_adapter import is_assertion, real_tensors
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
@@ -111,7 +112,7 @@ def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., 
         dump.write(folder, f"06-{source.kernel.name}.loops", source.kernel.__str__)
         dump.write(folder, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
     launches = f"08-part{dump.count(folder, '08-*')}-launches.json"
-    dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm))))
+    dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))))
 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():
@@ -143,8 +144,8 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
 
 def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
     """The kernels and library calls of a part, before they are rendered."""
-    hints = hints_of(gm)
-    return schedule(read(gm, lower, target.externs), target.limits, hints, fuel)
+    tensors = read(gm, lower, target.externs)
+    return schedule(tensors, target.limits, hints_of(gm, tensors.host), fuel)
 
 
 def verified(kernel: Kernel) -> Kernel:
@@ -152,13 +153,26 @@ def verified(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def hints_of(gm: fx.GraphModule) -> Callable[[Dim], int]:
-    """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known."""
+def hints_of(gm: fx.GraphModule, host: HostNumbers | None = None) -> Callable[[Dim], int]:
+    """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known.
+
+    ``host`` says what symbols that a kernel is given stand for.
+    """
     table = typical_sizes(gm.graph)
 
+    def known(name: str) -> int:
+        expr = None if host is None else host.by_name.get(name)
+        if expr is None:
+            return table.get(name, UNKNOWN)
+        try:
+            return int(evaluate(expr, {s: table.get(s, UNKNOWN) for s in free_symbols(expr)}))
+        except (ArithmeticError, ValueError):
+            return UNKNOWN
+
     def hint(dim: Dim) -> int:
-        if isinstance(dim, int):
-            return dim
-        return int(dim.subs({s: table.get(str(s), 64) for s in dim.free_symbols}))
+        return dim if isinstance(dim, int) else int(evaluate(dim, {s: known(s) for s in free_symbols(dim)}))
     return hint
 
+
+UNKNOWN = 64
+"""The estimate of a size of which nothing is known."""

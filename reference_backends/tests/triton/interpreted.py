@@ -49,6 +49,21 @@ def test_a_graph_through_the_whole_line(dynamic: bool) -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_numbers_that_the_host_computes() -> None:
+    """Sizes and floats that are functions of sizes; kernels are given floats by their bits."""
+    here = replace(target, device="cpu", externs={}, probe=lambda: None)
+
+    def block(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[1]
+        return x[:, : int(n * .75)] * 2, x * (n / 3), x + n ** -.5, x * (n & 6), x.new_ones(round(n / 2)) * n
+
+    compiled = keel.compile(block, backends=[loop_backend(here)], dynamic=True)
+    for n in (33, 48):
+        x = torch.randn(5, n)
+        for a, b in zip(compiled(x), block(x), strict=True):
+            torch.testing.assert_close(a, b)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_an_index_out_of_range_is_named(dynamic: bool) -> None:
     here = replace(target, device="cpu", externs={}, probe=lambda: None)
