@@ -61,7 +61,7 @@ def _promised(node: fx.Node) -> str | None:
         return None
     operand, value = node.args[0], node.meta.get("val")
     given = operand.meta.get("val") if isinstance(operand, fx.Node) else None
-    if not isinstance(given, torch.Tensor) or not isinstance(value, torch.Tensor) or 0 in given.shape:
+    if not isinstance(given, torch.Tensor) or not isinstance(value, torch.Tensor) or _is_empty(given):
         return None
     if any(late(expression(n)) for n in value.shape):
         return None
@@ -76,7 +76,12 @@ def _masks(node: fx.Node) -> bool:
     if str(node.target) != "aten.index.Tensor":
         return False
     masks = [a.meta["val"] for a in leaves(node.args[1]) if isinstance(a, fx.Node)]
-    return any(m.dtype in (torch.bool, torch.uint8) and 0 not in m.shape for m in masks)
+    return any(m.dtype in (torch.bool, torch.uint8) and not _is_empty(m) for m in masks)
+
+
+def _is_empty(x: torch.Tensor) -> bool:
+    """Whether a tensor is known to have no elements; to ask PyTorch would be a guard on sizes that only a run tells."""
+    return any(expression(n) == 0 for n in x.shape)
 
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
