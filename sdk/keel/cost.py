@@ -181,7 +181,7 @@ def _sheet(item: Item) -> Cost:
     for name in (t for t in tables if t in said):
         entries = said[name].table(1 << 12)
         for operator in entries:
-            _check_operator(said[name], operator)
+            _check_operator(said[name], operator, kinds=name != "seconds")
         fields[name] = {k: v.number() for k, v in entries.items()}
     if "fuses" in said:
         fields["fuses"] = said["fuses"].flag()
@@ -197,12 +197,12 @@ def _sheet(item: Item) -> Cost:
         raise Malformed(item.place, e.what) from e
 
 
-def _check_operator(item: Item, name: str) -> None:
+def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
     """Raises Malformed for what is neither an operator of the set or of a library that is registered, nor a kind.
 
     It imports nothing; to find out what somebody may have meant does.
     """
-    if name not in _kinds() and name not in _members() and not any(
+    if not (kinds and name in _kinds()) and name not in _members() and not any(
             full == name or full.startswith(f"{name}.") for full in registered_names()):
         item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -229,3 +230,19 @@ def test_sheets_with_patterns_are_data() -> None:
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps({k: v for k, v in SHEET.as_json().items() if k not in ("patterns", "passes")})) \
         == SHEET
+
+
+UNKNOWN = ("aten.nothing", "torch_attn.nothing.default", "os.system", "x" * 10_000)
+
+
+@pytest.mark.parametrize(("field", "name"), [
+    *((f, n) for f in ("weights", "passes", "seconds", "patterns") for n in UNKNOWN), ("seconds", "sort")])
+def test_names_in_files_of_sheets_import_nothing(field: str, name: str, tmp_path: Path) -> None:
+    """To say what was meant, PyTorch's libraries of operators would be imported, Dynamo with them."""
+    entry = [{"names": [name], "seconds": None}] if field == "patterns" else {name: 1.0}
+    file = tmp_path / "sheets.json"
+    file.write_text(json.dumps({"sheets": {"acme": {**SHEET.as_json(), field: entry}}}))
+    before = {*sys.modules}
+    with pytest.raises(KeelError, match=r"is no operator that PyTorch has here|more than 100") as raised:
+        read_sheets(file)
+    assert raised.value.code == "bad-file" and {*sys.modules} == before
