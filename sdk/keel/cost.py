@@ -203,7 +203,7 @@ def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
     It imports nothing; to find out what somebody may have meant does.
     """
     if not (kinds and name in _kinds()) and name not in _members() and not any(
-            full == name or full.startswith(f"{name}.") for full in registered_names()):
+            name in (full, full.rpartition(".")[0]) for full in registered_names()):
         item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
 
 

@@ -232,7 +232,7 @@ def test_sheets_with_patterns_are_data() -> None:
         == SHEET
 
 
-UNKNOWN = ("aten.nothing", "torch_attn.nothing.default", "os.system", "x" * 10_000)
+UNKNOWN = ("aten", "aten.nothing", "torch_attn.nothing.default", "os.system", "x" * 10_000)
 
 
 @pytest.mark.parametrize(("field", "name"), [

@@ -75,7 +75,7 @@ class Watch:
             ending, said = "raw error", f"{type(e).__name__}: {e}"[:500]
         finally:
             self.on = False
-        return Seen(ending, time.process_time() - begin, said, tuple(self.ran))  # type: ignore[arg-type]
+        return Seen(ending, time.process_time() - begin, said, tuple(self.ran[:10]))  # type: ignore[arg-type]
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event not in ("object.__getattr__", "sys._getframe"):
