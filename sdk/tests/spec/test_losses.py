@@ -130,6 +130,23 @@ def test_linear_cross_entropy_of_samples() -> None:
                                                                       reduction="none"))
 
 
+PROBABILITIES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+
+
+@pytest.mark.skipif(not PROBABILITIES, reason="PyTorch 2.15 is the first whose chunks take probabilities as targets")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_linear_cross_entropy_of_probabilities(reduction: str, weighted: bool) -> None:
+    x, w, b = torch.randn(6, 3), torch.randn(4, 3), torch.randn(4)
+    target, weight = torch.rand(6, 4).softmax(1), torch.rand(4) if weighted else None
+    args = (x, w, target, b, weight, reduction, -100, 0.0, 2, "balanced", F32, False, True, True, True)
+    torch.testing.assert_close(decomposition_of(chunked())(*args), chunked()(*args))
+    each = (x, w, target, b, weight, -100, 2, "balanced", F32)
+    op = chunked("_no_reduction")
+    torch.testing.assert_close(decomposition_of(op)(*each), op(*each))
+
+
+
 def test_gradients_that_are_not_wanted_are_empty() -> None:
     args = (torch.randn(6, 4), torch.randn(5, 4), torch.randint(0, 5, (6,)), None, None, "sum", -100, 0.0, 2,
             "balanced", F32, False, False, True, False)

@@ -19,10 +19,15 @@ Tensor = torch.Tensor
 
 def _scored(x: Tensor, linear_weight: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None,
             ignore_index: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """(log-probabilities, each sample's weight, [samples, classes]: which class is the target)"""
+    """(log-probabilities, each sample's weight, [samples, classes]: which class is the target; of targets that are
+    probabilities, which PyTorch takes since 2.15, the weighted ones)
+    """
     logits = aten.mm.default(accurate(x), aten.permute.default(linear_weight.to(accurate(x).dtype), [1, 0]))
     logits = logits if bias is None else logits + bias.to(logits.dtype)
     scores = aten._log_softmax.default(logits, 1, False)
+    if target.is_floating_point():
+        shares = target.to(scores.dtype) if weight is None else target.to(scores.dtype) * weight.to(scores.dtype)
+        return scores, aten.sum.dim_IntList(shares, [1]), shares
     kept = aten.ne.Scalar(target, ignore_index)
     zero = aten.full.default([], 0, dtype=target.dtype, device=target.device)
     label = aten.where.self(kept, target, zero)
@@ -34,14 +39,25 @@ def _scored(x: Tensor, linear_weight: Tensor, target: Tensor, bias: Tensor | Non
 
 
 def _losses(scores: Tensor, each: Tensor, own: Tensor) -> Tensor:
+    if own.is_floating_point():
+        return aten.neg.default(aten.sum.dim_IntList(scores * own, [1]))
     chosen = aten.where.self(own, scores, aten.full.default([], 0.0, dtype=scores.dtype, device=scores.device))
     return aten.neg.default(aten.sum.dim_IntList(chosen, [1]) * each)
+
+
+def _averaged(each: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights that add up to 1; probabilities are shared out among the samples, whatever weights their classes have."""
+    if own.is_floating_point():
+        return each / each.shape[0], own / each.shape[0]
+    return each / aten.sum.dim_IntList(each, [0]), own
 
 
 def _gradients(x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, own: Tensor,
                wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
     """With respect to input, weight and bias, for a gradient of ``each``; empty where they are not wanted."""
-    down = (aten.exp.default(scores) - own.to(scores.dtype)) * aten.unsqueeze.default(each, 1)
+    alone = aten.unsqueeze.default(each, 1)
+    down = (aten.exp.default(scores) * alone - own if own.is_floating_point() else
+            (aten.exp.default(scores) - own.to(scores.dtype)) * alone)
 
     def empty(*shape: int) -> Tensor:
         return aten.full.default(list(shape), 0, dtype=x.dtype, device=x.device)
@@ -68,7 +84,7 @@ def linear_cross_entropy(
         return NotImplemented
     scores, each, own = _scored(x, linear_weight, target, linear_bias, weight, ignore_index)
     if reduction == "mean":
-        each = each / aten.sum.dim_IntList(each, [0])
+        each, own = _averaged(each, own)
     loss = aten.sum.dim_IntList(_losses(scores, each, own), [0]).to(x.dtype)
     wanted = (compute_input_grad, compute_linear_weight_grad, compute_linear_bias_grad)
     return loss, *_gradients(x, linear_weight, scores, each, own, wanted)
