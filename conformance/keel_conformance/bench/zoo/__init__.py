@@ -1,1 +1,1 @@
-"""PyTorch's operator samples and the models of the zoo, in every way to run them, beside eager and ``aot_eager``."""
+"""PyTorch's operator samples and the models of the zoo, in every way to run them, against eager and ``aot_eager``."""

@@ -1,4 +1,4 @@
-"""What compiling each model of the zoo costs in CPU seconds, beside what ``aot_eager`` costs, which compiles nothing.
+"""What compiling each model of the zoo costs in CPU seconds, against what ``aot_eager`` costs, which compiles nothing.
 
 The difference is Keel's own and its C++ compiler's.  Both are measured in one process, forked from one in which both
 have compiled other models (``warm``); Keel's kernel cache starts empty.

@@ -1,4 +1,4 @@
-"""Every model of the zoo, compiled once and run at three sizes: outputs, gradients and buffers beside float64.
+"""Every model of the zoo, compiled once and run at three sizes: outputs, gradients and buffers against float64.
 
 A tensor is judged as the accuracy part of the line judges it.  One that is over in the first draw of weights is judged
 over three, so that a kink in one draw is told from an error (see ``errors``).
@@ -63,12 +63,12 @@ class _Measured:
         try:
             verdicts = trial.judged(drawn, 1)
         except Exception as e:
-            return self.beside_aot_eager(trial.step, drawn(0), e)
+            return self.against_aot_eager(trial.step, drawn(0), e)
         self.kinks += [f"{size}: {v.name} {v.jump:.2f}" for v in verdicts if v.kinks]
         over = [f"{v.name} {max(v.times, v.jump):.3g} times eager's error" for v in verdicts if not v.holds]
         return (WRONG, f"{len(over)} of {len(verdicts)} tensors: {over[0]}") if over else (HOLDS, "")
 
-    def beside_aot_eager(self, step: Step, case: Any, raised: Exception) -> tuple[str, str]:
+    def against_aot_eager(self, step: Step, case: Any, raised: Exception) -> tuple[str, str]:
         try:
             run(step, prepare(step, case), ways.aot_eager(case.model, self.job))
         except Exception as e:

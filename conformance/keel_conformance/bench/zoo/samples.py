@@ -1,6 +1,6 @@
-"""PyTorch's operator samples, each compiled by ``torch.compile`` as a user's function is, beside eager PyTorch.
+"""PyTorch's operator samples, each compiled by ``torch.compile`` as a user's function is, against eager PyTorch.
 
-A result is judged as ``keel spec closure`` judges it: beside float64, by twice eager's own error.
+A result is judged as ``keel spec closure`` judges it: against float64, by twice eager's own error.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Measured:
         try:
             ours = numbers.leave(compiled, example.inputs)
         except Exception as e:
-            return self.beside_aot_eager(example, e)
+            return self.against_aot_eager(example, e)
         if unlike := list(numbers.unlike(ours, eager)):
             return WRONG, unlike[0]
         if (why := self.undefined(example, eager)) is not None:
@@ -86,7 +86,7 @@ class _Measured:
         same = all(torch.equal(numbers.dense(eager[n]), numbers.dense(t)) or t.isnan().any() for n, t in again.items())
         return None if same else "It draws random numbers."
 
-    def beside_aot_eager(self, example: universe.Example, raised: Exception) -> tuple[str, str]:
+    def against_aot_eager(self, example: universe.Example, raised: Exception) -> tuple[str, str]:
         torch.compiler.reset()
         try:
             numbers.leave(ways.aot_eager(example.fn, self.job), example.inputs)

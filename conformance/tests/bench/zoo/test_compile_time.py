@@ -1,4 +1,4 @@
-"""Compile time beside ``aot_eager``'s: twice its seconds, and some for each kernel, are within the bar."""
+"""Compile time against ``aot_eager``'s: twice its seconds, and some for each kernel, are within the bar."""
 from __future__ import annotations
 
 import pytest
