@@ -16,7 +16,7 @@ from ..workers.start import forked, fresh
 from .calibrate import write
 from .jobs import Job, Selection
 from .step import MODES
-from .suite import PARTS, SUITES, bars, plan, programs_of
+from .suite import PARTS, SUITES, bars, plan, programs_of_zoo
 from .worker import environment, work
 
 DEVICES = ("cpu", "cuda")
@@ -33,7 +33,7 @@ def bench(
     json: Json = None,
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")] = None,
     model: Annotated[list[str] | None, typer.Option(
-        help=f"Only what fits this pattern; repeatable: {', '.join(NAMES)}; of the zoo any model or OpInfo.")] = None,
+        help=f"Only this model; repeatable: {', '.join(NAMES)}; of the zoo what fits this pattern.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
     backend: Annotated[str, typer.Option(help="The backend to measure; eager and inductor measure those two.")] = "cpp",
     scale: Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")] = "line",
@@ -58,7 +58,8 @@ def bench(
             typer.echo(f"{name}  {sheet}")
         return
     parts = tuple(SUITES[picked("suite", [suite], tuple(SUITES))[0]])
-    chosen = Selection(tuple(fitting(programs_of(suite), model)), picked("mode", mode, MODES), backend, scale, rounds,
+    programs = fitting(programs_of_zoo(), model) if suite == "zoo" else picked("model", model, NAMES)
+    chosen = Selection(tuple(programs), picked("mode", mode, MODES), backend, scale, rounds,
                        threads, picked("device", [device], DEVICES)[0], samples)
     todo = plan(picked("part", part, parts), chosen)
     with (running(json, Job, _row, resume=resume, retry=retry) as run,

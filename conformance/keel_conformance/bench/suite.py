@@ -7,7 +7,7 @@ from typing import Any
 
 from keel import universe
 
-from ..models import NAMES, zoo
+from ..models import zoo
 from ..report import Bar
 from ..workers.pool import Outcome
 from . import accuracy, compile_time, dynamic, run_time, traffic
@@ -48,9 +48,9 @@ SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
 PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
 
 
-def programs_of(suite: str) -> tuple[str, ...]:
-    """The names that a suite may be restricted to: models; of the zoo also OpInfos."""
-    return (*zoo.NAMES, *universe.names()) if suite == "zoo" else NAMES
+def programs_of_zoo() -> tuple[str, ...]:
+    """The names of its models and of the OpInfos."""
+    return (*zoo.NAMES, *universe.names())
 
 
 def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:

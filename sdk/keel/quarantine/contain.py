@@ -103,7 +103,8 @@ _SETTINGS = (
     _Setting("PyTorch's random numbers", lambda: torch.get_rng_state().numpy().tobytes(),
              lambda v: torch.set_rng_state(torch.frombuffer(bytearray(v), dtype=torch.uint8))),
     _Setting("PyTorch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    _Setting("PyTorch's default device", torch.get_default_device, torch.set_default_device),
+    _Setting("PyTorch's default device", torch.get_default_device,
+             lambda v: torch.set_default_device(None if v == torch.device("cpu") else v)),   # a default costs each call
     _Setting("PyTorch's gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _Setting("PyTorch's threads", torch.get_num_threads, torch.set_num_threads),
     _Setting("PyTorch's deterministic algorithms", _deterministic,

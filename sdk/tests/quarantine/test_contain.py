@@ -52,6 +52,12 @@ def test_a_setting_is_put_back_and_named(words: str) -> None:
     assert state() == before and found.notes == [words]
 
 
+def test_no_default_device_is_left_where_there_was_none() -> None:
+    with contained():
+        torch.set_default_device("meta")
+    assert torch._C._len_torch_function_stack() == 0          # a default is a mode, which each call goes through
+
+
 def test_it_is_put_back_after_an_exception_too() -> None:
     before = state()
     with pytest.raises(SystemExit), contained():
