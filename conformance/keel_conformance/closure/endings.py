@@ -83,12 +83,17 @@ def _kind_of(e: KeelError) -> str:
     return e.what.partition(" is ")[2]
 
 
-def last_line(e: BaseException) -> str:
+def sentence(e: BaseException) -> str:
     """The kind of error and the first line of its message that says something."""
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return f"{type(e).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def last_line(e: BaseException) -> str:
+    """The same, and the place that raised it."""
     where = traceback.extract_tb(e.__traceback__)
     place = f" [{where[-1].filename.rpartition('site-packages/')[2]}:{where[-1].lineno}]" if where else ""
-    return f"{type(e).__name__}: {lines[0] if lines else ''}"[:300] + place
+    return sentence(e) + place
 
 
 def shown(sentences: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ...closure.endings import sentence
 from ...models import zoo
 from ...report import Bar
 from ...workers.pool import Outcome
@@ -55,11 +56,11 @@ class _Measured:
         try:
             run(trial.step, prepare(trial.step, drawn(0)), drawn(0).model)
         except Exception as e:
-            return NOT_EAGER, ways.sentence(e)
+            return NOT_EAGER, sentence(e)
         try:
             reference(trial.step, drawn(0))
         except Exception as e:
-            return UNJUDGED, f"In float64 it raises {ways.sentence(e)}"
+            return UNJUDGED, f"In float64 it raises {sentence(e)}"
         try:
             verdicts = trial.judged(drawn, 1)
         except Exception as e:
@@ -72,5 +73,5 @@ class _Measured:
         try:
             run(step, prepare(step, case), ways.aot_eager(case.model, self.job))
         except Exception as e:
-            return NOT_AOT, ways.sentence(e)
-        return RAISED, ways.sentence(raised)
+            return NOT_AOT, sentence(e)
+        return RAISED, sentence(raised)

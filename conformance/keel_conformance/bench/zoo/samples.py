@@ -16,6 +16,7 @@ from keel import universe
 
 from ...closure import numbers
 from ...closure.draws import Draws, kind_of
+from ...closure.endings import sentence
 from ...closure.exceptions import UNDEFINED
 from ...report import Bar
 from ...workers.pool import Outcome
@@ -62,7 +63,7 @@ class _Measured:
         try:
             eager = numbers.leave(example.fn, example.inputs)
         except Exception as e:
-            return NOT_EAGER, ways.sentence(e)
+            return NOT_EAGER, sentence(e)
         compiled = ways.keel(example.fn, self.job)
         try:
             ours = numbers.leave(compiled, example.inputs)
@@ -91,5 +92,5 @@ class _Measured:
         try:
             numbers.leave(ways.aot_eager(example.fn, self.job), example.inputs)
         except Exception as e:
-            return NOT_AOT, ways.sentence(e)
-        return RAISED, ways.sentence(raised)
+            return NOT_AOT, sentence(e)
+        return RAISED, sentence(raised)

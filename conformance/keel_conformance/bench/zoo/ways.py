@@ -34,12 +34,6 @@ def aot_eager(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
     return torch.compile(fn, backend="aot_eager", dynamic=job.along == "dynamic")
 
 
-def sentence(e: BaseException) -> str:
-    """The kind of error and the first line of its message that says something."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    return f"{type(e).__name__}: {lines[0] if lines else ''}"[:300]
-
-
 def bars(what: str, results: Mapping[Job, Outcome]) -> Iterator[Bar]:
     """Nothing wrong, nothing that raises where ``aot_eager`` runs; and what nobody can run, by name."""
     if not results:

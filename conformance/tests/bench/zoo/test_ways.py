@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from keel_conformance.bench.jobs import Job
-from keel_conformance.bench.zoo.ways import HOLDS, NOT_AOT, RAISED, WRONG, bars, sentence
+from keel_conformance.bench.zoo.ways import HOLDS, NOT_AOT, RAISED, WRONG, bars
+from keel_conformance.closure.endings import sentence
 from keel_conformance.workers.pool import Outcome
 
 STATIC, DYNAMIC = (Job("zoo-models", "bert", "cpp", along=along) for along in ("static", "dynamic"))
