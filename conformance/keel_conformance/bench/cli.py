@@ -22,6 +22,7 @@ from .worker import environment, work
 DEVICES = ("cpu", "cuda")
 TIME_LIMIT = 1800.0  # seconds, for one job
 WARM = "keel_conformance.bench.zoo.warm"
+WARM_FOR_DEVICES = "keel_conformance.bench.zoo.warm_for_devices"
 LAST_LINES = 8  # of what a job printed before it failed
 
 app = typer.Typer(add_completion=False)
@@ -40,7 +41,8 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
     samples: Annotated[int, typer.Option(min=1, help="How many samples of each OpInfo, spread evenly (zoo).")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
-    device: Annotated[str, typer.Option(help="Where models live: cpu or cuda (accuracy and run only).")] = "cpu",
+    device: Annotated[str, typer.Option(
+        help="Where models live: cpu or cuda (accuracy, run, zoo-models and zoo-samples only).")] = "cpu",
     calibrate: Annotated[Path | None, typer.Option(
         help="Measure no bars, but the data sheets of the backends (a,b,c), and write them to this file.")] = None,
     at_once: AtOnce = 1,
@@ -64,7 +66,8 @@ def bench(
     todo = plan(picked("part", part, parts), chosen)
     with (running(json, Job, _row, resume=resume, retry=retry) as run,
           TemporaryDirectory(prefix="keel-bench-") as caches):
-        start = fresh(work, partial(environment, Path(caches))) if suite != "zoo" else forked(work, WARM)
+        warm = WARM if chosen.device == "cpu" else WARM_FOR_DEVICES
+        start = fresh(work, partial(environment, Path(caches))) if suite != "zoo" else forked(work, warm)
         outcomes = run.measure("bench", todo, start, _said, at_once=at_once, time_limit=time_limit,
                                last_lines=LAST_LINES)
     run.finish(bars(outcomes), rows=[{**vars(job), **outcome.as_json()} for job, outcome in outcomes.items()])

@@ -10,16 +10,20 @@ from keel import universe
 
 @dataclass
 class Draws:
-    """``most`` samples of the OpInfo, spread evenly; None draws all. ``grad`` asks for those that promise gradients."""
+    """``most`` samples of the OpInfo on ``device``, spread evenly; None draws all. ``grad`` asks for those that promise
+    gradients.
+    """
 
     name: str
     grad: bool
     most: int | None
+    device: str = "cpu"
     drawn: dict[int, list[universe.Example]] = field(default_factory=dict)
 
     def of(self, seed: int) -> list[universe.Example]:
         if seed not in self.drawn:
-            self.drawn[seed] = universe.examples(self.name, grad=self.grad, most=self.most, seed=seed)
+            self.drawn[seed] = universe.examples(self.name, grad=self.grad, most=self.most, seed=seed,
+                                                  device=self.device)
         return self.drawn[seed]
 
     def alike(self, i: int, seed: int) -> universe.Example | None:

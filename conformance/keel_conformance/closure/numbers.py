@@ -48,7 +48,7 @@ def leave(fn: Function, inputs: Sequence[Tensor], seed: int = 0) -> Left:
     smooth = [o for o in outs if o.requires_grad]
     if torch.is_grad_enabled() and wanted and smooth:
         generator = torch.Generator().manual_seed(seed)
-        cotangents = [torch.randn(o.shape, generator=generator, dtype=_wide(o.dtype)).to(o.dtype) for o in smooth]
+        cotangents = [torch.randn(o.shape, generator=generator, dtype=_wide(o.dtype)).to(o) for o in smooth]
         grads = torch.autograd.grad(smooth, wanted, cotangents, allow_unused=True)
         left |= {f"gradient {i}": g for i, g in enumerate(grads) if g is not None}
     return left
@@ -193,7 +193,7 @@ def _moved(x: Tensor, generator: torch.Generator) -> Tensor:
     if not _continuous(x) or x.layout != torch.strided:
         return x
     by = 2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1
-    return (x.detach() * (1 + UNIT * by)).to(x.dtype).requires_grad_(x.requires_grad)
+    return (x.detach() * (1 + UNIT * by.to(x.device))).to(x.dtype).requires_grad_(x.requires_grad)
 
 
 @contextmanager

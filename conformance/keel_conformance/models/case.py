@@ -32,6 +32,14 @@ class ModelCase:
     widen: Callable[[nn.Module], None] = lambda model: None
     """Makes a float64 twin compute by other calls where its own have no float64."""
 
+    def on(self, device: str) -> ModelCase:
+        """The same model, moved to ``device``, with its inputs there."""
+        def moved(value: Any) -> Any:
+            return value.to(device) if isinstance(value, Tensor) else value
+        return replace(self, model=self.model.to(device), args=tuple(map(moved, self.args)),
+                       kwargs={k: moved(v) for k, v in self.kwargs.items()},
+                       targets={k: moved(v) for k, v in self.targets.items()})
+
     def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
         """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
         model = copy.deepcopy(self.model)

@@ -37,13 +37,16 @@ def sizes(name: str) -> tuple[Size, Size, Size]:
     return Size(4, sides[0]), Size(3, sides[1]), Size(6, sides[2])
 
 
-def build(name: str, seed: int = 0, size: Size | None = None) -> ModelCase:
+def build(name: str, seed: int = 0, size: Size | None = None, device: str = "cpu") -> ModelCase:
     """The model called ``name`` (one of ``NAMES``), in ``eval`` mode, every dropout rate 0, with inputs of ``size``.
 
     The same arguments give the same weights and inputs, and weights do not depend on the size but for the running
     statistics of batch norms.  Raises KeyError for a name that there is not.
     """
-    size = size or sizes(name)[0]
+    return _build(name, seed, size or sizes(name)[0]).on(device)
+
+
+def _build(name: str, seed: int, size: Size) -> ModelCase:
     if name in LINE_TEXT:
         return build_line(name, scale="tiny", seed=seed, batch=size.batch, length=size.extent)
     if name in LINE:

@@ -103,7 +103,7 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
 def loss_of(out: Any, labels: Tensor) -> Tensor:
     if isinstance(out, list | tuple):                         # one head of several
         return torch.stack([loss_of(o, labels) for o in out if o.dim() == 2]).mean()
-    return F.cross_entropy(out, labels % out.shape[-1]) if out.dim() == 2 else out.square().mean()
+    return F.cross_entropy(out, labels.to(out.device) % out.shape[-1]) if out.dim() == 2 else out.square().mean()
 
 
 def shorten(model: nn.Module, most: int) -> None:

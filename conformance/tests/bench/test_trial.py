@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from keel_conformance.bench.errors import compare
 from keel_conformance.bench.step import Step, leavings, reference, run
-from keel_conformance.bench.trial import Trial, motion, perturbed
+from keel_conformance.bench.trial import MOVES, Trial, motion, perturbed
 from keel_conformance.models import ModelCase
 
 NEAR = 1e-7
@@ -63,7 +64,8 @@ def test_the_exact_gradient_jumps_at_a_kink() -> None:
         case = drawn(near, 0)
         left = leavings(step, case, run(step, case, case.model))
         draw = compare(left, left, reference(step, drawn(near, 0)))
-        assert (motion(step, drawn(near, 0), draw)["gradient of b"] >= 1) is jumps
+        *_, farthest = islice(motion(step, drawn(near, 0), draw), MOVES)
+        assert (farthest["gradient of b"] >= 1) is jumps
 
 
 def test_a_perturbation_is_as_small_as_it_says() -> None:

@@ -53,16 +53,16 @@ def names() -> tuple[str, ...]:
     return tuple(_catalogue())
 
 
-def dtype_of(name: str) -> torch.dtype | None:
-    """The dtype that an OpInfo is tried in on a CPU; None where it takes none of ``DTYPES`` there."""
-    supported = _catalogue()[name].supported_dtypes("cpu")
+def dtype_of(name: str, device: str = "cpu") -> torch.dtype | None:
+    """The dtype that an OpInfo is tried in on ``device``; None where it takes none of ``DTYPES`` there."""
+    supported = _catalogue()[name].supported_dtypes(device)
     return next((d for d in DTYPES if d in supported), None)
 
 
-def supports_autograd(name: str) -> bool:
-    """Whether gradients are promised, in the dtype it is tried in."""
-    op, dtype = _catalogue()[name], dtype_of(name)
-    return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+def supports_autograd(name: str, device: str = "cpu") -> bool:
+    """Whether gradients are promised on ``device``, in the dtype that the OpInfo is tried in there."""
+    op, dtype = _catalogue()[name], dtype_of(name, device)
+    return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes(device)
 
 
 def calls(wanted: frozenset[Callable[..., Any]]
@@ -72,17 +72,17 @@ def calls(wanted: frozenset[Callable[..., Any]]
     return harvest.calls(wanted)
 
 
-def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0) -> list[Example]:
-    """The samples of an OpInfo on a CPU: all, or ``most`` of them, spread evenly.
+def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0, device: str = "cpu") -> list[Example]:
+    """The samples of an OpInfo on ``device``: all, or ``most`` of them, spread evenly.
 
     With ``grad``, inputs that can have gradients require them.  ``seed`` chooses the values; sizes and other arguments
     are the same for each.
     """
-    op, dtype = _catalogue()[name], dtype_of(name)
+    op, dtype = _catalogue()[name], dtype_of(name, device)
     if dtype is None:
         return []
-    with _seeded(seed):
-        samples = list(op.sample_inputs("cpu", dtype, requires_grad=grad, set_seed=False))
+    with _seeded(seed, device):
+        samples = list(op.sample_inputs(device, dtype, requires_grad=grad, set_seed=False))
     if most is not None and most < len(samples):
         samples = [samples[i * len(samples) // most] for i in range(most)]
     return [_example(op, s) for s in samples]
@@ -134,10 +134,10 @@ def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seeded(seed: int, device: str) -> Iterator[None]:
     """PyTorch's, NumPy's and Python's generators seeded, and afterwards as they were."""
-    states = random.getstate(), numpy.random.get_state()
-    with torch.random.fork_rng(devices=()):
+    states, kind = (random.getstate(), numpy.random.get_state()), torch.device(device).type
+    with torch.random.fork_rng(devices=() if kind == "cpu" else (0,), device_type=kind):
         torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed)

@@ -22,7 +22,8 @@ from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("zoo-models", model, chosen.backend, mode, along=along, rounds=chosen.rounds, threads=chosen.threads)
+    return [Job("zoo-models", model, chosen.backend, mode, along=along, rounds=chosen.rounds, threads=chosen.threads,
+                device=chosen.device)
             for model in chosen.models if model in zoo.NAMES
             for mode in chosen.modes for along in ways.SIZES]
 
@@ -44,7 +45,7 @@ class _Measured:
 
     def row(self) -> dict[str, Any]:
         step, sizes = self.job.step, zoo.sizes(self.job.model)
-        ours, twin = (prepare(step, zoo.build(self.job.model)) for _ in range(2))
+        ours, twin = (prepare(step, zoo.build(self.job.model, device=self.job.device)) for _ in range(2))
         trial = Trial(step, ways.keel(ours.model, self.job), ours, twin, more=self.job.rounds)
         for size in sizes:
             end, why = self.one(trial, size)
@@ -52,7 +53,7 @@ class _Measured:
         return {"ends": self.ends, "kinks": self.kinks}
 
     def one(self, trial: Trial, size: zoo.Size) -> tuple[str, str]:
-        drawn = partial(zoo.build, self.job.model, size=size)
+        drawn = partial(zoo.build, self.job.model, size=size, device=self.job.device)
         try:
             run(trial.step, prepare(trial.step, drawn(0)), drawn(0).model)
         except Exception as e:

@@ -26,9 +26,10 @@ from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("zoo-samples", name, chosen.backend, mode, along=along, rounds=chosen.samples, threads=chosen.threads)
+    return [Job("zoo-samples", name, chosen.backend, mode, along=along, rounds=chosen.samples, threads=chosen.threads,
+                device=chosen.device)
             for name in universe.names() if name in chosen.models
-            for mode in chosen.modes if mode == "inference" or universe.supports_autograd(name)
+            for mode in chosen.modes if mode == "inference" or universe.supports_autograd(name, chosen.device)
             for along in ways.SIZES]
 
 
@@ -48,7 +49,8 @@ class _Measured:
     ends: dict[str, list[str]] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        draws, seen = Draws(self.job.model, self.job.mode == "training", self.job.rounds), set[str]()
+        seen = set[str]()
+        draws = Draws(self.job.model, self.job.mode == "training", self.job.rounds, self.job.device)
         for i, example in enumerate(draws.of(0)):
             if (kind := kind_of(example)) not in seen:
                 seen.add(kind)

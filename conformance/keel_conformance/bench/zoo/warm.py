@@ -9,6 +9,8 @@ import warnings
 
 import torch
 
+from keel import universe
+
 from ...models import zoo
 from ...workers.forks import MODES, without_devices
 from ..jobs import Job
@@ -22,5 +24,6 @@ with warnings.catch_warnings():
         for mode in ("inference", "training") if "training" in MODES else ("inference",):
             compile_time.measure(Job("zoo-compile", model, "cpp", mode, along="static"))
     zoo.build("AlbertForMaskedLM")
+    universe.names()                                          # what it imports may look for devices: not after a fork
 torch.compiler.reset()
 gc.collect()

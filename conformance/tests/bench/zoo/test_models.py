@@ -18,7 +18,7 @@ JOB = Job("zoo-models", "small", "cpp", "training", along="dynamic")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A zoo of one model of a layer."""
-    def build(name: str, seed: int = 0, size: zoo.Size | None = None) -> ModelCase:
+    def build(name: str, seed: int = 0, size: zoo.Size | None = None, device: str = "cpu") -> ModelCase:
         torch.manual_seed(seed)
         x = torch.randn(size.batch if size else 2, 4)
         return ModelCase(name, nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (x,), {}, {}, lambda out: out.square().sum())
