@@ -253,6 +253,33 @@ def svd(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
             or residual("A = U diag(S) Vh", product, a, _norm(a), eps))
 
 
+def polar(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    """A = U H, U orthonormal, H positive semidefinite."""
+    a, (u, h), eps = _w(named["A"]), (_w(r) for r in results), _eps(results[0])
+    return orthonormal("U", u, eps) or _semidefinite("H", h, eps) or residual("A = U H", u @ h, a, _norm(a), eps)
+
+
+def root(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    """X X = A without the part of A whose eigenvalues are below 0, X positive semidefinite."""
+    a, x, eps = _hermitian(named["self"], lower=True), _w(results[0]), _eps(results[0])
+    if not bool(a.isfinite().all()):
+        return ""
+    w, v = torch.linalg.eigh(a)
+    kept = (v * w.clamp_min(0)[..., None, :].to(v.dtype)) @ v.mH
+    return _semidefinite("X", x, eps) or residual("X X = A", x @ x, kept, _norm(a), eps)
+
+
+def _semidefinite(what: str, x: Tensor, eps: float) -> str:
+    """Hermitian, and no eigenvalue is below 0 by more than the error of a matrix of its size."""
+    if sentence := residual(f"{what} is not Hermitian", x, x.mH, _norm(x), eps):
+        return sentence
+    if not x.numel() or not bool(x.isfinite().all()):
+        return ""
+    allowed = THRESHOLD * x.shape[-1] * eps * _norm(x)
+    below = torch.linalg.eigvalsh((x + x.mH) / 2)[..., 0] < -allowed
+    return f"{what} has an eigenvalue below 0." if bool(below.any()) else ""
+
+
 def _solved(what: str, a: Tensor, x: Tensor, b: Tensor, left: bool, eps: float) -> str:
     """|A X - B| is at most 30 n eps |A| |X|: X is exact for a matrix nearby (Higham 2002, Theorem 7.1)."""
     if not x.numel():
@@ -307,6 +334,7 @@ PROPERTIES: Mapping[str, Property] = {
     "cholesky": cholesky, "cholesky_or_raise": cholesky, "lu_factor": lu_factor, "linalg_lu": linalg_lu,
     "linalg_det": _of_factors(_det), "linalg_slogdet": _of_factors(_slogdet),
     "linalg_qr": linalg_qr, "geqrf": geqrf, "eigh": eigh, "eig": eig, "linalg_eigvals": eigvals, "svd": svd,
+    "linalg_polar": polar, "linalg_matrix_sqrth": root,
     "triangular_solve": triangular, "linalg_solve_ex": solve, "linalg_inv_ex": inverse,
 }
 __all__ = ["PROPERTIES", "THRESHOLD", "orthonormal", "residual", "wide_dtype"]

@@ -202,10 +202,9 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "Use the functional collectives.", ("symm_mem.*",)),
     Exclusion(
         "operators newer than the opset", "an operator that PyTorch has since 2.14 or 2.15",
-        "Opset 1.0 is of PyTorch 2.11 to 2.13, and means the same on every PyTorch that it runs on.",
-        "Write it in older ones: a polar decomposition by torch.linalg.svd, a root by torch.linalg.eigh, a switch by "
-        "torch.cond, and waiting for collectives one by one.",
-        (*_aten("linalg_polar linalg_matrix_sqrth _philox_randint _philox_key_fold_in.Tensor _scaled_addmm"),
+        "Opset 1.0 means the same on every PyTorch from 2.11 on, and older ones have no kernel to hold it to.",
+        "Write it in older ones: a switch by torch.cond, and waiting for collectives one by one.",
+        (*_aten("_philox_randint _philox_key_fold_in.Tensor _scaled_addmm"),
          *_higher("switch"), "c10d.gather_into_tensor_.*", "_c10d_functional.wait_tensors.*")),
 )
 

@@ -188,6 +188,45 @@ def test_pseudo_inverse(dtype: torch.dtype, tolerances: dict[str, torch.Tensor])
                   **tolerances, hermitian=True)
 
 
+def polar(a: torch.Tensor) -> Any:
+    return MEMBERS["linalg_polar"].decompose(a)
+
+
+def root(a: torch.Tensor) -> Any:
+    return MEMBERS["linalg_matrix_sqrth"].decompose(a)
+
+
+@DTYPES
+def test_polar_decomposition(dtype: torch.dtype) -> None:
+    for shape in ((4, 3), (2, 5, 3), *SQUARES, (3, 0)):
+        a = regular(dtype, *shape)
+        u, h = polar(a)
+        torch.testing.assert_close(u @ h, a)
+        torch.testing.assert_close(u.mH @ u, torch.eye(shape[-1], dtype=dtype).expand(h.shape))
+        assert torch.equal(h, h.mH) and bool((torch.linalg.eigvalsh(h) > -1e-5).all())
+        for op in MEMBERS["linalg_polar"].targets:
+            agree(op, a)
+
+
+@DTYPES
+def test_root_of_a_matrix(dtype: torch.dtype) -> None:
+    for shape in SQUARES:
+        a = positive(dtype, *shape)
+        x = root(a.tril() + 7 * torch.ones(shape).triu(1))
+        torch.testing.assert_close(x @ x, a, rtol=1e-4, atol=1e-4)
+        assert torch.equal(x, x.mH) and bool((torch.linalg.eigvalsh(x) > 0).all())
+        for op in MEMBERS["linalg_matrix_sqrth"].targets:
+            agree(op, a)
+
+
+def test_eigenvalues_below_0_have_the_root_0() -> None:
+    a = torch.tensor([[-1.0, 0.0], [0.0, 4.0]])
+    torch.testing.assert_close(root(a), torch.tensor([[0.0, 0.0], [0.0, 2.0]]))
+    for op in MEMBERS["linalg_matrix_sqrth"].targets:
+        agree(op, a)
+        agree(op, torch.tensor([[NAN, 0.0], [0.0, 4.0]]))
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, C64, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("ord", [2, 1, 0, 3, 0.5, -1, -2, INF, -INF])
 @pytest.mark.parametrize("op", [aten.linalg_vector_norm.default, aten.linalg__powsum.default], ids=str)
@@ -239,6 +278,8 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "ormqr": lambda: (*torch.geqrf(regular(F32, 3, 5, 4)), torch.randn(3, 5, 2)),
     "linalg_eigvals": lambda: (regular(F32, 3, 4, 4),),
     "linalg_pinv": lambda: (regular(F32, 3, 5, 4),),
+    "linalg_polar": lambda: (regular(C64, 3, 5, 4),),
+    "linalg_matrix_sqrth": lambda: (positive(C64, 3, 4, 4),),
     "linalg_vector_norm": lambda: (torch.randn(3, 5, 4), 3, [1]),
     "linalg_powsum": lambda: (torch.randn(3, 5, 4), 3, [1]),
     "linalg_cross": lambda: (torch.randn(3, 5, 3), torch.randn(1, 5, 3)),
@@ -259,13 +300,18 @@ def test_all_are_tested() -> None:
     assert family == set(CALLS)
 
 
+NEWER: tuple[Callable[..., Any], ...] = (
+    torch.linalg.polar, lambda a: torch.linalg.matrix_sqrth(a @ a.mH)) if MEMBERS["linalg_polar"].targets else ()
+"""What PyTorch 2.15 is the first to have."""
+
+
 @pytest.mark.parametrize("dtype", [F64, torch.complex128], ids=str)
 @pytest.mark.parametrize("fn", [
     torch.linalg.det, torch.linalg.slogdet, torch.linalg.inv, torch.linalg.qr, torch.linalg.pinv,
     lambda a: torch.linalg.solve(a, a + 1), lambda a: torch.linalg.cholesky(a @ a.mH),
     lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a @ a.mH)), torch.linalg.lu,
     lambda a: torch.linalg.vector_norm(a, 3, 1), lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a @ a.mH)),
-    lambda a: torch.linalg.solve(a, a[..., 0])], ids=range(12))
+    lambda a: torch.linalg.solve(a, a[..., 0]), *NEWER], ids=range(12 + len(NEWER)))
 @pytest.mark.parametrize("turned", [False, True])
 def test_gradients(fn: Callable[..., Any], dtype: torch.dtype, turned: bool) -> None:
     """The joint graph of forward and backward gives eager's gradients when every call of it is written out."""

@@ -18,6 +18,7 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 BATCHES: Mapping[str, tuple[int, ...]] = {"one": (), "three": (3,), "none": (0,), "two_by_one": (2, 1)}
 SQUARE = ("3", "1", "2", "5", "8", "17", "33", "0")
 OBLONG = ("4x3", "3x5", "1x4", "5x1", "17x9", "8x16", "6x6", "33x8", "2x0")
+TALL = tuple(size for size in OBLONG if int(size.split("x")[0]) >= int(size.split("x")[1]))
 CONDITIONS = ("well", "ill", "singular", "diagonal", "identity", "scaled")
 _Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
@@ -140,6 +141,10 @@ def _eigh(levels: Levels) -> Ask:
                                              levels["vectors"] == "vectors"))
 
 
+def _root(levels: Levels) -> Ask:
+    return Ask("aten.linalg_matrix_sqrth.default", (_of(_square(levels), definite(levels["condition"], "lower")),))
+
+
 # -- factors, and what solves with them -------------------------------------------------------------------------------
 
 def _seed(levels: Levels, shape: tuple[int, ...], dtype: torch.dtype, condition: str = "well") -> torch.Tensor:
@@ -244,6 +249,10 @@ BUILD: Mapping[str, Callable[[Op], Domain]] = {
     "svd": _made({**_OBLONG, **_ANY, "whole": ("whole", "part"), "vectors": ("vectors", "none")}, _flat(
         "_linalg_svd.default", full_matrices=("whole", "whole"), compute_uv=("vectors", "vectors")), {
             "C5": given(vectors="none")}, C4=_RAISES),
+    "linalg_polar": _made({**_OBLONG, "size": TALL, **_ANY}, _flat("linalg_polar.default"), {
+        "C1": _ALWAYS, "C2": given(condition="singular")}, C3=_RAISES),
+    "linalg_matrix_sqrth": _made({**_SQUARE, "condition": ("well", "ill", "indefinite")}, _root, {
+        "C1": _ALWAYS, "C2": _ALWAYS, "C3": given(condition="indefinite")}, C4=_RAISES),
     "eigh": _made({**_SQUARE, "condition": ("well", "ill", "indefinite"), "uplo": ("L", "U", "l", "u"),
                    "vectors": ("vectors", "none")}, _eigh, {"C4": _ALWAYS, "C6": given(vectors="none")},
                   C5="What is not specified has no witness."),

@@ -293,6 +293,36 @@ def _number(value: Any, like: Tensor) -> Tensor:
     return aten.full.default([], value, dtype=like.dtype, device=like.device)
 
 
+@family("linalg_polar", clauses=(
+    "A = U H: the columns of U are orthonormal, H is Hermitian and has no eigenvalue below 0.",
+    "Of an A with dependent columns U is not specified beyond that.",
+    "A matrix that holds NaN, or has more columns than rows, is an error.",
+))
+def linalg_polar(A: Tensor) -> tuple[Tensor, Tensor]:
+    """The polar decomposition: an orthonormal factor and a Hermitian one."""
+    u, values, v = aten._linalg_svd.default(A)
+    return aten.matmul.default(u, v), _hermitian(_adjoint(v), values)
+
+
+@family("linalg_matrix_sqrth", clauses=(
+    "The result is the Hermitian matrix X without eigenvalues below 0 for which X X = A.",
+    "Only the lower triangle of A is read; the imaginary part of its diagonal is not.",
+    "An eigenvalue of A below 0 counts as 0.",
+    "A matrix that is not finite gives one with NaN, or an error.",
+))
+def linalg_matrix_sqrth(A: Tensor) -> Tensor:
+    """The root of a Hermitian matrix that is positive semidefinite."""
+    values, vectors = aten._linalg_eigh.default(A, "L")
+    return _hermitian(vectors, aten.sqrt.default(aten.clamp_min.default(values, 0)))
+
+
+def _hermitian(vectors: Tensor, values: Tensor) -> Tensor:
+    """V diag(w) V^H, which is equal to its conjugate transpose in each bit."""
+    scaled = vectors * aten.unsqueeze.default(values, -2).to(vectors.dtype)
+    product = aten.matmul.default(scaled, _adjoint(vectors))
+    return (product + _adjoint(product)) / 2
+
+
 # -- norms and products of vectors ------------------------------------------------------------------------------------
 
 @family("linalg_vector_norm", profile="core", clauses=(
