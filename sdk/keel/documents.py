@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,10 @@ from typing import Any, NoReturn
 from keel.errors import KeelError
 
 MOST_BYTES = 1 << 26
-"""Of one document, unless its reader says otherwise: 64 MiB, which is parsed in about a second."""
+"""Of one document, unless its reader says otherwise: 64 MiB."""
+MOST_MARKS = 1 << 22
+"""Commas, colons and brackets of one JSON text, which bound its values: those are made in about a second, however few
+bytes each has."""
 LARGEST = 1 << 64
 """No integer of a document is this large, or as far below zero."""
 DEEPEST = 100
@@ -75,10 +79,12 @@ def decoded(held: bytes) -> str:
 
 def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> Any:
     """The value that JSON text stands for.  Raises Malformed for any other text, for a key that stands twice in one
-    object, for what is nested more than ``DEEPEST`` times, and, unless ``constants`` are wanted, for NaN and
-    infinities, which JSON has not.
+    object, for what is nested more than ``DEEPEST`` times or holds more than ``MOST_MARKS`` marks between values, and,
+    unless ``constants`` are wanted, for NaN and infinities, which JSON has not.
     """
     text = decoded(text) if isinstance(text, bytes) else text
+    if marks(text) > MOST_MARKS:                              # before memory is taken for any value
+        raise Malformed(place, f"It has more than {MOST_MARKS} marks between values.")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=float if constants else _no_constant)
     except json.JSONDecodeError as e:
@@ -92,12 +98,17 @@ def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> An
     return value
 
 
+def marks(text: str) -> int:
+    """The commas, colons and brackets of a text, those in strings too: JSON has at most one value more than these."""
+    return sum(map(text.count, ",:[{"))
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"The key {shown(next(n for n in names if names.count(n) > 1))} stands twice in one object.")
-    return found
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"The key {shown(twice)} stands twice in one object.")
+    return made
 
 
 def _no_constant(name: str) -> NoReturn:

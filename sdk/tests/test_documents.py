@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,16 @@ def place_of(call: Callable[[], Any]) -> tuple[str, str]:
 def test_what_is_no_json(text: str | bytes, place: str, why: str) -> None:
     where, said = place_of(lambda: parsed(text))
     assert where.startswith(place) and why in said
+
+
+@pytest.mark.parametrize("text", [
+    "[" + "[]," * (1 << 23) + "0]", "{" + ",".join(f'"{i}":0' for i in range(1 << 22)) + "}",
+    "{" + "".join(f'"{i}":0,' for i in range(200_000)) + '"a":0,"a":1}',
+], ids=["lists", "keys", "a key that stands twice"])
+def test_large_documents_are_refused_soon(text: str) -> None:
+    began = time.process_time()
+    assert place_of(lambda: parsed(text))[0] == ""
+    assert time.process_time() - began < 1
 
 
 def test_what_is_json() -> None:

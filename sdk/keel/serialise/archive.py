@@ -5,7 +5,7 @@ import io
 import os
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import BinaryIO
 from zlib import error as ZlibError
@@ -13,27 +13,31 @@ from zlib import error as ZlibError
 from keel.documents import Malformed
 
 MOST_TEXT = 1 << 26
-"""Bytes of a compressed member: 64 MiB, some 100,000 calls."""
-_MOST_TABLE = 1 << 26
-"""Bytes of the table of members."""
+"""Bytes of a compressed member: 64 MiB.  The 60,000 calls for which JSON texts may have values take some 40."""
+_ROW = 128
+"""Bytes of a member's row in the archive's table: 46, its name, and its place in a file of more than 4 GiB."""
 _END, _LOCATOR, _END64 = b"PK\x05\x06", b"PK\x06\x07", b"PK\x06\x06"
 
 
-def members(file: BinaryIO, size: int, most: int) -> dict[str, bytes]:
+def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) -> dict[str, bytes]:
     """The members of a zip archive, ``most`` of them at most, by name.
 
-    A compressed one has at most ``MOST_TEXT`` bytes; of one that is not, the file's own ``size`` is the limit.  Raises
+    Those that are called as one of ``packed`` may be compressed, and have at most ``MOST_TEXT`` bytes.  All others
+    together have no more than the file's own ``size``, so that nothing small unpacks to what is large.  Raises
     Malformed.
     """
-    if _table(file, size) > _MOST_TABLE:
-        raise Malformed("", "Its table of members is too long.")
+    if _table(file, size) > most * _ROW:
+        raise Malformed("", f"It has more than {most} members, or their names are too long.")
     try:
         with zipfile.ZipFile(file) as archive:
-            if len(archive.infolist()) > most:
+            rows = archive.infolist()
+            if len(rows) > most:
                 raise Malformed("", f"It has more than {most} members.")
-            if len({i.filename for i in archive.infolist()}) < len(archive.infolist()):
+            if len({row.filename for row in rows}) < len(rows):
                 raise Malformed("", "Two members have one name.")
-            return {info.filename: _member(archive, info, size) for info in archive.infolist()}
+            if sum(row.file_size for row in rows if row.filename not in packed) > size:
+                raise Malformed("", f"Its members have more bytes than the {size} that it has.")
+            return {row.filename: _member(archive, row, row.filename in packed) for row in rows}
     except Malformed:
         raise
     except (zipfile.BadZipFile, ZlibError, struct.error, EOFError, ValueError, OSError, RuntimeError, KeyError,
@@ -55,10 +59,10 @@ def _table(file: BinaryIO, size: int) -> int:
     return int(struct.unpack("<L", tail[88:92])[0])
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> bytes:
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> bytes:
+    if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise Malformed(info.filename[:80], "It is packed in a way that saved graphs are not.")
-    most = size if info.compress_type == zipfile.ZIP_STORED else MOST_TEXT
+    most = MOST_TEXT if packed else info.file_size
     if info.file_size > most:
         raise Malformed(info.filename[:80], f"It has {info.file_size} bytes, more than {most}.")
     with archive.open(info) as member:

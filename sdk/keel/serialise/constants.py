@@ -15,15 +15,20 @@ from keel.documents import Item, Malformed
 from keel.errors import KeelError
 from keel.serialise.values import DTYPES
 
-MOST = 1 << 18
+MOST = 1 << 14
+"""Tensors that a saved graph has."""
 _LARGEST = (1 << 62) - 1
 
 
 def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The constants without what is not in their memory: attributes, hooks, a conjugation that is still to be done.
 
-    Raises KeelError[bad-graph] for what is more than its memory: of a class of its own, quantized, sparse.
+    Raises KeelError[bad-graph] for what is more than its memory: of a class of its own, quantized, sparse; and for more
+    than ``MOST`` constants.
     """
+    if len(constants) > MOST:
+        raise KeelError("bad-graph", "The graph cannot be saved.",
+                        {"constants": f"There are {len(constants)}, more than {MOST}."})
     made: dict[int, torch.Tensor] = {}
     for name, value in constants.items():
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized or value.layout != torch.strided:

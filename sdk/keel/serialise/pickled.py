@@ -25,6 +25,13 @@ _STORAGES = {
 }
 
 
+_MEMBERS = MOST + 16
+"""``torch.save`` writes a member for each memory, and a few of its own."""
+_INSTRUCTIONS = 64 * MOST
+"""``torch.save`` needs some 45 for a tensor."""
+_DIMENSIONS = 64
+
+
 class _Name(str):
     """A module and what it holds, which is not looked up."""
 
@@ -45,7 +52,7 @@ class _Tensor(dict[str, Any]):
 
 def unpickled(content: bytes) -> tuple[Data, list[bytes]]:
     """The table that ``constants.unpacked`` takes, and the bytes of each memory.  Raises Malformed."""
-    parts = members(io.BytesIO(content), len(content), MOST)
+    parts = members(io.BytesIO(content), len(content), _MEMBERS)
     tops = {name.partition("/")[0] for name in parts}
     if len(tops) != 1:
         raise Malformed("constants.pt", "It is not what torch.save writes.")
@@ -87,7 +94,9 @@ def _read(code: bytes) -> Any:
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
-    for instruction, given, _ in pickletools.genops(code):
+    for count, (instruction, given, _) in enumerate(pickletools.genops(code)):
+        if count > _INSTRUCTIONS:
+            raise ValueError(f"it has more than {_INSTRUCTIONS} instructions")
         match instruction.name:
             case "PROTO":
                 pass
@@ -160,6 +169,8 @@ def _row(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[
          hooks: Any, metadata: Any = None) -> _Tensor:
     if not isinstance(storage, _Storage) or hooks != {} or metadata not in (None, {}, {"conj": True}):
         raise ValueError("a tensor that is more than its memory")
+    if not all(type(numbers) is tuple and len(numbers) <= _DIMENSIONS for numbers in (shape, strides)):
+        raise ValueError("a tensor without sizes and strides")
     return _Tensor(storage=storage, dtype=storage.dtype, shape=[*shape], strides=[*strides], offset=offset,
                    parameter=False, requires_grad=requires_grad, conjugate=bool(metadata))
 

@@ -77,7 +77,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         if not path.is_file():
             raise KeelError("bad-option", f"There is no file {path}.")
         with path.open("rb") as file:
-            parts = members(file, path.stat().st_size, 4)
+            parts = members(file, path.stat().st_size, 4, ("graph.json",))
     except OSError as e:
         raise Malformed("", e.strerror or str(e)) from e
     if "graph.json" not in parts:

@@ -15,13 +15,13 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from keel.documents import Item, Malformed
+from keel.documents import MOST_MARKS, Item, Malformed, marks
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import wrong
 from keel.plugin import Backend
-from keel.serialise.archive import write
+from keel.serialise.archive import MOST_TEXT, write
 from keel.serialise.constants import plain
 from keel.serialise.grammar import check, is_value_name
 from keel.serialise.trees import nested
@@ -62,7 +62,8 @@ def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[
     (``meta["val"]``), as ``make_fx`` and AOTAutograd trace them.  What is no member of the opset is written out in
     members.  ``opset`` is an older version to write for.
 
-    Raises KeelError[bad-graph] for a graph that is not functional or has an operator outside the opset, and
+    Raises KeelError[bad-graph] for a graph that is not functional, has an operator outside the opset or is larger than
+    what ``load_graph`` reads, some 60,000 calls and 16,384 constants, and
     KeelError[opset-version] for a version in which the graph has no form.
     """
     target = CURRENT if opset is None else version(opset)
@@ -76,7 +77,10 @@ def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[
             nested(tree)
     except Malformed as e:
         raise KeelError("bad-graph", "The graph cannot be saved.", {e.place: e.why}) from e
-    write(Path(path), {"graph.json": json.dumps(data, indent=1).encode(), "constants.pt": held.getvalue()})
+    text = json.dumps(data, indent=1)                         # in ASCII
+    if len(text) > MOST_TEXT or marks(text) > MOST_MARKS:
+        raise KeelError("bad-graph", "The graph cannot be saved.", {"graph.json": "It is larger than what is read."})
+    write(Path(path), {"graph.json": text.encode(), "constants.pt": held.getvalue()})
 
 
 # -- the two kinds of graph -------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Saved graphs that were made to do harm: each is refused as a bad file, with the place, soon, and nothing ran."""
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -247,6 +248,27 @@ def test_archives_with_other_members(file: Path) -> None:
     refused(file, "packed in a way")
 
 
+def test_constants_that_unpack_to_more(file: Path) -> None:
+    """A small file whose constants are packed, once or twice, or whose members lie in each other."""
+    parts, held = parts_of(file), io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as inner:
+        for number in range(20):
+            inner.writestr(f"archive/data/{number}", bytes(1 << 22))
+    put(file, {**parts, "constants.pt": held.getvalue()})
+    refused(file, "Its members have more bytes than the")
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**parts, "constants.pt": held.getvalue()}.items():
+            archive.writestr(name, content)
+    refused(file, "Its members have more bytes than the|packed in a way")
+    with zipfile.ZipFile(held := io.BytesIO(), "w") as inner:
+        inner.writestr("archive/data/0", bytes(1 << 16))
+        for number in range(1, 20):                           # each row of the table leads to the same bytes
+            inner.filelist.append(row := copy.copy(inner.filelist[0]))
+            row.filename = f"archive/data/{number}"
+    put(file, {**parts, "constants.pt": held.getvalue()})
+    refused(file, "Its members have more bytes than the")
+
+
 @pytest.mark.parametrize("text, why", [
     (b"[" * 1_000_000, "nested more than"), (b"1" * 10_000, "Exceeds the limit"), (b"\xff", "no text in UTF-8"),
     (b'{"keel": NaN}', "NaN is no number"), (b'{"a": 1, "a": 2}', "stands twice"),
@@ -317,6 +339,20 @@ def towers(levels: int) -> bytes:
 def test_pickles_that_are_damaged(code: bytes, file: Path) -> None:
     with_pickle(file, lambda _: code)
     refused(file, "constants")
+
+
+def test_pickles_that_go_on(file: Path) -> None:
+    for code in (b"N" * (1 << 25), tensors_of_a_long_shape(5000)):
+        with_pickle(file, lambda _, code=code: code)
+        refused(file, "constants")
+
+
+def tensors_of_a_long_shape(count: int) -> bytes:
+    """Tensors, one in another's place, each of the sizes that the letters of one long text are."""
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\x01"
+    storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ"
+    tensor = b"X\x01\x00\x00\x00kctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00h\x01h\x01\x89}tRs"
+    return b"\x80\x02}" + text + b"K\x00s" + tensor * count + b"."
 
 
 @pytest.mark.parametrize("kind", ["shape", "device", "dtype"])
