@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from keel import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
-from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, used_by, vectorises
+from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, unrolls, used_by, vectorises
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import size_text
 from keel_cpp.tables import STORED, loaded
@@ -138,7 +138,7 @@ class _Block:
             for n in sorted({v for s in inner for v in used_by(s)} & self.arrays.keys()):
                 text.define(n, self.arrays[n])
             for stmt in varying:
-                self._statement(stmt)
+                self._statement(stmt, simd)
                 text.each(f"wide{r}[l] = v{r};" for r in _results(stmt) if r in kept)
         self.arrays |= {r: loaded(f"wide{r}[l]", text.facts.dtypes[r]) for r in kept}
 
@@ -154,25 +154,35 @@ class _Block:
         made = [r for s in run if not isinstance(s, Reduce) for r in _results(s)]
         return [r for r in made if any(id(u) not in inside for u in self.text.facts.users.get(r, ()))]
 
-    def _statement(self, stmt: Stmt) -> None:
+    def _statement(self, stmt: Stmt, simd: bool) -> None:
         if not isinstance(stmt, Loop):
             part = isinstance(stmt, Reduce) and stmt.results[0] in self.parts
             return self.text.statement(stmt, at="[l]", part=part)
-        self._unrolled(stmt)
+        folds = self.text.folds(stmt, short=True)
+        for fold in folds:
+            self.text.each(fold.function(), fold.declare())
+        if simd or unrolls(stmt):
+            self._unrolled(stmt)
+        else:
+            self._looped(stmt)
+        self.text.results(folds)
 
     def _unrolled(self, loop: Loop) -> None:
         """A small loop as a function called with each of its points, for an inner loop would stop the vectoriser."""
         text = self.text
-        folds = text.folds(loop, short=True)
-        for fold in folds:
-            text.each(fold.function(), fold.declare())
         names = [text.name(a.name) for a in loop.axes]
         point = "_".join([*names, str(len(text.lines)), "point"])      # axes of one name may stand here twice
         with text.block(f"const auto {point} = [&]({', '.join(f'i64 {n}' for n in names)}) BODY", "};"):
             text.statements(loop.body)
         for values in product(*(range(a.size) for a in loop.axes if isinstance(a.size, int))):
             text.line(f"{point}({', '.join(map(str, values))});")
-        text.results(folds)
+
+    def _looped(self, loop: Loop) -> None:
+        """A small loop of which there are no vectors to stop: as it is, for each copy of its body would be compiled."""
+        with ExitStack() as stack:
+            for a in loop.axes:
+                stack.enter_context(self._over(a))
+            self.text.statements(loop.body)
 
 
 def _results(stmt: Stmt) -> tuple[int, ...]:

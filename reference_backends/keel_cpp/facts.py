@@ -36,6 +36,8 @@ from keel_cpp.tables import COSTS
 Straight = Const | Position | Load | Check | Apply | Reduce | Scan | Store
 SMALL = 16
 """Iterations up to which a loop is unrolled, and below which an axis is too short to be cut into lanes."""
+COPIED = 128
+"""Statements that unrolling may make of a loop: all of them are compiled, and what a loop costs is little beside."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,12 @@ def is_small(loop: Loop) -> bool:
             return False
         total *= a.size
     return total <= SMALL and not has_loops(loop.body) and loop.kind != "scan"
+
+
+def unrolls(loop: Loop) -> bool:
+    """Whether a small loop is worth a copy of its body for each iteration where only the loop itself is saved."""
+    copies = iterations(loop.axes)
+    return is_small(loop) and isinstance(copies, int) and copies * len(loop.body) <= COPIED
 
 
 # -- strides ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from keel_cpp.facts import (
     survey,
     tiled,
     turned,
+    unrolls,
     vectorises,
     work,
 )
@@ -230,7 +231,7 @@ def _serial(text: Text, loop: Loop) -> None:
         text.each(fold.function(), fold.declare())
     with ExitStack() as stack:
         for a in loop.axes:
-            if small:
+            if unrolls(loop):
                 text.line("UNROLL")
             stack.enter_context(text.loop(text.name(a.name), "0", size_text(a.size, text.name)))
         for stmt in loop.body:

@@ -26,73 +26,121 @@ from keel import (
     Store,
     results_of,
 )
-from keel_cpp.facts import Facts, has_loops, is_small, used_by
+from keel_cpp.facts import Facts, for_lanes, has_loops, in_order, is_small, used_by
 from keel_cpp.tables import COSTS
 
 LONGEST = 4096
 """Elements of a row that are kept, at most."""
+MOST = 8 * LONGEST
+"""Elements of all rows together: they lie on the stack, which is short in threads."""
+LANES = 32
+"""A multiple of the lanes of any loop."""
 WORTH = 3
 """Scalar operations, loads among them, that a kept value must save each time."""
 
 
 @dataclass(frozen=True)
+class Place:
+    """The element of an array that belongs to a point of a loop: the axes that count through it, the last of which is
+    the loop's lanes, and how many elements each step of them goes."""
+
+    axes: tuple[Axis, ...]
+    steps: tuple[int, ...]
+    length: int
+
+    @staticmethod
+    def of(axes: Sequence[Axis], lane: Axis) -> Place | None:
+        """The place of the points of ``axes``; None if there are too many of them, or nobody knows how many.
+
+        Lanes run up to a whole number of vectors, so a row of them takes that much.
+        """
+        ordered, steps, length = [*(a for a in axes if a != lane), lane], list[int](), 1
+        for axis in reversed(ordered):
+            if not isinstance(axis.size, int):
+                return None
+            steps.append(length)
+            length *= axis.size if axis != lane else -(-axis.size // LANES) * LANES
+        return Place(tuple(ordered), tuple(reversed(steps)), length) if length <= LONGEST else None
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What loops have in common that go through the same points alike."""
+        return tuple(a.size for a in self.axes), self.steps
+
+    def index(self, name: Callable[[str], str]) -> str:
+        """The text of the element's index."""
+        return " + ".join(name(a.name) if n == 1 else f"{n} * {name(a.name)}"
+                          for a, n in zip(self.axes, self.steps, strict=True))
+
+
+@dataclass(frozen=True)
 class Kept:
     """The loops of a row without what they need not compute any more; of each kept value the length of its array; of
-    each value that is read back the kept one and the axis that counts through it."""
+    each value that is kept or read back its place; of each that is read back the kept one."""
 
     body: tuple[Stmt, ...]
     arrays: dict[int, int]
-    axes: dict[int, Axis]
+    places: dict[int, Place]
     read: dict[int, int]
 
 
 def kept_rows(body: Sequence[Stmt], facts: Facts) -> Kept:
     found = _Rows(facts)
-    return Kept(tuple(found.visit(s) for s in body), found.arrays, found.axes, found.read)
+    return Kept(tuple(found.visit(s) for s in body), found.arrays, found.places, found.read)
 
 
 class _Rows:
     def __init__(self, facts: Facts):
         self.facts = facts
-        self.first: dict[tuple[int, Any], int] = {}             # (length, key) -> the value that was computed first
+        self.first: dict[tuple[Any, Any], int] = {}             # (kind of place, key) -> the value computed first
         self.arrays: dict[int, int] = {}
-        self.axes: dict[int, Axis] = {}
+        self.places: dict[int, Place] = {}
         self.read: dict[int, int] = {}
 
     def visit(self, stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Loop) or has_loops(stmt.body) or is_small(stmt) or len(stmt.axes) != 1:
+        if not isinstance(stmt, Loop) or has_loops(stmt.body) or is_small(stmt):
             return stmt
-        (axis,) = stmt.axes
-        if not isinstance(axis.size, int) or axis.size > LONGEST:
-            return stmt
-        keys = self._keys(stmt, axis)
-        worth = self._worth(stmt, axis, keys)
+        lane = for_lanes(stmt.axes, stmt.body, self.facts)
+        if lane is None or (len(stmt.axes) > 1 and (stmt.kind == "scan" or in_order(stmt))):
+            return stmt                                         # it does not run along its lanes
+        place = Place.of(stmt.axes, lane)
+        return stmt if place is None else self._reduced(stmt, place)
+
+    def _reduced(self, loop: Loop, place: Place) -> Loop:
+        """The loop without what is read back instead; what it computes is known from here on."""
+        keys = self._keys(loop, place)
+        worth = self._worth(loop, place, keys)
         live: set[int] = set()
-        for inner in reversed(stmt.body):
+        for inner in reversed(loop.body):
             if not isinstance(inner, Store | Reduce | Scan) and not live & set(results_of(inner)):
                 continue                                        # what needed it is read back
-            known = [self.first.get((axis.size, keys[r])) for r in results_of(inner) if r in keys]
-            if known and known[0] is not None and worth & set(results_of(inner)):
+            known = [self.first.get((place.kind, keys[r])) for r in results_of(inner) if r in keys]
+            if known and known[0] is not None and worth & set(results_of(inner)) and self._room(known[0], place):
                 (r,) = results_of(inner)
                 self.read[r] = known[0]
-                self.arrays[known[0]] = axis.size
-                self.axes[r] = axis
+                self.arrays[known[0]] = place.length
+                self.places[r] = place
             else:
                 live |= set(used_by(inner))
-        body = tuple(s for s in stmt.body if self._needed(s, live))
+        body = tuple(s for s in loop.body if self._needed(s, live))
         for r in (r for s in body for r in results_of(s)):
-            if r in keys and r not in self.read and axis in self.facts.varies[r]:
-                self.first.setdefault((axis.size, keys[r]), r)
-                self.axes[r] = axis
-        return replace(stmt, body=body)
+            if r in keys and r not in self.read and self.facts.varies[r].issuperset(place.axes):
+                self.first.setdefault((place.kind, keys[r]), r)
+                self.places[r] = place
+        return replace(loop, body=body)
+
+    def _room(self, number: int, place: Place) -> bool:
+        """Whether an array of the value is there already, or the stack has room for it."""
+        return number in self.arrays or sum(self.arrays.values()) + place.length <= MOST
 
     def _needed(self, stmt: Stmt, live: set[int]) -> bool:
         made = set(results_of(stmt))
         return isinstance(stmt, Store | Reduce | Scan) or bool(made & live) or bool(made & self.read.keys())
 
-    def _keys(self, loop: Loop, axis: Axis) -> dict[int, Any]:
-        """What each value is made of, with the loop's axis under a common name; equal keys are equal values."""
+    def _keys(self, loop: Loop, place: Place) -> dict[int, Any]:
+        """What each value is made of, with the loop's axes under common names; equal keys are equal values."""
         keys: dict[int, Any] = {}
+        names = {a: ("axis", k) for k, a in enumerate(place.axes)}
 
         def key(n: int) -> Any:
             return keys.get(n, n)
@@ -102,17 +150,17 @@ class _Rows:
                 case Const():
                     keys[s.result] = ("const", repr(s.value), s.dtype)
                 case Position():
-                    keys[s.result] = ("position", _index_key(s.index, axis, key))
+                    keys[s.result] = ("position", _index_key(s.index, names, key))
                 case Load() if s.buffer not in self.facts.written:
                     mask = None if s.mask is None else key(s.mask)
-                    keys[s.result] = ("load", s.buffer, _index_key(s.index, axis, key), mask)
+                    keys[s.result] = ("load", s.buffer, _index_key(s.index, names, key), mask)
                 case Apply():
                     keys[s.result] = (s.op, tuple(map(key, s.args)), s.dtype)
                 case _:
                     pass
         return keys
 
-    def _worth(self, loop: Loop, axis: Axis, keys: Mapping[int, Any]) -> set[int]:
+    def _worth(self, loop: Loop, place: Place, keys: Mapping[int, Any]) -> set[int]:
         """The values known from an earlier loop that are dear enough, what they need being read back too."""
         costs: dict[int, int] = {}
         worth: set[int] = set()
@@ -120,22 +168,22 @@ class _Rows:
             own = COSTS.get(s.op, 1) if isinstance(s, Apply) else 1 if isinstance(s, Load) else 0
             for r in results_of(s):
                 costs[r] = own + sum(costs.get(v, 0) for v in used_by(s))
-                if costs[r] >= WORTH and r in keys and (axis.size, keys[r]) in self.first:
+                if costs[r] >= WORTH and r in keys and (place.kind, keys[r]) in self.first:
                     worth.add(r)
                     costs[r] = 1
         return worth
 
 
-def _index_key(i: Index, axis: Axis, key: Callable[[int], Any]) -> Any:
-    """The index with the axis under a common name and loaded values by their keys."""
-    return i.const, frozenset((_atom_key(atom, axis, key), c) for atom, c in i.terms)
+def _index_key(i: Index, names: Mapping[Axis, Any], key: Callable[[int], Any]) -> Any:
+    """The index with the axes under common names and loaded values by their keys."""
+    return i.const, frozenset((_atom_key(atom, names, key), c) for atom, c in i.terms)
 
 
-def _atom_key(atom: Any, axis: Axis, key: Callable[[int], Any]) -> Any:
+def _atom_key(atom: Any, names: Mapping[Axis, Any], key: Callable[[int], Any]) -> Any:
     match atom:
         case Axis():
-            return "axis" if atom == axis else atom
+            return names.get(atom, atom)
         case Loaded():
             return "loaded", key(atom.value), atom.bound
         case Div() | Mod():
-            return type(atom).__name__, _index_key(atom.of, axis, key), atom.by
+            return type(atom).__name__, _index_key(atom.of, names, key), atom.by

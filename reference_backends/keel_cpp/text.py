@@ -28,7 +28,7 @@ from keel import (
 )
 from keel_cpp.facts import Facts, checks_in, folds_of
 from keel_cpp.folds import Fold
-from keel_cpp.rows import kept_rows
+from keel_cpp.rows import Place, kept_rows
 from keel_cpp.sizes import NARROW, index_text, size_text
 from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
@@ -72,7 +72,7 @@ class Text:
         self.known: dict[int, Fold] = {}
         self.elements: dict[int, str] = {}                     # loads from elsewhere than their buffer
         self.arrays: set[int] = set()                          # values kept in an array of the row,
-        self.axes: dict[int, Axis] = {}                        # by which axis, and which values are read back instead
+        self.places: dict[int, Place] = {}                     # where in it, and which values are read back instead
         self.read: dict[int, int] = {}                         # of computed
         self.worst: dict[int, str] = {}                        # of checks in lanes, what keeps the worst index
         self.lines: list[str] = []
@@ -226,7 +226,7 @@ class Text:
 
     def define(self, number: int, text: str) -> None:
         dtype = self.facts.dtypes[number]
-        at = f"[{self.name(self.axes[number].name)}]" if number in self.axes else ""
+        at = f"[{self.places[number].index(self.name)}]" if number in self.places else ""
         if number in self.read:
             text = loaded(f"row{self.read[number]}{at}", dtype)
         self.line(f"const {DTYPES[dtype]} v{number} = {text};")
@@ -237,9 +237,9 @@ class Text:
         """The body of one row, less what is kept from loop to loop in arrays, which are declared here."""
         kept = kept_rows(body, self.facts)
         for n, size in kept.arrays.items():
-            self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{-(-size // 32) * 32}];")
+            self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{size}];")
         self.arrays |= kept.arrays.keys()
-        self.axes |= kept.axes
+        self.places |= kept.places
         self.read |= kept.read
         return kept.body
 

@@ -137,6 +137,44 @@ kernel masked(in0: f32[N*M]) -> (out0: f32[N*M]):
       %6 = le %5 %0
       store out0[M*i0 + j0] %4 if %6
 """,
+    "channel_softmax": """
+kernel channel_softmax(in0: f32[K*N*M]) -> (out0: f32[K*N*M]):
+  parallel i0 < N:
+    reduce j0 < K, j1 < M:
+      %0 = load in0[M*N*j0 + M*i0 + j1]
+      %1 = reduce max %0
+    reduce j0 < K, j1 < M:
+      %2 = load in0[M*N*j0 + M*i0 + j1]
+      %3 = sub %2 %1
+      %4 = exp %3
+      %5 = reduce sum %4
+    %6 = reciprocal %5
+    parallel j1 < M, j0 < K:
+      %7 = load in0[M*N*j0 + M*i0 + j1]
+      %8 = sub %7 %1
+      %9 = exp %8
+      %10 = mul %9 %6
+      store out0[M*N*j0 + M*i0 + j1] %10
+""",
+    "chosen": """
+kernel chosen(in0: f32[16*N*M], in1: f32[16*N*M]) -> (out0: f32[16*N*M], out1: f32[N*M]):
+  %0 = const 2 : i64
+  parallel i0 < N*M:
+    %1 = position i0
+    %2 = lt %1 %0
+    %3 = not %2
+    reduce j0 < 4, j1 < 4:
+      %4 = load in0[4*N*M*j0 + 4*i0 + j1] if %2
+      %5 = load in1[4*N*M*j0 + 4*i0 + j1] if %3
+      %6 = where %2 %4 %5
+      %7 = neg %6
+      %8 = mul %7 %7
+      %9 = add %8 %6
+      %10 = maximum %9 %6
+      store out0[4*N*M*j0 + 4*i0 + j1] %10
+      %11 = reduce sum %10
+    store out1[i0] %11
+""",
     "gather": """
 kernel gather(in0: f32[N*M], in1: i64[K]) -> (out0: f32[K*M], out1: f32[K]):
   parallel i0 < K, i1 < M:
@@ -255,6 +293,13 @@ def welford(v: Values, N: int, M: int) -> Values:
     return {"out0": x.mean(1), "out1": (x - x.mean(1, keepdim=True)).square().sum(1)}
 
 
+def chosen(v: Values, N: int, M: int) -> Values:
+    one, two = (v[name].view(4, N * M, 4) for name in ("in0", "in1"))
+    x = torch.where((torch.arange(N * M) < 2)[None, :, None], one, two)
+    out = (x * x + x).maximum(x)
+    return {"out0": out, "out1": out.sum((0, 2))}
+
+
 def scatter(v: Values, N: int, M: int, K: int) -> Values:
     at, x = v["in0"], v["in1"].view(K, M)
     rows = at[:, None].expand(K, M)
@@ -280,6 +325,9 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "welford": welford,
     "total": lambda v, N, M: {"out0": v["in0"].sum(), "out1": v["in0"].amax(), "out2": v["in0"] - v["in0"].amax()},
     "column_softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(0)},
+    "channel_softmax": lambda v, N, M, K: {
+        "out0": v["in0"].view(K, N, M).transpose(1, 2).reshape(K * M, N).softmax(0).view(K, M, N).transpose(1, 2)},
+    "chosen": chosen,
     "cumsum": lambda v, N, M: {"out0": v["in0"].view(N, M).cumsum(1), "out1": v["in0"].view(N, M).cummax(0).values},
     "transposed": lambda v, N, M: {"out0": (v["in0"].view(N, M) * v["in1"][:, None]).T},
     "gather": lambda v, N, M, K: {"out0": v["in0"].view(N, M)[v["in1"]], "out1": v["in0"].view(N, M)[v["in1"], 0]},

@@ -29,6 +29,23 @@ def test_the_same_kernel_gives_the_same_text(name: str) -> None:
     assert target.render(one) == target.render(two)
 
 
+@pytest.mark.parametrize(("k", "m"), [(3, 17), (3, 33), (4, 32), (32, 4), (17, 17)])
+def test_what_loops_over_a_row_of_several_axes_compute_alike_is_computed_once(k: int, m: int) -> None:
+    text = target.render(kernel("channel_softmax", N=5, M=m, K=k))
+    assert text.count("= exp(") == 1, text
+
+
+@pytest.mark.parametrize(("k", "m"), [(3, None), (None, 17), (65, 64)])
+def test_a_row_that_is_long_or_of_unknown_length_is_computed_each_time(k: int | None, m: int | None) -> None:
+    assert target.render(kernel("channel_softmax", N=5, M=m, K=k)).count("= exp(") == 2
+
+
+def test_the_body_of_a_small_loop_is_copied_only_where_there_are_vectors_or_little_of_it() -> None:
+    assert "_point(2, 2)" in target.render(kernel("window", N=64, M=64))
+    copied = target.render(kernel("chosen", N=8, M=8))
+    assert "_point" not in copied and "UNROLL" not in copied and copied.count("in1[") == 1
+
+
 def test_names_that_mean_something_in_cpp_are_changed() -> None:
     axis = Axis("from", 8)
     at = index(axis)
