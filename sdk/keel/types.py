@@ -104,6 +104,11 @@ class TensorType:
         return span if isinstance(span, int) else as_dim(sympy.expand(span))
 
     @property
+    def is_static(self) -> bool:
+        """Whether no size or stride is symbolic."""
+        return all(isinstance(d, int) for d in self.shape) and all(isinstance(d, int) for d in self.strides)
+
+    @property
     def symbols(self) -> tuple[str, ...]:
         return symbols_of((*self.shape, *self.strides))
 
@@ -150,15 +155,21 @@ class Call:
     kwargs: Mapping[str, Any]
     out: tuple[Type | None, ...]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """That of its operator."""
         return operator_name(self.op)
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorType, ...]:
         """The types of all tensor arguments, in order, lists flattened."""
         return tuple(v for v in leaves((*self.args, *self.kwargs.values())) if isinstance(v, TensorType))
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether no size, stride or number in it is symbolic."""
+        values = leaves((*self.args, *self.kwargs.values(), *self.out))
+        return all(v.is_static if isinstance(v, TensorType) else not isinstance(v, SymType) for v in values)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:

@@ -310,20 +310,22 @@ class _Rewrite:
         """Copies results that came to share memory with an input or with each other by being written out."""
         output = self.graph.output_node()
         results = list(output.args[0])  # type: ignore[arg-type]
-        new = bases(self.graph)
+        new = dict(bases(self.graph))
+        before: dict[fx.Node, list[fx.Node]] = {}              # by memory, the old nodes of the results that lie there
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
                 continue
             mine = {self.made[b] for b in old[was] if b.op == "placeholder"}
             inputs = {b for b in new[now] if b.op == "placeholder"} - mine
-            shared = any(isinstance(r, fx.Node) and new[r] & new[now] and not old[o] & old[was]
-                         for o, r in zip(returned[:i], results[:i], strict=True) if o is not None)
+            shared = any(not old[o] & old[was] for base in new[now] for o in before.get(base, ()))
             if inputs or shared:
                 with self.graph.inserting_before(output):
                     results[i] = self.graph.call_function(torch.ops.aten.clone.default, (now,))
                 with self.desk.mode:                          # a copy of a view with gaps has none
                     results[i].meta = {**now.meta, "val": torch.ops.aten.clone.default(now.meta["val"])}
-                new = bases(self.graph)
+                new[results[i]] = frozenset({results[i]})
+            for base in new[results[i]]:
+                before.setdefault(base, []).append(was)
         output.args = (tuple(results),)
 
 

@@ -11,6 +11,8 @@ from keel.types import Call, SymType, TensorType, as_dim
 def hosted_type(type: Any, host: HostNumbers) -> Any:
     """A type, with symbols of ``host`` in its sizes, or in its number; anything else unchanged."""
     if isinstance(type, TensorType):
+        if type.is_static:
+            return type
         sizes, strides = (tuple(as_dim(host.integer(d)) for d in dims) for dims in (type.shape, type.strides))
         return type if (sizes, strides) == (type.shape, type.strides) else replace(type, shape=sizes, strides=strides)
     if isinstance(type, SymType):
@@ -21,6 +23,9 @@ def hosted_type(type: Any, host: HostNumbers) -> Any:
 
 def hosted(call: Call, host: HostNumbers) -> Call:
     """``call`` with the types of its arguments and results so."""
+    if call.is_static:
+        return call
+
     def inner(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return type(value)(map(inner, value))

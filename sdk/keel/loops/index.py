@@ -137,7 +137,7 @@ def index(value: Index | Atom | Dim) -> Index:
     if isinstance(value, Index):
         return value
     if isinstance(value, Axis | Loaded | Div | Mod):
-        return make(0, [(value, 1)])
+        return ZERO if isinstance(value, Axis) and value.size == 1 else Index(0, ((value, 1),))
     return Index(tidy(as_dim(value)))
 
 
@@ -326,6 +326,8 @@ def _factors(i: Index, by: Dim) -> list[tuple[Dim, Dim]]:
 
 def substitute(i: Index, values: Mapping[Axis, Index], loaded: Callable[[int], int] | None = None) -> Index:
     """``i`` with each axis replaced by its value (if it has one), and each Loaded renumbered; canonical again."""
+    if (moved := _moved(i, values)) is not None:
+        return moved
     out = Index(i.const)
     for atom, c in i.terms:
         match atom:
@@ -338,6 +340,25 @@ def substitute(i: Index, values: Mapping[Axis, Index], loaded: Callable[[int], i
             case Mod():
                 out = out + mod(substitute(atom.of, values, loaded), atom.by) * c
     return out
+
+
+def _moved(i: Index, values: Mapping[Axis, Index]) -> Index | None:
+    """The same at once, where all is made of axes with known coefficients: there is nothing to rejoin."""
+    const = i.const
+    terms: list[tuple[Atom, Dim]] = []
+    for atom, c in i.terms:
+        if not isinstance(atom, Axis) or not isinstance(c, int):
+            return None
+        value = values.get(atom)
+        if value is None:
+            terms.append((atom, c))
+            continue
+        if not isinstance(value.const, int) or not all(isinstance(a, Axis) and isinstance(k, int)
+                                                       for a, k in value.terms):
+            return None
+        const = const + value.const * c
+        terms += [(a, k * c) for a, k in value.terms]
+    return make(const, terms)
 
 
 def axes_of(i: Index) -> set[Axis]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.loops.define import SMALL_FLOATS, Place, Read
+from keel.loops.define import SMALL_FLOATS, Place, Read, Step
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
 from keel.loops.ir import Apply, Buffer, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
 from keel.schedule.tensors import Defined, Site, Tensors
@@ -98,6 +98,7 @@ class Emitter:
         self.buffers: dict[tuple[int, str], Buffer] = {}
         self.members: dict[int, Placed] = {}
         self.results: dict[int, tuple[Placed, int]] = {}     # tensor -> its member, and which result it is
+        self.steps: dict[int, dict[int, Step]] = {}          # by definition (its id): the step that makes each value
         self.sites: list[Site] = []                          # of the checks, in the order of their numbers
 
     # -- values --------------------------------------------------------------------------------------
@@ -205,9 +206,7 @@ class Emitter:
         return frame.memo[number]
 
     def _compute(self, frame: _Frame, number: int) -> int:
-        step = next(s for s in frame.node.definition.steps
-                    if number in (s.results if isinstance(s, Reduce | Scan) else (s.result,)))
-        match step:
+        match step := self._step_of(frame.node, number):
             case Const():
                 const = step
                 return self.step(("const", repr(const.value), const.dtype), (), (),
@@ -229,6 +228,14 @@ class Emitter:
                 if frame.folded is None:
                     raise KeelError("bad-graph", f"The fold {frame.node.name} is not computed here.")
                 return frame.folded[step.results.index(number)]
+
+    def _step_of(self, node: Defined, number: int) -> Step:
+        """The step of the node's definition that makes its value so numbered."""
+        definition = node.definition
+        if id(definition) not in self.steps:
+            self.steps[id(definition)] = {r: s for s in definition.steps for r in (
+                s.results if isinstance(s, Reduce | Scan) else (s.result,))}
+        return self.steps[id(definition)][number]
 
     def _checked(self, frame: _Frame, step: Place) -> int:
         """The place of an index, checked where the element that needs it is."""

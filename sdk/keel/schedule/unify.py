@@ -42,7 +42,7 @@ class Digits:
 
     def now(self, i: Index) -> Index:
         """``i`` with all splits made so far."""
-        while any(a in self.splits for a in axes_of(i)):
+        while self.splits and not self.splits.keys().isdisjoint(axes_of(i)):
             i = substitute(i, self.splits)
         return i
 
