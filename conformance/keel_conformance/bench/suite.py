@@ -50,7 +50,7 @@ PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, p
 
 def programs_of_zoo() -> tuple[str, ...]:
     """The names of its models and of the OpInfos."""
-    return (*zoo.NAMES, *universe.names())
+    return (*zoo.NAMES, *zoo.BEYOND, *universe.names())
 
 
 def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:

@@ -12,6 +12,8 @@ from .case import ModelCase
 TEXT = (*LINE_TEXT, *zoo_text.TEXT)
 VISION = (*(name for name in LINE if name not in LINE_TEXT), *zoo_vision.VISION)
 NAMES = (*LINE, *zoo_text.TEXT, *zoo_vision.VISION)
+BEYOND = tuple(zoo_vision.BEYOND)
+"""Models on none of these lists, whose compile time is measured with the others'."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,15 @@ def sizes(name: str) -> tuple[Size, Size, Size]:
         return Size(2, 64), Size(3, 48), Size(4, 32)
     if name in LINE:
         return Size(4), Size(3), Size(6)
-    small = zoo_vision.VISION[name]
+    small = zoo_vision.small(name)
     by = 0 if small.told else small.by
     sides = (small.side, small.side + 2 * by, small.side + by)
     return Size(4, sides[0]), Size(3, sides[1]), Size(6, sides[2])
 
 
 def build(name: str, seed: int = 0, size: Size | None = None, device: str = "cpu") -> ModelCase:
-    """The model called ``name`` (one of ``NAMES``), in ``eval`` mode, every dropout rate 0, with inputs of ``size``.
+    """The model called ``name`` (of ``NAMES`` or ``BEYOND``), in ``eval`` mode, every dropout rate 0, with inputs of
+    ``size``.
 
     The same arguments give the same weights and inputs, and weights do not depend on the size but for the running
     statistics of batch norms.  Raises KeyError for a name that there is not.

@@ -21,7 +21,8 @@ def test_a_mixture_of_experts_has_a_float64_twin() -> None:
         torch.testing.assert_close(one["output.logits"].double(), exact["output.logits"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050"])
+@pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050",
+                                  "densenet121"])
 def test_a_model_runs_at_each_size_with_the_same_weights(name: str) -> None:
     shapes = set()
     first = zoo.build(name)

@@ -31,16 +31,17 @@ TARGET = f"<= {TIMES:g} x aot_eager's + 1 s per {1 / BY_KERNEL:.0f} kernels"
 def jobs(chosen: Selection) -> list[Job]:
     """CPU seconds are compared on a CPU only."""
     return [Job("zoo-compile", model, chosen.backend, mode, along="static", rounds=1, threads=1)
-            for model in chosen.models if model in zoo.NAMES and chosen.device == "cpu" for mode in chosen.modes]
+            for model in chosen.models if model in (*zoo.NAMES, *zoo.BEYOND) and chosen.device == "cpu"
+            for mode in chosen.modes]
 
 
 def measure(job: Job) -> dict[str, Any]:
     """CPU seconds of both, and the number of kernels that Keel launches in a step."""
     with TemporaryDirectory(prefix="keel-bench-") as folder, setting("KEEL_CACHE_DIR", folder):
         other, own = (seconds(job, by) for by in (ways.aot_eager, ways.keel))
-    with recorded(job.compiler) as dumps:                     # apart, for writing dumps takes time
-        seconds(job, ways.keel)
-        kernels = len(keels(dumps)) if dumps is not None else 0
+        with recorded(job.compiler) as dumps:                 # apart, for writing dumps takes time
+            seconds(job, ways.keel)
+            kernels = len(keels(dumps)) if dumps is not None else 0
     return {"kernels": kernels, "aot_eager": other, "seconds": own}
 
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from keel_conformance.bench.jobs import Job
+from keel_conformance.bench.jobs import Job, Selection
+from keel_conformance.bench.suite import programs_of_zoo
 from keel_conformance.bench.zoo import compile_time
+from keel_conformance.bench.zoo import models as zoo_models
+from keel_conformance.models import zoo
 from keel_conformance.workers.pool import Outcome
 
 
@@ -26,6 +29,13 @@ def test_a_failure_has_a_row() -> None:
     assert found.holds is False and found.note == "It did not end."
 
 
+def test_every_model_is_measured_and_those_on_no_list_that_are_long_to_compile() -> None:
+    chosen = Selection(programs_of_zoo(), ("training",), "cpp")
+    models = [job.model for job in compile_time.jobs(chosen)]
+    assert models == [*zoo.NAMES, *zoo.BEYOND] and "densenet121" in models
+    assert not {job.model for job in zoo_models.jobs(chosen)} & {*zoo.BEYOND}
+
+
 def test_the_kernel_cache_starts_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
@@ -37,4 +47,4 @@ def test_the_kernel_cache_starts_empty(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.0
     monkeypatch.setattr(compile_time, "seconds", seconds)
     assert compile_time.measure(Job("zoo-compile", "bert", "cpp")) == {"kernels": 0, "aot_eager": 1.0, "seconds": 1.0}
-    assert "mine" not in seen[:2] and seen[0] == seen[1] and os.environ["KEEL_CACHE_DIR"] == "mine"
+    assert "mine" not in seen and len(set(seen)) == 1 and len(seen) == 3 and os.environ["KEEL_CACHE_DIR"] == "mine"
