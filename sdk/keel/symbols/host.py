@@ -53,6 +53,8 @@ def kernel_form(expr: Any, stand: Stand, stood: Mapping[sympy.Expr, sympy.Expr] 
         return stand(expr)                                    # nothing is proved of it, and it would be long
     if not isinstance(expr, sympy.Add | sympy.Mul | sympy.floor) and not all(a.is_integer for a in args):
         return stand(expr)
+    if any(map(_may_be_fraction, args)):                      # no symbol, which is an integer, can stand for that part
+        return stand(expr)
     return row.kernel(*(kernel_form(a, stand, stood) for a in args))
 
 
@@ -69,6 +71,13 @@ def _has_function(divisor: sympy.Expr) -> bool:
 def _is_power(expr: sympy.Pow) -> bool:
     """Whether a kernel computes the power; one to a negative integer stands in a ratio of which it takes the floor."""
     return bool(expr.exp.is_Integer) and kind_of(expr.base) == "int"
+
+
+def _may_be_fraction(expr: sympy.Expr) -> bool:
+    """Whether a number has a power as a factor or a term that kernels do not compute, and that may be a fraction."""
+    if isinstance(expr, sympy.Pow):
+        return not _is_power(expr) and not expr.exp.is_nonnegative
+    return isinstance(expr, sympy.Add | sympy.Mul) and any(map(_may_be_fraction, expr.args))
 
 
 class HostNumbers:

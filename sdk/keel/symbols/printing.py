@@ -123,7 +123,7 @@ def _fractional(expr: Any) -> bool:
     if isinstance(expr, sympy.Rational):
         return not isinstance(expr, sympy.Integer)
     if isinstance(expr, sympy.Pow):
-        return kind_of(expr) == "int" and not (expr.exp.is_Integer and expr.exp >= 0)
+        return kind_of(expr) == "int" and not expr.exp.is_nonnegative
     return isinstance(expr, sympy.Add | sympy.Mul) and kind_of(expr) == "int" and any(map(_fractional, expr.args))
 
 
@@ -186,7 +186,7 @@ class _C:
     def ratio(self, expr: Any) -> str:
         """An integer that is written as a fraction; nothing is left over."""
         over, under = sympy.fraction(sympy.together(expr))
-        if under != 1 and expr.is_integer is False:
+        if expr.is_integer is False or (under == 1 and _fractional(over)):
             raise KeelError("no-lowering", f"{expr} is a fraction of integers, which has no form in C.")
         return self.text(over) if under == 1 else f"({self.text(over)} / {self.text(under)})"
 

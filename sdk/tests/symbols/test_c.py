@@ -82,4 +82,7 @@ def test_what_c_has_not_is_refused() -> None:
         c_text(pytorch.RoundDecimal(pytorch.ToFloat(N), 1))
     with pytest.raises(KeelError, match="bad-graph"):
         c_text(sympy.Symbol("n; exit(1)", integer=True) + U)
+    with pytest.raises(KeelError, match=r"no-lowering.*fraction"):
+        c_text(N + 2 ** U)
+    assert c_text(pytorch.FloorDiv(U, 2 ** N)) == "size_div(u, size_pow(2, n))"
     assert c_text(sympy.floor(N * M / 4)) == "size_div((m * n), 4)"

@@ -63,6 +63,10 @@ class Python(reference.PythonReferenceAnalysis):
     mod = python_mod = staticmethod(lambda a, b: a % b)
 
 
+for _name, _meaning in (("expr_cond_pair", lambda value, condition: (value, condition)),   # which PyTorch 2.11 lacks
+                        ("piecewise", lambda *pairs: next(value for value, condition in pairs if condition))):
+    if not hasattr(Python, _name):
+        setattr(Python, _name, staticmethod(_meaning))
 for _name in ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh"):
     setattr(Python, _name, staticmethod(getattr(math, _name)))
 
@@ -108,6 +112,7 @@ def test_only_identifiers_become_text(name: str) -> None:
     (pytorch.IsNonOverlappingAndDenseIndicator(3, N, N, 2), 0), (pytorch.ToFloat(N * 10 ** 30), 7e30),
     (pytorch.IntTrueDiv(N * 10 ** 30 + 1, 10 ** 30), 7.0), (pytorch.PowByNatural(10, N * 6), 10 ** 42),
     (pytorch.RoundDecimal(pytorch.ToFloat(N) + .25, 1), 7.2), (pytorch.RoundToInt(pytorch.ToFloat(N) - .5), 6),
+    (pytorch.FloorDiv(900, 2 ** N), 7), (N * 2 ** N, 896), (sympy.floor(900 * 2 ** -N), 7),
     (sympy.Xor(N > 3, N > 9), True), (sympy.sign(-N), -1), (sympy.Mod(-N, 4), 1),
 ])
 def test_values_of_what_is_not_drawn(expr: Any, value: Any) -> None:
@@ -136,6 +141,13 @@ def test_kernels_have_sums_and_symbols_for_the_rest(expr: Any, values: dict[str,
     symbols = {s for s in getattr(form, "free_symbols", ()) if s.name in host.by_name}
     assert all(known[s.name] >= 1 or not s.is_positive for s in symbols)
     assert all(known[s.name] >= 0 or not s.is_nonnegative for s in symbols)
+
+
+def test_no_symbol_stands_for_what_may_be_a_fraction() -> None:
+    host = HostNumbers()
+    form = host.integer(sympy.floor(900 * 2 ** -N) + M)
+    known = {"m": 1} | {name: evaluate(e, {"n": 7, "m": 1}, "int") for name, e in host.by_name.items()}
+    assert evaluate(form, known) == 8
 
 
 def test_floats_are_given_to_kernels_by_their_bits() -> None:
