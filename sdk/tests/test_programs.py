@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._higher_order_ops.effects import _get_effect
 from torch.utils.checkpoint import checkpoint
 
 import keel
@@ -131,12 +132,18 @@ def test_results_and_gradients_are_eagers(program: Callable[..., Any], dynamic: 
     torch.testing.assert_close(x.grad, twin.grad, rtol=1e-4, atol=1e-5)
 
 
-def test_an_effect_takes_place() -> None:
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_an_effect_takes_place(training: bool) -> None:
+    before = _get_effect("aten::_linalg_check_errors")
     compiled = keel.compile(torch.linalg.inv, backends=[whole()])
-    torch.testing.assert_close(compiled(torch.eye(3)), torch.eye(3))
-    if torch.__version__ >= "2.13":                           # before, tracing loses the check
-        with pytest.raises(torch.linalg.LinAlgError, match="inversion could not be completed"):
-            compiled(torch.zeros(3, 3))
+    x = torch.eye(3, requires_grad=training)
+    torch.testing.assert_close(result := compiled(x), torch.eye(3))
+    if training:
+        result.sum().backward()
+        torch.testing.assert_close(x.grad, -torch.ones(3, 3))
+    assert _get_effect("aten::_linalg_check_errors") is before
+    with pytest.raises(torch.linalg.LinAlgError, match="inversion could not be completed"):
+        compiled(torch.zeros(3, 3, requires_grad=training))
 
 
 def test_a_recurrent_network_is_computed(backends: list[Backend]) -> None:

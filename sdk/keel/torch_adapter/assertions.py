@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
@@ -23,6 +23,7 @@ import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
 from torch.overrides import TorchFunctionMode
 
 from keel.torch_adapter.numbers import NotRecorded, number
@@ -62,6 +63,55 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
     if made.complete:
         _drop_folded(gm.graph)
     _behind_their_numbers(gm.graph)
+
+
+def read_apart(gm: fx.GraphModule) -> None:
+    """Changes a graph of Dynamo's, and those in it: assertions on sizes and truth values, which PyTorch adds for all
+    that it has come to believe of them, read these in ways that a trace records.
+
+    A trace folds ``aten.sym_size.int`` of a size that it believes to be 4 to a plain 4, and the assertion on it to one
+    that holds.  Where nothing else uses the tensor, the call that makes it would be dropped, and nothing be asserted.
+    """
+    for module in [m for m in gm.modules() if isinstance(m, fx.GraphModule)]:
+        graph = module.graph
+        assertions = graph.find_nodes(op="call_function", target=_ASSERT)
+        read = {n for assertion in assertions for n in _cone(assertion)[1]}
+        for node in [n for n in graph.nodes if n in read]:
+            with graph.inserting_before(node):
+                if node.target in _METHODS:
+                    apart = graph.call_method(_METHODS[node.target], node.args)
+                elif node.target is cast_symbool_to_symint_guardless:
+                    apart = graph.call_function(torch.sym_ite, (*node.args, 1, 0))
+                else:
+                    continue
+            apart.meta = dict(node.meta)
+            node.replace_all_uses_with(apart)
+            graph.erase_node(node)
+        if read:
+            module.recompile()
+
+
+_METHODS: Mapping[Any, str] = {
+    aten.sym_size.int: "size", aten.sym_stride.int: "stride", aten.sym_storage_offset.default: "storage_offset"}
+
+
+@contextmanager
+def factorizations_checked() -> Iterator[None]:
+    """Where traces keep the check on whether a factorization succeeded. PyTorch 2.11 drops it, since it gives nothing;
+    newer releases count it as an effect by themselves."""
+    from torch._higher_order_ops.effects import _EffectType, _get_effect, _register_effectful_op
+
+    if _get_effect(_FACTORIZED) is not None:
+        yield
+        return
+    handle = _register_effectful_op(_FACTORIZED, _EffectType.ORDERED)
+    try:
+        yield
+    finally:
+        handle.destroy()
+
+
+_FACTORIZED = "aten::_linalg_check_errors"
 
 
 class _Said(TorchFunctionMode):

@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.errors import KeelError
-from keel.torch_adapter.assertions import assert_promises, said
+from keel.torch_adapter.assertions import assert_promises, factorizations_checked, read_apart, said
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
@@ -73,6 +73,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):     # the whole backward of compiled autograd
         return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler))
+    read_apart(gm)
     onednn = torch._C._get_mkldnn_enabled()
 
     def of(kind: Kind) -> Any:
@@ -109,7 +110,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
     # it takes a state.
     with config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False), \
-            _onednn(False), resampled(gm), said(gm):
+            _onednn(False), resampled(gm), said(gm), factorizations_checked():
         return aot_module_simplified(
             gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
             partition_fn=partition, decompositions={}, keep_inference_input_mutations=True)

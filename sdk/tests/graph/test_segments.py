@@ -15,8 +15,8 @@ from keel.graph.segments import segments
 from keel.torch_adapter import Captured
 
 from ..line import trace
+from ..releases import runs_control_deps, skip_without
 
-deps = pytest.importorskip("torch._inductor.fx_passes.control_dependencies", reason="This PyTorch has no control_deps.")
 R = torch.randn
 
 
@@ -27,6 +27,7 @@ def program(x: Tensor) -> Any:
 
 def graph_with(events: dict[str, nn.Module], symbolic: bool = False) -> fx.GraphModule:
     """``program`` with a call of each of ``events`` behind the node of that name, which later nodes see through it."""
+    skip_without(runs_control_deps)
     gm = trace(program, R(3), symbolic=symbolic)
     for name, does in events.items():
         node = next(n for n in gm.graph.nodes if n.name == name)

@@ -10,6 +10,8 @@ from torch import Tensor, fx
 
 from keel.torch_adapter import Captured, capture, expression, late
 
+from ..releases import keeps_messages, skip_without
+
 aten = torch.ops.aten
 ASSERTED = aten._functional_assert_scalar.default
 
@@ -113,7 +115,45 @@ def test_bounds_are_asserted_directly_behind_the_number() -> None:
     assert made.index("aten.slice.Tensor") > last
 
 
+def test_an_assertion_on_a_size_that_nothing_else_uses_is_kept() -> None:
+    def fn(x: Tensor) -> Tensor:
+        torch._check(x.nonzero().size(0) == 2)
+        return x + 1
+    (gm,) = graphs(fn, torch.tensor([0, 1, 2]))
+    assert only(gm, ASSERTED).args[2] is only(gm, aten.nonzero.default)
+
+
+def test_what_a_call_needs_of_a_size_is_asserted_where_nobody_uses_its_result() -> None:
+    def fn(x: Tensor) -> Tensor:
+        x.nonzero().view(2, 1)
+        return x + 1
+    (gm,) = graphs(fn, torch.tensor([0, 1, 2]))
+    assert only(gm, ASSERTED).args[2] is only(gm, aten.nonzero.default)
+
+
+def test_a_truth_value_that_nothing_else_uses_is_asserted() -> None:
+    def fn(x: Tensor) -> Tensor:
+        torch._check(x.any().item())
+        return x + 1
+    (gm,) = graphs(fn, torch.tensor([True, False]))
+    number = only(gm, aten._local_scalar_dense.default)
+    assertions = gm.graph.find_nodes(op="call_function", target=aten._assert_scalar.default)
+    assert assertions and all(number in cone_of(n) for n in assertions)
+
+
+def cone_of(node: fx.Node) -> set[fx.Node]:
+    """The nodes that a node is computed from."""
+    found, todo = set[fx.Node](), [node]
+    while todo:
+        more = [n for n in todo.pop().all_input_nodes if n not in found]
+        found |= {*more}
+        todo += more
+    return found
+
+
 def test_the_users_message_is_kept() -> None:
+    skip_without(keeps_messages)
+
     def fn(x: Tensor) -> Tensor:
         torch._check(x.nonzero().size(0) == 2, lambda: "There are two.")
         return x + 1

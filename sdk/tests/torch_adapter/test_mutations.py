@@ -15,6 +15,7 @@ from keel import Backend
 from keel.torch_adapter.mutations import taken_out
 
 from ..line import LITTLE, Seen, takes, whole
+from ..releases import skip_without, writes_to_unknown_slices
 from ..twin import Make, assert_like_eager
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
@@ -133,7 +134,7 @@ def returns_what_it_wrote(x: Tensor, b: Tensor) -> Any:
     return x * 2, b[1:], b
 
 
-def contrasts(w: Tensor, queue: Tensor, at: Tensor, x: Tensor) -> Tensor:
+def contrasts(w: Tensor, queue: Tensor, at: Tensor, x: Tensor, checks: bool = False) -> Tensor:
     """One step of contrasting with a queue of keys, of which it replaces the oldest."""
     query = F.normalize(x @ w.t() @ w, dim=1)
     with torch.no_grad():
@@ -142,6 +143,9 @@ def contrasts(w: Tensor, queue: Tensor, at: Tensor, x: Tensor) -> Tensor:
     loss = F.cross_entropy(torch.cat([near, far], 1) / 0.2, torch.zeros(4, dtype=torch.long))
     with torch.no_grad():
         place = int(at)
+        if checks:
+            torch._check(place >= 0)
+            torch._check(place + 4 <= queue.shape[1])
         queue[:, place:place + 4] = key.T
         at[0] = (place + 4) % queue.shape[1]
     return loss
@@ -204,13 +208,16 @@ def test_what_is_written_is_what_eager_writes(program: Callable[..., Any], make:
     assert_like_eager(program, make, backends, backward)
 
 
-def test_an_item_says_where_a_buffer_is_written_without_a_break() -> None:
+@pytest.mark.parametrize("checks", [False, True], ids=["unchecked", "checked"])
+def test_an_item_says_where_a_buffer_is_written_without_a_break(checks: bool) -> None:
+    if not checks:
+        skip_without(writes_to_unknown_slices)
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         w, queue, at, x = leaf(2, 3), torch.randn(3, 8), torch.tensor([0]), torch.randn(4, 3)
         wanted = [t.clone() for t in (queue, at)]
         got = keel.compile(contrasts, backends=[whole()], fullgraph=True)
         for _ in range(3):
-            torch.testing.assert_close(got(w, queue, at, x), contrasts(w, *wanted, x))
+            torch.testing.assert_close(got(w, queue, at, x, checks), contrasts(w, *wanted, x))
             torch.testing.assert_close([queue, at], wanted)
 
 
