@@ -13,9 +13,9 @@ Running means are measured against the spread of the data they are means of, not
 normalisation the mean is exactly zero in exact arithmetic, and its relative error is noise over noise.
 
 Near a kink (a ReLU whose argument rounds to the other side) the exact gradient itself jumps by more than any such
-budget, if all parameters move as little as rounding moves them (``motion``); eager's jumps so too. Draws at which one
-of them is far beyond eager's usual error are judged apart: there a tensor may be ``TIMES`` as far off as the exact
-result moves or as eager is; the other draws must be within the budget by themselves.
+budget, if parameters and what modules return move as little as rounding moves them (``motion``); eager's jumps so too.
+Draws at which one of them is far beyond eager's usual error are judged apart: there a tensor may be ``TIMES`` as far
+off as the exact result moves or as eager is; the other draws must be within the budget by themselves.
 """
 from __future__ import annotations
 

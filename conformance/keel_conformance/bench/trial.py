@@ -4,11 +4,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..models import ModelCase
 from .errors import TIMES, Comparison, Verdict, compare, judge
@@ -24,7 +25,7 @@ most are found by the first few, and then no more are computed.
 UNIT = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -8}
 """Unit roundoff of what parameters are computed with."""
 FARTHEST = 64.0
-"""How many unit roundoffs a parameter is moved at most, if that takes the outputs no farther than eager's are."""
+"""How many unit roundoffs a number is moved at most, if that takes the outputs no farther than eager's are."""
 
 Draw = Mapping[str, Comparison]
 
@@ -78,8 +79,9 @@ def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
 
 
 def motion(step: Step, drawn: ModelCase, draw: Draw) -> Iterator[dict[str, float]]:
-    """How far each tensor of the float64 reference moves, squared, when all parameters move by a few unit roundoffs: by
-    as many as move the outputs as far as they may be off in ``draw``.  The farthest of one move, of two, and so on.
+    """How far each tensor of the float64 reference moves, squared, when all parameters and what modules return move by
+    a few unit roundoffs: by as many as move the outputs as far as they may be off in ``draw``.  The farthest of one
+    move, of two, and so on.
     """
     exact = reference(step, drawn)
     outputs = [n for n in exact if n.startswith("output")]
@@ -96,13 +98,26 @@ def motion(step: Step, drawn: ModelCase, draw: Draw) -> Iterator[dict[str, float
 
 
 def perturbed(drawn: ModelCase, size: float, seed: int) -> ModelCase:
-    """The case in float64 with every parameter moved by up to ``size`` of itself."""
+    """The case in float64 with every parameter moved by up to ``size`` of itself, and each element of what a module
+    without parts returns by up to ``size`` of the tensor's root mean square.
+
+    The second is how rounding moves what cancels to nearly nothing, such as the argument of a ReLU: by its terms' size.
+    """
     twin = drawn.twin(torch.float64)
+    for i, m in enumerate(m for m in twin.model.modules() if not any(m.children())):
+        m.register_forward_hook(partial(_moved, size, 1000 * seed + i))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in twin.model.parameters():
             p.mul_(1 + size * (2 * torch.rand(p.shape, generator=generator, dtype=p.dtype).to(p.device) - 1))
     return twin
+
+
+def _moved(size: float, seed: int, module: nn.Module, args: Any, out: Any) -> Any:
+    if not isinstance(out, Tensor) or not out.is_floating_point() or not out.numel():
+        return out
+    noise = 2 * torch.rand(out.shape, generator=torch.Generator().manual_seed(seed), dtype=out.dtype) - 1
+    return out + size * out.detach().square().mean().sqrt() * noise.to(out.device)
 
 
 def _next(moves: Iterator[dict[str, float]] | None) -> dict[str, float]:

@@ -145,7 +145,7 @@ def _continuous(x: Tensor) -> bool:
 
 
 def dense(x: Tensor) -> Tensor:
-    return x.todense() if x.layout != torch.strided else x
+    return x.to_dense() if x.layout != torch.strided else x
 
 
 def _parts(x: Tensor) -> Tensor:

@@ -192,7 +192,7 @@ class Crew:
 def run_all(jobs: Iterable[Any], start: Start, *, at_once: int = 1, time_limit: float = 600.0, last_lines: int = 3,
             stopped: Callable[[], bool] = lambda: False) -> Generator[tuple[Any, Outcome], None, None]:
     """Each job, in a process of its own, with its outcome, as they end, until ``stopped``; what runs then is ended
-    without one.
+    without one, and what failed then has none, either: what stops this process may have stopped it.
     """
     left = iter(jobs)
     with closing(Crew(start, at_once, once=True, last_lines=last_lines)) as crew:
@@ -201,7 +201,9 @@ def run_all(jobs: Iterable[Any], start: Start, *, at_once: int = 1, time_limit: 
                 crew.give(job, time_limit)
             if not crew.busy:
                 return
-            yield from crew.ended(0.5)
+            for job, outcome in crew.ended(0.5):
+                if outcome.row is not None or not stopped():
+                    yield job, outcome
 
 
 def stop(process: Process) -> None:

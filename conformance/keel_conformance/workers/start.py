@@ -90,8 +90,9 @@ def _end_with_reader(descriptor: int) -> None:
     """Whoever started this process may be killed: then nobody listens, and its session ends, too."""
     closed = select.poll()
     closed.register(descriptor, 0)
-    closed.poll()
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    ((_, event),) = closed.poll()
+    if event != select.POLLNVAL:                              # this process closed it itself: it ends as it should
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _end_with_parent() -> None:

@@ -5,12 +5,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from keel_conformance.bench.errors import compare
 from keel_conformance.bench.step import Step, leavings, reference, run
-from keel_conformance.bench.trial import MOVES, Trial, motion, perturbed
+from keel_conformance.bench.trial import MOVES, UNIT, Trial, motion, perturbed
 from keel_conformance.models import ModelCase
 
 NEAR = 1e-7
@@ -66,6 +67,31 @@ def test_the_exact_gradient_jumps_at_a_kink() -> None:
         draw = compare(left, left, reference(step, drawn(near, 0)))
         *_, farthest = islice(motion(step, drawn(near, 0), draw), MOVES)
         assert (farthest["gradient of b"] >= 1) is jumps
+
+
+class Sum(nn.Module):
+    """Of terms that cancel; it has no parameters to move."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(1, keepdim=True) + torch.tensor([0.0, 1.0, -1.0], dtype=x.dtype)
+
+
+class Gated(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(Sum(), nn.ReLU(), nn.Linear(3, 1, bias=False))
+
+
+@pytest.mark.parametrize("near", [NEAR, FAR])
+def test_an_argument_that_cancels_to_nothing_is_at_a_kink(near: float) -> None:
+    step, x = Step("training"), torch.tensor([[1.0, -1.0, near / 4]])
+    case = ModelCase("gated", Gated(), (x,), {}, {}, lambda out: out.sum())
+    left = leavings(step, case, run(step, case, case.model))
+    *_, farthest = islice(motion(step, case, compare(left, left, reference(step, case))), MOVES)
+    at_zero = farthest["gradient of 2.weight"]
+    assert at_zero > 0
+    sides = {bool(reference(step, perturbed(case, UNIT["fp32"], seed))["gradient of 2.weight"][0, 0] > 0)
+             for seed in range(MOVES)}
+    assert sides == ({True, False} if near == NEAR else {True})
 
 
 def test_a_perturbation_is_as_small_as_it_says() -> None:
