@@ -21,6 +21,8 @@ from keel.torch_adapter import asks_again
 
 Again = Callable[[Refusals], Plan]
 """The graph placed again, with more refusals.  Raises KeelError where some call has no owner left."""
+Failed = tuple[Part, BaseException]
+"""A part that its backend could not compile, and what that raised."""
 
 
 def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False,
@@ -29,8 +31,8 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
     ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
-    each other; of several that raise, the first counts, and the others are asked again if they keep their part.  Under
-    ``strict``, or if that leaves a call without an owner, it is KeelError[compile-raised].  What asks Dynamo to trace
+    each other, and of several parts that raise all are placed again at once.  Under ``strict``, or if that leaves a
+    call without an owner, it is KeelError[compile-raised] of the first such part.  What asks Dynamo to trace
     again is no failure and goes through, and so does what is the user's: Ctrl-C, say.  There is one warning for each
     backend and kind of failure.
     """
@@ -45,37 +47,54 @@ def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool 
         todo = {graph.part.name: graph for graph in graphs if _key(graph) not in done}
         found = beside(list(todo.values()))
         done |= {_key(todo[name]): each.run for name, each in found.items() if callable(each.run)}
+        failed: list[Failed] = []
         for graph, promised in zip(graphs, promises, strict=True):
             part, key = graph.part, _key(graph)
+            if failed and not _still_asked(part, found, failed):
+                continue
             try:
                 if key not in done:
                     done[key] = _compiled(graph, found.get(part.name))
             except BaseException as raised:
                 if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
                     raise
-                plan, error = _replaced(gm, plan, part, raised, again, strict)
-                lost.append((part, error))
-                break
-            run = Mended(done[key], promised) if part.owner.last_resort and not strict else done[key]
-            made.append(_linkable(graph, run, promised, lost))
-        else:
+                failed.append((part, raised))
+                continue
+            if not failed:
+                run = Mended(done[key], promised) if part.owner.last_resort and not strict else done[key]
+                made.append(_linkable(graph, run, promised, lost))
+        if not failed:
             _tell(plan, lost)
             return plan, made
+        plan, errors = _replaced(gm, plan, failed, again, strict)
+        lost += zip((part for part, _ in failed), errors, strict=False)
 
 
-def _replaced(gm: fx.GraphModule, plan: Plan, part: Part, raised: BaseException, again: Again,
-              strict: bool) -> tuple[Plan, KeelError]:
-    """The plan without the claim of a part that could not be compiled, and the error that says so."""
-    error = _failed(gm, part, raised)
+def _still_asked(part: Part, found: Mapping[str, Outcome], failed: Sequence[Failed]) -> bool:
+    """Whether a part is compiled though others failed: it is already, or a backend that fails has it, whose parts may
+    all fail.  Other parts may be joined by what is placed again, and are better compiled then."""
+    return part.name in found or any(part.owner is other.owner for other, _ in failed)
+
+
+def _replaced(gm: fx.GraphModule, plan: Plan, failed: Sequence[Failed], again: Again,
+              strict: bool) -> tuple[Plan, list[KeelError]]:
+    """The plan without the claims of parts that could not be compiled, and the errors that say so, in their order.
+
+    If that leaves a call without an owner, it is done for the first part alone: so the error is of the right one.
+    """
+    named = {node.name: node for node in gm.graph.nodes}
+    errors = [_failed([named[name] for name in part.nodes], part, raised) for part, raised in failed]
     if strict:
-        raise error from raised
+        raise errors[0] from failed[0][1]
     try:
-        plan = again(_without(plan, part, error))
+        placed = again(_without(plan, [part for part, _ in failed], errors))
     except KeelError:
-        raise error from raised
-    owners = list(dict.fromkeys(plan.owner_of[node].name for node in part.nodes))
-    error.do = _instead(owners)
-    return plan, error
+        if len(failed) > 1:
+            return _replaced(gm, plan, failed[:1], again, strict)
+        raise errors[0] from failed[0][1]
+    for (part, _), error in zip(failed, errors, strict=True):
+        error.do = _instead(list(dict.fromkeys(placed.owner_of[node].name for node in part.nodes)))
+    return placed, errors
 
 
 def _instead(owners: Sequence[str]) -> str:
@@ -127,19 +146,21 @@ def _compiled(graph: PartGraph, found: Outcome | None) -> Run:
     return cast(Run, run)
 
 
-def _without(plan: Plan, part: Part, error: KeelError) -> Refusals:
-    """The refusals of a plan, and one for each call of the part that could not be compiled."""
-    why = Refusal(f"{part.owner.name} could not compile it: {(error.reasons or {})[part.owner.name]}")
-    return {**plan.refusals, **{node: {**plan.refusals.get(node, {}), part.owner.name: why} for node in part.nodes}}
+def _without(plan: Plan, parts: Sequence[Part], errors: Sequence[KeelError]) -> Refusals:
+    """The refusals of a plan, and one for each call of the parts that could not be compiled."""
+    refusals = dict(plan.refusals)
+    for part, error in zip(parts, errors, strict=True):
+        why = Refusal(f"{part.owner.name} could not compile it: {(error.reasons or {})[part.owner.name]}")
+        refusals |= {node: {**refusals.get(node, {}), part.owner.name: why} for node in part.nodes}
+    return refusals
 
 
 def _calls(number: int) -> str:
     return f"{number} call{'s' if number != 1 else ''}"
 
 
-def _failed(gm: fx.GraphModule, part: Part, raised: BaseException) -> KeelError:
-    wanted = set(part.nodes)
-    nodes = [n for n in gm.graph.nodes if n.name in wanted]
+def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> KeelError:
+    """The error of a part, of ``nodes``, for which its backend raised that."""
     lines = str(raised).strip().splitlines()
     name, calls = part.owner.name, _calls(len(nodes))
     return KeelError(

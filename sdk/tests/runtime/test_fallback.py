@@ -28,8 +28,11 @@ def compiled(backends: list[Backend], fn: Any = lambda x: (x @ x + 1,), **more: 
     gm = trace(fn, torch.randn(3, 3))
     calls = {n.name: call for n in gm.graph.nodes if (call := call_of(n)) is not None}
     known = {name: {b.name: why for b in backends if (why := refusal(b, call))} for name, call in calls.items()}
-    return compile_parts(gm, place(gm, backends, known), lambda refusals: place(gm, backends, refusals),
-                         strict=more.get("strict", False), meta={"told": 1})
+
+    def again(refusals: Any) -> Any:
+        more.get("placed", []).append(refusals)
+        return place(gm, backends, refusals)
+    return compile_parts(gm, place(gm, backends, known), again, strict=more.get("strict", False), meta={"told": 1})
 
 
 def test_the_next_who_takes_the_calls_gets_a_graph_that_nobody_touched() -> None:
@@ -87,6 +90,24 @@ def test_many_parts_that_fail_alike_are_one_warning_with_their_number() -> None:
     assert len(warned) == 1 and [p.owner.name for p in plan.parts] == ["rest"]
     assert "acme could not compile 34 parts of 34 calls" in str(warned[0].message)
     assert "rest compiles it instead" in str(warned[0].message)
+
+
+def test_however_many_parts_fail_the_graph_is_placed_again_once() -> None:
+    placed: list[Any] = []
+    with pytest.warns(KeelWarning):
+        compiled([takes("mm", name="acme", compile=ruins), whole("rest")], chain, placed=placed)
+    (refusals,) = placed
+    assert sum("could not compile" in str(by.get("acme")) for by in refusals.values()) == 34
+
+
+def test_of_several_that_fail_the_error_is_of_the_one_whose_calls_nobody_else_takes() -> None:
+    def fails(gm: fx.GraphModule) -> Any:
+        raise ValueError(" ".join(sorted(str(n.target) for n in gm.graph.nodes if n.op == "call_function")))
+    backends = [takes("mm", "relu", "exp", name="acme", compile=fails), takes("sin", name="half"),
+                takes("mm", "exp", name="rest")]
+    with pytest.raises(KeelError, match=r"acme: ValueError: aten\.relu") as raised:
+        compiled(backends, lambda x: ((x @ x).sin().relu().sin().exp(),))
+    assert raised.value.code == "compile-raised"
 
 
 class Odd(BaseException):
