@@ -14,6 +14,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,6 +94,11 @@ def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> An
         raise Malformed(place, f"It is nested more than {DEEPEST} times.") from e
     except ValueError as e:                                   # a key that stands twice, NaN, an integer without end
         raise Malformed(place, str(e)) from e
+    return shallow(value, place)
+
+
+def shallow(value: Any, place: str = "") -> Any:
+    """``value``, of lists and objects.  Raises Malformed where they stand in each other more than ``DEEPEST`` times."""
     if _deeper(value, DEEPEST):
         raise Malformed(place, f"It is nested more than {DEEPEST} times.")
     return value
@@ -129,10 +135,15 @@ def shown(value: Any) -> str:
     """A value for a message, cut where it is long."""
     if isinstance(value, int) and abs(value) >= LARGEST:      # Python has no text for some of them
         return "an integer of more than 64 bits"
-    if not isinstance(value, str | int | float | None):
-        return _kind(value)
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(
-        value[:_QUOTED + 1] if isinstance(value, str) else value)
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case str():
+            text = repr(value[:_QUOTED + 1])
+        case int() | float() | date() | time():               # TOML has dates and times
+            text = str(value)
+        case _:
+            return _kind(value)
     return text if len(text) <= _QUOTED else text[:_QUOTED] + "..."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ ITEM = Item({"a": [1, {"b": "x"}], "c": True, "a b\n": 2, "d": 1.5, "e": None})
     (lambda: ITEM.table()["e"].flag(), "e", "It is null, not true or false."),
     (lambda: Item(10 ** 5000).number(), "", "an integer of more than 64 bits"),
     (lambda: Item(10 ** 5000).integer(), "", "an integer of more than 64 bits"),
+    (lambda: Item(date(2027, 1, 31)).text(), "", "It is 2027-01-31, not a text."),
     (lambda: Item("x" * 99).one_of(("y",), "y"), "", "..., not y."),
     (lambda: Item("x" * 99).text(9), "", "99 characters"),
 ])

@@ -43,7 +43,7 @@ class Waiver:
 
 
 MOST_BYTES = 1 << 20
-_MOST_WAIVERS, _LONGEST = 1 << 10, 1 << 10
+_MOST_WAIVERS, _LONGEST, _LONGEST_LINE = 1 << 10, 1 << 10, 1 << 13
 
 
 def read(file: Path, backend: str) -> tuple[Waiver, ...]:
@@ -58,9 +58,14 @@ def read(file: Path, backend: str) -> tuple[Waiver, ...]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Raises Malformed for what is no TOML."""
+    """Raises Malformed for what is no TOML.  A line is bounded since a key with many dots takes the square of them."""
+    if any(len(line) > _LONGEST_LINE for line in text.split("\n")):
+        raise documents.Malformed("", f"It has a line of more than {_LONGEST_LINE} characters.")
     try:
-        return tomllib.loads(text)
+        found: dict[str, Any] = documents.shallow(tomllib.loads(text))
+        return found
+    except documents.Malformed:
+        raise
     except (ValueError, RecursionError) as e:                 # of which a TOMLDecodeError is one, and says the line
         raise documents.Malformed("", f"It is no TOML: {e}"[:300]) from e
 
@@ -73,7 +78,7 @@ def _waiver(entry: documents.Item) -> Waiver:
         entry.refuse(f"It lacks {', '.join(empty)}.")
     texts = {f: said[f].text(_LONGEST) for f in said if f != "expires"}
     if type(said["expires"].value) is not date:
-        said["expires"].refuse(f"{said['expires'].value!r}"[:100] + " is no date, as 2027-01-31 is.")
+        said["expires"].refuse(f"{documents.shown(said['expires'].value)} is no date, as 2027-01-31 is.")
     if texts.get("expect", "") not in ("", "fail"):
         said["expect"].refuse(f"{texts['expect']!r} is not \"fail\".")
     if not texts["url"].startswith(("https://", "http://")):

@@ -60,7 +60,7 @@ class Log:
             return job, Outcome(row if row is None else self.row(job, row), **texts, seconds=seconds)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as e:
             why = f"It is of no job that there is ({type(e).__name__}: {e})."
-            raise documents.Malformed(entry.place, why[:300]) from e
+            raise documents.Malformed(entry.place, ascii(why[:300])[1:-1]) from e
 
     def append(self, job: Any, outcome: Outcome) -> None:
         with self.path.open("a") as log:

@@ -34,6 +34,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     "[]", "{}", '{"job": {"model": 3}, "outcome": {"row": null}}', '{"job": [], "outcome": {"row": null}}',
     '{"job": {"universe": [], "name": "x"}, "outcome": {"row": null}}', '{"job": {}, "outcome": 3}',
     '{"job": {"universe": "time", "name": "x"}, "outcome": {"row": {"more": 1}}}',
+    '{"job": {"\\ud800": 1}, "outcome": {"row": null}}',
 ])
 def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
     log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
@@ -42,4 +43,4 @@ def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
         file.write("\0\0\0\n" + line + "\n")                 # the first is what a file system lost
     with pytest.raises(KeelError, match="line 3") as raised:
         log.resume()
-    assert raised.value.code == "bad-file"
+    assert raised.value.code == "bad-file" and str(raised.value).encode()

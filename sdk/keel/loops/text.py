@@ -149,7 +149,8 @@ class _Line:
     text: str
 
     def wants(self, what: str) -> NoReturn:
-        raise KeelError("bad-text", f"Line {self.number}: expected {what}, found {self.text!r}.")
+        found = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
+        raise KeelError("bad-text", f"Line {self.number}: expected {what}, found {found!r}.")
 
 
 def parse(text: str) -> Kernel:
@@ -188,7 +189,8 @@ def _line(number: int, raw: str) -> _Line | None:
     return line.wants("two spaces per level") if spaces % 2 or text[spaces] == "\t" else line
 
 
-_MOST_CHARACTERS, _LONGEST_LINE, _DEEPEST, _MOST_TOKENS, _DEEPEST_TERM = 1 << 24, 1 << 16, 64, 512, 32
+_MOST_CHARACTERS, _LONGEST_LINE, _DEEPEST, _MOST_TOKENS, _DEEPEST_TERM = 1 << 21, 1 << 16, 64, 512, 32
+_MOST_NAMES, _SHOWN = 1024, 400
 _MOST_TERMS, _MOST_TERMS_OF_ALL, _MOST_BITS, _MOST_POWER, _MOST_EXTREMES = 1024, 1 << 18, 128, 64, 8
 _LONG_NUMBER = re.compile(r"\d{21}")
 _HEADER = re.compile(r"kernel ([A-Za-z_]\w*)\(")
@@ -228,6 +230,7 @@ class _Reader:
             if (known := _SYMBOL.fullmatch(part)) is None:
                 line.wants(f"a size's name after where, not {part!r}")
             self.names[known[1]] = symbol(known[1], known[2] or ">= 1")
+        self.limit(line)
         lists = ((head[name.end():], "in"), (found[1], "out"))
         buffers = [self.buffer(line, b, role) for text, role in lists for b in _parts(text)]
         self.buffers = {b.name: b for b in buffers}
@@ -262,9 +265,15 @@ class _Reader:
             axes.append(Axis(axis[1], self.size(line, axis[2])))
         outer = dict(self.names)
         self.names |= {a.name: a for a in axes}
+        self.limit(line)
         body = self.block(depth + 1)
         self.names = outer
         return Loop(cast(LoopKind, found[1]), tuple(axes), body)
+
+    def limit(self, line: _Line) -> None:
+        """Each loop and statement takes time by the names that it sees."""
+        if len(self.names) > _MOST_NAMES:
+            line.wants(f"at most {_MOST_NAMES} sizes and axes in scope")
 
     def statement(self, line: _Line) -> Stmt:
         if store := _STORE.fullmatch(line.text):

@@ -115,7 +115,7 @@ class _State:
 
     def block(self, body: tuple[Stmt, ...], axes: tuple[Axis, ...], loop: Loop | None) -> dict[int, torch.dtype]:
         """Checks ``body``; returns the results of its Reduce statements, which its loop's surroundings see."""
-        kept = dict(self.visible)
+        outside = len(self.visible)
         folded: dict[int, torch.dtype] = {}
         for stmt in body:
             self.stmt = stmt
@@ -128,7 +128,8 @@ class _State:
                 folded |= zip(stmt.results, stmt.dtypes, strict=True)
             else:
                 note(stmt, self.visible)
-        self.visible = kept
+        while len(self.visible) > outside:                    # what came last goes first, and no number comes twice
+            self.visible.popitem()
         return folded
 
     def once(self, stmt: Stmt) -> None:

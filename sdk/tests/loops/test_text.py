@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import sympy
@@ -187,3 +188,20 @@ def test_a_wrong_line_is_told_what_was_expected(text: str, line: int, wanted: st
         parse(text)
     assert error.value.code == "bad-text"
     assert str(error.value).startswith(f"KeelError[bad-text]: Line {line}: {wanted}")
+
+
+def axes(depth: int, count: int = 1000) -> str:
+    return "  " * depth + "parallel " + ", ".join(f"a{depth}_{i} < 2" for i in range(count)) + ":\n"
+
+
+@pytest.mark.parametrize("text", [
+    "kernel k(x: f32[4]) -> (y: f32[4]):\n" + "".join(map(axes, range(1, 40))) + "  " * 40 + "%0 = load x[0]\n",
+    f"kernel k(x: f32[4]) -> (y: f32[4]) where {', '.join(f's{i}' for i in range(5000))}:\n  %0 = load x[0]\n",
+    "kernel k(x: f32[4]) -> (y: f32[4]):\n" + "  %0 = load x[0]\n" * (1 << 17),
+], ids=["axes", "sizes", "characters"])
+def test_texts_too_large_are_refused_soon_and_in_short(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(KeelError, match="at most") as error:
+        parse(text)
+    assert time.process_time() - began < 1
+    assert error.value.code == "bad-text" and len(str(error.value)) < 600

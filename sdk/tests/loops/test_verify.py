@@ -1,6 +1,7 @@
 """One test per rule of the IR: the statement that breaks it is shown, and why."""
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -196,3 +197,16 @@ def test_a_masked_access_may_lie_outside() -> None:
 @given(kernels())
 def test_kernels_made_by_the_rules_are_accepted(kernel: Kernel) -> None:
     verify(kernel)
+
+
+def test_many_loops_after_many_values_take_time_by_their_sum() -> None:
+    """Not by their product: the values that are visible are not copied for each loop."""
+    values = "".join(f"  %{n} = const 1.0 : f32\n" for n in range(100, 20_100))
+    loops = "".join(f"  parallel i < 12:\n    %{n} = const 1.0 : f32\n" for n in range(30_000, 40_000))
+    kernel = parse(HEAD + values + loops + "  store o[0] %100\n")
+    began = time.process_time()
+    verify(kernel)
+    assert time.process_time() - began < 2
+    inside = parse(HEAD + "  parallel i < 12:\n    %1 = const 1.0 : f32\n    store o[i] %1\n  store o[0] %1\n")
+    with pytest.raises(KeelError, match="%1 is not visible here"):
+        verify(inside)
