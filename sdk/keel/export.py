@@ -20,7 +20,7 @@ from keel.graph.calls import bases, type_of
 from keel.plugin import Backend
 from keel.runtime.checked import bind, mismatch, strides_of
 from keel.runtime.link import is_size, settled
-from keel.torch_adapter import Captured, Symbolic, flatten_call, tidied, unflatten, without_autocast
+from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
 
 aten = torch.ops.aten
@@ -41,7 +41,7 @@ def compile_exported(program: ExportedProgram, *, backends: Sequence[str | Backe
     Raises KeelError as ``keel.compile`` does, and KeelError[bad-graph] for programs with effects, objects or gradients.
     """
     settings = read_settings(None, {"backends": backends, "strict": strict, "fuel": fuel})
-    program = program.run_decompositions({})
+    program = functional(program)
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
     closing = _close(captured.gm, program)

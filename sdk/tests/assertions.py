@@ -124,6 +124,28 @@ def sliced(x: Tensor, w: Tensor) -> Tensor:
 
 
 @program((tensor([2, 1]), torch.ones(5)), (tensor([2, 4_000_000]), torch.ones(5)))
+def sliced_before(x: Tensor, w: Tensor) -> Tensor:
+    n = x.sum().item()
+    torch._check(n >= 0)
+    y = w[:n]
+    torch._check(n <= 5)
+    return y.sum() + y.shape[0]
+
+
+@program((tensor([2, 1]), torch.ones(5)), (tensor([1, 4_000_000]), torch.ones(5)))
+def narrowed(x: Tensor, w: Tensor) -> Tensor:
+    n = x.max().item()
+    torch._check_is_size(n)
+    torch._check(n < w.shape[0])
+    return w.narrow(0, n, 1) + n
+
+
+@program((tensor([1.0, 0, 3, 1]),), (tensor([1.0, 0, 3, 4]),))
+def the_only_one(x: Tensor) -> Tensor:
+    return x + x.sum() * x[x > 2].item()
+
+
+@program((tensor([2, 1]), torch.ones(5)), (tensor([2, 4_000_000]), torch.ones(5)))
 def selected_at(x: Tensor, w: Tensor) -> Tensor:
     n = x.sum().item()
     torch._check(n >= 0)

@@ -29,7 +29,7 @@ from keel.serialise.values import Data, NoForm, encode, encode_type
 from keel.spec import OPSET
 from keel.spec.lock import overloads
 from keel.spec.versions import CURRENT, convert, version
-from keel.torch_adapter import Captured, Symbolic, facts_of, is_overload, parameters, tidied, tree_text
+from keel.torch_adapter import Captured, Symbolic, facts_of, functional, is_overload, parameters, tidied, tree_text
 from keel.types import Call
 
 FORMAT = 1
@@ -109,7 +109,7 @@ def _check(gm: fx.GraphModule) -> None:
 
 
 def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
-    program = program.run_decompositions({})
+    program = functional(program)
     signature, trees = program.graph_signature, program.call_spec
     fixed = {}
     constants: dict[str, torch.Tensor] = {}

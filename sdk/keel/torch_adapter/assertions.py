@@ -62,6 +62,7 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
             body.recompile()
     if made.complete:
         _drop_folded(gm.graph)
+    _without_results(gm.graph)
     _behind_their_numbers(gm.graph)
 
 
@@ -448,6 +449,13 @@ def _drop_folded(graph: fx.Graph) -> None:
                 if _is_arithmetic(one) and not one.users:
                     unused |= {*one.all_input_nodes}
                     graph.erase_node(one)
+
+
+def _without_results(graph: fx.Graph) -> None:
+    """Has assertions whose results nobody uses give none: whoever traces the graph again keeps those."""
+    for node in graph.find_nodes(op="call_function", target=_ASSERTED):
+        if not node.users:
+            node.target, node.args, node.meta["val"] = _ASSERT, node.args[:2], None
 
 
 def _behind_their_numbers(graph: fx.Graph) -> None:

@@ -19,6 +19,7 @@ from torch import fx
 from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.export import ExportedProgram
 
 from keel.errors import KeelError
 from keel.torch_adapter.assertions import assert_promises, factorizations_checked, read_apart, said
@@ -216,9 +217,20 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     for node in gm.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
             node.meta.setdefault("val", None)
+    for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
+        for node in graph.find_nodes(op="call_function", target=aten.item.default):  # of tracing before dispatch
+            node.target = aten._local_scalar_dense.default
     assert_promises(gm)
     gm.recompile()
     return Captured(gm, kind, constants)
+
+
+def functional(program: ExportedProgram) -> ExportedProgram:
+    """An exported program without mutations, its operators whole. But for ``item``: PyTorch cannot trace it whole where
+    only the run tells that there is one element."""
+    with said(program.graph_module):
+        found: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
+        return found
 
 
 def _attribute(gm: fx.GraphModule, target: str) -> Any:

@@ -1,13 +1,14 @@
 """What PyTorch's fake kernels promise wrongly: statistics of normalisations on CPU, attention's random state on GPUs,
-numbers of equal elements.
+numbers of equal elements, a reshape to no dimensions.
 
 Where parameters are float32 and the input is a 16-bit float, ATen keeps statistics in float32; the fake kernels say
 16-bit, and float32 on GPUs of running ones that are 16-bit. A program compiled to that promise rounds what its
 gradients are made of. Memory-efficient attention keeps the state of its random numbers on the host; the fake kernel
 says on the device. Places and counts of distinct elements are int64, sums of weights float; those of PyTorch 2.11 are
 said to be of the elements' dtype, and where dimension -1 is asked for, results to have more dimensions than the
-operand; and of _unique it counts the distinct ones of zeros. Gradients of softmax have the dtype of the gradient that
-comes in; the fake kernels say the one that is asked for.
+operand; and of _unique it counts the distinct ones of zeros. A tensor of as many elements as only the run tells is said
+to keep its dimension where it is reshaped to have none, as AOTAutograd does with ``x[mask].item()``. Gradients of
+softmax have the dtype of the gradient that comes in; the fake kernels say the one that is asked for.
 """
 from __future__ import annotations
 
@@ -111,7 +112,9 @@ def _of_zeros(said: Any, args: Sequence[Any]) -> Any:
     values, places = said
     x: Any = args[0]
     if isinstance(values.shape[0], int) and x.dim():
-        values = x.new_empty([x.fake_mode.shape_env.create_unbacked_symint()])
+        env: Any = x.fake_mode.shape_env
+        with env.ignore_fresh_unbacked_symbols():
+            values = x.new_empty([env.create_unbacked_symint()])
     return values, places
 
 
@@ -160,6 +163,7 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = Mapp
 })
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
+_RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 _TARGETS = frozenset([*_RULES, *_EVERYWHERE, *_ON_HOST, *_COUNTS, *ABSENT])
 
 
@@ -167,7 +171,7 @@ def correct(gm: fx.GraphModule) -> None:
     """Sets promised types to those that ATen gives, in place, and those that follow from them."""
     mode: Any = fake_mode_of(gm)
     _of_redrawn(gm, mode)
-    changed: set[fx.Node] = set()
+    changed = _without_dimensions(gm, mode)
     for node in gm.graph.nodes:
         follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) \
             and not makes_sizes(node.target)                  # which would get new symbols
@@ -200,6 +204,17 @@ def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
         with mode:
             drawn = op(*args, **fx.node.map_aggregate(node.kwargs, _value))
         node.meta["val"] = (state, drawn) if node.target is _REDRAWN[0] else drawn
+
+
+def _without_dimensions(gm: fx.GraphModule, mode: Any) -> set[fx.Node]:
+    """Has what is reshaped to no dimensions have none, and says which calls that changes."""
+    reshaped = (n for op in _RESHAPES for n in gm.graph.find_nodes(op="call_function", target=op))
+    changed = {n for n in reshaped if not n.args[1] and n.meta["val"].dim()}
+    for node in changed:
+        x = _value(node.args[0])
+        with mode:
+            node.meta["val"] = x.as_strided([], [], x.storage_offset())
+    return changed
 
 
 def _again(node: fx.Node, args: Any, kwargs: Any, mode: Any) -> tuple[Any, Any]:

@@ -44,6 +44,8 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
         stack.enter_context(torch._C._DisableAutocast())
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(mode)
+        if mode.shape_env is not None:                        # or the next graph that PyTorch makes has to have them
+            stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
         try:
             return _record(flat, values)
         except _Mutates:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
 from keel.spec import decomposition_of
@@ -136,6 +137,24 @@ def test_how_many_distinct_elements_there_are_is_no_number() -> None:
     promised = [r.meta["val"] for r in seen[0].gm.graph.output_node().args[0]]  # type: ignore[union-attr]
     assert values.shape == (2,) and not isinstance(promised[0].shape[0], int)
     assert promised[1].shape == places.shape
+
+
+@pytest.mark.parametrize("op", [aten.reshape.default, aten.view.default])
+def test_what_is_reshaped_to_no_dimensions_has_none(op: Callable[..., Any]) -> None:
+    """And what follows from it: a product with it is no vector."""
+    graph, env = fx.Graph(), ShapeEnv()
+    with FakeTensorMode(shape_env=env):
+        with env.ignore_fresh_unbacked_symbols():
+            x = torch.empty(env.create_unbacked_symint())
+        steps = [graph.placeholder("x"), graph.placeholder("y")]
+        steps[0].meta["val"], steps[1].meta["val"] = x, torch.empty(())
+        for target, args in ((op, (steps[0], [])), (aten.mul.Tensor, (steps[1],))):
+            node = graph.call_function(target, (*args, steps[-1]) if target is aten.mul.Tensor else args)
+            node.meta["val"] = target(*fx.node.map_arg(node.args, lambda n: n.meta["val"]))
+            steps.append(node)
+    graph.output(tuple(steps[2:]))
+    correct(fx.GraphModule(torch.nn.Module(), graph))
+    assert [n.meta["val"].shape for n in steps[2:]] == [(), ()]
 
 
 def test_sums_of_weights_are_floats() -> None:
