@@ -78,8 +78,12 @@ class _Model(nn.Module):
         return self.fn(*inputs)
 
 
+NOT_EXPORTED = {"in_a_loop", "of_the_users_operator", *(["truth"] if torch.__version__.startswith("2.11.") else [])}
+"""A loop that torch.export refuses, an operator that no opset has, and what PyTorch 2.11 cannot trace again."""
+
+
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("in_a_loop", "of_the_users_operator")])
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NOT_EXPORTED])
 def test_an_exported_program_keeps_its_assertions(name: str, tmp_path: Path) -> None:
     """Compiled, and then saved, which shares its symbols; loaded, and compiled again."""
     program = PROGRAMS[name]

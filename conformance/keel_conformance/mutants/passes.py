@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -233,12 +234,59 @@ def threads_share_results(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(breaks=("contract.errors",), programs=("errors-*",))
+ASSERTIONS = ("errors-*", "assertions-*")
+
+
+@broken(breaks=("contract.errors", "contract.assertions"), programs=ASSERTIONS)
 def assertions_dropped(gm: fx.GraphModule) -> Called:
     """Assertions are not made."""
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return None if "assert" in str(node.target) else plainly(node, args, kwargs)
+        return let_through(args) if "assert" in str(node.target) else plainly(node, args, kwargs)
     return lambda *inputs: run(gm, inputs, do)
+
+
+@broken(breaks=("contract.errors", "contract.assertions"), programs=ASSERTIONS)
+def assertions_last(gm: fx.GraphModule) -> Called:
+    """Assertions are made when all else is done."""
+    def call(*inputs: Any) -> Any:
+        put_off: list[Callable[[], Any]] = []
+
+        def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            if "assert" not in str(node.target):
+                return plainly(node, args, kwargs)
+            put_off.append(partial(plainly, node, args, kwargs))
+            return let_through(args)
+        found = run(gm, inputs, do)
+        for assertion in put_off:
+            assertion()
+        return found
+    return call
+
+
+@broken(breaks=("contract.errors", "contract.assertions"), programs=ASSERTIONS)
+def assertions_of_the_first_call(gm: fx.GraphModule) -> Called:
+    """Assertions are made at the first call and then believed."""
+    made: set[fx.Node] = set()
+
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if "assert" in str(node.target) and node in made:
+            return let_through(args)
+        made.add(node)
+        return plainly(node, args, kwargs)
+    return lambda *inputs: run(gm, inputs, do)
+
+
+@broken(breaks=("contract.assertions",), programs=("assertions-*",))
+def promised_sizes_believed(gm: fx.GraphModule) -> Called:
+    """What is asserted of a size is taken for granted; other assertions are made."""
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return let_through(args) if packet(node) == "aten._functional_assert_scalar" else plainly(node, args, kwargs)
+    return lambda *inputs: run(gm, inputs, do)
+
+
+def let_through(args: Sequence[Any]) -> Any:
+    """What an assertion gives: nothing, or what it is given to give."""
+    return args[2] if len(args) > 2 else None
 
 
 @broken(breaks=("contract.graphs", "contract.arguments", "contract.models"), programs=("arguments-*", "graphs-*"))

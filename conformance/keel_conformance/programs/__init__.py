@@ -13,6 +13,7 @@ from ..cases.case import Case
 from ..devices import HOST
 from ..results.verdict import Verdict
 from . import (
+    assertions,
     changes,
     collectives,
     control,
@@ -34,8 +35,8 @@ from .program import Program
 
 CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, kept.random,
             values.buffers, kept.scalars, kept.arguments, kept.calls, resized.shapes, changes.dtypes,
-            changes.several, steps.whole, steps.training, changes.modes, changes.errors, steps.partition,
-            together.graphs, control.control, collectives.collectives)
+            changes.several, steps.whole, steps.training, changes.modes, changes.errors, assertions.assertions,
+            steps.partition, together.graphs, control.control, collectives.collectives)
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 

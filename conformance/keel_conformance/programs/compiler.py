@@ -14,17 +14,17 @@ import keel
 class Compiler:
     """``Compiler(backend)(fn, dynamic=..., without=("aten.add",))``: ``fn`` compiled by the backend, eager PyTorch
     taking what it refuses. ``without`` names operators, as overloads or packets, that it is not given. ``parts`` counts
-    the pieces it compiled.
+    the pieces it compiled. ``whole`` asks for one graph, with the sizes and numbers in it that only a run tells.
     """
 
     backend: keel.Backend
     parts: int = field(default=0)
 
     def __call__(self, fn: Callable[..., Any], *, dynamic: bool | None = None,
-                 without: Sequence[str] = ()) -> Callable[..., Any]:
+                 without: Sequence[str] = (), whole: bool = False) -> Callable[..., Any]:
         mine = self.restricted(tuple(without))
         rest = [] if mine.name == "eager" and mine.last_resort else ["eager"]
-        return keel.compile(fn, backends=[mine, *rest], dynamic=dynamic, strict=True)
+        return keel.compile(fn, backends=[mine, *rest], dynamic=dynamic, fullgraph=whole, strict=True)
 
     def restricted(self, without: Sequence[str]) -> keel.Backend:
         held = self.backend
@@ -44,6 +44,7 @@ class Compiler:
                        last_resort=held.last_resort and not only)
 
 
-def plain(fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = ()) -> Callable[..., Any]:
+def plain(fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (),
+          whole: bool = False) -> Callable[..., Any]:
     """The compiler of eager PyTorch."""
     return fn

@@ -109,6 +109,12 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "What raises in eager PyTorch raises, and an exception of the program's own reaches the caller as it is.",
         "After an exception the next call gives what it would have given.",
     )),
+    "assertions": ("Assertions on what only a run tells", (
+        "An assertion that does not hold raises RuntimeError at each call that breaks it, whether or not anything "
+        "relies on it; one that holds changes nothing.",
+        "What relies on an assertion, by a size, an index or a value, or stands behind it, runs after it: where it "
+        "does not hold, nothing is read, written or raised in its place.",
+    )),
     "partition": ("Programs in several parts", (
         "A program of which the backend does only some operators gives what the whole gives.",
         "Writes, views and random numbers cross from part to part.",

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import programs
+from keel_conformance.mutants import MUTANTS
 from keel_conformance.programs import Observed, contract
 
 CASES = {c.op: c for c in programs.cases()}
@@ -59,7 +60,8 @@ def test_facts_go_through_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "interp", "cpp"])
 @pytest.mark.parametrize("name", ["mutation-row-of", "views-written-after-the-call", "gradients-result-left-out",
-                                  "partition-parts-against-the-whole", "random-backward-has-the-mask"])
+                                  "partition-parts-against-the-whole", "random-backward-has-the-mask",
+                                  "assertions-size-of-places", "assertions-bound-after-its-slice"])
 def test_right_backends_pass(backend: str, name: str) -> None:
     found = verdict(name, keel.find(backend))
     assert found.status == "pass", found.sentence
@@ -134,6 +136,15 @@ def test_wrong_backends_break_a_clause(change: Callable[[fx.GraphModule], Any], 
     assert verdict(name, sick(lambda gm: gm.forward)).status == "pass"
     found = verdict(name, sick(change))
     assert found.status == "fail" and found.sentence and found.clause.split(".")[1] == chapter
+
+
+@pytest.mark.parametrize(("mutant", "name"), [
+    ("assertions-dropped", "assertions-size-that-nothing-uses"), ("assertions-last", "assertions-bound-of-an-index"),
+    ("assertions-of-the-first-call", "assertions-values-of-indices"),
+    ("promised-sizes-believed", "assertions-size-of-what-was-used-before")])
+def test_assertions_that_are_dropped_or_moved_are_noticed(mutant: str, name: str) -> None:
+    found = verdict(name, MUTANTS[mutant].backend)
+    assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)
 
 
 def test_a_backend_that_takes_nothing_is_not_judged() -> None:

@@ -190,6 +190,11 @@ class Operand:
         return self.builder.read(self, at, mask)
 
 
+def _may_be_one(size: Dim) -> bool:
+    """Whether a size has a symbol that only a run tells: those of inputs are guarded, and are no sizes of 1."""
+    return not isinstance(size, int) and any(not s.is_positive for s in size.free_symbols)
+
+
 class Builder:
     """Collects the steps of one definition, equal steps once."""
 
@@ -279,9 +284,17 @@ class Builder:
                           lambda n: Read(n, operand.number, where, dtype, number))
 
     def broadcast(self, operand: Operand, at: Sequence[Index] | None = None) -> Value:
-        """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates)."""
-        at = self.at if at is None else at
+        """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates).
+
+        Raises NoLoopForm where only the run tells whether a size is the result's or 1.
+        """
         shape = operand.type.shape
+        if at is None:
+            at = self.at
+            for n, size in zip(shape, (a.size for a in self._axes[len(at) - len(shape):]), strict=True):
+                if n not in (1, size) and _may_be_one(n) | _may_be_one(size):
+                    raise NoLoopForm(f"{self.call.name} broadcasts the size {n} to {size}, and only the run tells "
+                                     "whether one of them is 1.")
         aligned = at[len(at) - len(shape):]
         return self.read(operand, [0 if n == 1 else i for n, i in zip(shape, aligned, strict=True)])
 

@@ -6,10 +6,12 @@ import itertools
 from typing import Any
 
 import pytest
+import sympy
 import torch
 
 from keel.loops.lower import lower, unary
 from keel.spec import decomposition_of
+from keel.types import Call, Dim, TensorType
 
 from .calls import INF, NAN, SPECIAL, call_of, check, check_symbolic, lowered
 
@@ -479,3 +481,15 @@ def test_numbers_computed_from_sizes() -> None:
         lambda x: x * (x.shape[0] / (2 * x.shape[1])) + (x.shape[0] / (3 * x.shape[0])), torch.randn(5, 7)
     )
     assert len(found) == 2
+
+
+def test_a_size_that_may_be_one_is_not_taken_for_another() -> None:
+    """An input's is guarded, and is another symbol's where it may differ."""
+    late, given = sympy.Symbol("u0", integer=True), sympy.Symbol("s0", integer=True, positive=True)
+
+    def answer(a: Dim, b: Dim, size: Dim) -> object:
+        x, y, out = (TensorType.dense(torch.float32, (n, 3)) for n in (a, b, size))
+        return lower(Call(aten.add.Tensor, (x, y), {}, (out,)))
+    for sizes in ((4, late, 4), (late, 4, late), (given, late, given)):
+        assert "only the run tells whether one of them is 1" in str(answer(*sizes))
+    assert not isinstance(answer(late, late, late), str) and not isinstance(answer(late, 1, late), str)
