@@ -54,6 +54,22 @@ def asserts_floats() -> bool:
 
 
 @cache
+def exports_flags() -> bool:
+    """Exported programs with an assertion of a tensor's one bool can be decomposed."""
+    class Flag(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch._check(x.any().item())
+            return x + 1
+    program = torch.export.export(Flag(), (torch.tensor([True, False]),))
+    try:
+        program.run_decompositions()
+    except RuntimeError as raised:
+        assert "is not tracked with proxy" in str(raised)
+        return False
+    return True
+
+
+@cache
 def writes_to_unknown_slices() -> bool:
     """Dynamo takes writes to a slice whose place only a run tells, without assertions that it is within the tensor."""
     def fn(x: Tensor, at: Tensor) -> Tensor:

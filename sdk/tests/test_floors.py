@@ -118,9 +118,12 @@ def chain(node: ast.AST) -> str:
 def is_private(dotted: str) -> bool:
     """True of what PyTorch promises nothing about: a component with one underscore, fx.experimental, functorch.
 
-    Operators are public whatever they are called: ``torch.ops.aten._softmax``.
+    Operators are public whatever they are called: ``torch.ops.aten._softmax``.  So is what PyTorch tells users to
+    assert with.
     """
     match dotted.split("."):
+        case ["torch", "_check" | "_check_is_size" | "_assert_async"]:
+            return False
         case ["functorch", *_] | ["torch", "fx", "experimental", *_]:
             return True
         case ["torch", "ops", *_]:
@@ -144,7 +147,8 @@ def test_only_the_adapter_touches_private_torch() -> None:
     ("import torch\ngetattr(torch, '_inductor')", True),
     ("from functorch.compile import aot_function", True),
     ("import torch\nsoftmax = torch.ops.aten._softmax.default", False),
-    ("import torch\nname = torch.__version__", False),
+    ("import torch\nname = torch.__version__", False), ("import torch\ntorch._check(True)", False),
+    ("import torch\ntorch._check_with(ValueError, True)", True),
     ("'''Stands in for torch._dynamo, in words.'''", False),
 ])
 def test_private_torch_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: bool) -> None:

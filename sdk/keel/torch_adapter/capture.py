@@ -228,7 +228,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
 def functional(program: ExportedProgram) -> ExportedProgram:
     """An exported program without mutations, its operators whole. But for ``item``: PyTorch cannot trace it whole where
     only the run tells that there is one element."""
-    with said(program.graph_module):
+    with said(program.graph_module), factorizations_checked():
         found: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
         return found
 
