@@ -202,7 +202,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "Use the functional collectives.", ("symm_mem.*",)),
     Exclusion(
         "operators newer than the opset", "an operator that PyTorch has since 2.14 or 2.15",
-        "Opset 1.0 means the same on every PyTorch from 2.11 on, and older ones have no kernel to hold it to.",
+        "Opset 1.0 means the same on every PyTorch from 2.11 on. What is no composition of its members cannot be "
+        "held to anything on older ones.",
         "Write it in older ones: a switch by torch.cond, and waiting for collectives one by one.",
         (*_aten("_philox_randint _philox_key_fold_in.Tensor _scaled_addmm"),
          *_higher("switch"), "c10d.gather_into_tensor_.*", "_c10d_functional.wait_tensors.*")),
