@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.loops.bounds import keeps_all
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import common_dtype, number
@@ -90,8 +91,8 @@ family.primitive(
 def _bounded(x: Tensor, low: Any, high: Any) -> Tensor:
     dtype = common_dtype(x, *(b for b in (low, high) if b is not None))
     result = x.to(dtype)
-    for bound, nearer in ((low, aten.maximum.default), (high, aten.minimum.default)):
-        if bound is not None:
+    for bound, nearer, upper in ((low, aten.maximum.default, False), (high, aten.minimum.default, True)):
+        if bound is not None and not keeps_all(bound, dtype, upper=upper):
             of = bound.to(dtype) if isinstance(bound, torch.Tensor) else number(bound, dtype, x.device)
             result = nearer(result, of)
     return aten.clone.default(x) if low is None and high is None else result

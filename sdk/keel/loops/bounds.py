@@ -1,0 +1,29 @@
+"""What a number does as a bound of clamp on integers that it is too large or too small for."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+BY_VALUE = torch.__version__ >= (2, 15)  # type: ignore[operator]
+"""PyTorch 2.15 is the first to compare such bounds by value. Older ones convert them to the dtype of the operand, in
+which -1 is 255 for uint8, or raise."""
+
+
+def keeps_all(bound: Any, dtype: torch.dtype, *, upper: bool) -> bool:
+    """Whether a lower (an upper) bound lies beyond all that ``dtype`` holds, so that it has no effect."""
+    info = _integers(bound, dtype)
+    return info is not None and (bound > info.max if upper else bound < info.min)
+
+
+def keeps_none(bound: Any, dtype: torch.dtype, *, upper: bool) -> bool:
+    """Whether all that ``dtype`` holds lies beyond a lower (an upper) bound, for which PyTorch raises an error."""
+    info = _integers(bound, dtype)
+    return info is not None and (bound < info.min if upper else bound > info.max)
+
+
+def _integers(bound: Any, dtype: torch.dtype) -> torch.iinfo | None:
+    """The range of ``dtype``; None where a bound is not compared by value with it, or not known."""
+    if not BY_VALUE or not isinstance(bound, int | float) or dtype == torch.bool:
+        return None
+    return None if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)
