@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import keyword
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,7 +18,8 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
     """Writes an installable plugin package whose backend is ``name``, into ``folder``; returns the folder.
 
     ``keel_acme``, ``keel-acme`` and ``acme`` all name the backend ``acme`` of package ``keel_acme``, whose folder is
-    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do, or the folder has files.
+    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do or is one of Keel's own, or if the folder
+    has files or cannot be written.
     """
     backend = name.replace("-", "_").removeprefix("keel_")
     if not backend.isidentifier() or not backend.isascii() or backend != backend.lower() or keyword.iskeyword(backend):
@@ -29,14 +30,29 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
                         do="graph: your compiler takes graphs. loop: your language has loops.")
     names = {"name": backend, "package": f"keel_{backend}", "distribution": f"keel-{backend.replace('_', '-')}",
              "version": version("torch-keel")}
+    if names["package"] in _own():
+        raise KeelError("bad-option", f"{name!r} cannot be the name of a backend.",
+                        {names["package"]: "A package or a backend of Keel's own is called so."},
+                        do="Name it after your device, for instance keel_acme.")
     target = folder or Path(names["package"])
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise KeelError("bad-option", f"{target} has files already.", do="Give another folder with --dir.")
-    for path, text in rendered(level, names).items():
-        file = target / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise KeelError("bad-option", f"{target} has files already.", do="Give another folder with --dir.")
+        for path, text in rendered(level, names).items():
+            file = target / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    except OSError as e:
+        raise KeelError("bad-option", "The package cannot be written.",
+                        {str(e.filename or target): e.strerror or str(e)}, do="Give another folder with --dir.") from e
     return target
+
+
+def _own() -> frozenset[str]:
+    """The packages that Keel itself installs, and those that its backends would have if they were packages."""
+    entries = distribution("torch-keel").entry_points
+    backends = {f"keel_{entry.name}" for entry in entries if entry.group == "keel.backends"}
+    return frozenset(backends | {entry.module.partition(".")[0] for entry in entries} | {"keel_templates"})
 
 
 def rendered(level: str, names: dict[str, str]) -> dict[str, str]:

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from keel.errors import KeelError
 from keel.plugin import Backend, Refusal, answer
+from keel.spec import MEMBERS
+from keel.torch_adapter import overload_names
 from keel.types import Call
 
 
@@ -13,8 +16,10 @@ def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backen
     """The backends, of which all refuse each operator in ``pins`` (``softmax``, ``aten.mm``) but the one named there.
 
     What that one refuses descends, and its pieces have no pin unless it has one of theirs; a primitive is an error.
-    Raises KeelError[bad-option] for a backend that is not among them.
+    Raises KeelError[bad-option] for a backend that is not among them, and for an operator that PyTorch does not have.
+    What is of a library that PyTorch does not know is left alone: that may be registered later.
     """
+    _check(pins)
     names = [b.name for b in backends]
     if nobody := [(op, who) for op, who in pins.items() if who not in names]:
         raise KeelError("bad-option", f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not asked for.",
@@ -40,7 +45,27 @@ class _Pinned:
 
 
 def is_of(call: Call, operator: str) -> bool:
-    """Whether a call is of an operator by its full name, its packet's, or that without the library or an underscore."""
-    packet = call.name.rpartition(".")[0]
+    """Whether a call is of an operator by one of its ``_names``."""
+    return operator in _names(call.name)
+
+
+def _names(overload: str) -> tuple[str, ...]:
+    """The full name, the packet's, that without the library or an underscore, and the full one without the library."""
+    packet = overload.rpartition(".")[0]
     short = packet.rpartition(".")[2]
-    return operator in (call.name, packet, short, short.lstrip("_"), call.name.partition(".")[2])
+    return overload, packet, short, short.lstrip("_"), overload.partition(".")[2]
+
+
+def _check(pins: Mapping[str, str]) -> None:
+    """Raises KeelError[bad-option] for a name that no operator can have."""
+    if not pins:
+        return
+    overloads = {*overload_names(), *(name for member in MEMBERS.values() for name in member.overloads)}
+    known = {name for overload in overloads for name in _names(overload)}
+    libraries = {overload.partition(".")[0] for overload in overloads}
+    for operator in pins:
+        library, dot, _ = str(operator).partition(".")
+        if operator not in known and (not isinstance(operator, str) or not dot or library in libraries):
+            near = get_close_matches(str(operator), known, n=1)
+            raise KeelError("bad-option", f"{operator!r} cannot be pinned: PyTorch has no such operator.",
+                            do=f"Did you mean {near[0]!r}?" if near else "Write softmax, aten.mm or aten.mm.default.")

@@ -88,7 +88,10 @@ def checked_number(what: str, field: str, value: object, *, least: float = 0.0, 
     span += "" if math.isinf(most) else f" and of at most {most:g}"
     if isinstance(value, bool) or not isinstance(value, Real):
         bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.", f"Write {span}.")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        bad(f"{what} has {field}={_shown(value)}, which is larger than any float.", f"Write {span}.")
     if math.isnan(number) or number < least or (above and number == least) or number > most:
         bad(f"{what} has {field}={number:g}.", f"Write {span}.")
 
@@ -234,5 +237,8 @@ def _meant(name: str, families: Collection[str], packets: bool) -> str | None:
 
 
 def _shown(value: object, most: int = 60) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:                                         # of a class of the vendor's, or of an integer too long
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"

@@ -41,7 +41,8 @@ def test_a_package_is_named_after_its_backend(name: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("name, level", [("Acme", "graph"), ("a.b", "graph"), ("class", "graph"), ("", "graph"),
-                                         ("acme", "kernel")])
+                                         ("acme", "kernel"), *((name, "graph") for name in (
+                                             "cpp", "keel-eager", "inductor", "foreign", "conformance", "templates"))])
 def test_what_cannot_be_rendered(name: str, level: str, tmp_path: Path) -> None:
     with pytest.raises(KeelError) as caught:
         new(name, level, tmp_path / "x")
@@ -53,6 +54,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(KeelError, match="has files already"):
         new("acme", "graph", tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_folders_that_cannot_be_written_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/nowhere")
+    (tmp_path / "file").touch()
+    for name, folder in (("a" * 300, None), ("acme", Path("link")), ("acme", Path("file/x")), ("acme", Path("file"))):
+        with pytest.raises(KeelError) as caught:
+            new(name, "graph", folder)
+        assert caught.value.code == "bad-option" and caught.value.do == "Give another folder with --dir."
 
 
 @pytest.mark.parametrize("level", LEVELS)

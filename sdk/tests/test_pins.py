@@ -70,6 +70,22 @@ def test_equal_pins_are_equal_settings() -> None:
     assert settings() == read_settings(None, {"backends": backends})
 
 
+@pytest.mark.parametrize(("name", "instead"), [
+    ("sine", "'sin'"), ("aten.sinn", "'aten.sin"), ("aten.sin.defualt", "'aten.sin.default'"), ("", "aten.mm"),
+    (3, "aten.mm"),
+])
+def test_pins_of_no_operator_are_an_error(name: Any, instead: str) -> None:
+    with pytest.raises(KeelError, match="no such operator") as raised:
+        read_settings(None, {"backends": both(), "pins": {name: "slow"}})
+    assert raised.value.code == "bad-option" and instead in (raised.value.do or "")
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax.int", "aten._softmax", "acme.fused", "acme.fused.default",
+                                  "prims.sin", "cond"])
+def test_pins_of_operators_that_exist_or_may_be_registered_later(name: str) -> None:
+    read_settings(None, {"backends": both(), "pins": {name: "slow"}})
+
+
 def test_pins_to_nobody_are_an_error() -> None:
     with pytest.raises(KeelError, match="cannot be pinned to 'acme'"):
         read_settings(None, {"backends": both(), "pins": {"sin": "acme"}})

@@ -136,7 +136,11 @@ class _Seconds:
             raise self._fault(call, f"It raised {type(raised).__name__}: {raised}") from raised
         if isinstance(seconds, bool) or not isinstance(seconds, Real):
             raise self._fault(call, f"It returned {type(seconds).__name__}, not a number.")
-        if not 0 <= (number := float(seconds)) < math.inf:
+        try:
+            number = float(seconds)
+        except OverflowError:
+            number = math.inf
+        if not 0 <= number < math.inf:
             raise self._fault(call, f"It returned {number:g}.")
         return number
 

@@ -144,7 +144,7 @@ SECONDS: dict[str, tuple[Callable[[Call], Any], str]] = {
     "quits": (quits, "It raised SystemExit: 3"), "nan": (lambda call: float("nan"), "It returned nan"),
     "inf": (lambda call: float("inf"), "It returned inf"), "below zero": (lambda call: -1.0, "It returned -1"),
     "a text": (lambda call: "1 us", "It returned str"), "nothing": (lambda call: None, "It returned NoneType"),
-    "yes": (lambda call: True, "It returned bool"),
+    "yes": (lambda call: True, "It returned bool"), "beyond floats": (lambda call: 10 ** 400, "It returned inf"),
 }
 
 
