@@ -18,8 +18,8 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
     """Writes an installable plugin package whose backend is ``name``, into ``folder``; returns the folder.
 
     ``keel_acme``, ``keel-acme`` and ``acme`` all name the backend ``acme`` of package ``keel_acme``, whose folder is
-    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do or is one of Keel's own, or if the folder
-    has files or cannot be written.
+    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do or is one of Keel's own,
+    or if the folder has files or cannot be written.
     """
     backend = name.replace("-", "_").removeprefix("keel_")
     if not backend.isidentifier() or not backend.isascii() or backend != backend.lower() or keyword.iskeyword(backend):
