@@ -28,6 +28,10 @@ FLAGS = (
     "-fno-strict-aliasing", "-fpeel-loops", "--param=vect-max-peeling-for-alignment=0",
     "-fno-tree-slp-vectorize", "-fno-thread-jumps", "-fno-tree-pre", "-fno-gcse", "-fno-code-hoisting",
     "-fno-schedule-insns2", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-ipa-icf",
+    "-fno-expensive-optimizations", "-fno-tree-tail-merge", "-fno-crossjumping", "-fno-ipa-ra", "-fno-partial-inlining",
+    "-fno-optimize-strlen", "-fno-caller-saves", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
+    "-fno-reorder-blocks-and-partition", "-fno-reorder-functions", "-fno-hoist-adjacent-loads", "-fno-ipa-bit-cp",
+    "-fno-ree",
     "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fvisibility=hidden",
     "-fPIC", "-shared", "-nostdlib", "-w", "-pipe",
 )
