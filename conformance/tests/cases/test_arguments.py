@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -39,9 +40,26 @@ def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tu
             assert torch.equal(bits(x), bits(same)), case.id
 
 
+@cache
+def scales_rows() -> bool:
+    """Whether the kernel for a CPU multiplies float8 matrices with a scale for each row; that of PyTorch 2.11 has one
+    scale for a matrix."""
+    x = torch.ones(16, 16).to(torch.float8_e5m2)
+    try:
+        torch._scaled_mm(x, x.t(), torch.ones(16, 1), torch.ones(1, 16), out_dtype=torch.float32)
+    except RuntimeError as refused:
+        assert "only supports per-tensor scaling" in str(refused)
+        return False
+    return True
+
+
+def runs_here(case: Case) -> bool:
+    return case.op != "scaled_mm" or ("scaled", "rows") not in case.choice or scales_rows()
+
+
 def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...]) -> None:
     wrong = []
-    for case in (*cases[::3], *(c for c in cases if c.kind == "negative")):
+    for case in (*filter(runs_here, cases[::3]), *(c for c in cases if c.kind == "negative")):
         trial = arguments(case, 1)
         try:
             with warnings.catch_warnings(), torch.no_grad():

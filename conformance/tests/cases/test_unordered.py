@@ -48,5 +48,6 @@ def test_what_is_written_out_in_additions_of_any_order_is_of_any_order_too() -> 
         done[case.op] += 1
         trial = arguments(case, 0)
         compile_calls([(overload(case.overload), trial.args, trial.kwargs)], backends=[watching(case.op)])
-    tagged = {name for name, member in MEMBERS.items() if "nondeterministic_bitwise" in member.tags}
+    here = {name for name, member in MEMBERS.items() if member.targets}          # this PyTorch may lack one
+    tagged = {name for name in here if "nondeterministic_bitwise" in MEMBERS[name].tags}
     assert reached - EXACT == {name for name in tagged if MEMBERS[name].kind == "composite"}
