@@ -26,32 +26,36 @@ class Mended:
         return self._cast(args, results) if self._deviates else results
 
     def first(self, *args: Any) -> Sequence[Any]:
-        """A call that looks at the types of its results, and warns where some are cast."""
+        """A call that looks at the types of its results, and warns where some are cast.
+
+        Raises KeelError[wrong-result] for results that no cast makes what was promised: of other sizes, say.
+        """
         results = self._run(*args)
         if not isinstance(results, tuple | list) or len(results) != len(self._made.outputs):
             return results
         cast = self._cast(args, results)
-        said = [(name, line, why) for name, line, why, was, now in zip(
-            self._made.names, self._made.lines, self._why(args, results), results, cast, strict=True) if was is not now]
-        if said:
+        if left := self._deviating(args, cast):
+            raise self._error(left, "Compiled code cannot go on with it. Correct the fake kernel of the operator.")
+        if said := self._deviating(args, results):
             self._deviates = True
-            self._warn(said)
+            warnings.warn(str(self._error(said, "The results are cast to what was promised. strict=True makes this an "
+                                                "error.")), KeelWarning, stacklevel=3)
         return cast
 
     def _cast(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
         known = bind(self._made.inputs, args)
         return [cast(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
 
-    def _why(self, args: Sequence[Any], results: Sequence[Any]) -> list[str | None]:
-        known = bind(self._made.inputs, args)
-        return [mismatch(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
+    def _deviating(self, args: Sequence[Any], results: Sequence[Any]) -> list[tuple[str, str | None, str]]:
+        """Of each result that is not what was promised: its name, the user's line that made it, and why."""
+        made, known = self._made, bind(self._made.inputs, args)
+        return [(name, line, why) for name, line, want, got in zip(
+            made.names, made.lines, made.outputs, results, strict=True) if (why := mismatch(want, got, known))]
 
-    def _warn(self, said: Sequence[tuple[str, str | None, str | None]]) -> None:
-        line = next((line for _, line, _ in said if line is not None), None)
-        warnings.warn(str(KeelError(
-            "wrong-result", f"PyTorch's kernels give other types in part {self._made.part} than its fake kernels "
-            "promise.", {f"%{name}": why or "" for name, _, why in said}, line,
-            "The results are cast to what was promised. strict=True makes this an error.")), KeelWarning, stacklevel=4)
+    def _error(self, deviating: Sequence[tuple[str, str | None, str]], do: str) -> KeelError:
+        line = next((line for _, line, _ in deviating if line is not None), None)
+        return KeelError("wrong-result", f"PyTorch's kernels give other types in part {self._made.part} than its fake "
+                         "kernels promise.", {f"%{name}": why for name, _, why in deviating}, line, do)
 
 
 def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
