@@ -248,7 +248,7 @@ class _After:
         """A new node; of arithmetic, with the value that follows from the arguments'."""
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args)
-        node.meta = {k: v for k, v in self.last.meta.items() if k in _WHERE}
+        node.meta = {k: v for k, v in self.last.meta.items() if k in WHERE}
         given = (a.meta["val"] if isinstance(a, fx.Node) else a for a in args)
         node.meta["val"] = target(*given) if target in (operator.eq, torch.sym_ite) else value
         self._add(node)
@@ -307,7 +307,8 @@ class _After:
         self.last = node
 
 
-_WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
+WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
+"""What a node that is made beside another one takes over of its ``meta``."""
 
 
 # -- what a call makes, and promises of it ----------------------------------------------------------------------------
@@ -381,7 +382,7 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
         if not picks and isinstance(value, torch.Tensor | Symbolic):
             with graph.inserting_after(last):
                 picks = [graph.call_function(operator.getitem, (node, k))]
-            picks[0].meta = {**{key: v for key, v in node.meta.items() if key in _WHERE}, "val": value}
+            picks[0].meta = {**{key: v for key, v in node.meta.items() if key in WHERE}, "val": value}
         for more in picks[1:]:
             more.replace_all_uses_with(picks[0])
             graph.erase_node(more)

@@ -28,6 +28,7 @@ from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.resampled import resampled
+from keel.torch_adapter.squeezed import assert_kept
 
 aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
@@ -220,6 +221,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
         for node in graph.find_nodes(op="call_function", target=aten.item.default):  # of tracing before dispatch
             node.target = aten._local_scalar_dense.default
+    assert_kept(gm)
     assert_promises(gm)
     gm.recompile()
     return Captured(gm, kind, constants)

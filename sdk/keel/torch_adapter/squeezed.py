@@ -1,0 +1,54 @@
+"""Assertions that ``squeeze`` keeps what its type says it keeps.
+
+``x[mask].squeeze()`` has no dimension left where one element is found, and one where there are more or none.  PyTorch
+traces the second: the number of dimensions of a compiled tensor is fixed.  So a run in which a size that only it tells
+is 1 has no compiled form, and must not be given the other one's shape without a word.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from keel.torch_adapter.assertions import WHERE
+from keel.torch_adapter.symbols import expression, late
+
+aten = torch.ops.aten
+_SQUEEZES = (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+_MESSAGE = ("squeeze() of a tensor of {shape}: only a run tells the size of dimension {dim}, and it is 1 in this one. "
+            "Compiled code keeps the dimension, where eager PyTorch drops it. Use reshape(), index the dimension, or "
+            "compile without torch._dynamo.config.capture_dynamic_output_shape_ops.")
+
+
+def assert_kept(gm: fx.GraphModule) -> None:
+    """Changes ``gm`` and the graphs in it: each dimension that a ``squeeze`` keeps since its size is not known is
+    asserted not to have size 1.  The error is a RuntimeError."""
+    for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
+        for node in (n for target in _SQUEEZES for n in graph.find_nodes(op="call_function", target=target)):
+            for dim, size in _kept(node):
+                _assert_other_than_one(graph, node, dim, size)
+
+
+def _kept(node: fx.Node) -> Iterator[tuple[int, torch.SymInt]]:
+    """The dimensions that a call is asked to drop and keeps, though they may be 1, with their sizes."""
+    value = node.args[0].meta["val"]                          # type: ignore[union-attr]
+    asked: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
+    dims: Iterable[int] = [asked] if isinstance(asked, int) else asked
+    for dim in sorted({d % value.dim() for d in dims} if value.dim() else ()):
+        size = value.shape[dim]
+        if isinstance(size, torch.SymInt) and late(expression(size)) and not statically_known_true(size != 1):
+            yield dim, size
+
+
+def _assert_other_than_one(graph: fx.Graph, node: fx.Node, dim: int, size: torch.SymInt) -> None:
+    message = _MESSAGE.format(shape=list(node.args[0].meta["val"].shape), dim=dim)  # type: ignore[union-attr]
+    with graph.inserting_before(node):
+        read = graph.call_function(aten.sym_size.int, (node.args[0], dim))
+        test = graph.call_function(operator.ne, (read, 1))
+        made = graph.call_function(aten._assert_scalar.default, (test, message))
+    for each, value in ((read, size), (test, size != 1), (made, None)):
+        each.meta = {k: v for k, v in node.meta.items() if k in WHERE} | {"val": value}
