@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from keel.loops.bounds import keeps_all, keeps_none
 from keel.loops.define import Builder, Operand, Rule, Value
 
-from .arguments import lift, literal, out_dtype, refuse, store
+from .arguments import bounds, lift, literal, out_dtype, refuse, store
 
 aten = torch.ops.aten
 
@@ -65,11 +64,8 @@ def threshold_backward(b: Builder, grad: Operand, x: Operand, at: Any) -> Value:
 def hardtanh(b: Builder, x: Operand, low: float = -1.0, high: float = 1.0) -> Value:
     dtype = out_dtype(b)
     value = lift(b, x, dtype)
-    for bound, scalar, upper in ((low, "maximum", False), (high, "minimum", True)):
-        if keeps_none(bound, dtype, upper=upper):
-            refuse(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")
-        if not keeps_all(bound, dtype, upper=upper):
-            value = b.apply(scalar, value, literal(b, bound, dtype))
+    for scalar, bound in bounds(b, low, high, dtype):
+        value = b.apply(scalar, value, literal(b, bound, dtype))
     return store(b, value)
 
 

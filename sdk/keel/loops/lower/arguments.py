@@ -6,11 +6,12 @@ of bool, integer, float (https://docs.pytorch.org/docs/stable/tensor_attributes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
 import torch
 
+from keel.loops.bounds import keeps_all, keeps_none
 from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
 from keel.types import Dim, TensorType
 
@@ -131,3 +132,13 @@ def canonical_all(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...
 def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
     """``rule`` for those overloads of ``packet`` that this PyTorch has."""
     return {getattr(packet, name): rule for name in names if name in packet.overloads()}
+
+
+def bounds(b: Builder, low: Any, high: Any, dtype: torch.dtype) -> Iterator[tuple[str, Any]]:
+    """A lower and an upper bound (None is none), each with the scalar operator that applies it, but for one beyond all
+    that ``dtype`` holds.  Raises NoLoopForm for one that nothing in ``dtype`` keeps to."""
+    for bound, scalar, upper in ((low, "maximum", False), (high, "minimum", True)):
+        if keeps_none(bound, dtype, upper=upper):
+            refuse(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")
+        if bound is not None and not keeps_all(bound, dtype, upper=upper):
+            yield scalar, bound

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from keel.loops.bounds import keeps_all, keeps_none
 from keel.loops.define import Builder, Operand, Rule, Value
 
-from .arguments import Argument, exact, lift, out_dtype, overloads, refuse, result_dtype, rounded, store
+from .arguments import Argument, bounds, exact, lift, out_dtype, overloads, refuse, result_dtype, rounded, store
 
 aten = torch.ops.aten
 
@@ -98,11 +97,8 @@ def clamp(b: Builder, x: Operand, min: Argument | None = None, max: Argument | N
     """The bounds are applied from below, then from above; a NaN anywhere is the result. Bools: or, and."""
     dtype = out_dtype(b)
     value = lift(b, x, dtype)
-    for bound, scalar, upper in ((min, "maximum", False), (max, "minimum", True)):
-        if keeps_none(bound, dtype, upper=upper):
-            refuse(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")
-        if bound is not None and not keeps_all(bound, dtype, upper=upper):
-            value = _farther(b, scalar, value, lift(b, _exact(b, bound), dtype))
+    for scalar, bound in bounds(b, min, max, dtype):
+        value = _farther(b, scalar, value, lift(b, _exact(b, bound), dtype))
     return store(b, value)
 
 
