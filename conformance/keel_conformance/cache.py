@@ -97,6 +97,8 @@ def forked(work: Callable[[], str], cache: Path) -> int:
         os.environ["KEEL_CACHE_DIR"] = str(cache)
         os.environ.pop("KEEL_CACHE_SIZE", None)
         warnings.simplefilter("ignore")                        # a full or foreign folder is among the trials
+        # The first use of PyTorch's pool after a fork replaces it, unguarded: that must not happen in two threads.
+        torch.set_num_threads(1)
         code = {RIGHT: 0, WRONG: 4}[work()]
     except BaseException as raised:
         print(f"{type(raised).__name__}: {raised}", file=sys.stderr)
