@@ -153,9 +153,9 @@ def logit_without_eps(op: Any, x: Tensor, eps: Any = None) -> Any:
 
 
 @wrong("aten.mul", "aten.add", "aten.sub", breaks=("mul", "add", "sub"))
-def numbers_of_single_precision(op: Any, x: Any, y: Any, **kw: Any) -> Any:
+def numbers_of_single_precision(op: Any, x: Any, y: Any, *args: Any, **kw: Any) -> Any:
     """A Python number beside a float64 tensor is rounded to float32."""
-    return op(x, *(float(torch.tensor(v, dtype=torch.float32)) if isinstance(v, float) else v for v in (y,)), **kw)
+    return op(x, float(torch.tensor(y, dtype=torch.float32)) if isinstance(y, float) else y, *args, **kw)
 
 
 @wrong("aten.abs", breaks="abs")

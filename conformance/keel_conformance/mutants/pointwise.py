@@ -240,9 +240,9 @@ def cast_to_bf16_truncates(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
 
 
 @wrong("aten.add", breaks="add", as_is=True)
-def add_promotes_to_the_first(op: Any, x: Any, y: Any, **kw: Any) -> Any:
+def add_promotes_to_the_first(op: Any, x: Any, *args: Any, **kw: Any) -> Any:
     """``add`` gives its first operand's dtype where they differ."""
-    found = op(x, y, **kw)
+    found = op(x, *args, **kw)
     return found.to(x.dtype) if isinstance(x, Tensor) else found
 
 

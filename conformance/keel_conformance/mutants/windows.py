@@ -34,15 +34,15 @@ def bmm_of_the_first(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
 
 
 @wrong("aten.addmm", breaks="addmm")
-def addmm_without_beta(op: Any, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm_without_beta(op: Any, *args: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """``addmm`` ignores beta."""
-    return op(c, a, b, alpha=alpha)
+    return op(*args, alpha=alpha)
 
 
 @wrong("aten.baddbmm", breaks="baddbmm")
-def baddbmm_without_alpha(op: Any, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm_without_alpha(op: Any, *args: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """``baddbmm`` ignores alpha."""
-    return op(c, a, b, beta=beta)
+    return op(*args, beta=beta)
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------
@@ -215,6 +215,6 @@ def attention_lined_up_at_the_end(op: Any, q: Tensor, k: Tensor, v: Tensor, p: f
 
 
 @wrong("aten.addmm", breaks="addmm")
-def addmm_of_a_column(op: Any, c: Tensor, a: Tensor, b: Tensor, **kw: Any) -> Any:
+def addmm_of_a_column(op: Any, c: Tensor, a: Tensor, b: Tensor, *args: Any, **kw: Any) -> Any:
     """``addmm`` adds a vector to columns where the product is square."""
-    return op(c[:, None] if c.dim() == 1 and len(c) == a.shape[0] == b.shape[1] else c, a, b, **kw)
+    return op(c[:, None] if c.dim() == 1 and len(c) == a.shape[0] == b.shape[1] else c, a, b, *args, **kw)

@@ -1,6 +1,7 @@
 """The sets of backends: how many there are, that any process finds each, that each does something else, and where."""
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 
 import pytest
@@ -47,6 +48,20 @@ def test_it_says_what_it_breaks(mutant: Mutant) -> None:
         for member in (b for b in mutant.breaks if b in keel.MEMBERS):
             assert any(fits(str(t).rpartition(".")[0], mutant.calls) for t in keel.MEMBERS[member].targets), member
         assert any(fits(p, mutant.calls) for p in packets)
+
+
+@pytest.mark.parametrize("mutant", [m for m in ALL if m.calls], ids=lambda m: f"{m.level}-{m.name}")
+def test_it_takes_all_arguments_of_the_operators_it_changes(mutant: Mutant) -> None:
+    """One that raises because it takes fewer is killed by any case that gives more, which says nothing of the suite."""
+    change = inspect.getclosurevars(mutant.backend.compile).nonlocals.get("change")
+    if change is None:
+        assert mutant.level != "op"                           # it has no function that stands for an operator
+        return
+    for target in (t for op in keel.MEMBERS.values() for t in op.targets
+                   if fits(str(t).rpartition(".")[0], mutant.calls)):
+        arguments = target._schema.arguments
+        inspect.signature(change).bind(target, *(a.name for a in arguments if not a.kwarg_only),
+                                       **{a.name: a.name for a in arguments if a.kwarg_only})
 
 
 def test_names_of_backends_differ() -> None:
