@@ -69,7 +69,7 @@ from keel.plugin import (
 )
 from keel.serialise.read import load_graph
 from keel.serialise.write import save_graph
-from keel.spec import MEMBERS, OPSET, Op, bind, decomposition_of, overload_of
+from keel.spec import MEMBERS, OPSET, About, Clause, Op, bind, decomposition_of, overload_of
 from keel.torch_adapter import torch_compile_backend
 from keel.torch_adapter.streams import cuda_stream
 from keel.types import DTYPE_NAMES, Dim, SymType, TensorType
@@ -81,6 +81,7 @@ __all__ = [
     "MONOIDS",
     "OPSET",
     "SCALARS",
+    "About",
     "Apply",
     "Asked",
     "Axis",
@@ -92,6 +93,7 @@ __all__ = [
     "Cache",
     "Call",
     "Check",
+    "Clause",
     "Const",
     "Cost",
     "Dim",

@@ -27,23 +27,19 @@ from keel_conformance.cases.skeleton import Part, Path, Skeleton, from_json, reb
 from keel_conformance.cases.values import Draw
 
 UNBROKEN: Mapping[str, str] = {
-    "No generator is given: draws come from the device's own.":
-        "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",
-    "bias is not given.": "Eager PyTorch has no other dtype to refuse a bias in.",
-    "A key is two uint64, and a batch of keys has them in its last dimension.": "PyTorch has no such kernel on a CPU.",
-    "num_splits is positive.": "PyTorch has no such kernel on a CPU.",
-    "A driver is named on CUDA only.": "What another device refuses says nothing of this one.",
-    "Dimensions are counted from the front: PyTorch's own kernels write wrong strides for others.":
-        "Eager PyTorch takes them, wrongly.",
-    "At least one dimension is transformed.": "Whatever breaks it breaks another one too.",
-    "input has at least two dimensions.": "Whatever breaks it breaks another one too.",
-    "A value that is a float needs floats.": "Eager PyTorch takes it.",
-    "The gradient has the sizes of what it is the gradient of.": "Eager PyTorch takes another, and broadcasts it.",
-    "The gradient has the sizes of what it is the gradient of, or one element where that leaves a dimension alone.":
-        "Eager PyTorch takes another, and broadcasts it.",
-    "scale_result is not given: devices differ in whether it multiplies or divides.": "Eager PyTorch takes it.",
+    "no-generator": "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",
+    "no-bias": "Eager PyTorch has no other dtype to refuse a bias in.",
+    "key-form": "PyTorch has no such kernel on a CPU.",
+    "splits-positive": "PyTorch has no such kernel on a CPU.",
+    "driver-on-cuda-only": "What another device refuses says nothing of this one.",
+    "dims-not-negative": "Eager PyTorch takes them, wrongly.",
+    "dims-nonempty": "Whatever breaks it breaks another one too.",
+    "input-matrix": "Whatever breaks it breaks another one too.",
+    "value-fits-dtype": "Eager PyTorch takes it.",
+    "gradient-sizes": "Eager PyTorch takes another, and broadcasts it.",
+    "no-scale-result": "Eager PyTorch takes it.",
 }
-"""Preconditions that no call breaks so that PyTorch refuses it for all to see, and why."""
+"""Preconditions, by their ids, that no call breaks so that PyTorch refuses it for all to see, and why."""
 DTYPES = (torch.complex64, torch.float32, torch.float64, torch.int64, torch.int32, torch.bool)
 FILE = File(__file__).with_name("negatives.json")
 MOST = 2
@@ -53,10 +49,11 @@ MOST = 2
 def negatives_of(op: Op) -> tuple[Negative, ...]:
     """Those of a member."""
     found, here = [], {str(t) for t in op.targets}
-    for name, which, made in stored().get(op.name, ()):
+    sentences = {r.id: r.sentence for r in op.requires}
+    for name, broken_id, made in stored().get(op.name, ()):
         if made.overload in here:
             dtype = made.dtypes[0]
-            found.append(Negative(name, op.requires[which].sentence, partial(_trial, made, dtype), made.overload,
+            found.append(Negative(name, sentences[broken_id], partial(_trial, made, dtype), made.overload,
                                   DTYPE_NAMES[dtype]))
     return tuple(found)
 
@@ -66,8 +63,8 @@ def _trial(made: Skeleton, dtype: torch.dtype, draw: Draw) -> Trial:
 
 
 @cache
-def stored() -> Mapping[str, tuple[tuple[str, int, Skeleton], ...]]:
-    """What the file has, by member: the name, which precondition is broken, the call."""
+def stored() -> Mapping[str, tuple[tuple[str, str, Skeleton], ...]]:
+    """What the file has, by member: the name, the id of the precondition that is broken, the call."""
     data = json.loads(FILE.read_text()) if FILE.is_file() else {}
     return {op: tuple((d["name"], d["breaks"], from_json(d["call"])) for d in found) for op, found in data.items()}
 
@@ -87,7 +84,8 @@ def searched(op: Op) -> list[dict[str, Any]]:
                 which = places[0]
                 wanted[which] += 1
                 name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
-                found.append({"name": name, "breaks": which, "call": to_json(replace(made, dtypes=(dtype,)))})
+                found.append({"name": name, "breaks": op.requires[which].id,
+                              "call": to_json(replace(made, dtypes=(dtype,)))})
         if min(wanted.values()) >= MOST:
             break
     return sorted(found, key=lambda n: str(n["name"]))
@@ -184,7 +182,7 @@ if __name__ == "__main__":
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     for name, op in ((n, op) for n, op in MEMBERS.items() if exempt(op) is None):
         met = {d["breaks"] for d in made.get(name, ())}
-        for i, r in enumerate(op.requires):
-            if i not in met and r.sentence not in UNBROKEN:
+        for r in op.requires:
+            if r.id not in met and r.id not in UNBROKEN:
                 print(f"{name}: nothing breaks {r.sentence!r}")
     print(f"{len(made)} members, {sum(map(len, made.values()))} calls")

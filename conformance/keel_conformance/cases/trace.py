@@ -32,9 +32,8 @@ class Row:
 def matrix(cases: Iterable[Case], ops: Sequence[str] = ()) -> tuple[Row, ...]:
     """A row for each clause of each member, in order."""
     counts = Counter(clause for case in cases for clause in case.clauses)
-    return tuple(Row(clause, sentence, counts[clause], "" if counts[clause] else reason_of(name, clause))
-                 for name, op in MEMBERS.items() if not ops or name in ops
-                 for clause, sentence in ((f"{name}.C{i}", s) for i, s in enumerate(op.clauses, 1)))
+    return tuple(Row(label, clause.text, counts[label], "" if counts[label] else reason_of(name, label))
+                 for name, op in MEMBERS.items() if not ops or name in ops for label, clause in op.cited)
 
 
 def reason_of(name: str, clause: str) -> str:

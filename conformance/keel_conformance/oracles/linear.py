@@ -132,7 +132,7 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
 
 def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
     """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
-    return sums_in(dtype, asked.member is not None and any("in float32" in c for c in asked.member.clauses))
+    return sums_in(dtype, asked.member is not None and any("in float32" in c.text for c in asked.member.clauses))
 
 
 def convolved(asked: Asked) -> Sequence[Bound]:

@@ -64,8 +64,8 @@ def untested(planned: Sequence[Case], verdicts: Iterable[Verdict], head: Mapping
     wanted = [op for op in MEMBERS.values() if not patterns or any(fnmatchcase(op.name, p) for p in patterns)]
     cited = {clause for c in planned for clause in c.clauses}
     has_cases, of = {c.op for c in planned}, Counter(c.op for c in planned)
-    clauses = [Clause(f"{op.name}.C{k}", sentence, _why(op, f"C{k}", f"{op.name}.C{k}" in cited, profile, has_cases))
-               for op in wanted for k, sentence in enumerate(op.clauses, 1) if f"{op.name}.C{k}" not in judged]
+    clauses = [Clause(label, clause.text, _why(op, label.rpartition(".")[2], label in cited, profile, has_cases))
+               for op in wanted for label, clause in op.cited if label not in judged]
     if not patterns:
         clauses += [Clause(name, sentence, _open(name in cited)) for name, sentence in CLAUSES.items()
                     if name not in judged]

@@ -45,7 +45,8 @@ def digest(data: Any) -> str:
 def _member(op: Op) -> dict[str, Any]:
     data = {
         "kind": op.kind, "family": op.family, "profile": op.profile, "overloads": list(op.overloads),
-        "doc": " ".join(op.doc.split()), "clauses": dict(clauses(op)), "results": results(op),
+        "doc": " ".join(op.doc.split()), "clauses": {label: clause.text for label, clause in op.cited},
+        "results": results(op),
         "operands": operands(op), "compute": op.compute.text if op.compute is not None else None,
         "requires": [r.sentence for r in op.requires], "dtypes": sorted(map(name_of, op.dtypes)),
         "decomposition": None if op.kind != "composite" else "PyTorch's" if op.decompose is None else "Keel's",
@@ -57,11 +58,6 @@ def _member(op: Op) -> dict[str, Any]:
 
 def _present(data: Mapping[str, float | None]) -> dict[str, float]:
     return {k: float(v) for k, v in data.items() if v is not None}
-
-
-def clauses(op: Op) -> list[tuple[str, str]]:
-    """Each clause with the label that tests cite it by."""
-    return [(f"{op.name}.C{i}", sentence) for i, sentence in enumerate(op.clauses, 1)]
 
 
 def operands(op: Op) -> list[str]:

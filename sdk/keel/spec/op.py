@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from keel.spec.clause import Clause, Stated, clauses_of
 from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
 from keel.torch_adapter import operator_named
 from keel.types import Type
@@ -41,8 +42,11 @@ Samples = Callable[[torch.dtype], Iterator[Sample]]
 
 @dataclass(frozen=True)
 class Requires:
-    """A precondition: the sentence, and whether it holds for arguments (by parameter name, tensors as types)."""
+    """A precondition: an ``id`` that is unique among those of its member, by which code speaks of it; the sentence, for
+    readers; and whether it ``holds`` for arguments (by parameter name, tensors as types).
+    """
 
+    id: str
     sentence: str
     holds: Callable[[Args], bool]
 
@@ -75,7 +79,7 @@ class Op:
     """One member of the operator set.
 
     ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
-    all. ``clauses`` are sentences that hold for every implementation; the first is cited as ``name.C1``. ``out`` has
+    all. ``clauses`` hold for every implementation; the first is cited as ``name.C1``. ``out`` has
     the type of each result (primitives; a composite's follow from its decomposition). In normal form the ``operands``
     (parameter names) have the dtype ``compute`` and the sizes that they broadcast to, but for the last dimensions of
     ``own``: as many as it says of an operand. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
@@ -89,7 +93,7 @@ class Op:
     family: str
     overloads: tuple[str, ...]
     doc: str
-    clauses: tuple[str, ...]
+    clauses: tuple[Clause, ...]
     profile: str = "core"
     out: tuple[Out, ...] | Callable[[Args], tuple[Type | None, ...]] | None = None
     operands: tuple[str, ...] = ()
@@ -110,6 +114,11 @@ class Op:
         """Those of its overloads that this PyTorch has, as graphs call them."""
         found = (operator_named(name) for name in self.overloads)
         return tuple(t for t in found if t is not None)
+
+    @property
+    def cited(self) -> tuple[tuple[str, Clause], ...]:
+        """Each clause with the label that tests and reports cite it by, as ``add.C1``."""
+        return tuple((f"{self.name}.C{i}", clause) for i, clause in enumerate(self.clauses, 1))
 
     def types(self, args: Args) -> tuple[Type | None, ...]:
         """The types of the results for arguments by parameter name (``bind`` gives them)."""
@@ -133,20 +142,22 @@ class Family:
         self.name, self.profile = name, profile
         self.members: dict[str, Op] = {}
 
-    def __call__(self, *overloads: Overload | str, clauses: tuple[str, ...], **more: Any) -> Callable[..., Any]:
+    def __call__(self, *overloads: Overload | str, clauses: Stated, **more: Any) -> Callable[..., Any]:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             name = more.pop("name", function.__name__.strip("_"))
-            self._add(Op(name, "composite", self.name, names(overloads), function.__doc__ or "", clauses,
+            self._add(Op(name, "composite", self.name, names(overloads), function.__doc__ or "", clauses_of(clauses),
                          decompose=function, **{"profile": self.profile, **more}))
             return function
         return declare
 
-    def composite(self, name: str, *overloads: Overload | str, doc: str, clauses: tuple[str, ...], **more: Any) -> None:
+    def composite(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
         """A composite whose decomposition is PyTorch's."""
-        self._add(Op(name, "composite", self.name, names(overloads), doc, clauses, **{"profile": self.profile, **more}))
+        self._add(Op(name, "composite", self.name, names(overloads), doc, clauses_of(clauses),
+                     **{"profile": self.profile, **more}))
 
-    def primitive(self, name: str, *overloads: Overload | str, doc: str, clauses: tuple[str, ...], **more: Any) -> None:
-        self._add(Op(name, "primitive", self.name, names(overloads), doc, clauses, **{"profile": self.profile, **more}))
+    def primitive(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
+        self._add(Op(name, "primitive", self.name, names(overloads), doc, clauses_of(clauses),
+                     **{"profile": self.profile, **more}))
 
     def opaque(self, name: str, *overloads: Overload | str, doc: str, reason: str, **more: Any) -> None:
         """An operator that is neither decomposed nor asked of a backend, and why."""

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from keel.documents import claim, listed
 from keel.spec import examples, lookup
 from keel.spec.excluded import EXCLUSIONS
-from keel.spec.lock import clauses, lock, name_of, operands, results
+from keel.spec.lock import lock, name_of, operands, results
 from keel.spec.op import Budget, Op
 from keel.spec.opset import MEMBERS
 from keel.spec.versions import CURRENT
@@ -97,7 +97,8 @@ def _tidy(text: str) -> str:
 def _facts(op: Op) -> dict[str, Any]:
     shown = examples.example(op)
     source = _source(op.decompose) if op.decompose is not None else None
-    return {"op": op, "wrap": wrap, "family": slug(op.family), "doc": op.doc, "clauses": clauses(op),
+    return {"op": op, "wrap": wrap, "family": slug(op.family), "doc": op.doc,
+            "clauses": [(label, clause.text) for label, clause in op.cited],
             "overloads": [(name, _signature(name)) for name in op.overloads], "results": results(op),
             "dtypes": [name_of(d) for d in op.dtypes], "budget": _budget(op), "normal": _normal(op),
             "example": shown, "output": examples.output(shown) if shown is not None else None,

@@ -21,7 +21,7 @@ def broadcasts(*names: str) -> Requires:
                 if isinstance(n, int) and n != 1 and known.setdefault(i, n) != n:
                     return False
         return True
-    return Requires("The shapes broadcast: aligned at the last dimension, sizes are equal or 1.", holds)
+    return Requires("broadcasts", "The shapes broadcast: aligned at the last dimension, sizes are equal or 1.", holds)
 
 
 def no_complex(*names: str) -> Requires:
@@ -29,12 +29,13 @@ def no_complex(*names: str) -> Requires:
     def holds(args: Args) -> bool:
         return not any(t.dtype.is_complex for t in _types(args, names)) and not any(
             isinstance(args.get(n), complex) for n in names)
-    return Requires("No argument is complex.", holds)
+    return Requires("no-complex", "No argument is complex.", holds)
 
 
 def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
     """``which`` says in words what ``dtypes`` are, as in "integers or bools"."""
-    return Requires(f"The tensors are {which}.", lambda args: all(t.dtype in dtypes for t in _types(args, names)))
+    return Requires("dtypes", f"The tensors are {which}.",
+        lambda args: all(t.dtype in dtypes for t in _types(args, names)))
 
 
 def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
@@ -50,5 +51,5 @@ def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
         return len(want) == grad.rank and all(
             a == b or not isinstance(a, int) or not isinstance(b, int) or (b == 1 and d in alone)
             for d, (a, b) in enumerate(zip(want, grad.shape, strict=True)))
-    return Requires("The gradient has the sizes of what it is the gradient of"
+    return Requires("gradient-sizes", "The gradient has the sizes of what it is the gradient of"
                     f"{', or one element where that leaves a dimension alone' if repeated else ''}.", holds)

@@ -91,16 +91,16 @@ def columns_but_on_cuda(name: str) -> LayoutRule:
 # -- preconditions ----------------------------------------------------------------------------------------------------
 
 def square(name: str) -> Requires:
-    return Requires(f"{name} has at least two dimensions, the last two of equal size.",
+    return Requires(f"{name}-square", f"{name} has at least two dimensions, the last two of equal size.",
                     lambda args: args[name].rank >= 2 and args[name].shape[-1] == args[name].shape[-2])
 
 
 def matrix(name: str) -> Requires:
-    return Requires(f"{name} has at least two dimensions.", lambda args: args[name].rank >= 2)
+    return Requires(f"{name}-matrix", f"{name} has at least two dimensions.", lambda args: args[name].rank >= 2)
 
 
 def same_dtype(*names: str) -> Requires:
-    return Requires(f"{' and '.join(names)} have the same dtype.",
+    return Requires("same-dtype", f"{' and '.join(names)} have the same dtype.",
                     lambda args: len({args[n].dtype for n in names}) == 1)
 
 

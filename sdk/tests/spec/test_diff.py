@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel.spec import Budget, Op, Requires
+from keel.spec import Budget, Clause, Op, Requires
 from keel.spec.diff import diff, level, next_version
 from keel.spec.lock import lock
 from keel.spec.rules import ANY, DENSE, Out, like, shape_of
@@ -16,8 +16,9 @@ from keel.spec.versions import Version
 
 F32 = torch.float32
 OP = Op("twice", "primitive", "sample", ("aten.twice.default", "aten.twice.Scalar"), "Two times x.",
-        ("NaN gives NaN.", "Integers wrap around."), out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=(F32,),
-        requires=(Requires("x has a dimension.", lambda args: True),), budget={F32: Budget(ulps=2)},
+        (Clause("NaN gives NaN."), Clause("Integers wrap around.")),
+        out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=(F32,),
+        requires=(Requires("x-rank", "x has a dimension.", lambda args: True),), budget={F32: Budget(ulps=2)},
         tags=frozenset({"pointwise"}))
 
 
@@ -26,9 +27,9 @@ def found(old: Iterable[Op], new: Iterable[Op]) -> list[tuple[str, str]]:
 
 
 CHANGES: list[tuple[dict[str, Any], str, str]] = [
-    ({"clauses": (*OP.clauses, "-0 gives -0.")}, "minor", "The clause is new: -0 gives -0."),
+    ({"clauses": (*OP.clauses, Clause("-0 gives -0."))}, "minor", "The clause is new: -0 gives -0."),
     ({"clauses": OP.clauses[:1]}, "major", "The clause is gone: Integers wrap around."),
-    ({"clauses": ("NaN gives NaN", OP.clauses[1])}, "patch", "The clause is spelt: NaN gives NaN"),
+    ({"clauses": (Clause("NaN gives NaN"), OP.clauses[1])}, "patch", "The clause is spelt: NaN gives NaN"),
     ({"dtypes": (F32, torch.int8)}, "minor", "It gains the dtype int8."),
     ({"dtypes": ()}, "major", "It loses the dtype float32."),
     ({"overloads": (*OP.overloads, "aten.twice.out")}, "minor", "It gains the overload aten.twice.out."),

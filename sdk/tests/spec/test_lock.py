@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from keel import KeelError
-from keel.spec import MEMBERS, Budget, Op, Requires
+from keel.spec import MEMBERS, About, Budget, Clause, Op, Requires
 from keel.spec.diff import diff, next_version
 from keel.spec.lock import (
     changed_since_release,
@@ -31,9 +31,10 @@ from keel.spec.versions import CURRENT, Version, version
 
 def family() -> Family:
     made = Family("sample")
-    made.primitive("twice", "twice", doc="2 x.", clauses=("NaN gives NaN.", "Integers wrap around."),
+    made.primitive("twice", "twice", doc="2 x.",
+                   clauses=(Clause("NaN gives NaN.", About.NONFINITE), "Integers wrap around."),
                    out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=(torch.int8, torch.float32),
-                   requires=(Requires("x has a dimension.", lambda args: True),),
+                   requires=(Requires("x-rank", "x has a dimension.", lambda args: True),),
                    budget={torch.float32: Budget(ulps=1)}, tags=frozenset({"pointwise"}))
     made.opaque("nonce", "nonce.out", doc="A secret.", reason="Nobody may know.")
 

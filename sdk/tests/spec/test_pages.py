@@ -35,8 +35,8 @@ def declared(page: str, other: str) -> str:
 def test_every_member_has_a_page_with_all_its_clauses() -> None:
     for op in MEMBERS.values():
         text = " ".join(made()[path_of(op)].split())
-        missing = [f"{op.name}.C{i}" for i, c in enumerate(op.clauses, 1)
-                   if f"**{op.name}.C{i}** {wrap(c)}".replace("\n", " ") not in text]
+        missing = [label for label, c in op.cited
+                   if f"**{label}** {wrap(c.text)}".replace("\n", " ") not in text]
         assert not missing
         assert all(f"`{o}`" in text for o in op.overloads)
 

@@ -324,6 +324,6 @@ def _conditions(op: Op, cites: Mapping[str, Condition], untested: Mapping[str, s
         name = f"C{number}"
         if name in untested:
             continue
-        told = [condition for word, condition in _WORDS if word in clause]
+        told = [condition for word, condition in _WORDS if word in clause.text]
         found[name] = cites.get(name) or (told[0] if told else lambda levels: True)
     return found

@@ -61,7 +61,7 @@ def _zero(value: float) -> Arg:
 
 
 def _of_conditions(op: Op) -> Domain:
-    stops, zero, _ = op.clauses
+    stops, zero, _ = (c.text for c in op.clauses)
     token = Arg((5,), dtype=torch.float32, kind="random")
     negatives = tuple(wrong(name, clause, _checked(_zero(value), token), dtype) for name, clause, value, dtype in (
         ("a zero", stops, 0.0, torch.float32), ("a false one", stops, 0.0, torch.bool),
@@ -94,8 +94,8 @@ def _number(levels: Levels) -> Ask:
 
 
 def _of_numbers(op: Op) -> Domain:
-    token = Arg((5,), kind="random")
-    negatives = tuple(wrong(name, op.clauses[0], Ask("aten._functional_assert_scalar.default", (value, _SAID, token)))
+    token, clause = Arg((5,), kind="random"), op.clauses[0].text
+    negatives = tuple(wrong(name, clause, Ask("aten._functional_assert_scalar.default", (value, _SAID, token)))
                       for name, value in (("a zero", 0), ("a false one", False)))
     return _tokens(op, {"number": tuple(NUMBERS)}, _number, negatives)
 
@@ -107,7 +107,7 @@ def _range(levels: Levels) -> Ask:
 
 
 def _of_ranges(op: Op) -> Domain:
-    token, clause = Arg((5,), kind="random"), op.clauses[1]
+    token, clause = Arg((5,), kind="random"), op.clauses[1].text
     negatives = tuple(wrong(name, clause, Ask("aten._functional_sym_constrain_range.default", (*bounds, token)))
                       for name, bounds in OUTSIDE.items())
     return _tokens(op, {"bounds": tuple(BOUNDS), "form": ("number", "size")}, _range, negatives)

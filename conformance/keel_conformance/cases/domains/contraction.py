@@ -233,7 +233,7 @@ def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[s
     floats = FLOATS if "gelu" in factors else tuple(d for d in ALL if d.is_floating_point or d.is_complex)
     made = domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
                   cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
-                  untested={"C2": _WHOLE_SCALES} if "truncated" in "".join(op.clauses) else
+                  untested={"C2": _WHOLE_SCALES} if "truncated" in "".join(c.text for c in op.clauses) else
                            {"C3": "Integers are tried by mv."} if op.name == "addmv" else {})
     square = [{**{f: levels[0] for f, levels in made.factors.items()}, "dtype": dtype, "k": k,
                "size": "17x17", "beside": "row", "scale": scale, "values": "random"}

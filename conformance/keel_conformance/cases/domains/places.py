@@ -335,7 +335,7 @@ def _domain(op: Op, placed: Placed) -> Domain:
 
 def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
     """An index below the first place or past the last, where a clause says that it is an error."""
-    clause = next((c for c in op.clauses if c.startswith("An index outside is an error")), None)
+    clause = next((c.text for c in op.clauses if c.text.startswith("An index outside is an error")), None)
     if clause is None:
         return ()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import FLOATS, REALS
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.operands import common_dtype, in_math, like
@@ -19,8 +20,8 @@ aten = torch.ops.aten
 family = Family("activations")
 
 Tensor = torch.Tensor
-_NAN = "NaN gives NaN."
-_AT_NAN = "At NaN the gradient is not specified."
+_NAN = Clause("NaN gives NaN.", About.NONFINITE)
+_AT_NAN = Clause("At NaN the gradient is not specified.", About.NONFINITE)
 _TAGS = frozenset({"pointwise"})
 
 
@@ -48,13 +49,13 @@ def gradients(*more: tuple[Any, ...]) -> Samples:
     return samples
 
 
-def _forward(name: str, doc: str, *clauses: str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
+def _forward(name: str, doc: str, *clauses: Clause | str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
              dtypes: tuple[torch.dtype, ...] = FLOATS, samples: Samples | None = None) -> None:
     family.composite(name, aten or name, doc=doc, clauses=clauses, samples=samples or values(*more), dtypes=dtypes,
                      tags=_TAGS)
 
 
-def _backward(name: str, doc: str, *clauses: str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
+def _backward(name: str, doc: str, *clauses: Clause | str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
               samples: Samples | None = None) -> None:
     family.composite(name, aten or name, doc=doc, clauses=clauses, samples=samples or gradients(*more), dtypes=FLOATS,
                      tags=_TAGS)
@@ -62,12 +63,12 @@ def _backward(name: str, doc: str, *clauses: str, more: tuple[tuple[Any, ...], .
 
 # -- rectifiers ---------------------------------------------------------------------------------------
 
-_forward("relu", "max(x, 0).", _NAN, "-0 may give 0 of either sign.", dtypes=REALS)
+_forward("relu", "max(x, 0).", _NAN, Clause("-0 may give 0 of either sign.", About.ZERO), dtypes=REALS)
 _forward("relu6", "min(max(x, 0), 6).", _NAN, dtypes=REALS)
 _forward("threshold", "x where x > threshold, else value.", _NAN, more=((1.0, 7.0),), dtypes=REALS,
          samples=lambda dtype: (Sample((*s.args, 1, 7)) for s in unary(dtype)))
 _backward("threshold_backward", "The gradient of threshold: grad where x > threshold, else 0.",
-          "At the threshold it is 0.", "At NaN it is grad.", more=((0.5,),))
+          "At the threshold it is 0.", Clause("At NaN it is grad.", About.NONFINITE), more=((0.5,),))
 _forward("hardtanh", "x between min_val and max_val.", _NAN, more=((-0.5, 2.5),))
 _backward("hardtanh_backward", "The gradient of hardtanh: grad within the bounds, else 0.", "At a bound it is 0.",
           _AT_NAN, more=((-1.0, 1.5),))
@@ -121,7 +122,7 @@ _backward("hardswish_backward", "The gradient of hardswish.", "Up to -3 it is 0,
 
 # -- smooth -------------------------------------------------------------------------------------------
 
-_forward("silu", "x * sigmoid(x).", _NAN, "-inf gives NaN or -0.")
+_forward("silu", "x * sigmoid(x).", _NAN, Clause("-inf gives NaN or -0.", About.NONFINITE | About.ZERO))
 
 
 @family("silu_backward", clauses=("It does not cancel where sigmoid(x) is near 1.", _AT_NAN), samples=gradients(),
@@ -158,7 +159,7 @@ _backward("log_sigmoid_backward", "The gradient of log_sigmoid: grad * sigmoid(-
           samples=lambda dtype: (Sample((*s.args, aten.log_sigmoid_forward(s.args[1])[1]))
                                  for s in gradients()(dtype)))
 _forward("gelu", 'x * the normal distribution function of x, or its approximation by "tanh".', _NAN,
-         "An infinity below gives NaN or -0.", samples=lambda dtype: (
+         Clause("An infinity below gives NaN or -0.", About.NONFINITE | About.ZERO), samples=lambda dtype: (
              Sample(s.args, {"approximate": a}) for s in values()(dtype) for a in ("none", "tanh")))
 
 
@@ -168,7 +169,8 @@ def _with_approximation(dtype: torch.dtype) -> Iterator[Sample]:
 
 @family("gelu_backward", clauses=(
     "It is grad * (P + x p) with the normal distribution function P and density p of x.",
-    'With approximate="tanh" it is the derivative of that formula, not of the exact one.', _AT_NAN),
+    Clause('With approximate="tanh" it is the derivative of that formula, not of the exact one.',
+           parameters=("approximate",)), _AT_NAN),
         samples=_with_approximation, dtypes=FLOATS, tags=_TAGS)
 def gelu_backward(grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
     """The gradient of gelu."""
@@ -201,7 +203,8 @@ def _gates(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((torch.ones_like(x.narrow(dim, 0, x.shape[dim] // 2)) * 0.7, x, dim))
 
 
-_forward("glu", "The first half along dim times the sigmoid of the second.", "dim has an even size.", samples=_halves)
+_forward("glu", "The first half along dim times the sigmoid of the second.",
+    Clause("dim has an even size.", parameters=("dim",)), samples=_halves)
 _backward("glu_backward", "The gradient of glu.", "It has the sizes of x.", samples=_gates)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -140,12 +141,13 @@ def _overrideable(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None = No
 @family("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
         "_scaled_dot_product_fused_attention_overrideable", clauses=(
-            "The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root of 1 / "
-            "q.size(-1), and a bool mask is -inf where it is False.",
-            "logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, per query, "
-            "in float32 for 16-bit floats.",
-            "With is_causal, query i sees keys 0 to i.",
-            "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
+            Clause("The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root "
+                   "of 1 / q.size(-1), and a bool mask is -inf where it is False.", About.BOOL),
+            Clause("logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, "
+                   "per query, in float32 for 16-bit floats.", About.HALF),
+            Clause("With is_causal, query i sees keys 0 to i.", parameters=("is_causal",)),
+            Clause("A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
+                   parameters=("query",)),
             "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
             "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
         ), forms={
@@ -233,8 +235,8 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
         "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
         "_scaled_dot_product_fused_attention_overrideable_backward", clauses=(
             "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
-            "The gradient of an additive mask is that of the scores, summed over what it was broadcast over; None "
-            "where grad_input_mask says so.",
+            Clause("The gradient of an additive mask is that of the scores, summed over what it was broadcast over; "
+                   "None where grad_input_mask says so.", About.BROADCAST),
         ), forms={
             "aten._scaled_dot_product_flash_attention_backward.default": _flash_backward,
             "aten._scaled_dot_product_efficient_attention_backward.default": _efficient_backward,

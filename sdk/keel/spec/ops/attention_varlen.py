@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import Clause
 from keel.spec.op import Family
 from keel.spec.ops.attention import attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
@@ -119,8 +120,9 @@ def _varlen_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
 @family("_flash_attention_forward", "torch_attn::_varlen_attn", clauses=(
     "Tokens are [batch, tokens, heads, d] of sequences of one length, or [tokens, heads, d] of sequences that end "
     "where cum_seq_q and cum_seq_k say; a query sees the keys of its own sequence.",
-    "A query sees window_size_left keys to the left of the diagonal and window_size_right to the right; -1 or None is "
-    "all of them, and is_causal is none to the right. The diagonal ends with the sequences' last tokens.",
+    Clause("A query sees window_size_left keys to the left of the diagonal and window_size_right to the right; -1 or "
+           "None is all of them, and is_causal is none to the right. The diagonal ends with the sequences' last "
+           "tokens.", parameters=("query",)),
     "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
     "logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.",
     "Tokens behind the last sequence give anything.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.normalisation import stats_dtype
 from keel.spec.ops.statistics import accurate
@@ -18,7 +19,8 @@ _CLAUSES = (
     "In training the statistics are those of the batch, per channel (dimension 1): the mean and the biased variance.",
     "The new running statistics are (1 - momentum) * old + momentum * the batch's, with the unbiased variance.",
     "Otherwise the statistics are the running ones, which stay.",
-    "For 16-bit x, saved statistics are float32; on CPU only if the first of weight, bias, running statistics is.",
+    Clause("For 16-bit x, saved statistics are float32; on CPU only if the first of weight, bias, running statistics "
+           "is.", About.HALF),
 )
 
 

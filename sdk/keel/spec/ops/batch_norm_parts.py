@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -12,7 +13,7 @@ aten = torch.ops.aten
 family = Family("batch norm")
 Tensor = torch.Tensor
 
-_CHANNELS = "Channels are dimension 1; statistics of 16-bit floats are float32."
+_CHANNELS = Clause("Channels are dimension 1; statistics of 16-bit floats are float32.", About.HALF)
 
 
 def _other(x: Tensor) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import DENSE, Args, Out, ShapeRule, like, preserved, shape_of, sizes
@@ -22,14 +23,14 @@ _ORDERED = ("All processes of the group make the same collectives on it in the s
 _AWAITED = "The result holds values only once wait_tensor was called on it; until then it is neither read nor freed."
 _KEPT = "The input is not changed, and may be written to only once the result was waited for."
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
-_REDUCES = Requires(f"The reduction is one of {', '.join(_REDUCTIONS)}.",
+_REDUCES = Requires("reduction-known", f"The reduction is one of {', '.join(_REDUCTIONS)}.",
                     lambda args: args["reduce_op"].lower() in _REDUCTIONS)
 _ROUNDS = ("A sum is rounded in an order that is the same on all processes: they get the same bits, but other numbers "
            "of processes or other topologies may get others.")
 _GROUP = "world"
 
 
-def _declare(name: str, doc: str, *clauses: str, out: Any, samples: Callable[[torch.dtype], Iterator[Sample]],
+def _declare(name: str, doc: str, *clauses: Clause | str, out: Any, samples: Callable[[torch.dtype], Iterator[Sample]],
              requires: Sequence[Requires] = (), overloads: Sequence[str] = (), waits: bool = True,
              budget: Budget | None = None) -> None:
     given = (*clauses, *((_AWAITED, _KEPT) if waits else ()), _ORDERED)
@@ -62,7 +63,7 @@ _declare(
     budget=Budget(times=2.0))
 _declare(
     "all_gather_into_tensor", "The inputs of all processes one after the other, given to all.",
-    "Process r's input is block r along the first dimension; a scalar counts as one element.",
+    Clause("Process r's input is block r along the first dimension; a scalar counts as one element.", About.SCALAR),
     "All inputs have the same sizes and dtype.",
     out=(Out(like("input"), _scaled("input", lambda n, k: n * k, "times"), DENSE),), samples=_each(4, _GROUP),
     overloads=("_c10d_functional_autograd::all_gather_into_tensor",))
@@ -70,7 +71,7 @@ _declare(
     "reduce_scatter_tensor", "The reduction of the inputs of all processes, a block of it given to each.",
     "Process r gets block r along the first dimension of what all_reduce would give.", _ROUNDS,
     out=(Out(like("input"), _scaled("input", lambda n, k: n // k, "over"), DENSE),),
-    requires=(_REDUCES, Requires("The first size is a multiple of group_size.", lambda args: bool(
+    requires=(_REDUCES, Requires("divisible", "The first size is a multiple of group_size.", lambda args: bool(
         args["input"].rank) and (not isinstance(args["input"].shape[0], int)
                                  or args["input"].shape[0] % args["group_size"] == 0))),
     samples=_each("sum", 4, _GROUP, scalars=False), overloads=("_c10d_functional_autograd::reduce_scatter_tensor",),
@@ -97,7 +98,7 @@ _declare(
     "process r is block r of the result, of output_split_sizes[r].",
     "What r sends to s has the size that s expects from r.",
     out=(Out(like("input"), ShapeRule("[sum(output_split_sizes), *shape(input)[1:]]", _exchanged), DENSE),),
-    requires=(Requires("The input's blocks add up to its first size.", _adds_up),), samples=_splits,
+    requires=(Requires("blocks-add-up", "The input's blocks add up to its first size.", _adds_up),), samples=_splits,
     overloads=("_c10d_functional_autograd::all_to_all_single",))
 _declare(
     "broadcast", "The input of process src, given to all.", "All inputs have the same sizes and dtype.",
@@ -133,7 +134,7 @@ _declare(
     "batch_p2p_ops", "Sends and receptions that happen together.",
     "The results are those of the isend or irecv that op_list names, one per tensor.",
     "None of them waits for another of the same batch: processes may send to each other.",
-    out=_received, samples=_pairs, requires=(Requires(
+    out=_received, samples=_pairs, requires=(Requires("sends-or-receives",
         "Every entry of op_list is isend or irecv.", lambda args: set(args["op_list"]) <= {"isend", "irecv"}),))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import like
@@ -40,7 +41,8 @@ def _pairs(args: Args, shape: Shape) -> Sequence[Dim]:
 
 family.primitive(
     "view_as_real", "view_as_real", doc="The same memory as pairs of real and imaginary part, in a new last dimension.",
-    clauses=("The real part comes first.", "Of a tensor that is a conjugate by its bit alone it is an error."),
+    clauses=("The real part comes first.", Clause("Of a tensor that is a conjugate by its bit alone it is an error.",
+                                                  About.COMPLEX)),
     out=(Out(real(dtype_of("self")), ShapeRule("(*shape(self), 2)", lambda args: (*args["self"].shape, 2)),
              LayoutRule("(*2 * strides(self), 1)", _pairs)),),
     requires=(only("self", dtypes=COMPLEX, which="complex"),), dtypes=COMPLEX, samples=unary,
@@ -69,13 +71,15 @@ family.primitive(
     out=(Out(DtypeRule("complex(dtype(self))", lambda args: COMPLEX_OF[args["self"].dtype]),
              ShapeRule("shape(self)[:-1]", lambda args: args["self"].shape[:-1]),
              LayoutRule("strides(self)[:-1] / 2", _halved)),),
-    requires=(Requires("The last dimension has two elements side by side, and other strides are even.", _paired),
+    requires=(Requires("pairs-adjacent",
+              "The last dimension has two elements side by side, and other strides are even.", _paired),
               only("self", dtypes=FLOATS, which="floats")),
     dtypes=(torch.float32, torch.float64), samples=_in_pairs, tags=frozenset({"view"}),
     budget={d: Budget(ulps=0) for d in (torch.float32, torch.float64)})
 family.primitive(
     "conj", "_conj_physical", "conj_physical", doc="The complex conjugate.",
-    clauses=("The sign bit of the imaginary part is flipped, that of NaN and of zero too.",
+    clauses=(Clause("The sign bit of the imaginary part is flipped, that of NaN and of zero too.",
+                    About.NONFINITE | About.COMPLEX),
              "Of a real number it is the identity."),
     out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),), dtypes=COMPLEX, samples=unary,
     tags=frozenset({"pointwise"}), **_EXACT)
@@ -103,7 +107,7 @@ def _joined(re: Tensor, im: Tensor) -> Tensor:
     return aten.view_as_complex.default(aten.cat.default(parts, -1))
 
 
-@family("complex", clauses=("Parts are taken as they are, NaN and the signs of zeros too.",
+@family("complex", clauses=(Clause("Parts are taken as they are, NaN and the signs of zeros too.", About.NONFINITE),
                             "The parts have one dtype."), name="complex_of", samples=binary,
         dtypes=(torch.float32, torch.float64), tags=frozenset({"pointwise"}))
 def complex_of(re: Tensor, im: Tensor) -> Tensor:
@@ -111,7 +115,9 @@ def complex_of(re: Tensor, im: Tensor) -> Tensor:
     return _joined(re, im)
 
 
-@family("polar", clauses=("It is abs * cos(angle) + abs * sin(angle) i; an infinite abs with a part of 0 gives NaN.",
+@family("polar",
+                          clauses=(Clause("It is abs * cos(angle) + abs * sin(angle) i; an infinite abs with a part "
+                                          "of 0 gives NaN.", About.NONFINITE),
                           "The parts have one dtype."), samples=binary,
         dtypes=(torch.float32, torch.float64), tags=frozenset({"pointwise"}))
 def polar(length: Tensor, angle: Tensor) -> Tensor:
@@ -119,9 +125,10 @@ def polar(length: Tensor, angle: Tensor) -> Tensor:
     return _joined(length * aten.cos.default(angle), length * aten.sin.default(angle))
 
 
-@family("angle", clauses=("NaN gives NaN.", "A negative real number gives pi, -0 and others 0.",
+@family("angle", clauses=(Clause("NaN gives NaN.", About.NONFINITE),
+                          Clause("A negative real number gives pi, -0 and others 0.", About.ZERO),
                           "The result is real, and between -pi and pi.",
-                          "Integers and bools are converted to the default float first."),
+                          Clause("Integers and bools are converted to the default float first.", About.INTEGRAL)),
         samples=unary, dtypes=(*REALS, torch.bool, *COMPLEX), tags=frozenset({"pointwise"}))
 def angle(x: Tensor) -> Tensor:
     """The angle of a complex number, in radians."""
@@ -136,5 +143,6 @@ def angle(x: Tensor) -> Tensor:
 
 
 family.composite("sgn", "sgn", doc="The sign of a real number; of a complex one, its direction: x / |x|.",
-                 clauses=("0 gives 0.", "NaN gives NaN, of complex numbers."), samples=unary,
+                 clauses=(Clause("0 gives 0.", About.ZERO),
+                     Clause("NaN gives NaN, of complex numbers.", About.NONFINITE | About.COMPLEX)), samples=unary,
                  dtypes=(*REALS, torch.bool, *COMPLEX), tags=frozenset({"pointwise"}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, INTS, NUMBERS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
@@ -36,24 +37,24 @@ FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ADDS = (
     "Each element is the sum over k of the products; the order of the sum, and whether products are rounded before it, "
     "are the implementation's.",
-    "16-bit floats are summed in float32 or better, and rounded once.",
-    "Every product counts: 0 times an infinity or NaN gives NaN.",
-    "Integers wrap around in their own dtype.",
-    "With nothing to sum the result is 0.",
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
+    Clause("Every product counts: 0 times an infinity or NaN gives NaN.", About.NONFINITE),
+    Clause("Integers wrap around in their own dtype.", About.INTEGER_EDGE | About.INTEGER),
+    Clause("With nothing to sum the result is 0.", About.EMPTY),
 )
 _BUDGET = {d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)} | {d: Budget(ulps=0) for d in INTS}
 
 
 def _rank(name: str, rank: int) -> Requires:
-    return Requires(f"{name} has {rank} dimensions.", lambda args: args[name].rank == rank)
+    return Requires(f"{name}-rank", f"{name} has {rank} dimensions.", lambda args: args[name].rank == rank)
 
 
 def _alike(a: str, b: str) -> Requires:
-    return Requires(f"{a} and {b} have the same dtype.", lambda args: args[a].dtype == args[b].dtype)
+    return Requires("same-dtype", f"{a} and {b} have the same dtype.", lambda args: args[a].dtype == args[b].dtype)
 
 
 def _inner(a: str, b: str) -> Requires:
-    return Requires(f"The last size of {a} is the last but one of {b}.",
+    return Requires("inner-sizes", f"The last size of {a} is the last but one of {b}.",
                     lambda args: args[a].shape[-1] == args[b].shape[-2])
 
 
@@ -95,7 +96,8 @@ family.primitive(
     tags=frozenset({"contraction"}))
 quantized.primitive(
     "int_mm", "_int_mm", doc="The product of two int8 matrices, in int32.",
-    clauses=("Products are summed in int32, which wraps around.", "With nothing to sum the result is 0."),
+    clauses=(Clause("Products are summed in int32, which wraps around.", About.INTEGER_EDGE),
+        Clause("With nothing to sum the result is 0.", About.EMPTY)),
     out=(Out(fixed(torch.int32), MATRIX, DENSE),), dtypes=(torch.int8,), samples=_matrices,
     requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), _alike("self", "mat2")),
     budget={torch.int8: Budget(ulps=0)}, tags=frozenset({"contraction"}))
@@ -124,7 +126,7 @@ quantized.primitive(
         "use_fast_accum allows sums of less precision.",
     ),
     out=(Out(chosen(chosen(like("self"), "output_dtype"), "out_dtype"), MATRIX, DENSE),), dtypes=FP8, samples=_scaled,
-    requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), Requires(
+    requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), Requires("no-scale-result",
         "scale_result is not given: devices differ in whether it multiplies or divides.",
         lambda args: args.get("scale_result") is None)),
     budget={d: Budget(times=2.0) for d in FP8}, tags=frozenset({"contraction"}))
@@ -154,11 +156,12 @@ GROUPS = ShapeRule("[groups, self.size(0), mat2.size(1)] of two matrices, [self.
 GROUP_ROWS = LayoutRule("row-major, rows beginning at multiples of 16 bytes where PyTorch is built for CUDA",
                         _group_strides)
 _GROUPS = (
-    "offs has the end of each group along the dimension that is grouped: rows of a matrix self against a batch mat2, "
-    "columns of mat2 against a batch self, or the dimension summed over of two matrices.",
-    "offs does not decrease; a group may be empty.",
+    Clause("offs has the end of each group along the dimension that is grouped: rows of a matrix self against a batch "
+           "mat2, columns of mat2 against a batch self, or the dimension summed over of two matrices.",
+           parameters=("offs",)),
+    Clause("offs does not decrease; a group may be empty.", About.EMPTY),
     "Rows or columns after the last group are unspecified.",
-    "16-bit floats are summed in float32 or better, and rounded once.",
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
 )
 
 
@@ -174,7 +177,8 @@ family.primitive(
     "grouped_mm", "_grouped_mm", doc="Products of groups of rows, or of columns, each with a matrix of its own.",
     clauses=_GROUPS, out=(Out(chosen(like("self"), "out_dtype"), GROUPS, GROUP_ROWS),),
     dtypes=(torch.bfloat16,), samples=_grouped, budget={torch.bfloat16: Budget(times=2.0)},
-    requires=(Requires("bias is not given.", lambda args: args["bias"] is None),), tags=frozenset({"contraction"}))
+    requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
+    tags=frozenset({"contraction"}))
 
 
 def _scaled_groups(dtype: torch.dtype) -> Iterator[Sample]:
@@ -188,7 +192,7 @@ quantized.primitive(
     doc="grouped_mm of float8 matrices whose elements have scales.",
     clauses=(*_GROUPS, "Scales are per row of self and per column of mat2, within each group."),
     out=(Out(chosen(fixed(torch.bfloat16), "out_dtype"), GROUPS, GROUP_ROWS),), dtypes=FP8[:1], samples=_scaled_groups,
-    requires=(Requires("bias is not given.", lambda args: args["bias"] is None),),
+    requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
     budget={FP8[0]: Budget(times=2.0)}, tags=frozenset({"contraction"}))
 
 
@@ -222,8 +226,8 @@ def weight_int8_mm(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 # -- a product and a sum ----------------------------------------------------------------------------------------------
 
 _PLUS = (
-    "The result is beta * x + alpha * the product; x is not read if beta is 0.",
-    "Of integers, beta and alpha are truncated to integers.",
+    Clause("The result is beta * x + alpha * the product; x is not read if beta is 0.", parameters=("beta",)),
+    Clause("Of integers, beta and alpha are truncated to integers.", About.INTEGER),
     "The product may be rounded to the result's dtype before the sum.",
 )
 
@@ -265,7 +269,8 @@ def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -
 
 
 @family(aten.addbmm.default, clauses=(
-    "The result is beta * x + alpha * the sum over the batch of batch1[i] @ batch2[i]; x is not read if beta is 0.",
+    Clause("The result is beta * x + alpha * the sum over the batch of batch1[i] @ batch2[i]; x is not read if beta "
+           "is 0.", parameters=("beta",)),
 ), tags=frozenset({"contraction"}))
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The batch is one more dimension contracted over."""
@@ -292,8 +297,9 @@ def _summed(products: Tensor, dims: list[int], dtype: torch.dtype) -> Tensor:
     return (aten.sum.dim_IntList(products, dims) if dims else products).to(dtype)
 
 
-_SUM = ("16-bit floats are multiplied and summed in float32, and rounded once.", "Integers wrap around.",
-        "With nothing to sum the result is 0.")
+_SUM = (Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF),
+        Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER),
+        Clause("With nothing to sum the result is 0.", About.EMPTY))
 
 
 @family("mv", clauses=_SUM, tags=frozenset({"contraction"}))
@@ -317,15 +323,17 @@ def dot(x: Tensor, other: Tensor) -> Tensor:
     return _summed(accurate(x) * accurate(other), [0], x.dtype)
 
 
-@family("vdot", clauses=(*_SUM, "Of complex vectors the first is conjugated."), tags=frozenset({"contraction"}))
+@family("vdot", clauses=(*_SUM, Clause("Of complex vectors the first is conjugated.", About.COMPLEX)),
+    tags=frozenset({"contraction"}))
 def vdot(x: Tensor, other: Tensor) -> Tensor:
     """The sum of the products of the first vector's conjugate and the second."""
     return dot(aten._conj_physical.default(x) if x.dtype.is_complex else x, other)
 
 
 @family("addr", clauses=(
-    "The result is beta * x + alpha * the products of every element of vec1 with every one of vec2; x is not read if "
-    "beta is 0.", "Of bools, products are their conjunction and the sum is their disjunction.",
+    Clause("The result is beta * x + alpha * the products of every element of vec1 with every one of vec2; x is not "
+           "read if beta is 0.", parameters=("beta",)),
+           Clause("Of bools, products are their conjunction and the sum is their disjunction.", About.BOOL),
 ), tags=frozenset({"contraction", "pointwise"}))
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The outer product of two vectors, added to what broadcasts to it."""
@@ -341,8 +349,9 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
 
 
 @family("_trilinear", clauses=(
-    "The operands get a dimension of size 1 at each place in their expand list, and broadcast; the result is the sum "
-    "over sumdim of their products.", "16-bit floats are multiplied and summed in float32, and rounded once.",
+    Clause("The operands get a dimension of size 1 at each place in their expand list, and broadcast; the result is "
+           "the sum over sumdim of their products.", About.BROADCAST),
+           Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF),
 ), tags=frozenset({"contraction"}))
 def trilinear(i1: Tensor, i2: Tensor, i3: Tensor, expand1: Sequence[int], expand2: Sequence[int],
               expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1) -> Tensor:

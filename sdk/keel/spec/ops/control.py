@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family, Requires, Sample
 from keel.spec.rules import DENSE, Out, ShapeRule, fixed
 
@@ -22,20 +23,20 @@ _TYPES = "All results have the types that the graphs' results have."
 _INSIDE = "Effects and random draws inside happen as often, and in the order, in which the graphs run."
 
 
-def _declare(name: str, doc: str, *clauses: str, tags: frozenset[str] = _CONTROL, **more: Any) -> None:
+def _declare(name: str, doc: str, *clauses: Clause | str, tags: frozenset[str] = _CONTROL, **more: Any) -> None:
     overload = more.pop("overload", f"higher_order::{name}")
     family.primitive(name, overload, doc=doc, clauses=clauses, tags=tags, **more)
 
 
 _declare(
     "cond", "One of two graphs, by a condition: cond(pred, true_fn, false_fn, operands).",
-    "pred is one bool; only the graph that it names runs.",
+    Clause("pred is one bool; only the graph that it names runs.", About.BOOL),
     "Both graphs take the operands and give results of equal number, dtypes, sizes and strides; a size that differs is "
     "one known at run time only.", _PURE, _TYPES, _INSIDE)
 _declare(
     "while_loop", "A graph again and again while a condition holds: while_loop(cond_fn, body_fn, carried, additional).",
-    "cond_fn takes the carried values and the additional inputs and gives one bool; body_fn takes the same and gives "
-    "the carried values of the next round.",
+    Clause("cond_fn takes the carried values and the additional inputs and gives one bool; body_fn takes the same and "
+           "gives the carried values of the next round.", About.BOOL),
     "The condition is asked before each round; if it does not hold at first, the results are the carried inputs.",
     "Carried values keep their dtypes, sizes and strides from round to round.", _PURE, _TYPES, _INSIDE)
 _declare(
@@ -115,5 +116,5 @@ _declare(
     "went wrong and, of a batch, the first matrix.", "Nothing after it is seen to happen then.",
     "A check is neither moved before what comes first, nor left out because it has no result.",
     profile="linalg", overload="_linalg_check_errors", out=(), dtypes=(torch.int32,),
-    tags=frozenset({"host", "effect"}), requires=(Requires(
+    tags=frozenset({"host", "effect"}), requires=(Requires("info-dtype",
         "info is int32.", lambda args: args["info"].dtype == torch.int32),))

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, FLOAT8, FLOATS
 from keel.spec.op import Budget, Family, Sample
 from keel.spec.rules import Args, DtypeRule, LayoutRule, Out, Shape, ShapeRule, is_dense, preserved
@@ -62,16 +63,22 @@ family.primitive(
     "convert", "_to_copy", "prims::convert_element_type",
     doc="The elements in another dtype, on another device, or in another layout.",
     clauses=(
-        "Floats to floats: the nearest, ties to even; NaN stays NaN, infinities and the signs of zeros stay.",
-        "What is beyond the largest finite number of float16, bfloat16, float32 and float8_e5m2 by half an ulp or more "
-        "becomes the infinity of its sign.",
-        "float8_e4m3fn has no infinities: what is beyond 448 becomes 448 of its sign, or NaN.",
-        "float8_e4m3fnuz and float8_e5m2fnuz have neither infinities nor -0: what is beyond the largest becomes NaN, "
-        "and a zero +0.",
-        "Floats to integers: towards zero; what the integer dtype cannot hold, NaN and infinities are not specified.",
-        "Integers to smaller integers keep the low bits.", "Integers to floats: the nearest, ties to even.",
-        "To bool: 0 of either sign is false, all else true, NaN too. Bool becomes 0 or 1.",
-        "Complex to real keeps the real part; real to complex has an imaginary part of +0.",
+        Clause("Floats to floats: the nearest, ties to even; NaN stays NaN, infinities and the signs of zeros stay.",
+               About.NONFINITE | About.TIES),
+        Clause("What is beyond the largest finite number of float16, bfloat16, float32 and float8_e5m2 by half an ulp "
+               "or more becomes the infinity of its sign.", About.NONFINITE),
+        Clause("float8_e4m3fn has no infinities: what is beyond 448 becomes 448 of its sign, or NaN.",
+               About.NONFINITE | About.TIES),
+        Clause("float8_e4m3fnuz and float8_e5m2fnuz have neither infinities nor -0: what is beyond the largest "
+               "becomes NaN, and a zero +0.", About.NONFINITE | About.ZERO | About.TIES),
+        Clause("Floats to integers: towards zero; what the integer dtype cannot hold, NaN and infinities are not "
+               "specified.", About.NONFINITE | About.TIES | About.INTEGER),
+        Clause("Integers to smaller integers keep the low bits.", About.INTEGER),
+        Clause("Integers to floats: the nearest, ties to even.", About.TIES | About.INTEGER),
+        Clause("To bool: 0 of either sign is false, all else true, NaN too. Bool becomes 0 or 1.",
+               About.NONFINITE | About.ZERO | About.BOOL),
+        Clause("Complex to real keeps the real part; real to complex has an imaginary part of +0.",
+               About.ZERO | About.COMPLEX),
         "Float8 is converted to other dtypes by way of float32.",
         "The result has memory of its own; dense operands keep their strides unless memory_format says otherwise."),
     out=(Out(DtypeRule("dtype or dtype(self)", lambda args: args.get("dtype") or _given(args).dtype),
@@ -88,8 +95,9 @@ def _put_strides(args: Args, shape: Shape) -> Sequence[Dim]:
 
 family.primitive(
     "device_put", "prims::device_put", doc="The elements on another device.",
-    clauses=("Every element keeps its bits.", "With non_blocking the host may go on before the copy is done; what "
-                                              "follows on the device may not."),
+    clauses=("Every element keeps its bits.",
+        Clause("With non_blocking the host may go on before the copy is done; what follows on the device may not.",
+               parameters=("non_blocking",))),
     out=(Out(dtype_of("a"), ShapeRule("shape(a)", lambda args: args["a"].shape),
              LayoutRule("strides(a); preserve(a) on another device", _put_strides)),),
     dtypes=ALL, samples=lambda dtype: (Sample((*s.args, torch.device("cpu"))) for s in unary(dtype)),
@@ -98,8 +106,9 @@ family.primitive(
 
 # -- quantization -------------------------------------------------------------------------------------
 
-_ROUND = ("Elements are round(x * (1 / scale)) + zero_point, ties to even, brought into [quant_min, quant_max].",
-          "1 / scale is rounded to float32 before it multiplies.", "NaN is not specified.")
+_ROUND = (Clause("Elements are round(x * (1 / scale)) + zero_point, ties to even, brought into [quant_min, quant_max].",
+                 About.TIES),
+          "1 / scale is rounded to float32 before it multiplies.", Clause("NaN is not specified.", About.NONFINITE))
 _WIDEN = ("Elements are (x - zero_point) * scale, the difference taken in the dtype of the result.",)
 _TAGS = frozenset({"pointwise"})
 

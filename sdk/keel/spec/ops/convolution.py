@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
@@ -109,13 +110,15 @@ def _backward(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _ADDS = ("The order of the sum, and whether products are rounded before it, are the implementation's; 16-bit floats "
-         "are summed in float32 or better, and rounded once.")
+         "are summed in float32 or better, and rounded once")
 _BUDGET = {d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)}
 _REQUIRES = (
-    Requires("input has 3, 4 or 5 dimensions, and weight as many.",
+    Requires("rank", "input has 3, 4 or 5 dimensions, and weight as many.",
              lambda args: args["input"].rank in (3, 4, 5) and args["weight"].rank == args["input"].rank),
-    Requires("input and weight have the same dtype.", lambda args: args["input"].dtype == args["weight"].dtype),
-    Requires("The channels of input are groups times weight.size(1); transposed, weight.size(0).", lambda args: as_dim(
+    Requires("same-dtype", "input and weight have the same dtype.",
+        lambda args: args["input"].dtype == args["weight"].dtype),
+    Requires("channels", "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
+        lambda args: as_dim(
         args["input"].shape[1]) == (args["weight"].shape[0] if args["transposed"] else as_dim(
             args["weight"].shape[1] * number(args["groups"])))),
 )
@@ -129,9 +132,10 @@ family.primitive(
         "input at out * stride - padding + k * dilation; outside the input is 0.",
         "Transposed, every input element adds weight times itself at in * stride - padding + k * dilation; "
         "output_padding makes the result larger on the right, without moving it.",
-        "The kernel is not flipped.", "An infinity or NaN under a window makes its result one, times 0 too; padding "
-        "takes no part, or takes part as 0: 0 times an infinite weight may give NaN or nothing.",
-        f"{_ADDS.removesuffix('.')}, or once more before bias is added.",
+        "The kernel is not flipped.",
+        Clause("An infinity or NaN under a window makes its result one, times 0 too; padding takes no part, or takes "
+               "part as 0: 0 times an infinite weight may give NaN or nothing.", About.NONFINITE),
+        Clause(f"{_ADDS}, or once more before bias is added.", About.HALF),
     ),
     out=(Out(like("input"), WINDOWS, IMAGE),), dtypes=(*FLOATS, *COMPLEX), samples=_forward, budget=_BUDGET,
     requires=_REQUIRES, tags=frozenset({"convolution"}))
@@ -152,7 +156,8 @@ family.primitive(
     "convolution_backward", "convolution_backward", "convolution_backward_overrideable",
     doc="The gradients of convolution with respect to input, weight and bias.",
     clauses=("They are those of convolution of the same arguments; the bias's is the sum of grad_output over all but "
-             "the channels.", "A result whose output_mask is False is None.", _ADDS),
+             "the channels.", "A result whose output_mask is False is None.",
+             Clause(f"{_ADDS}.", About.HALF)),
     out=_gradients, dtypes=FLOATS, samples=_backward, budget={d: _BUDGET[d] for d in FLOATS}, requires=_REQUIRES,
     tags=frozenset({"convolution"}))
 

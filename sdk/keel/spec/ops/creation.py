@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, COMPLEX, FLOATS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import floating_dtype, number
@@ -61,8 +62,10 @@ def _constants(dtype: torch.dtype) -> Iterator[Sample]:
 
 family.primitive(
     "full", "full", doc="Every element is fill_value.",
-    clauses=("fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to true.",
-             "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
+    clauses=(Clause("fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to "
+                    "true.", About.NONFINITE, parameters=("fill_value",)),
+             Clause("Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
+                    About.COMPLEX | About.BOOL),
              "A number that an integer dtype cannot hold is an error."),
     out=(Out(DtypeRule("dtype or that of fill_value", lambda args: args["dtype"] or _kind(args["fill_value"])), SIZE,
              DENSE),),
@@ -124,7 +127,7 @@ family.primitive(
              "Without a dtype it is int64 if all numbers are integers, else the default float."),
     out=(Out(DtypeRule("dtype or int64, or the default float if a number is a float", _progression_dtype),
              ShapeRule("(ceil((end - start) / step),)", _length), DENSE),),
-    requires=(Requires("step is not 0 and leads from start towards end.", _towards),),
+    requires=(Requires("step-leads-to-end", "step is not 0 and leads from start towards end.", _towards),),
     dtypes=(*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8), samples=_progressions,
     budget={d: Budget(ulps=1) for d in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)},
     tags=_CREATION)
@@ -183,7 +186,7 @@ family.primitive(
     dtypes=ALL, samples=_memories, budget={d: Budget() for d in ALL}, tags=_CREATION)
 family.primitive(
     "constant", "lift_fresh_copy", doc="A tensor that the program holds, as a value of its own.",
-    clauses=("Every run gives the same elements, NaN and the signs of zeros too.",),
+    clauses=(Clause("Every run gives the same elements, NaN and the signs of zeros too.", About.NONFINITE),),
     out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=ALL, samples=unary,
     budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
 
@@ -210,7 +213,8 @@ def _sized(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 2), [2]), {"dtype": torch.int32})
 
 
-@family("zeros", clauses=("Every element is +0; the default float without a dtype.",), samples=_shapes, dtypes=ALL,
+@family("zeros", clauses=(Clause("Every element is +0; the default float without a dtype.", About.ZERO),),
+        samples=_shapes, dtypes=ALL,
         tags=_CREATION)
 def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
           pin_memory: Any = None) -> Tensor:
@@ -238,7 +242,8 @@ def full_like(x: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, l
     return _same(x, x.shape, fill_value, dtype, device)
 
 
-@family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL, tags=_CREATION)
+@family("zeros_like", clauses=(Clause("Every element is +0.", About.ZERO), _LIKE), samples=_operands, dtypes=ALL,
+    tags=_CREATION)
 def zeros_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                pin_memory: Any = None, memory_format: Any = None) -> Tensor:
     """Zeros of the operand's sizes."""
@@ -260,7 +265,8 @@ def new_full(x: Tensor, size: Sequence[Any], fill_value: Any, *, dtype: torch.dt
     return _same(x, size, fill_value, dtype, device)
 
 
-@family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL, tags=_CREATION)
+@family("new_zeros", clauses=(Clause("Every element is +0.", About.ZERO), _NEW), samples=_sized, dtypes=ALL,
+    tags=_CREATION)
 def new_zeros(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
               device: Any = None, pin_memory: Any = None) -> Tensor:
     """Zeros of the operand's dtype."""
@@ -274,7 +280,8 @@ def new_ones(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None
     return _same(x, size, 1, dtype, device)
 
 
-@family("_efficientzerotensor", clauses=("Every element is +0.",), samples=_shapes, dtypes=ALL, tags=_CREATION,
+@family("_efficientzerotensor", clauses=(Clause("Every element is +0.", About.ZERO),), samples=_shapes, dtypes=ALL,
+        tags=_CREATION,
         name="zero_tensor")
 def zero_tensor(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                 pin_memory: Any = None) -> Tensor:
@@ -292,7 +299,7 @@ def fill(x: Tensor, value: Any) -> Tensor:
     return _same(x, x.shape, value, None, None)
 
 
-@family("zero", clauses=("Every element is +0.",), samples=lambda dtype: (
+@family("zero", clauses=(Clause("Every element is +0.", About.ZERO),), samples=lambda dtype: (
         s for s in _operands(dtype) if not s.kwargs), dtypes=ALL, tags=frozenset({"pointwise"}))
 def zero(x: Tensor) -> Tensor:
     """The operand with every element replaced by 0."""
@@ -334,7 +341,7 @@ family.composite("eye", "eye", "eye.m", doc="1 where row and column are the same
 
 @family(*(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")), clauses=(
     "One number is base ** start.", "In an integer dtype start and end are cut to whole numbers first.",
-    "Of a base below 0 the powers that are no whole ones are NaN."), tags=_CREATION,
+    Clause("Of a base below 0 the powers that are no whole ones are NaN.", About.NONFINITE)), tags=_CREATION,
         dtypes=(torch.float32, torch.float64), samples=lambda dtype: (
             Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50) for ends in ((0, 1), (3, -7))))
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None,

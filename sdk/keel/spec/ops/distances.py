@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.statistics import accurate
 
@@ -18,8 +19,9 @@ family = Family("distances")
 Tensor = torch.Tensor
 
 TAGS = frozenset({"reduction"})
-_NORM = ("p of 0 counts the components that differ; p of infinity takes the greatest difference.",
-         "Rows without components have distance 0.", "NaN gives NaN.")
+_NORM = (Clause("p of 0 counts the components that differ; p of infinity takes the greatest difference.",
+                About.NONFINITE),
+         Clause("Rows without components have distance 0.", About.EMPTY), Clause("NaN gives NaN.", About.NONFINITE))
 _SLOPE = ("Where the distance is 0 so is the gradient.",)
 
 
@@ -68,7 +70,7 @@ def _apart(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
-@family("_cdist_forward.default", tags=TAGS, clauses=(*_NORM, "Batch dimensions broadcast."))
+@family("_cdist_forward.default", tags=TAGS, clauses=(*_NORM, Clause("Batch dimensions broadcast.", About.BROADCAST)))
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any) -> Tensor:
     """The distance of each row of x1 from each row of x2."""
     return _norm(_apart(x1, x2), p).to(x1.dtype)

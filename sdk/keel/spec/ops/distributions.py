@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause, Stated
 from keel.spec.op import Family, Requires
 from keel.spec.ops.operands import floating_dtype
 from keel.spec.ops.statistics import accurate
@@ -24,7 +25,7 @@ _NO_BITS = ("The distribution is promised, not the bits: where it is written out
             "than where it stays whole.")
 
 
-def distribution(*overloads: Any, clauses: tuple[str, ...], **more: Any) -> Callable[..., Any]:
+def distribution(*overloads: Any, clauses: Stated, **more: Any) -> Callable[..., Any]:
     """Declares the decomposition below it, which draws only where no generator is given."""
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +83,7 @@ def randn_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = Non
 
 
 @distribution("randint", "randint.generator", name="randint_from_0", clauses=(
-    "Integers from 0 on and less than high, all equally probable.",))
+    Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),))
 def randint(high: Any, size: list[Any], *, dtype: Any = torch.int64, layout: Any = None, device: Any = None,
             pin_memory: Any = None) -> Tensor:
     """Integers from 0 on."""
@@ -90,7 +91,7 @@ def randint(high: Any, size: list[Any], *, dtype: Any = torch.int64, layout: Any
 
 
 @distribution("randint_like", "randint_like.generator", clauses=(
-    "Integers from 0 on and less than high, all equally probable.", _LIKE,))
+    Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER), _LIKE,))
 def randint_like(x: Tensor, high: Any, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                  pin_memory: Any = None, memory_format: Any = None) -> Tensor:
     """Integers of the sizes of a tensor."""
@@ -98,7 +99,7 @@ def randint_like(x: Tensor, high: Any, *, dtype: torch.dtype | None = None, layo
 
 
 @distribution("randint_like.Tensor", "randint_like.Tensor_generator", name="randint_like_tensor", clauses=(
-    "Integers from 0 on and less than the one element of high, which the host reads.", _LIKE,))
+    Clause("Integers from 0 on and less than the one element of high, which the host reads.", About.INTEGER), _LIKE,))
 def randint_like_tensor(x: Tensor, high: Tensor, *, dtype: torch.dtype | None = None, **others: Any) -> Tensor:
     """Integers of the sizes of a tensor, below a number in a tensor."""
     return aten.randint.low(0, aten._local_scalar_dense.default(high), list(x.shape), dtype=dtype or x.dtype,
@@ -106,7 +107,7 @@ def randint_like_tensor(x: Tensor, high: Tensor, *, dtype: torch.dtype | None = 
 
 
 @distribution("randint_like.low_dtype", "randint_like.low_generator_dtype", name="randint_like_between", clauses=(
-    "Integers from low on and less than high, all equally probable.", _LIKE,))
+    Clause("Integers from low on and less than high, all equally probable.", About.INTEGER), _LIKE,))
 def randint_like_between(x: Tensor, low: Any, high: Any, *, dtype: torch.dtype | None = None, layout: Any = None,
                          device: Any = None, pin_memory: Any = None, memory_format: Any = None) -> Tensor:
     """Integers of the sizes of a tensor."""
@@ -123,7 +124,7 @@ def _integers(dtype: torch.dtype) -> int:
 
 
 @distribution("random", "random.to", "random.from", name="random_integers", clauses=(
-    "Integers from the lower bound on and less than the upper, all equally probable.",
+    Clause("Integers from the lower bound on and less than the upper, all equally probable.", About.INTEGER),
     "The lower bound defaults to 0, the upper to all that the dtype holds exactly, counted from 0.",
     "The operand gives sizes, dtype and strides; its values are not read.",
 ), forms={"aten.random.from": lambda x, *bounds, generator=None, **named: NotImplemented if generator is not None else
@@ -151,7 +152,8 @@ def normal_functional(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
 
 @distribution("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor", name="normal_around", clauses=(
-    "Normal numbers, each of the mean and the standard deviation at its place; both are broadcast.",))
+    Clause("Normal numbers, each of the mean and the standard deviation at its place; both are broadcast.",
+           About.BROADCAST),))
 def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     """Normal numbers around means."""
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
@@ -182,7 +184,8 @@ def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
 # -- inverted distribution functions ----------------------------------------------------------------------------------
 
 @distribution("exponential", clauses=(
-    "Numbers of density lambd * exp(-lambd x), for x greater than 0.", "0 is not drawn, nor an infinity.", _OPERAND))
+    "Numbers of density lambd * exp(-lambd x), for x greater than 0.",
+    Clause("0 is not drawn, nor an infinity.", About.NONFINITE), _OPERAND))
 def exponential(x: Tensor, lambd: float = 1.0) -> Tensor:
     """Waiting times between independent events of rate lambd."""
     return (_waiting(x, _working(x.dtype)) / lambd).to(x.dtype)
@@ -204,7 +207,7 @@ def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
 @distribution("geometric", clauses=(
     "The number of trials of probability p up to and with the first success: 1 or more.",
     "A probability of 0 or 1 is an error.", _OPERAND), requires=(
-        Requires("p is between 0 and 1.", lambda args: 0 < args["p"] < 1),))
+        Requires("probability", "p is between 0 and 1.", lambda args: 0 < args["p"] < 1),))
 def geometric(x: Tensor, p: float) -> Tensor:
     """Counts of trials."""
     counts = aten.ceil.default(_waiting(x, _working(x.dtype)) / -log1p(-p))
@@ -214,10 +217,10 @@ def geometric(x: Tensor, p: float) -> Tensor:
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 _BERNOULLI = ("Each element is 1 with its probability and 0 otherwise.",
-              "Probabilities are met to within 2^-24; 0 and 1 exactly.")
+              Clause("Probabilities are met to within 2^-24; 0 and 1 exactly.", About.TIES))
 
 
-@distribution("bernoulli", clauses=(*_BERNOULLI, "The elements are the probabilities."))
+@distribution("bernoulli", clauses=(*_BERNOULLI, Clause("The elements are the probabilities.", About.TIES)))
 def bernoulli(x: Tensor) -> Tensor:
     """Zeros and ones by the probabilities given."""
     return aten.lt.Tensor(_uniform(x), x).to(x.dtype)
@@ -234,8 +237,10 @@ def bernoulli_like(x: Tensor, p: Any = 0.5) -> Tensor:
 @distribution("multinomial", clauses=(
     "Each row of weights gives num_samples indices, each drawn in proportion to its weight.",
     "Without replacement no index is drawn twice; weights of 0 are drawn when nothing else is left.",
-    "With replacement an index of weight 0 is never drawn, provided that a weight is positive.",
-    "Weights that are negative, not finite or all 0 are an error or give indices that are not specified.",
+    Clause("With replacement an index of weight 0 is never drawn, provided that a weight is positive.",
+           parameters=("replacement",)),
+    Clause("Weights that are negative, not finite or all 0 are an error or give indices that are not specified.",
+           About.NONFINITE),
 ))
 def multinomial(weights: Tensor, num_samples: Any, replacement: bool = False) -> Tensor:
     """Indices drawn by weight."""
@@ -262,7 +267,7 @@ def sample_dirichlet(alpha: Tensor, generator: None = None) -> Tensor:
 @family("native_dropout", clauses=(
     "In training each element is kept with probability 1 - p, independently, and then divided by it; the mask says "
     "which are kept.",
-    "Dropped elements are x * 0, so NaN and infinity become NaN.",
+    Clause("Dropped elements are x * 0, so NaN and infinity become NaN.", About.NONFINITE),
     "Otherwise the result is the input, and the mask is true everywhere.",
     "On CPU the mask is what bernoulli draws from the same seed.",
 ), tags=_TAGS)

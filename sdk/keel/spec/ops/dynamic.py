@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, COMPLEX
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
@@ -37,8 +38,9 @@ def _found(args: Args) -> Any:
 
 family.primitive(
     "nonzero", "nonzero.default", doc="The indices of the elements that are not zero.", clauses=(
-        "There is a row of indices per element, in row-major order.", "NaN is not zero; zeros of both signs are.",
-        "A scalar gives rows without indices."),
+        "There is a row of indices per element, in row-major order.",
+        Clause("NaN is not zero; zeros of both signs are.", About.NONFINITE | About.ZERO),
+        Clause("A scalar gives rows without indices.", About.SCALAR)),
     out=(Out(INT64, ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
              LayoutRule("column-major", lambda args, shape: (1, shape[0]))),),
     dtypes=ALL, samples=_tensors, tags=DYNAMIC, budget={d: Budget(ulps=0) for d in ALL})
@@ -59,9 +61,10 @@ def _number(args: Args) -> tuple[Type | None, ...]:
 family.primitive(
     "item", "_local_scalar_dense.default", doc="The one element of a tensor, as a number on the host.", clauses=(
         "The host waits for the tensor.", "A float is exact: 16- and 32-bit floats are widened to 64 bits.",
-        "Bools give a bool, integers an int."),
+        Clause("Bools give a bool, integers an int.", About.BOOL)),
     out=_number, dtypes=tuple(d for d in ALL if d not in COMPLEX), samples=_items, tags=HOST,
-    requires=(Requires("The tensor has one element.", lambda args: args["self"].numel == 1 or not isinstance(
+    requires=(Requires("one-element", "The tensor has one element.",
+        lambda args: args["self"].numel == 1 or not isinstance(
         args["self"].numel, int)),), budget={d: Budget(ulps=0) for d in ALL})
 
 
@@ -71,7 +74,7 @@ def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _ASSERTS = ("A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
-            "A NaN holds, a zero of either sign does not.",
+            Clause("A NaN holds, a zero of either sign does not.", About.NONFINITE | About.ZERO),
             "A check is neither moved before what comes first, nor left out because its result is not used.")
 _TOKEN = (Out(like("dep_token"), ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
               LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides)),)
@@ -108,7 +111,8 @@ family.primitive(
 # -- composites -------------------------------------------------------------------------------------------------------
 
 @family("masked_select.default", tags=DYNAMIC, clauses=(
-    "Operand and mask are broadcast; the elements where the mask is true come in row-major order.",))
+    Clause("Operand and mask are broadcast; the elements where the mask is true come in row-major order.",
+           About.BROADCAST),))
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
@@ -150,8 +154,10 @@ def _values_and(x: Tensor, values: Tensor, inverse: Tensor | None, counts: Tenso
     return values, _nothing(x) if inverse is None else inverse, _nothing(x) if counts is None else counts
 
 
-_UNIQUE = ("The values come in ascending order.", "inverse says of each element which value it has, counts how often "
-           "each value occurs; what is not asked for has no elements.", "NaN equals nothing, not even itself.")
+_UNIQUE = ("The values come in ascending order.",
+    Clause("inverse says of each element which value it has, counts how often each value occurs; what is not asked "
+           "for has no elements.", About.TIES | About.EMPTY),
+           Clause("NaN equals nothing, not even itself.", About.NONFINITE))
 
 
 @family("_unique2.default", tags=DYNAMIC, clauses=_UNIQUE)
@@ -201,7 +207,8 @@ def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, re
 
 @family("unique_dim.default", tags=DYNAMIC, clauses=(
     "Equal slices along dim come once, in lexicographic order.", *_UNIQUE[1:-1],
-    "With NaN among the elements, their order, and which equal ones come once, are not specified."))
+    Clause("With NaN among the elements, their order, and which equal ones come once, are not specified.",
+           About.NONFINITE)))
 def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
                ) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct slices along a dimension."""
@@ -272,7 +279,8 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
 
 @family("bincount.default", tags=DYNAMIC | UNORDERED, clauses=(
     "There are as many counts as the greatest element and 1, and at least minlength.", "Elements are 0 or more.",
-    "With weights those are added up, in no specified order, in float64 unless they are float32."))
+    Clause("With weights those are added up, in no specified order, in float64 unless they are float32.",
+           parameters=("weights",))))
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     """How often each integer occurs."""
     size: Any = minlength

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, HALVES, INTS, NUMBERS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.preconditions import broadcasts, no_complex, only
@@ -26,10 +27,10 @@ family = Family("elementwise binary")
 
 PAIR = promoted("self", "other")
 FLOATING = floating(PAIR)
-_NAN = "NaN in an operand gives NaN."
-_WRAP = "Integers wrap around."
-_MIXED = "Operands are converted to the promoted dtype first."
-_BY_ZERO = "An integer divided by 0 is an error or any value."
+_NAN = Clause("NaN in an operand gives NaN.", About.NONFINITE)
+_WRAP = Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER)
+_MIXED = Clause("Operands are converted to the promoted dtype first.", About.PROMOTION)
+_BY_ZERO = Clause("An integer divided by 0 is an error or any value.", About.INTEGER)
 
 
 # -- samples ------------------------------------------------------------------------------------------
@@ -111,9 +112,9 @@ def shifts(dtype: torch.dtype) -> Iterator[Sample]:
 
 # -- declarations -------------------------------------------------------------------------------------
 
-def _declare(name: str, doc: str, *clauses: str, overloads: tuple[str, ...] = ("Tensor", "Scalar"), aten: str = "",
-             dtypes: tuple[torch.dtype, ...], dtype: DtypeRule = PAIR, ulps: float = 0.0,
-             complex_ulps: float | None = None, samples: Samples = numbers,
+def _declare(name: str, doc: str, *clauses: Clause | str,
+             overloads: tuple[str, ...] = ("Tensor", "Scalar"), aten: str = "", dtypes: tuple[torch.dtype, ...],
+             dtype: DtypeRule = PAIR, ulps: float = 0.0, complex_ulps: float | None = None, samples: Samples = numbers,
              operands: tuple[str, str] = ("self", "other"), compute: DtypeRule | None = None,
              requires: tuple[Requires, ...] = (), more: tuple[str, ...] = ()) -> None:
     """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
@@ -130,9 +131,12 @@ def _declare(name: str, doc: str, *clauses: str, overloads: tuple[str, ...] = ("
                           else complex_ulps or ulps) for d in dtypes})
 
 
-_declare("add", "self + alpha * other.", _NAN, _WRAP, "Infinities of different signs give NaN.",
-         "A sum of 0 from operands that are not both -0 is +0.", "Of bools it is self or (alpha and other).",
-         "An alpha that is a float needs floats.", _MIXED, dtypes=ALL, ulps=1, samples=scaled)
+_declare("add", "self + alpha * other.", _NAN, _WRAP,
+         Clause("Infinities of different signs give NaN.", About.NONFINITE | About.TIES),
+         Clause("A sum of 0 from operands that are not both -0 is +0.", About.ZERO),
+         Clause("Of bools it is self or (alpha and other).", About.BOOL),
+         Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED, dtypes=ALL, ulps=1,
+         samples=scaled)
 
 
 def _no_bool(args: Args) -> bool:
@@ -140,13 +144,16 @@ def _no_bool(args: Args) -> bool:
                    for v in (args["self"], args["other"]))
 
 
-_declare("sub", "self - alpha * other.", _NAN, _WRAP, "Infinities of the same sign give NaN.",
-         "A difference of equal finite numbers is +0.", "An alpha that is a float needs floats.", _MIXED,
-         dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("No operand is a bool.", _no_bool),))
-_declare("mul", "self * other.", _NAN, _WRAP, "0 times an infinity gives NaN.",
+_declare("sub", "self - alpha * other.", _NAN, _WRAP,
+         Clause("Infinities of the same sign give NaN.", About.NONFINITE | About.TIES),
+         Clause("A difference of equal finite numbers is +0.", About.NONFINITE | About.ZERO),
+         Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED,
+         dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("no-bool", "No operand is a bool.", _no_bool),))
+_declare("mul", "self * other.", _NAN, _WRAP, Clause("0 times an infinity gives NaN.", About.NONFINITE),
          "The sign of a result, zero too, is that of self xor that of other.",
-         "Of bools it is self and other.",
-         "Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.", _MIXED,
+         Clause("Of bools it is self and other.", About.BOOL),
+         Clause("Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.",
+                About.NONFINITE | About.TIES | About.COMPLEX), _MIXED,
          dtypes=ALL, ulps=2)
 
 
@@ -155,27 +162,35 @@ def _quotient(args: Args) -> torch.dtype:
 
 
 _declare("div", "self / other, rounded to an integer if rounding_mode says so.", _NAN,
-         "Integers and bools are converted to the default float first, without a rounding mode.",
-         "A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
-         "An infinity over an infinity gives NaN.",
-         "Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
+         Clause("Integers and bools are converted to the default float first, without a rounding mode.",
+                About.INTEGRAL),
+         Clause("A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
+                About.NONFINITE | About.ZERO),
+         Clause("An infinity over an infinity gives NaN.", About.NONFINITE),
+         Clause("Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
+                About.NONFINITE | About.TIES | About.COMPLEX),
          'The mode "floor" rounds the exact quotient down, however self / other rounds.',
-         'The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
-         _BY_ZERO, 'The least signed integer over -1 is that integer or an error.', _MIXED,
+         Clause('The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
+                About.INTEGER),
+         _BY_ZERO, Clause('The least signed integer over -1 is that integer or an error.',
+                          About.INTEGER_EDGE | About.INTEGER), _MIXED,
          overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"), dtypes=ALL, ulps=2, complex_ulps=4,
          samples=rounded,
          dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
-         requires=(Requires('rounding_mode is None, "floor" or "trunc".',
+         requires=(Requires("rounding-mode", 'rounding_mode is None, "floor" or "trunc".',
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),))
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
-         "A result of zero has the sign of self.", "A divisor of 0 gives NaN, of floats.",
-         "An infinite self gives NaN.",
-         "An infinite other gives self where the signs agree or self is 0, else other.", _BY_ZERO, _MIXED,
+         Clause("A result of zero has the sign of self.", About.ZERO),
+         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.INTEGER_EDGE),
+         Clause("An infinite self gives NaN.", About.NONFINITE),
+         Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
+         _BY_ZERO, _MIXED,
          overloads=("Tensor", "Scalar", "Scalar_Tensor"), dtypes=REALS, ulps=1, samples=divided,
          requires=(no_complex("self", "other"),))
 _declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
-         "A result of zero has the sign of self.", "A divisor of 0 gives NaN, of floats.",
-         "An infinite self gives NaN, an infinite other self.", _BY_ZERO, _MIXED,
+         Clause("A result of zero has the sign of self.", About.ZERO),
+         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.INTEGER_EDGE),
+         Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE), _BY_ZERO, _MIXED,
          dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),))
 
 
@@ -185,38 +200,48 @@ def _whole(args: Args) -> bool:
     return not (whole and isinstance(exponent, int) and exponent < 0)
 
 
-_declare("pow", "self to the power of exponent.", "An exponent of 0 gives 1, for NaN too.",
-         "A base of 1 gives 1, for an exponent of NaN too.", "Otherwise NaN in an operand gives NaN.",
-         "A negative base with an exponent that is no integer gives NaN.",
-         "A zero to a negative exponent gives inf, with the sign of the zero where the exponent is odd.",
-         "-1 to an infinite exponent gives 1.", _WRAP,
-         "Of complex numbers it is exp(exponent * log(self)), with the error that the size of the exponent brings.",
-         "An integer to a negative exponent, both tensors, gives 0, but for the bases 1 and -1.", _MIXED,
+_declare("pow", "self to the power of exponent.", Clause("An exponent of 0 gives 1, for NaN too.",
+                                                         About.NONFINITE | About.EDGE, parameters=("exponent",)),
+         Clause("A base of 1 gives 1, for an exponent of NaN too.", About.NONFINITE | About.EDGE),
+         Clause("Otherwise NaN in an operand gives NaN.", About.NONFINITE),
+         Clause("A negative base with an exponent that is no integer gives NaN.", About.NONFINITE | About.EDGE),
+         Clause("A zero to a negative exponent gives inf, with the sign of the zero where the exponent is odd.",
+                About.NONFINITE | About.ZERO),
+         Clause("-1 to an infinite exponent gives 1.", About.NONFINITE | About.ZERO), _WRAP,
+         Clause("Of complex numbers it is exp(exponent * log(self)), with the error that the size of the exponent "
+                "brings.", About.COMPLEX),
+         Clause("An integer to a negative exponent, both tensors, gives 0, but for the bases 1 and -1.", About.INTEGER),
+         _MIXED,
          overloads=("Tensor_Tensor", "Tensor_Scalar", "Scalar"), dtypes=NUMBERS, ulps=4,
          complex_ulps=32, dtype=promoted("self", "exponent"), operands=("self", "exponent"), samples=powers,
-         requires=(Requires("No integer is raised to a negative number.", _whole),))
+         requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),))
 _declare("atan2", "The angle of the point (other, self), in radians between -pi and pi.", _NAN,
-         "Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) gives pi/4.",
-         "A result has the sign of self.", "Integers and bools are converted to the default float first.",
+         Clause("Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) "
+                "gives pi/4.", About.NONFINITE | About.ZERO | About.TIES),
+         "A result has the sign of self.", Clause("Integers and bools are converted to the default float first.",
+                                                  About.INTEGRAL),
          overloads=("default",), dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=4, samples=tensors,
          requires=(no_complex("self", "other"),))
 for _name, _doc, _bools in (("maximum", "The larger operand.", "or"), ("minimum", "The smaller operand.", "and")):
-    _declare(_name, _doc, _NAN, "Which zero comes of zeros of both signs is not specified.",
-             f"Of bools it is self {_bools} other.", _MIXED, overloads=("default",), dtypes=(*REALS, *BOOLS),
-             samples=tensors, requires=(no_complex("self", "other"),))
+    _declare(_name, _doc, _NAN, Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO),
+             Clause(f"Of bools it is self {_bools} other.", About.BOOL), _MIXED, overloads=("default",),
+             dtypes=(*REALS, *BOOLS), samples=tensors, requires=(no_complex("self", "other"),))
 for _name, _doc in (("eq", "Whether self = other."), ("ne", "Whether self and other differ.")):
-    _declare(_name, _doc, "NaN equals nothing, itself included.", "Zeros of both signs are equal.",
-             "Operands are compared in the promoted dtype; a number is rounded to it.",
+    _declare(_name, _doc, Clause("NaN equals nothing, itself included.", About.NONFINITE),
+             "Zeros of both signs are equal.",
+             Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
              dtypes=ALL, dtype=BOOL, compute=PAIR)
 for _name, _doc in (("lt", "Whether self < other."), ("le", "Whether self <= other."), ("gt", "Whether self > other."),
                     ("ge", "Whether self >= other.")):
-    _declare(_name, _doc, "NaN in an operand gives False.", "Zeros of both signs are equal.",
-             "Operands are compared in the promoted dtype; a number is rounded to it.", "False is less than True.",
+    _declare(_name, _doc, Clause("NaN in an operand gives False.", About.NONFINITE), "Zeros of both signs are equal.",
+             Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
+             Clause("False is less than True.", About.BOOL),
              dtypes=(*REALS, *BOOLS), dtype=BOOL, compute=PAIR, requires=(no_complex("self", "other"),))
 _BITS = only("self", "other", dtypes=(*INTS, *BOOLS), which="integers or bools")
 for _name in ("and", "or", "xor"):
-    _declare(f"bitwise_{_name}", f"Bit by bit, self {_name} other.", "Negative integers are in two's complement.",
-             "Of bools it is logical.", _MIXED, overloads=("Tensor", "Scalar", "Scalar_Tensor"),
+    _declare(f"bitwise_{_name}", f"Bit by bit, self {_name} other.",
+             Clause("Negative integers are in two's complement.", About.INTEGER),
+             Clause("Of bools it is logical.", About.BOOL), _MIXED, overloads=("Tensor", "Scalar", "Scalar_Tensor"),
              dtypes=(*INTS, *BOOLS), samples=integral, requires=(_BITS,))
 _WHOLE = only("self", "other", dtypes=INTS, which="integers")
 _declare("shift_left", "self with its bits moved up by other.", "Bits that leave are lost, zeros come in.",
@@ -224,17 +249,24 @@ _declare("shift_left", "self with its bits moved up by other.", "Bits that leave
          overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_left_shift",
          more=("__lshift__.Tensor", "__lshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,))
 _declare("shift_right", "self with its bits moved down by other.", "Bits that leave are lost, the sign comes in.",
-         "A negative amount, or one of the width or more, leaves nothing but the sign: 0, or -1 of negative integers.",
+         Clause("A negative amount, or one of the width or more, leaves nothing but the sign: 0, or -1 of negative "
+                "integers.", About.INTEGER),
          _MIXED, overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_right_shift",
          more=("__rshift__.Tensor", "__rshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,))
-_declare("copysign", "The magnitude of self with the sign of other.", "The sign of zeros and of NaN in other counts.",
-         "NaN in self gives NaN.", "Integers and bools are converted to the default float first.",
+_declare("copysign", "The magnitude of self with the sign of other.",
+         Clause("The sign of zeros and of NaN in other counts.", About.NONFINITE | About.ZERO),
+         Clause("NaN in self gives NaN.", About.NONFINITE),
+         Clause("Integers and bools are converted to the default float first.", About.INTEGRAL),
          dtypes=(*REALS, *BOOLS), dtype=FLOATING,
          requires=(no_complex("self", "other"),))
-_declare("nextafter", "The next number after self towards other.", _NAN, "Equal operands give other.",
-         "From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",
+_declare("nextafter", "The next number after self towards other.", _NAN,
+         Clause("Equal operands give other.", About.TIES),
+         Clause("From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",
+                About.NONFINITE | About.ZERO),
          overloads=("default",), dtypes=FLOATS, samples=binary,
          requires=(only("self", "other", dtypes=FLOATS, which="floats"),))
-_declare("gcd", "The greatest common divisor, not negative.", "Of two zeros it is 0, of x and 0 it is |x|.",
-         "Where the result does not fit, it wraps around.", _MIXED, overloads=("default",), dtypes=INTS,
+_declare("gcd", "The greatest common divisor, not negative.",
+         Clause("Of two zeros it is 0, of x and 0 it is |x|.", About.ZERO),
+         Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE), _MIXED, overloads=("default",),
+         dtypes=INTS,
          samples=binary, requires=(_WHOLE,))

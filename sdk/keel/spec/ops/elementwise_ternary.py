@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from keel.loops.bounds import keeps_all
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import common_dtype, number
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 family = Family("elementwise ternary")
 
 Tensor = torch.Tensor
-_MIXED = "Operands are converted to the promoted dtype first."
+_MIXED = Clause("Operands are converted to the promoted dtype first.", About.PROMOTION)
 
 
 def _choices(dtype: torch.dtype) -> Iterator[Sample]:
@@ -43,8 +44,9 @@ def _choices(dtype: torch.dtype) -> Iterator[Sample]:
 family.primitive(
     "where", *(f"where.{o}" for o in ("self", "ScalarSelf", "ScalarOther", "Scalar")),
     doc="self where condition is true, else other.",
-    clauses=("The element that is not chosen has no influence: NaN, infinities and errors in it are not seen.",
-             "NaN and the signs of zeros are kept.", _MIXED),
+    clauses=(Clause("The element that is not chosen has no influence: NaN, infinities and errors in it are not seen.",
+                    About.NONFINITE | About.TIES),
+             Clause("NaN and the signs of zeros are kept.", About.NONFINITE), _MIXED),
     out=(Out(promoted("self", "other"), broadcast("condition", "self", "other"),
              elementwise("condition", "self", "other")),),
     operands=("self", "other"), compute=promoted("self", "other"), dtypes=(*ALL, *FLOAT8), samples=_choices,
@@ -76,12 +78,14 @@ _TRIPLE = promoted("self", "tensor1", "tensor2")
 family.primitive(
     "fma", "addcmul", doc="self + value * tensor1 * tensor2, without rounding before the sum.",
     clauses=("The product by tensor2 is not rounded before it is added; that of value and tensor1 may be.",
-             "NaN in an operand gives NaN.", "0 times an infinity gives NaN, whatever is added.",
-             "Infinities of different signs give NaN.", "Integers wrap around.", _MIXED),
+             Clause("NaN in an operand gives NaN.", About.NONFINITE),
+             Clause("0 times an infinity gives NaN, whatever is added.", About.NONFINITE),
+             Clause("Infinities of different signs give NaN.", About.NONFINITE | About.TIES),
+             Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER), _MIXED),
     out=(Out(_TRIPLE, broadcast("self", "tensor1", "tensor2"), elementwise("self", "tensor1", "tensor2")),),
     operands=("self", "tensor1", "tensor2"), compute=_TRIPLE, dtypes=NUMBERS, samples=_sums,
     requires=(broadcasts("self", "tensor1", "tensor2"),
-              Requires("A value that is a float needs floats.", _whole_value)),
+              Requires("value-fits-dtype", "A value that is a float needs floats.", _whole_value)),
     budget={d: Budget(ulps=16 if d in COMPLEX else 0 if d in INTS else 1) for d in NUMBERS},
     tags=frozenset({"pointwise"}))
 
@@ -110,7 +114,8 @@ def _bounds(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((x, None, drawn(torch.float32, 3, seed=2)))
 
 
-_BOUND = ("NaN in the operand or in a bound gives NaN.", "Where the bounds cross, max is the result.", _MIXED)
+_BOUND = (Clause("NaN in the operand or in a bound gives NaN.", About.NONFINITE),
+    "Where the bounds cross, max is the result.", _MIXED)
 _FACTS = {"samples": _bounds, "dtypes": (*REALS, *BOOLS), "tags": frozenset({"pointwise"}),
           "requires": (no_complex("self", "min", "max"), broadcasts("self", "min", "max")),
           "budget": {d: Budget(ulps=0) for d in (*REALS, *BOOLS)}}

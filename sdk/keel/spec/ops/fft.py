@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import Args, LayoutRule, Out, ShapeRule, like, number, real, shape_of
@@ -27,7 +28,7 @@ family = Family("fft", profile="fft")
 _DOUBLES = (torch.float32, torch.float64)
 _SUM = ("X[k] is the sum over n of x[n] exp(-2 pi i k n / N), over each of dim in any order, times 1 for normalization "
         "0, 1 / sqrt(N) for 1 and 1 / N for 2, where N is the product of the sizes transformed over.")
-_FINITE = "A transform over values of which one is not finite has no finite element."
+_FINITE = Clause("A transform over values of which one is not finite has no finite element.", About.NONFINITE)
 _ACCURATE = "The error against the exact transform grows no faster than log N ulps of the largest element, for every N."
 
 
@@ -40,11 +41,13 @@ def _not_empty(args: Args) -> bool:
     return not args["dim"] or all(n != 0 for n in args["self"].shape)
 
 
-_FRONT = Requires("Dimensions are counted from the front: PyTorch's own kernels write wrong strides for others.",
+_FRONT = Requires("dims-not-negative",
+                  "Dimensions are counted from the front: PyTorch's own kernels write wrong strides for others.",
                   lambda args: all(d >= 0 for d in args["dim"]))
-_ONCE = Requires("No dimension is transformed twice.", _one_each)
-_SOME = Requires("At least one dimension is transformed.", lambda args: bool(args["dim"]))
-_SIZED = Requires("What is transformed has at least one element: PyTorch's own kernels raise for none.", _not_empty)
+_ONCE = Requires("dims-unique", "No dimension is transformed twice.", _one_each)
+_SOME = Requires("dims-nonempty", "At least one dimension is transformed.", lambda args: bool(args["dim"]))
+_SIZED = Requires("nonempty", "What is transformed has at least one element: PyTorch's own kernels raise for none.",
+    _not_empty)
 
 
 def _has_half(args: Args) -> bool:
@@ -54,7 +57,8 @@ def _has_half(args: Args) -> bool:
     return want >= 1 and have in (want, want // 2 + 1)
 
 
-_HALF = Requires("The last transformed dimension has the n // 2 + 1 frequencies of the n elements that are asked for, "
+_HALF = Requires("half-spectrum",
+                 "The last transformed dimension has the n // 2 + 1 frequencies of the n elements that are asked for, "
                  "or all n.", _has_half)
 
 
@@ -92,17 +96,19 @@ def _c2r(dtype: torch.dtype) -> Iterator[Sample]:
 
 family.primitive(
     "fft_c2c", "_fft_c2c", doc="The discrete Fourier transform of complex numbers over the dimensions dim.",
-    clauses=(_SUM, "With forward false the sign of the exponent is the other one.", _FINITE, _ACCURATE,
-             "Over no dimension it is the identity.",
+    clauses=(_SUM, Clause("With forward false the sign of the exponent is the other one.", parameters=("forward",)),
+             _FINITE, _ACCURATE,
+             Clause("Over no dimension it is the identity.", About.SCALAR),
              "Forward and then back, with normalizations whose product is 1 / N, gives the input but for rounding."),
     out=(Out(like("self"), shape_of("self"), LayoutRule("fft_c2c", c2c_strides)),),
     requires=(_FRONT, _ONCE, _SIZED), dtypes=COMPLEX, samples=_c2c, budget={d: Budget(times=2.0) for d in COMPLEX})
 
 family.primitive(
     "fft_r2c", "_fft_r2c", doc="The discrete Fourier transform of real numbers over the dimensions dim.",
-    clauses=(_SUM, "With onesided the last of dim keeps its first n // 2 + 1 frequencies only; the others are their "
-                   "conjugates, mirrored in all of dim.", _FINITE, _ACCURATE,
-             "Over one dimension frequency 0 is real: its imaginary part is 0."),
+    clauses=(_SUM,
+             Clause("With onesided the last of dim keeps its first n // 2 + 1 frequencies only; the others are their "
+                    "conjugates, mirrored in all of dim.", About.COMPLEX, parameters=("onesided",)), _FINITE, _ACCURATE,
+             Clause("Over one dimension frequency 0 is real: its imaginary part is 0.", About.COMPLEX)),
     out=(Out(complexed("self"), ShapeRule("shape(self), dim[-1] halved if onesided", halved),
              LayoutRule("fft_r2c", r2c_strides)),),
     requires=(_FRONT, _SOME, _ONCE, _SIZED), dtypes=_DOUBLES, samples=_r2c,
@@ -113,11 +119,11 @@ family.primitive(
                                "sum with the other sign in the exponent.",
     clauses=("x[n] is the sum over k of X[k] exp(2 pi i k n / N), over each of dim, times the same factor as in "
              "fft_r2c; N of the last of dim is last_dim_size.",
-             "The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond is not "
-             "read, and counts as the conjugate mirror image.",
-             "Over one dimension the imaginary part of frequency 0 is not read, nor, for an even last_dim_size, that "
-             "of the last one. Over several these frequencies are the conjugate mirror images of each other over the "
-             "rest of dim; what others give is not specified.",
+             Clause("The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond "
+                    "is not read, and counts as the conjugate mirror image.", About.COMPLEX),
+             Clause("Over one dimension the imaginary part of frequency 0 is not read, nor, for an even "
+                    "last_dim_size, that of the last one. Over several these frequencies are the conjugate mirror "
+                    "images of each other over the rest of dim; what others give is not specified.", About.COMPLEX),
              "The input is not changed.", _ACCURATE),
     out=(Out(real(like("self")), ShapeRule("shape(self), dim[-1] is last_dim_size", restored),
              LayoutRule("fft_c2r", c2r_strides)),),

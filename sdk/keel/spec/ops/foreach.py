@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -64,10 +65,10 @@ def _zero(first: Sequence[Tensor]) -> list[Tensor]:
 
 PLACES = "Each result is that of the operator of one tensor for what stands at its place of the lists."
 TO_ALL = "What is no list goes to every place."
-PROMOTED = "Dtypes are promoted at each place by itself."
+PROMOTED = Clause("Dtypes are promoted at each place by itself.", About.PROMOTION)
 
 
-def _declare(name: str, doc: str, forms: Mapping[str, Callable[..., Any]], *clauses: str) -> None:
+def _declare(name: str, doc: str, forms: Mapping[str, Callable[..., Any]], *clauses: Clause | str) -> None:
     whole = {f"aten._foreach_{name}.{end}": form for end, form in forms.items()}
     several = (TO_ALL, PROMOTED) if len(forms) > 1 else ()
     family.composite(f"foreach_{name}", *(f"_foreach_{name}.{end}" for end in forms), doc=doc,
@@ -85,7 +86,8 @@ for _name, _what in (("add", "Sums"), ("sub", "Differences"), ("mul", "Products"
 for _name, _one in (("clamp_max", "clamp_max"), ("clamp_min", "clamp_min"), ("maximum", "clamp_min"),
                     ("minimum", "clamp_max")):
     _declare(_name, f"{_name} of the tensors of lists, or of a list and numbers.",
-             {**_same("List", f"{_one}.Tensor"), **_same("Scalar ScalarList", _one)}, "NaN of either stays NaN.")
+             {**_same("List", f"{_one}.Tensor"), **_same("Scalar ScalarList", _one)},
+             Clause("NaN of either stays NaN.", About.NONFINITE))
 _declare("pow", "Powers of the tensors of lists, or of a list and numbers.", {
     **_same("List", "pow.Tensor_Tensor"), **_same("Scalar ScalarList", "pow.Tensor_Scalar"),
     "ScalarAndTensor": _power}, "ScalarAndTensor has the list as exponents.")
@@ -103,8 +105,10 @@ _declare("clone", "A copy of each tensor of a list.", _same("default", "clone"))
 _declare("copy", "The elements of the second list in the dtypes, and with the strides, of the first.",
          {"default": _copy})
 _declare("zero", "Zeros of the size and dtype of each tensor of a list.", {"default": _zero})
-_declare("max", "The largest element of each tensor of a list.", _same("default", "max"), "NaN if there is one.")
+_declare("max", "The largest element of each tensor of a list.", _same("default", "max"),
+    Clause("NaN if there is one.", About.NONFINITE))
 _declare("mm", "Matrix products of the tensors of two lists.", _same("default", "mm"))
-_declare("norm", "The norm of each tensor of a list.", {"Scalar": _norm}, "dtype is what it is computed in.")
+_declare("norm", "The norm of each tensor of a list.", {"Scalar": _norm},
+    Clause("dtype is what it is computed in.", parameters=("dtype",)))
 _declare("powsum", "The sum of the powers of the absolute values of each tensor of a list.", {"Scalar": _power_sum},
-         "dtype is that of the sum.")
+         Clause("dtype is that of the sum.", parameters=("dtype",)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 
 aten = torch.ops.aten
@@ -16,9 +17,11 @@ family = Family("histograms")
 Tensor = torch.Tensor
 
 TAGS = frozenset({"indexing"})
-_BINS = ("A bin has its left edge, the last bin its right edge too.", "Elements outside, and NaN, do not count.")
+_BINS = ("A bin has its left edge, the last bin its right edge too.",
+    Clause("Elements outside, and NaN, do not count.", About.NONFINITE))
 _RANGE = ("Where the bounds are equal they are moved apart, by {} each way.",
-          "Where no bounds are given they are the least and the greatest element; these are finite.")
+          Clause("Where no bounds are given they are the least and the greatest element; these are finite.",
+                 About.NONFINITE))
 
 
 def _bounds(x: Tensor, low: float | None, high: float | None, apart: float) -> tuple[Tensor, Tensor]:
@@ -48,7 +51,7 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
 
 @family("histc.default", tags=TAGS, clauses=(
     *_BINS, "min and max, if equal, give way to the least and the greatest element.", _RANGE[0].format(1),
-    "The bin of x is the integer part of (x - min) * bins / (max - min)."))
+    Clause("The bin of x is the integer part of (x - min) * bins / (max - min).", About.INTEGER)))
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many elements fall into each of equal bins."""
     flat = aten.reshape.default(x, [x.numel()])
@@ -87,8 +90,9 @@ def _density(hist: Tensor, edges: Sequence[Tensor]) -> Tensor:
     return hist
 
 
-_WEIGHTED = ("weight has an element per element, added up in no specified order; without it every one counts 1.",
-             "With density the sum over bins of height times width is 1.")
+_WEIGHTED = (Clause("weight has an element per element, added up in no specified order; without it every one counts 1.",
+                    parameters=("weight",)),
+             Clause("With density the sum over bins of height times width is 1.", parameters=("density",)))
 
 
 @family("histogram.bins_tensor", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED, "bins are the edges, ascending."))
@@ -111,7 +115,7 @@ def histogram_of_count(x: Tensor, bins: int = 100, *, range: Sequence[float] | N
 
 
 @family("_histogramdd_bin_edges.default", tags=TAGS, clauses=(
-    _RANGE[0].format(0.5), _RANGE[1], "range has two bounds per column."))
+    _RANGE[0].format(0.5), _RANGE[1], Clause("range has two bounds per column.", parameters=("range",))))
 def histogramdd_edges(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
                       weight: Tensor | None = None, density: bool = False) -> list[Tensor]:
     """The edges of equal bins, for each column of points."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, REALS
 from keel.spec.op import UNORDERED, Budget, Family, Places, Requires, Sample, Samples
 from keel.spec.rules import (
@@ -36,7 +37,8 @@ TAGS = frozenset({"indexing"})
 SAME = like("self")
 _BITS = "Elements keep their bits."
 _INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
-_LAST = "Where indices are equal, one of the elements written stands there; which one is not specified."
+_LAST = Clause("Where indices are equal, one of the elements written stands there; which one is not specified.",
+               About.TIES)
 _KEEPS = "Places without an index keep the operand's elements."
 EXACT = {d: Budget(ulps=0) for d in ALL}
 SUMS = {d: Budget(times=2.0) for d in ALL}
@@ -68,7 +70,8 @@ def _fits(args: Args, source: str = "index") -> bool:
     return all(not isinstance(n, int) or not isinstance(m, int) or n <= m for d, (n, m) in pairs if d != at)
 
 
-FITS = Requires("index has the operand's rank, and no more elements than it along the other dimensions.", _fits)
+FITS = Requires("index-fits", "index has the operand's rank, and no more elements than it along the other dimensions.",
+    _fits)
 
 
 def _covers(args: Args) -> bool:
@@ -78,11 +81,11 @@ def _covers(args: Args) -> bool:
         for n, m in zip(index.shape, src.shape, strict=False))
 
 
-COVERS = Requires("src has at least the sizes of index.", _covers)
+COVERS = Requires("source-fits", "src has at least the sizes of index.", _covers)
 family.primitive(
     "gather", "gather.default", doc="The elements at given indices along a dimension.", clauses=(
         _BITS, "Element i of the result is the operand's at i, but index[i] along dim.", _INSIDE,
-        "A scalar counts as one element."),
+        Clause("A scalar counts as one element.", About.SCALAR)),
     out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS,
     places=Places("self"), budget=EXACT)
 
@@ -119,14 +122,17 @@ family.primitive(
 family.primitive(
     "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
         "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
-        "Integers wrap around, and bools give whether one is true.", _FREELY, _INSIDE),
+        Clause("Integers wrap around, and bools give whether one is true.", About.INTEGER_EDGE | About.INTEGRAL),
+        _FREELY, _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS | UNORDERED,
     places=_PICKED, budget=SUMS)
 family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
-        "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with include_self "
-        "over the operand's too.", _KEEPS, "A mean of integers is rounded towards minus infinity.",
-        "NaN among the elements reduced gives NaN.", "The order of the reduction is not specified, and sums and means "
+        Clause("reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with "
+               "include_self over the operand's too.", parameters=("include_self", "reduce")), _KEEPS,
+               Clause("A mean of integers is rounded towards minus infinity.", About.NONFINITE | About.INTEGER),
+        Clause("NaN among the elements reduced gives NaN.", About.NONFINITE),
+        "The order of the reduction is not specified, and sums and means "
         "of float32 may take what is below the normal numbers for 0.", _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
     samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS | UNORDERED,
@@ -166,23 +172,24 @@ def _indexable(args: Args) -> bool:
         i is None for i in args["indices"]) <= args["self"].rank
 
 
-INDEXABLE = Requires("There is an index, and no more of them than dimensions.", _indexable)
+INDEXABLE = Requires("index-count", "There is an index, and no more of them than dimensions.", _indexable)
 family.primitive(
     "index", "index.Tensor", "_unsafe_index.Tensor", doc="The elements at places given by one index per dimension.",
     clauses=(
-        _BITS, "The indices broadcast to the sizes of the places; None takes the whole dimension.",
+        _BITS, Clause("The indices broadcast to the sizes of the places; None takes the whole dimension.",
+                      About.BROADCAST),
         "Negative indices count from the end.",
         "The places' dimensions stand where the indexed ones stood, in front if None stood between these.",
-        "A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in row-major "
-        "order.",
+        Clause("A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in "
+               "row-major order.", About.BOOL),
         "An index outside is an error; _unsafe_index leaves it unnoticed."),
     out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, places=Places("self"),
     budget=EXACT)
 family.primitive(
     "index_put", "index_put.default", "_unsafe_index_put.default",
     doc="The operand with elements written at places given by one index per dimension.", clauses=(
-        "values broadcast to the sizes that index would give.", _KEEPS, _LAST,
-        f"With accumulate values are added, all that go to one place. {_FREELY}",
+        Clause("values broadcast to the sizes that index would give.", About.BROADCAST), _KEEPS, _LAST,
+        Clause(f"With accumulate values are added, all that go to one place. {_FREELY}", parameters=("accumulate",)),
         "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
     out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS | UNORDERED,
     places=Places(count=INDEXED.shape), budget=SUMS)
@@ -222,12 +229,15 @@ def _halved(name: str) -> ShapeRule:
 WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64)
 family.primitive(
     "searchsorted", "searchsorted.Tensor", doc="Where elements would go in a sorted sequence.", clauses=(
-        "The result is how many of the sequence's elements are less than the element, or with right (side right) not "
-        "greater.", "NaN goes to the end.", "sorter gives the order in which the sequence is sorted.",
-        "What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its length.",
+        Clause("The result is how many of the sequence's elements are less than the element, or with right (side "
+               "right) not greater.", parameters=("right",)), Clause("NaN goes to the end.", About.NONFINITE),
+               Clause("sorter gives the order in which the sequence is sorted.", parameters=("sorter",)),
+        Clause("What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its "
+               "length.", About.NONFINITE),
         "A sequence of one dimension serves all elements; one of more has a row for each row of them."),
     out=(Out(WHOLE, shape_of("self"), DENSE),),
-    requires=(Requires("The sequence has one dimension, or the elements' sizes but for the last.", _rows),),
+    requires=(Requires("sequence-fits", "The sequence has one dimension, or the elements' sizes but for the last.",
+        _rows),),
     dtypes=REALS, samples=_searches, tags=TAGS,
     places=Places("sorted_sequence", _halved("sorted_sequence")), budget=EXACT)
 
@@ -245,19 +255,22 @@ def _rows_or_columns(args: Args, shape: Shape) -> Shape:
 
 family.primitive(
     "nonzero_static", "nonzero_static.default", doc="The indices of the first size elements that are not zero.",
-    clauses=("There is a row of indices per element, in row-major order; NaN is not zero.",
-             "Rows without an element have fill_value throughout.", "A scalar gives rows without indices."),
+    clauses=(Clause("There is a row of indices per element, in row-major order; NaN is not zero.", About.NONFINITE),
+             "Rows without an element have fill_value throughout.",
+             Clause("A scalar gives rows without indices.", About.SCALAR)),
     out=(Out(DtypeRule("int64", lambda args: torch.int64),
              ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)),
              LayoutRule("row-major on CPU, MPS and XPU, column-major on other devices", _rows_or_columns)),),
-    requires=(Requires("size is 0 or more.", lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
+    requires=(Requires("size-not-negative", "size is 0 or more.",
+        lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
     dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT)
 
 
 # -- composites -------------------------------------------------------------------------------------------------------
 
 @family("index_select.default", tags=TAGS, places=Places("self"), clauses=(
-    _BITS, _INSIDE, "An index without dimensions is one index.", "Of a scalar it is the scalar."))
+    _BITS, _INSIDE, Clause("An index without dimensions is one index.", About.SCALAR, parameters=("index",)),
+    Clause("Of a scalar it is the scalar.", About.SCALAR)))
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The operand's slices of size 1 along a dimension, at given indices."""
     if not x.dim():
@@ -276,7 +289,7 @@ def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_b
 
 
 @family("searchsorted.Scalar", tags=TAGS, places=Places("sorted_sequence", _halved("sorted_sequence")),
-        clauses=("It is searchsorted of a tensor without dimensions.",))
+        clauses=(Clause("It is searchsorted of a tensor without dimensions.", About.SCALAR),))
 def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = False, right: bool = False,
                         side: str | None = None, sorter: Tensor | None = None) -> Tensor:
     """Where a number would go in a sorted sequence: as a number of a sum of both."""
@@ -294,7 +307,7 @@ def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: 
 
 
 @family("bucketize.Scalar", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
-        clauses=("It is bucketize of a tensor without dimensions.",))
+        clauses=(Clause("It is bucketize of a tensor without dimensions.", About.SCALAR),))
 def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries a number lies: as a number of a sum of both."""
     dtype = torch.result_type(boundaries, number)
@@ -303,8 +316,10 @@ def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False
 
 
 @family(aten.put.default, tags=UNORDERED, places=_PICKED, clauses=(
-    "index counts through the whole of x in row-major order, from the end if it is negative.",
-    "With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
+    Clause("index counts through the whole of x in row-major order, from the end if it is negative.",
+           parameters=("index",)),
+    Clause("With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
+           parameters=("accumulate",)),
 ))
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with source written at index."""
@@ -316,7 +331,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 
 @family(aten.masked_scatter.default, clauses=(
     "Where the mask is true stand the elements of source, one after the other in row-major order; elsewhere x.",
-    "source has at least as many elements as the mask has true ones.",
+    Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
 ))
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import Clause
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -45,8 +46,9 @@ def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], max_lengths: Seq
 
 
 @family("_padded_dense_to_jagged_forward", clauses=(
-    _OFFSETS, "total_L is the sum of the lengths, and read from the offsets where it is not given; elements "
-    "beyond a row's length are left out.",
+    _OFFSETS,
+    Clause("total_L is the sum of the lengths, and read from the offsets where it is not given; elements beyond a "
+           "row's length are left out.", parameters=("total_L",)),
     "A row that is longer than the padded one has zeros at its end."), tags=_TAGS)
 def padded_to_jagged(dense: Tensor, offsets: Sequence[Tensor], total_L: Any = None) -> Tensor:
     """Rows of one length cut to many lengths, one after another."""

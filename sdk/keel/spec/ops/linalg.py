@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import (
@@ -36,14 +37,15 @@ family = Family("linalg", profile="linalg")
 
 DTYPES = (torch.float32, torch.float64, *COMPLEX)
 INT32 = fixed(torch.int32)
-_BATCHES = "Dimensions before the last two are a batch: each matrix is treated alone, and none gives an empty result."
-_RAISES = "With check_errors a failure raises; otherwise info tells of it."
-_PHASE = ("Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is "
-          "promised is what they do together.")
+_BATCHES = Clause("Dimensions before the last two are a batch: each matrix is treated alone, and none gives an empty "
+                  "result.", About.EMPTY)
+_RAISES = Clause("With check_errors a failure raises; otherwise info tells of it.", parameters=("check_errors",))
+_PHASE = Clause("Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is "
+                "promised is what they do together.", About.TIES)
 _STABLE = "The error is backward stable: the result is exact for a matrix within a few n ulps of the one given."
 
 
-def _declare(name: str, overload: str, doc: str, *clauses: str, out: Sequence[Out], samples: Any,
+def _declare(name: str, overload: str, doc: str, *clauses: Clause | str, out: Sequence[Out], samples: Any,
              requires: Sequence[Requires] = (), own: Mapping[str, int] = MappingProxyType({})) -> None:
     family.primitive(name, overload, doc=doc, clauses=clauses, out=tuple(out), requires=tuple(requires), dtypes=DTYPES,
                      samples=samples, budget={d: Budget(times=2.0) for d in DTYPES}, operands=tuple(own), own=own)
@@ -143,10 +145,12 @@ _INFO = Out(INT32, batch("self"), DENSE)
 _declare(
     "cholesky", "linalg_cholesky_ex",
     "The Cholesky factor of a Hermitian positive definite matrix: A = L L^H, or U^H U with upper.",
-    "Only the lower triangle is read, or the upper with upper; the imaginary part of the diagonal is not read.",
+    Clause("Only the lower triangle is read, or the upper with upper; the imaginary part of the diagonal is not read.",
+           About.COMPLEX, parameters=("upper",)),
     "The other triangle of the factor is 0, its diagonal is real and positive.",
-    "info is 0, or the order k > 0 of the first leading minor that is not positive definite; the factor is then not "
-    "specified.", "A minor that holds NaN is not positive definite.", _RAISES, _BATCHES, _STABLE,
+    Clause("info is 0, or the order k > 0 of the first leading minor that is not positive definite; the factor is "
+           "then not specified.", About.NONFINITE),
+           Clause("A minor that holds NaN is not positive definite.", About.NONFINITE), _RAISES, _BATCHES, _STABLE,
     out=(_SAME, _INFO), requires=(square("self"),), samples=lambda dtype: _each(positive, dtype, {}, {"upper": True}))
 
 _declare(
@@ -155,7 +159,8 @@ _declare(
     "pivots are int32 and count from 1: at step i row i was exchanged with row pivots[i], in this order.",
     "The row that comes to stand at step i has, of the column's rows from i on, an element of largest magnitude.",
     "info is 0, or the number k > 0 of the first pivot that is exactly 0; the factors are then still those of A.",
-    "Without pivot no rows are exchanged and pivots are 1, 2, ...; a backend may refuse that.", _RAISES, _BATCHES,
+    Clause("Without pivot no rows are exchanged and pivots are 1, 2, ...; a backend may refuse that.", About.EMPTY),
+    _RAISES, _BATCHES,
     _STABLE,
     out=(Out(like("A"), shape_of("A"), COLUMNS), Out(INT32, batched("A", "[k]", lambda m, n, k: (k,)), DENSE),
          Out(INT32, batch("A"), DENSE)),
@@ -175,7 +180,7 @@ _declare(
     out=(_parts("unpack_pivots", lambda m, n, k: (m, m), "[m, m]"),
          _parts("unpack_data", lambda m, n, k: (m, k), "[m, k]"),
          _parts("unpack_data", lambda m, n, k: (k, n), "[k, n]")),
-    requires=(matrix("LU_data"), Requires(
+    requires=(matrix("LU_data"), Requires("pivots-dtype",
         "Pivots are int32.", lambda args: not args["unpack_pivots"] or args["LU_pivots"].dtype == torch.int32)),
     samples=_unpacked)
 
@@ -194,7 +199,8 @@ _declare(
     "geqrf", "geqrf", "The factors of A = Q R in one matrix: R above, the Householder vectors of Q below.",
     "R is the upper triangle with the diagonal.",
     "Q is the product of I - tau[i] v v^H in order, with v[i] = 1, zeros before it and column i of a below it.",
-    "The signs (complex: phases) of the diagonal of R are not specified, and go together with those of Q.", _BATCHES,
+    Clause("The signs (complex: phases) of the diagonal of R are not specified, and go together with those of Q.",
+           About.COMPLEX), _BATCHES,
     _STABLE,
     out=(_SAME, Out(like("self"), batched("self", "[k]", lambda m, n, k: (k,)), DENSE)), requires=(matrix("self"),),
     samples=lambda dtype: _each(matrices, dtype))
@@ -206,7 +212,7 @@ _declare(
     "The diagonal and what is above it are not read.", "There may be fewer reflectors than columns.", _BATCHES,
     _STABLE,
     out=(Out(like("input"), shape_of("input"), COLUMNS),),
-    requires=(matrix("input"), same_dtype("input", "tau"), Requires(
+    requires=(matrix("input"), same_dtype("input", "tau"), Requires("tall",
         "There are at least as many rows as columns, and as many columns as reflectors.",
         lambda args: _ordered(args["input"].shape[-2], args["input"].shape[-1], args["tau"].shape[-1]))),
     samples=_reflectors)
@@ -227,19 +233,22 @@ _declare(
     "eigh", "_linalg_eigh", "Eigenvalues and eigenvectors of a Hermitian matrix.",
     "The eigenvalues are real, ascending, and counted by multiplicity.",
     "The columns of the eigenvectors are orthonormal: A V = V diag(w).", _PHASE,
-    "Only the triangle that UPLO names is read, in upper or lower case; the imaginary part of the diagonal is not.",
-    "Of a matrix that is not finite the result is not specified, and may be an error.",
+    Clause("Only the triangle that UPLO names is read, in upper or lower case; the imaginary part of the diagonal is "
+           "not.", About.COMPLEX),
+    Clause("Of a matrix that is not finite the result is not specified, and may be an error.", About.NONFINITE),
     "Without compute_v the eigenvectors are an empty tensor of shape [0].", _BATCHES, _STABLE,
     out=(Out(real(like("A")), batched("A", "[n]", lambda m, n, k: (n,)), DENSE),
          Out(like("A"), _wanted("compute_v", shape_of("A")), COLUMNS)),
-    requires=(square("A"), Requires("UPLO is U or L.", lambda args: args["UPLO"].upper() in ("U", "L"))),
+    requires=(square("A"), Requires("triangle-known", "UPLO is U or L.",
+        lambda args: args["UPLO"].upper() in ("U", "L"))),
     samples=lambda dtype: _each(positive, dtype, {}, {"UPLO": "U"}, {"compute_v": False}))
 
 _declare(
     "eig", "linalg_eig", "Eigenvalues and eigenvectors of a square matrix, complex.",
     "The columns of the eigenvectors have norm 1: A V = V diag(w).", _PHASE,
-    "The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
-    "A matrix that is not finite is an error.",
+    Clause("The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
+           About.COMPLEX),
+    Clause("A matrix that is not finite is an error.", About.NONFINITE),
     "Of a matrix without a full set of eigenvectors the eigenvectors are dependent.", _BATCHES, _STABLE,
     out=(Out(complexed("self"), batched("self", "[n]", lambda m, n, k: (n,)), DENSE),
          Out(complexed("self"), shape_of("self"), columns_but_on_cuda("self"))),
@@ -255,14 +264,16 @@ def _svd_shape(full: Any, thin: Any, text: str) -> ShapeRule:
 _declare(
     "svd", "_linalg_svd", "Singular values and vectors: A = U diag(S) Vh.",
     "The singular values are real, not negative, and descend.",
-    "The columns of U and the rows of Vh are orthonormal; there are k of them, or all with full_matrices.", _PHASE,
-    "A matrix that holds NaN is an error.",
+    Clause("The columns of U and the rows of Vh are orthonormal; there are k of them, or all with full_matrices.",
+           parameters=("full_matrices",)), _PHASE,
+    Clause("A matrix that holds NaN is an error.", About.NONFINITE),
     "Without compute_uv U and Vh are empty tensors of shape [0].", _BATCHES, _STABLE,
     out=(Out(like("A"), _svd_shape(lambda m, n, k: (m, m), lambda m, n, k: (m, k), "batch(A)[m, m]"), COLUMNS),
          Out(real(like("A")), batched("A", "[k]", lambda m, n, k: (k,)), DENSE),
          Out(like("A"), _svd_shape(lambda m, n, k: (n, n), lambda m, n, k: (k, n), "batch(A)[n, n]"),
              columns_but_on_cuda("A"))),
-    requires=(matrix("A"), Requires("A driver is named on CUDA only.", lambda args: args["driver"] is None
+    requires=(matrix("A"), Requires("driver-on-cuda-only", "A driver is named on CUDA only.",
+                                    lambda args: args["driver"] is None
                                     or args["A"].device.type == "cuda")),
     samples=lambda dtype: _each(matrices, dtype, {}, {"full_matrices": True}, {"compute_uv": False}))
 
@@ -271,12 +282,14 @@ _declare(
 _declare(
     "triangular_solve", "linalg_solve_triangular",
     "X with A X = B, or X A = B without left, for a triangular matrix A.",
-    "Only the triangle that upper names is read; with unitriangular its diagonal is not, and counts as ones.",
-    "A zero on the diagonal gives infinities and NaN as the divisions by it do; it is no error.",
-    "The batch dimensions of A and B are broadcast.", "The input is not changed.",
+    Clause("Only the triangle that upper names is read; with unitriangular its diagonal is not, and counts as ones.",
+           parameters=("unitriangular",)),
+    Clause("A zero on the diagonal gives infinities and NaN as the divisions by it do; it is no error.",
+           About.NONFINITE | About.ZERO | About.TIES),
+    Clause("The batch dimensions of A and B are broadcast.", About.BROADCAST), "The input is not changed.",
     "Each column of X is exact for a matrix within n ulps of A.",
     out=(Out(like("B"), solution("B", "self"), COLUMNS),),
-    requires=(square("self"), matrix("B"), same_dtype("self", "B"), Requires(
+    requires=(square("self"), matrix("B"), same_dtype("self", "B"), Requires("shapes-fit",
         "A and B fit: as many rows as A is wide, or columns without left.",
         lambda args: args["self"].shape[-1] == args["B"].shape[-2 if args["left"] else -1])),
     samples=_triangular)
@@ -284,10 +297,10 @@ _declare(
 _declare(
     "ldl_solve", "linalg_ldl_solve", "X with A X = B from the factors that ldl_factor gives.",
     "hermitian must be the one that the factors were made with.",
-    "A singular D gives infinities or NaN; it is no error.",
+    Clause("A singular D gives infinities or NaN; it is no error.", About.NONFINITE | About.TIES),
     "What LD holds above the diagonal is not read.",
     out=(Out(like("B"), solution("B", "LD"), COLUMNS),),
-    requires=(square("LD"), matrix("B"), same_dtype("LD", "B"), Requires(
+    requires=(square("LD"), matrix("B"), same_dtype("LD", "B"), Requires("same-batch",
         "LD and B have equal batch dimensions, as in normal form: PyTorch's own kernel reads past the pivots where "
         "they are broadcast.",
         lambda args: args["LD"].shape[:-2] == args["B"].shape[:-2])), samples=_ldl,
@@ -295,7 +308,7 @@ _declare(
 
 _declare(
     "matrix_exp", "linalg_matrix_exp", "The matrix exponential: the sum of A^k / k! over k from 0 on.",
-    "Of zeros it is the identity, exactly.", "A matrix that is not finite gives one with NaN.",
+    "Of zeros it is the identity, exactly.", Clause("A matrix that is not finite gives one with NaN.", About.NONFINITE),
     "The relative error in the norm is a few ulps times the norm of A where that is larger than 1.", _BATCHES,
     out=(Out(like("self"), shape_of("self"), DENSE),), requires=(square("self"),),
     samples=lambda dtype: _each(squares, dtype))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate, all_dims
 
@@ -70,10 +71,11 @@ def _exchanged(x: Tensor, permutation: Tensor, inverse: bool, left: bool) -> Ten
 # -- with LU ----------------------------------------------------------------------------------------------------------
 
 @family("linalg_lu_solve", clauses=(
-    "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
-    "stands for A.",
-    "A zero on the diagonal of U gives infinities and NaN; it is no error.",
-    "The batch dimensions of LU and B are broadcast.",
+    Clause("The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate "
+           "transpose stands for A.", About.COMPLEX, parameters=("adjoint",)),
+    Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.",
+           About.NONFINITE | About.ZERO | About.TIES),
+    Clause("The batch dimensions of LU and B are broadcast.", About.BROADCAST),
 ))
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
                     adjoint: bool = False) -> Tensor:
@@ -94,9 +96,9 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 
 @family("_linalg_solve_ex", clauses=(
-    "The result is X with A X = B, or X A = B without left.", _SAVED, _INFO,
-    "B is one vector per matrix if it has one dimension, or those of A but for the last.",
-    "With check_errors a singular matrix raises.",
+    Clause("The result is X with A X = B, or X A = B without left.", parameters=("A",)), _SAVED, _INFO,
+    Clause("B is one vector per matrix if it has one dimension, or those of A but for the last.", parameters=("B",)),
+    Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
 ))
 def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
                     check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -110,7 +112,8 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
 
 
 @family("linalg_inv_ex", clauses=(
-    "The result X has A X = X A = I but for rounding.", _INFO, "With check_errors a singular matrix raises.",
+    "The result X has A X = X A = I but for rounding.", _INFO,
+    Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
 ))
 def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """The inverse."""
@@ -149,7 +152,7 @@ _LU_OF = ("LU and pivots factor the transposed matrix where A is real and contig
 
 @family("_linalg_det", clauses=(
     "The determinant is the product of the diagonal of U, negated for an odd number of row exchanges.", _LU_OF,
-    "A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.",
+    Clause("A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.", About.EMPTY),
 ))
 def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The determinant, and the factors for the backward."""
@@ -159,8 +162,10 @@ def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @family("_linalg_slogdet", clauses=(
-    "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.", _LU_OF,
-    "A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
+    Clause("det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.", About.COMPLEX),
+    _LU_OF,
+    Clause("A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
+           About.NONFINITE | About.ZERO | About.EMPTY),
 ))
 def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sign and logarithm of the determinant, and the factors for the backward."""
@@ -174,7 +179,7 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 # -- with Cholesky's factors ------------------------------------------------------------------------------------------
 
 @family("cholesky", name="cholesky_or_raise", clauses=(
-    "The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.",
+    Clause("The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.", About.NONFINITE),
 ))
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     """The Cholesky factor, or an error."""
@@ -184,8 +189,9 @@ def cholesky(x: Tensor, upper: bool = False) -> Tensor:
 
 
 @family("cholesky_solve", "_cholesky_solve_helper", clauses=(
-    "The result is X with L L^H X = B, or U^H U X = B with upper.", "The other triangle of the factor is not read.",
-    "The batch dimensions of both are broadcast.",
+    Clause("The result is X with L L^H X = B, or U^H U X = B with upper.", parameters=("upper",)),
+    "The other triangle of the factor is not read.",
+    Clause("The batch dimensions of both are broadcast.", About.BROADCAST),
 ))
 def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     """Linear equations solved with a Cholesky factor."""
@@ -195,7 +201,8 @@ def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
 
 
 @family("cholesky_inverse", clauses=(
-    "The result is the inverse of L L^H, or of U^H U with upper, Hermitian but for rounding.",
+    Clause("The result is the inverse of L L^H, or of U^H U with upper, Hermitian but for rounding.",
+           parameters=("upper",)),
     "The other triangle of the factor is not read.",
 ))
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
@@ -204,9 +211,10 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
 
 
 @family("triangular_solve", name="triangular_solve_and_copy", clauses=(
-    "The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) first with "
-    "transpose; its diagonal counts as ones with unitriangular.",
-    "The second result is a copy of A, broadcast as the solution is.",
+    Clause("The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) "
+           "first with transpose; its diagonal counts as ones with unitriangular.", About.COMPLEX,
+           parameters=("A", "transpose", "unitriangular")),
+    Clause("The second result is a copy of A, broadcast as the solution is.", About.BROADCAST),
 ))
 def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> tuple[Tensor, Tensor]:
@@ -221,9 +229,9 @@ def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool =
 
 @family("linalg_qr", clauses=(
     "A = Q R: the columns of Q are orthonormal, R has zeros below its diagonal.",
-    "Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with complete; with r "
-    "there is only R, and Q is an empty tensor of shape [0].",
-    "The signs (complex: phases) of the diagonal of R are those of geqrf.",
+    Clause("Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with "
+           "complete; with r there is only R, and Q is an empty tensor of shape [0].", parameters=("mode",)),
+    Clause("The signs (complex: phases) of the diagonal of R are those of geqrf.", About.COMPLEX),
 ))
 def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """An orthonormal and an upper triangular factor."""
@@ -239,8 +247,8 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 @family("ormqr", clauses=(
-    "The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with transpose "
-    "Q^H in place of Q.",
+    Clause("The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with "
+           "transpose Q^H in place of Q.", parameters=("transpose",)),
 ))
 def ormqr(factored: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """The product with the orthonormal factor that geqrf gives."""
@@ -260,7 +268,8 @@ def linalg_eigvals(A: Tensor) -> Tensor:
 @family("linalg_pinv.atol_rtol_tensor", clauses=(
     "Singular values above max(atol, rtol * the largest) are inverted, the others give 0.",
     "rtol defaults to the larger size times epsilon, and to 0 where a positive atol is given; atol defaults to 0.",
-    "With hermitian the magnitudes of eigenvalues stand for singular values; only the lower triangle is read.",
+    Clause("With hermitian the magnitudes of eigenvalues stand for singular values; only the lower triangle is read.",
+           parameters=("hermitian",)),
 ))
 def linalg_pinv(A: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None,
                 hermitian: bool = False) -> Tensor:
@@ -296,7 +305,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
 @family("linalg_polar", clauses=(
     "A = U H: the columns of U are orthonormal, H is Hermitian and has no eigenvalue below 0.",
     "Of an A with dependent columns U is not specified beyond that.",
-    "A matrix that holds NaN, or has more columns than rows, is an error.",
+    Clause("A matrix that holds NaN, or has more columns than rows, is an error.", About.NONFINITE),
 ))
 def linalg_polar(A: Tensor) -> tuple[Tensor, Tensor]:
     """The polar decomposition: an orthonormal factor and a Hermitian one."""
@@ -306,9 +315,9 @@ def linalg_polar(A: Tensor) -> tuple[Tensor, Tensor]:
 
 @family("linalg_matrix_sqrth", clauses=(
     "The result is the Hermitian matrix X without eigenvalues below 0 for which X X = A.",
-    "Only the lower triangle of A is read; the imaginary part of its diagonal is not.",
+    Clause("Only the lower triangle of A is read; the imaginary part of its diagonal is not.", About.COMPLEX),
     "An eigenvalue of A below 0 counts as 0.",
-    "A matrix that is not finite gives one with NaN, or an error.",
+    Clause("A matrix that is not finite gives one with NaN, or an error.", About.NONFINITE),
 ))
 def linalg_matrix_sqrth(A: Tensor) -> Tensor:
     """The root of a Hermitian matrix that is positive semidefinite."""
@@ -326,12 +335,12 @@ def _hermitian(vectors: Tensor, values: Tensor) -> Tensor:
 # -- norms and products of vectors ------------------------------------------------------------------------------------
 
 @family("linalg_vector_norm", profile="core", clauses=(
-    "The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest |x|, of "
-    "-inf the least, of 0 the number of elements that are not 0.",
-    "NaN gives NaN, but for order 0, where it counts.",
-    "Over no elements it is 0; orders below 0 and inf are then an error.",
-    "It is summed in dtype if that is given, and a 16-bit float in float32.",
-    "Overflow and underflow of |x|^p are not avoided.",
+    Clause("The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest "
+           "|x|, of -inf the least, of 0 the number of elements that are not 0.", About.NONFINITE),
+    Clause("NaN gives NaN, but for order 0, where it counts.", About.NONFINITE),
+    Clause("Over no elements it is 0; orders below 0 and inf are then an error.", About.NONFINITE | About.EMPTY),
+    Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF),
+    Clause("Overflow and underflow of |x|^p are not avoided.", About.NONFINITE),
 ))
 def linalg_vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
                        dtype: torch.dtype | None = None) -> Tensor:
@@ -367,7 +376,7 @@ def _power(size: Tensor, order: float) -> Tensor:
 
 @family("linalg__powsum", profile="core", clauses=(
     "The result is the sum of |x|^p over dim, the norm before its root is taken.",
-    "Of p = 0 each element counts as 1, 0 and NaN too.",
+    Clause("Of p = 0 each element counts as 1, 0 and NaN too.", About.NONFINITE),
 ))
 def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
                   dtype: torch.dtype | None = None) -> Tensor:
@@ -382,7 +391,7 @@ def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = Fals
 
 @family("linalg_cross", profile="core", clauses=(
     "Element i along dim is a[i + 1] b[i + 2] - a[i + 2] b[i + 1], indices modulo 3.",
-    "The operands are broadcast; both have 3 elements along dim.",
+    Clause("The operands are broadcast; both have 3 elements along dim.", About.BROADCAST),
 ))
 def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """The product of vectors of three elements that is orthogonal to both."""

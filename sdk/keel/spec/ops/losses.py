@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -85,9 +86,10 @@ family.composite(
     clauses=(
         "A sample's loss is -weight[target] * x[target], 0 where the target is ignore_index; of images, at every "
         "position.", "Reduction 0 gives every loss, 1 their sum over total_weight, 2 their sum.",
-        "total_weight is the sum of the weights of targets that are not ignored; with reduction 0 it is 0.",
-        "With mean reduction and nothing but ignored targets the loss is NaN.",
-        "A target outside the classes, ignore_index aside, is an error.",
+        Clause("total_weight is the sum of the weights of targets that are not ignored; with reduction 0 it is 0.",
+               parameters=("reduction",)),
+        Clause("With mean reduction and nothing but ignored targets the loss is NaN.", About.NONFINITE),
+        Clause("A target outside the classes, ignore_index aside, is an error.", parameters=("target",)),
     ))
 for _name, _doc, _rule, _gradient in (
         ("mse_loss", "The squared difference.", "(x - target) squared", "2 (x - target) grad"),
@@ -98,18 +100,20 @@ for _name, _doc, _rule, _gradient in (
          "(x - target)^2 / (2 beta) where |x - target| < beta, else |x - target| - beta / 2",
          "(x - target) / beta grad where |x - target| < beta, else grad with the sign of x - target"),
 ):
-    family.composite(_name, _name, doc=_doc, clauses=(f"The loss is {_rule}.", _REDUCED, "NaN gives NaN."))
+    family.composite(_name, _name, doc=_doc, clauses=(f"The loss is {_rule}.", _REDUCED,
+        Clause("NaN gives NaN.", About.NONFINITE)))
     family.composite(f"{_name}_backward", f"{_name}_backward", clauses=(f"The gradient is {_gradient}.", _SLOPE),
                      doc=f"The gradient of {_name} with respect to its input.")
 family.composite("soft_margin_loss", "soft_margin_loss", doc="log(1 + exp(-target x)).", clauses=(
     "The loss is log(1 + exp(-target * x)), for targets of 1 and -1.", _REDUCED))
 family.composite("binary_cross_entropy", "binary_cross_entropy", doc="The cross-entropy of probabilities.", clauses=(
     "The loss is -weight (target log(x) + (1 - target) log(1 - x)), logarithms being at least -100.", _REDUCED,
-    "An x outside [0, 1] is an error, or gives NaN."))
+    Clause("An x outside [0, 1] is an error, or gives NaN.", About.NONFINITE)))
 family.composite("binary_cross_entropy_with_logits", "binary_cross_entropy_with_logits",
                  doc="The cross-entropy of sigmoids.", clauses=(
                      "The loss is weight ((1 - target) x + (1 + (pos_weight - 1) target) log(1 + exp(-x))).",
-                     "exp does not overflow: of a large negative x the loss is about -target x.", _REDUCED))
+                     Clause("exp does not overflow: of a large negative x the loss is about -target x.",
+                            About.NONFINITE), _REDUCED))
 
 
 # -- connectionist temporal classification ----------------------------------------------------------------------------

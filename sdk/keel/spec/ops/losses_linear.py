@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -69,7 +70,8 @@ def _gradients(x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, o
 
 
 @family("torch_nn::_linear_cross_entropy_batch_chunked", clauses=(
-    "The loss is that of cross_entropy of input @ linear_weight^T + linear_bias, with reduction mean or sum.",
+    Clause("The loss is that of cross_entropy of input @ linear_weight^T + linear_bias, with reduction mean or sum.",
+           parameters=("reduction",)),
     "The other results are its gradients with respect to input, linear_weight and linear_bias, in input's dtype; empty "
     "where compute_*_grad is False.",
     "batch_chunk_size and acc_policy are what may be traded for memory; sums are in acc_dtype.",

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -67,8 +68,8 @@ def _margins(x: Tensor, target: Tensor, margin: Any, weight: Tensor | None) -> t
 
 @family("multi_margin_loss", clauses=(
     "A sample's loss is the sum over the other classes of max(0, margin - x[target] + x) ** p, times the target's "
-    "weight, over the number of classes.", "p is 1 or 2.", _REDUCED, "A lone sample with a target of no dimension "
-    "gives a loss of no dimension.",
+    "weight, over the number of classes.", Clause("p is 1 or 2.", parameters=("p",)), _REDUCED,
+    Clause("A lone sample with a target of no dimension gives a loss of no dimension.", About.SCALAR),
 ))
 def multi_margin_loss(x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None,
                       reduction: int = _MEAN) -> Tensor:
@@ -117,7 +118,7 @@ def _lacking(x: Tensor, target: Tensor, counts: Tensor, own: Tensor) -> Tensor:
 @family("multilabel_margin_loss_forward", clauses=(
     "A sample's targets are the classes listed before the first -1; its loss is the sum over targets and over the "
     "classes that are none of max(0, 1 - x[target] + x), over the number of classes.",
-    "A target that is listed twice counts twice.", _REDUCED,
+    Clause("A target that is listed twice counts twice.", parameters=("target",)), _REDUCED,
     "The second result is 1 for classes that are targets, else 0.",
 ))
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -53,8 +54,9 @@ def _over(x: Tensor, dims: list[int]) -> Tensor:
     "The result is (x - mean) * rstd * weight + bias, with mean and rstd = 1 / sqrt(variance + eps) of the last "
     "len(normalized_shape) dimensions and the biased variance.",
     "mean and rstd have size 1 in the dimensions normalized over.",
-    "A NaN or infinity among the elements normalized over makes all of them NaN.",
-    "For 16-bit x, mean and rstd are float32; on CPU only if weight, or else bias, is.",
+    Clause("A NaN or infinity among the elements normalized over makes all of them NaN.", About.NONFINITE),
+    Clause("For 16-bit x, mean and rstd are float32; on CPU only if weight, or else bias, is.", About.HALF,
+           parameters=("weight",)),
 ))
 def layer_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None,
                eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,8 +103,9 @@ def _input_gradient(up: Tensor, normal: Tensor, rstd: Tensor, dims: list[int], c
 
 @family("_fused_rms_norm.default", clauses=(
     "The result is x * rstd * weight, with rstd = 1 / sqrt(mean of squares + eps) of the last dimensions.",
-    "eps defaults to the machine epsilon of the dtype that is computed in; rstd is float32 for 16-bit x.",
-    "A NaN makes its row NaN; an infinity becomes NaN, and the rest of its row 0.",
+    Clause("eps defaults to the machine epsilon of the dtype that is computed in; rstd is float32 for 16-bit x.",
+           About.HALF),
+    Clause("A NaN makes its row NaN; an infinity becomes NaN, and the rest of its row 0.", About.NONFINITE),
 ))
 def rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None,
              eps: float | None) -> tuple[Tensor, Tensor]:
@@ -139,8 +142,9 @@ def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], 
 @family(aten.native_group_norm.default, clauses=(
     "Channels are normalised in `group` equal groups per sample, with the biased variance; weight and bias are per "
     "channel.",
-    "mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.",
-    "A NaN or infinity makes all elements of its group NaN.",
+    Clause("mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.", About.HALF,
+           parameters=("weight",)),
+    Clause("A NaN or infinity makes all elements of its group NaN.", About.NONFINITE),
 ))
 def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any,
                eps: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import BOOLS, REALS
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import DENSE, INT64, Args, Out, canonical, like, preserved, shape_of
@@ -19,7 +20,8 @@ Tensor = torch.Tensor
 TAGS = frozenset({"sort"})
 SAME = like("self")
 ORDERED = (*REALS, *BOOLS)
-_NAN = "NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal."
+_NAN = Clause("NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal.",
+              About.NONFINITE | About.ZERO)
 
 
 def _sorts(dtype: torch.dtype) -> Iterator[Sample]:
@@ -31,8 +33,11 @@ def _sorts(dtype: torch.dtype) -> Iterator[Sample]:
 family.primitive(
     "sort", "sort.stable", "sort.default", doc="Elements in ascending or descending order along a dimension, and where "
     "they came from.", clauses=(
-        _NAN, "With stable equal elements keep their order, descending too; without, their order is not specified.",
-        "values are the operand's elements at indices, bits kept.", "A scalar gives itself and index 0."),
+        _NAN,
+        Clause("With stable equal elements keep their order, descending too; without, their order is not specified.",
+               About.TIES, parameters=("stable",)),
+        "values are the operand's elements at indices, bits kept.",
+        Clause("A scalar gives itself and index 0.", About.SCALAR)),
     out=(Out(SAME, shape_of("self"), preserved()), Out(INT64, shape_of("self"), preserved())), dtypes=ORDERED,
     samples=_sorts, tags=TAGS, budget={d: Budget(ulps=0) for d in ORDERED})
 
@@ -53,12 +58,14 @@ def _enough(args: Args) -> bool:
 
 family.primitive(
     "topk", "topk.default", doc="The k greatest or least elements along a dimension, and where they came from.",
-    clauses=(_NAN, "With sorted the greatest (least) comes first; without, the order is not specified.",
-             "values are the operand's elements at indices, bits kept; which of equal elements are taken is not "
-             "specified."),
+    clauses=(_NAN, Clause("With sorted the greatest (least) comes first; without, the order is not specified.",
+                          parameters=("sorted",)),
+             Clause("values are the operand's elements at indices, bits kept; which of equal elements are taken is "
+                    "not specified.", About.TIES)),
     out=(Out(SAME, replaced_at("self", "k", lambda args: args["k"]), DENSE),
          Out(INT64, replaced_at("self", "k", lambda args: args["k"]), DENSE)),
-    requires=(Requires("k lies within 0 and the size of the dimension.", _enough),), dtypes=REALS, samples=_tops,
+    requires=(Requires("k-in-range", "k lies within 0 and the size of the dimension.", _enough),), dtypes=REALS,
+    samples=_tops,
     tags=TAGS, budget={d: Budget(ulps=0) for d in REALS})
 
 
@@ -106,14 +113,16 @@ def _middle(x: Tensor, dim: int, keepdim: bool, ignore_nan: bool) -> Pair:
 
 
 @family("median.dim", tags=TAGS, clauses=(
-    "Of an even number of elements it is the lower of the two in the middle.", "NaN among the elements gives NaN.",
+    "Of an even number of elements it is the lower of the two in the middle.",
+    Clause("NaN among the elements gives NaN.", About.NONFINITE),
     "The index is that of an element with that value; which one is not specified."))
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The element in the middle of the order along a dimension, and its index."""
     return _middle(x, dim, keepdim, ignore_nan=False)
 
 
-@family("nanmedian.dim", tags=TAGS, clauses=("It is the median of the elements that are not NaN; NaN if all are.",))
+@family("nanmedian.dim", tags=TAGS,
+    clauses=(Clause("It is the median of the elements that are not NaN; NaN if all are.", About.NONFINITE),))
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The median of what is not NaN along a dimension, and its index."""
     return _middle(x, dim, keepdim, ignore_nan=True)
@@ -126,20 +135,23 @@ def _flat_middle(x: Tensor, ignore_nan: bool) -> Tensor:
     return _middle(aten.reshape.default(x, [x.numel()]), 0, False, ignore_nan)[0]
 
 
-@family("median.default", tags=TAGS, clauses=("It is the median along all dimensions; NaN of no elements.",))
+@family("median.default", tags=TAGS, clauses=(Clause("It is the median along all dimensions; NaN of no elements.",
+                                                     About.NONFINITE | About.EMPTY),))
 def median_all(x: Tensor) -> Tensor:
     """The element in the middle of the order of all."""
     return _flat_middle(x, ignore_nan=False)
 
 
-@family("nanmedian.default", tags=TAGS, clauses=("It is the nanmedian along all dimensions; NaN of no elements.",))
+@family("nanmedian.default", tags=TAGS, clauses=(Clause("It is the nanmedian along all dimensions; NaN of no elements.",
+                                                        About.NONFINITE | About.EMPTY),))
 def nanmedian_all(x: Tensor) -> Tensor:
     """The median of all that is not NaN."""
     return _flat_middle(x, ignore_nan=True)
 
 
 @family("kthvalue.default", tags=TAGS, clauses=(
-    "k counts from 1.", _NAN, "The index is that of an element with that value; which one is not specified."))
+    Clause("k counts from 1.", parameters=("k",)), _NAN,
+    "The index is that of an element with that value; which one is not specified."))
 def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th least element along a dimension, and its index."""
     if not x.dim():

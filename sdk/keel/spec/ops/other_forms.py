@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.operands import common_dtype, floating_dtype
 from keel.spec.ops.statistics import accurate
@@ -41,13 +42,13 @@ def aminmax_older(x: Tensor) -> tuple[Tensor, Tensor]:
     return aten.aminmax.default(x)
 
 
-@family("_is_all_true", clauses=("Of nothing it is true.",), tags=frozenset({"reduction"}))
+@family("_is_all_true", clauses=(Clause("Of nothing it is true.", About.EMPTY),), tags=frozenset({"reduction"}))
 def is_all_true(x: Tensor) -> Tensor:
     """Whether all of a tensor of bools are true."""
     return aten.all.default(x)
 
 
-@family("_is_any_true", clauses=("Of nothing it is false.",), tags=frozenset({"reduction"}))
+@family("_is_any_true", clauses=(Clause("Of nothing it is false.", About.EMPTY),), tags=frozenset({"reduction"}))
 def is_any_true(x: Tensor) -> Tensor:
     """Whether one of a tensor of bools is true."""
     return aten.any.default(x)
@@ -127,7 +128,8 @@ def view_as_real_copy(x: Tensor) -> Tensor:
     return aten.clone.default(aten.view_as_real.default(x), memory_format=torch.contiguous_format)
 
 
-@family("view_as_complex_copy", clauses=("As view_as_complex, in memory of its own.",), tags=frozenset({"shape"}))
+@family("view_as_complex_copy", clauses=(Clause("As view_as_complex, in memory of its own.", About.COMPLEX),),
+    tags=frozenset({"shape"}))
 def view_as_complex_copy(x: Tensor) -> Tensor:
     """Complex numbers of a last dimension of 2."""
     return aten.clone.default(aten.view_as_complex.default(x), memory_format=torch.contiguous_format)

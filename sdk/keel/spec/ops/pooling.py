@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import FLOATS
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
@@ -92,16 +93,16 @@ def _max_samples(n: int) -> Any:
 _AVERAGE = (
     "The sum over a window is divided by divisor_override, else by the window's elements; those in the padding count "
     "only under count_include_pad, and those beyond it never.",
-    "Padding adds 0.", "An infinity or NaN in a window makes its average one.",
-    "16-bit floats are summed in float32 or better, and rounded once.",
+    "Padding adds 0.", Clause("An infinity or NaN in a window makes its average one.", About.NONFINITE),
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
 )
 _MAXIMUM = (
     "The result is the largest element of each window; padding never wins.",
-    "Equal elements: the first, in row-major order of the window, has the index.",
-    "A window with a NaN gives NaN, and the place of one of its NaNs.",
+    Clause("Equal elements: the first, in row-major order of the window, has the index.", About.TIES),
+    Clause("A window with a NaN gives NaN, and the place of one of its NaNs.", About.NONFINITE),
     "Indices count row-major in the plane of the last dimensions, without padding.",
 )
-_HALF = Requires("padding is at most half the kernel.", lambda args: all(
+_HALF = Requires("padding-at-most-half", "padding is at most half the kernel.", lambda args: all(
     2 * p <= k for p, k in zip(_pair(args["padding"]), _pair(args["kernel_size"]), strict=True)))
 
 
@@ -121,7 +122,7 @@ for _n in (2, 3):
         f"avg_pool{_n}d_backward", f"avg_pool{_n}d_backward",
         doc=f"The gradient of avg_pool{_n}d with respect to its input.", clauses=(
             "Each element is the sum of its share, grad over the divisor, in every window that it lies in.",
-            "16-bit floats are summed in float32 or better, and rounded once."),
+            Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF)),
         out=(Out(SAME, shape_of("self"), _image),), dtypes=FLOATS, samples=_average_backward_samples(_n),
         requires=(_HALF,), budget={d: Budget(times=2.0) for d in FLOATS}, tags=_TAGS)
     _image = as_image("self")

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -12,8 +13,9 @@ family = Family("quantization", "quantized")
 Tensor = torch.Tensor
 
 _TAGS = frozenset({"pointwise"})
-_STEPS = ("Elements are round(x * (1 / scale) + zero_point), ties to even, brought into [quant_min, quant_max].",
-          "NaN is not specified.")
+_STEPS = (Clause("Elements are round(x * (1 / scale) + zero_point), ties to even, brought into [quant_min, quant_max].",
+                 About.TIES),
+          Clause("NaN is not specified.", About.NONFINITE))
 _BACK = ("Elements are (x - zero_point) * scale, converted last.",)
 
 
@@ -111,7 +113,7 @@ def choose_scale_symmetric(x: Tensor, quant_min: int, quant_max: int, eps: float
 
 
 @family("quantized_decomposed::choose_qparams_per_token_asymmetric", clauses=(
-    "Each row has a scale (float64) and a zero point (int64), for integers from -128 to 127.",
+    Clause("Each row has a scale (float64) and a zero point (int64), for integers from -128 to 127.", About.ZERO),
     "Of the ends of the range the one with the smaller error of rounding fixes the zero point."),
     tags=frozenset({"reduction"}))
 def choose_scale_per_token(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -127,7 +129,7 @@ def choose_scale_per_token(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
 
 # -- learned scales ---------------------------------------------------------------------------------------------------
 
-_LEARNED = ("The zero point is rounded, ties to even, and brought into [quant_min, quant_max].",
+_LEARNED = (Clause("The zero point is rounded, ties to even, and brought into [quant_min, quant_max].", About.TIES),
             "The result is quantized as quantize_per_tensor does, and dequantized.")
 _SLOPES = ("The gradient of x is grad where the rounded number is within bounds, else 0.",
            "The gradient of the scale is the sum of grad times (dequantized - x) / scale within bounds, and times the "

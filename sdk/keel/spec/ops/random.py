@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, INTS
 from keel.spec.op import Family, Requires, Sample
 from keel.spec.rules import (
@@ -34,7 +35,7 @@ _SEEDED = ("The same seed and the same calls in the same order give the same res
 _INDEPENDENT = "The draws are independent of each other and of all others from that seed."
 _ORDER = "A draw is neither left out, nor merged with an equal one, nor exchanged with another in order."
 _PROMISES = (_SEEDED, _INDEPENDENT, _ORDER)
-_OWN = Requires("No generator is given: draws come from the device's own.",
+_OWN = Requires("no-generator", "No generator is given: draws come from the device's own.",
                 lambda args: args.get("generator") is None)
 
 SIZE = ShapeRule("size", lambda args: sizes(args["size"]))
@@ -52,13 +53,16 @@ def _sized(dtype: torch.dtype) -> Iterator[Sample]:
 
 family.primitive(
     "uniform", "rand", "rand.generator", doc="Numbers between 0 and 1, all equally probable.",
-    clauses=("0 may be drawn, 1 may not.", "Every number drawn is a multiple of 2^-24 (float64: 2^-53; 16-bit floats: "
-             "epsilon / 2), or the distribution is finer.", "Of a complex dtype both parts are drawn.", *_PROMISES),
+    clauses=("0 may be drawn, 1 may not.",
+        Clause("Every number drawn is a multiple of 2^-24 (float64: 2^-53; 16-bit floats: epsilon / 2), or the "
+               "distribution is finer.", About.HALF), Clause("Of a complex dtype both parts are drawn.", About.COMPLEX),
+               *_PROMISES),
     out=(Out(FLOAT, SIZE, DENSE),), requires=(_OWN,), dtypes=(*FLOATS, *COMPLEX), samples=_sized, tags=_RANDOM)
 
 family.primitive(
     "normal", "randn", "randn.generator", doc="Numbers of the normal distribution of mean 0 and variance 1.",
-    clauses=("All draws are finite.", "Of a complex dtype both parts are drawn with variance 1/2.", *_PROMISES),
+    clauses=(Clause("All draws are finite.", About.NONFINITE),
+        Clause("Of a complex dtype both parts are drawn with variance 1/2.", About.COMPLEX), *_PROMISES),
     out=(Out(FLOAT, SIZE, DENSE),), requires=(_OWN,), dtypes=(*FLOATS, *COMPLEX), samples=_sized, tags=_RANDOM)
 
 
@@ -76,9 +80,11 @@ def _spans(args: Args) -> bool:
 family.primitive(
     "randint", "randint.low", "randint.low_generator",
     doc="Integers from low on and less than high, all equally probable.",
-    clauses=("low may be drawn, high may not.", "A dtype that cannot hold the integers is an error.",
-             "The probabilities of two integers differ by 2^-32 at most.", *_PROMISES),
-    out=(Out(INT, SIZE, DENSE),), requires=(_OWN, Requires("low is less than high.", _spans)),
+    clauses=("low may be drawn, high may not.", Clause("A dtype that cannot hold the integers is an error.",
+                                                       parameters=("dtype",)),
+             Clause("The probabilities of two integers differ by 2^-32 at most.", About.TIES | About.INTEGER),
+             *_PROMISES),
+    out=(Out(INT, SIZE, DENSE),), requires=(_OWN, Requires("low-below-high", "low is less than high.", _spans)),
     dtypes=(*INTS, *FLOATS), samples=_integers, tags=_RANDOM)
 
 
@@ -110,7 +116,7 @@ _LIKE = (Out(like("self"), shape_of("self"), preserved("self")),)
 family.primitive(
     "gamma", "_standard_gamma", doc="Numbers of the gamma distribution with shape parameters self and scale 1.",
     clauses=("All draws are positive: what would round to 0 is the smallest normal number.",
-             "A shape parameter that is NaN gives NaN.", *_PROMISES),
+             Clause("A shape parameter that is NaN gives NaN.", About.NONFINITE), *_PROMISES),
     out=_ROWS, requires=(_OWN,), dtypes=(torch.float32, torch.float64), samples=_rates, tags=_RANDOM)
 
 family.primitive(
@@ -129,18 +135,20 @@ def _trials(dtype: torch.dtype) -> Iterator[Sample]:
 family.primitive(
     "binomial", "binomial", doc="Counts of successes in count independent trials of probability prob.",
     clauses=("The counts are integers in the dtype of count, from 0 to count.",
-             "A probability of 0 gives 0, one of 1 gives count.", "prob is broadcast to the sizes of count.",
+             "A probability of 0 gives 0, one of 1 gives count.",
+             Clause("prob is broadcast to the sizes of count.", About.BROADCAST, parameters=("prob",)),
              "A negative count or a probability outside [0, 1] is an error.", *_PROMISES),
     out=(Out(like("count"), shape_of("count"), DENSE),),
-    requires=(_OWN, Requires("count and prob have the same dtype.",
+    requires=(_OWN, Requires("same-dtype", "count and prob have the same dtype.",
                              lambda args: args["count"].dtype == args["prob"].dtype)),
     dtypes=(torch.float32, torch.float64), samples=_trials, tags=_RANDOM)
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
-_KEYED = "The result is a function of the arguments alone: equal keys give equal results on one version of one backend."
-_KEY = Requires("A key is two uint64, and a batch of keys has them in its last dimension.", lambda args: (
+_KEYED = Clause("The result is a function of the arguments alone: equal keys give equal results on one version of one "
+                "backend.", About.TIES)
+_KEY = Requires("key-form", "A key is two uint64, and a batch of keys has them in its last dimension.", lambda args: (
     args["key"].dtype == torch.uint64 and args["key"].rank >= 1 and args["key"].shape[-1] == 2))
 
 
@@ -160,12 +168,12 @@ family.primitive(
     clauses=(_KEYED, "Draws from different new keys, and from the old one, are independent."),
     out=(Out(like("key"), ShapeRule("[num_splits, *shape(key)]", lambda args: (args["num_splits"], *args["key"].shape)),
              DENSE),),
-    requires=(_KEY, Requires("num_splits is positive.", lambda args: args["num_splits"] > 0)),
+    requires=(_KEY, Requires("splits-positive", "num_splits is positive.", lambda args: args["num_splits"] > 0)),
     dtypes=(torch.uint64,), samples=_split, tags=_RANDOM)
 
 family.primitive(
     "rng_key_fold_in", "_philox_key_fold_in", doc="A new key from each key and an integer.",
-    clauses=(_KEYED, "Draws from the keys of different integers are independent."),
+    clauses=(_KEYED, Clause("Draws from the keys of different integers are independent.", About.INTEGER)),
     out=(Out(like("key"), shape_of("key"), preserved("key")),), requires=(_KEY,),
     dtypes=(torch.uint64,), samples=_split, tags=_RANDOM)
 
@@ -183,4 +191,5 @@ for _name, _overload, _doc in (
         _name, _overload, doc=_doc, out=_LIKE, requires=(_KEY,), dtypes=FLOATS, samples=_keyed, tags=_RANDOM,
         clauses=("Only sizes, strides and dtype of self are read, not its values.", _KEYED,
                  "Different elements are independent, and so are different keys.",
-                 "A batch of keys broadcasts to self: each element draws from the key of its place."))
+                 Clause("A batch of keys broadcasts to self: each element draws from the key of its place.",
+                        About.BROADCAST)))

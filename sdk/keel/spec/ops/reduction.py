@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, NUMBERS, REALS
 from keel.spec.op import Budget, Family, Requires
 from keel.spec.ops.statistics import accurate, all_dims, std
@@ -37,9 +38,10 @@ SAME = like("self")
 TOTAL = chosen(summed(SAME))
 OVER = reduced()
 _ALL = "Where no dimension is named, all are reduced."
-_KEEP = "With keepdim the dimensions reduced stay, with size 1."
-_NAN = "NaN among the elements gives NaN."
-_TIES = "Of equal extremes the index is that of the first; NaN is an extreme, and the first NaN wins."
+_KEEP = Clause("With keepdim the dimensions reduced stay, with size 1.", parameters=("keepdim",))
+_NAN = Clause("NaN among the elements gives NaN.", About.NONFINITE)
+_TIES = Clause("Of equal extremes the index is that of the first; NaN is an extreme, and the first NaN wins.",
+               About.NONFINITE | About.TIES)
 
 
 def _sized(args: Args) -> bool:
@@ -47,28 +49,34 @@ def _sized(args: Args) -> bool:
     return not shape or all(shape[d] != 0 for d in canonicals(args.get("dim"), len(shape)))
 
 
-SIZED = Requires("Every dimension reduced has at least one element.", _sized)
+SIZED = Requires("reduced-nonempty", "Every dimension reduced has at least one element.", _sized)
 
 
 family.primitive(
     "sum", "sum.dim_IntList", "sum.default", doc="The sum of the elements.", clauses=(
-        _ALL, _KEEP, "No elements give 0.", _NAN, "Infinities of both signs give NaN.",
-        "Integers and bools are summed in int64 unless dtype says otherwise, and wrap around.",
-        "With dtype the elements are converted to it first.",
-        "16-bit floats are summed in float32 or better and rounded once.", "The order of summation is not specified."),
+        _ALL, _KEEP, Clause("No elements give 0.", About.EMPTY), _NAN,
+        Clause("Infinities of both signs give NaN.", About.NONFINITE | About.TIES),
+        Clause("Integers and bools are summed in int64 unless dtype says otherwise, and wrap around.",
+               About.INTEGER_EDGE | About.INTEGRAL),
+        Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
+        Clause("16-bit floats are summed in float32 or better and rounded once.", About.HALF),
+        "The order of summation is not specified."),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
     budget={d: Budget(times=2.0) for d in ALL})
 family.primitive(
     "prod", "prod.dim_int", doc="The product of the elements along one dimension.", clauses=(
-        _KEEP, "No elements give 1.", _NAN, "Zero times infinity gives NaN.",
-        "Integers and bools are multiplied in int64 unless dtype says otherwise, and wrap around.",
-        "With dtype the elements are converted to it first.", "The order of multiplication is not specified."),
+        _KEEP, Clause("No elements give 1.", About.EMPTY), _NAN,
+        Clause("Zero times infinity gives NaN.", About.NONFINITE),
+        Clause("Integers and bools are multiplied in int64 unless dtype says otherwise, and wrap around.",
+               About.INTEGER_EDGE | About.INTEGRAL),
+        Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
+        "The order of multiplication is not specified."),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=one_dim(keepdim=True), tags=TAGS,
     budget={d: Budget(times=2.0) for d in ALL})
 for _name, _most, _zeros in (("amax", "greatest", "-0"), ("amin", "least", "+0")):
     family.primitive(
         _name, _name, doc=f"The {_most} element.", clauses=(
-            _ALL, _KEEP, _NAN, "Of zeros of both signs the result is a zero, of either sign."),
+            _ALL, _KEEP, _NAN, Clause("Of zeros of both signs the result is a zero, of either sign.", About.ZERO)),
         out=(Out(SAME, OVER, DENSE),), requires=(SIZED,), dtypes=(*REALS, *BOOLS), samples=many_dims(empty=False),
         tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
 
@@ -81,8 +89,10 @@ ANY = DtypeRule("uint8 for uint8, else bool",
                 lambda args: torch.uint8 if args["self"].dtype == torch.uint8 else torch.bool)
 family.primitive(
     "any", "any.dims", "any.dim", "any.default", doc="Whether an element is not zero.", clauses=(
-        "dim None reduces all dimensions, a list without dimensions none.", _KEEP, "No elements give false.",
-        "NaN counts as true, a zero of either sign as false.", "Of uint8 the result is uint8, 0 or 1."),
+        Clause("dim None reduces all dimensions, a list without dimensions none.", About.SCALAR), _KEEP,
+        Clause("No elements give false.", About.EMPTY),
+        Clause("NaN counts as true, a zero of either sign as false.", About.NONFINITE | About.ZERO),
+        Clause("Of uint8 the result is uint8, 0 or 1.", About.UINT8)),
     out=(Out(ANY, ShapeRule("reduce(self, dim, keepdim)", _named), DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
     budget={d: Budget(ulps=0) for d in ALL})
 for _name, _most in (("argmax", "greatest"), ("argmin", "least")):
@@ -100,8 +110,8 @@ for _name, _overload, _most in (("max_with_index", "max.dim", "greatest"), ("min
 family.primitive(
     "reduce_xor", "hash_tensor", doc="The exclusive or of the elements' bits, as uint64.", clauses=(
         _ALL, "Floats are converted to float64 and integers to int64 first; their 64 bits count.",
-        "Equal elements cancel: the order of elements does not matter.", _KEEP,
-        "Zeros of both signs differ, and so do NaNs of different bits."),
+        Clause("Equal elements cancel: the order of elements does not matter.", About.TIES), _KEEP,
+        Clause("Zeros of both signs differ, and so do NaNs of different bits.", About.NONFINITE)),
     out=(Out(fixed(torch.uint64), OVER, DENSE),), requires=(SIZED,), dtypes=(*REALS, *BOOLS),
     samples=many_dims(empty=False, keywords=True), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
 
@@ -109,7 +119,8 @@ family.primitive(
 # -- composites -------------------------------------------------------------------------------------------------------
 
 @family("mean.dim", "mean.default", tags=TAGS, dtypes=NUMBERS, samples=many_dims(), clauses=(
-    _ALL, _KEEP, "No elements give NaN.", "16-bit floats are summed and divided in float32, and rounded once."))
+    _ALL, _KEEP, Clause("No elements give NaN.", About.NONFINITE | About.EMPTY),
+    Clause("16-bit floats are summed and divided in float32, and rounded once.", About.HALF)))
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
          dtype: torch.dtype | None = None) -> Tensor:
     """The sum of the elements over their number."""
@@ -150,8 +161,10 @@ def min_all(x: Tensor) -> Tensor:
 
 
 @family("all.dims", "all.dim", "all.default", tags=TAGS, clauses=(
-    "dim None reduces all dimensions, a list without dimensions none.", "No elements give true.",
-    "NaN counts as true, a zero of either sign as false.", "Of uint8 the result is uint8, 0 or 1."))
+    Clause("dim None reduces all dimensions, a list without dimensions none.", About.SCALAR),
+    Clause("No elements give true.", About.EMPTY),
+    Clause("NaN counts as true, a zero of either sign as false.", About.NONFINITE | About.ZERO),
+    Clause("Of uint8 the result is uint8, 0 or 1.", About.UINT8)))
 def all_(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False) -> Tensor:
     """Whether no element is zero."""
     zero = aten.eq.Scalar(x, 0)
@@ -168,7 +181,7 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
 
 
 @family("count_nonzero.dim_IntList", "count_nonzero.default", tags=TAGS, clauses=(
-    "NaN counts, a zero of either sign does not.", _ALL))
+    Clause("NaN counts, a zero of either sign does not.", About.NONFINITE | About.ZERO), _ALL))
 def count_nonzero(x: Tensor, dim: Sequence[int] | int | None = None) -> Tensor:
     """How many elements are not zero."""
     over = all_dims(x, [dim] if isinstance(dim, int) else list(dim or []))
@@ -176,7 +189,7 @@ def count_nonzero(x: Tensor, dim: Sequence[int] | int | None = None) -> Tensor:
 
 
 @family("trace.default", clauses=("The sum is that of the elements with equal row and column.",
-                                  "Integers are summed in int64."))
+                                  Clause("Integers are summed in int64.", About.INTEGER)))
 def trace(x: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     return aten.sum.dim_IntList(aten.diagonal.default(x), [0])

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.taps import along, count, read
 
@@ -23,8 +24,9 @@ family = Family("resampling")
 Tensor = torch.Tensor
 Sizes = Sequence[Any]
 _TAGS = frozenset({"resampling"})
-_RATIO = ("The ratio is (size - 1) / (outs - 1) with align_corners, else 1 / scale if a scale is given, else size / "
-          "outs; it and the places are computed in float32 unless the argument is float64.")
+_RATIO = Clause("The ratio is (size - 1) / (outs - 1) with align_corners, else 1 / scale if a scale is given, else "
+                "size / outs; it and the places are computed in float32 unless the argument is float64.",
+                parameters=("align_corners",))
 
 
 @dataclass(frozen=True)
@@ -235,25 +237,34 @@ def _weighted_pair(weigh: Weigh) -> tuple[Callable[..., Tensor], Callable[..., T
     return forward, backward
 
 
-_BETWEEN = ("Element o lies at o * ratio with align_corners, else at (o + 1/2) * ratio - 1/2", _RATIO,
-            "Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.",
-            "Of uint8, the result is within 1 of the rounded one.")
-_FILTERED = ("A result's weights are the window's at the distances of elements' middles from its own, (o + 1/2) * "
-             "ratio, divided by max(ratio, 1), and their sum is 1", _RATIO, *_BETWEEN[2:])
+_INTERPOLATED = (
+    _RATIO,
+    Clause("Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.", About.HALF),
+    Clause("Of uint8, the result is within 1 of the rounded one.", About.UINT8))
+
+
+def _between(elements: str) -> tuple[Clause, ...]:
+    place = f"Element o lies at o * ratio with align_corners, else at (o + 1/2) * ratio - 1/2{elements}"
+    return Clause(place, parameters=("align_corners",)), *_INTERPOLATED
+
+
+def _filtered(window: str) -> tuple[Clause, ...]:
+    weights = ("A result's weights are the window's at the distances of elements' middles from its own, (o + 1/2) * "
+               f"ratio, divided by max(ratio, 1), and their sum is 1; the window is {window}.")
+    return Clause(weights), *_INTERPOLATED
+
+
 for _name, _overloads, _weigh, _doc, _clauses in (
         ("upsample_linear", ["upsample_linear1d{}", "upsample_bilinear2d{}", "upsample_trilinear3d{}"], _linear,
-         "Linear interpolation.", (f"{_BETWEEN[0]}, at least 0: between the two elements around it.", *_BETWEEN[1:])),
+         "Linear interpolation.", _between(", at least 0: between the two elements around it.")),
         ("upsample_cubic", ["upsample_bicubic2d{}"], _cubic, "Cubic convolution with a = -0.75.",
-         (f"{_BETWEEN[0]}: of the four elements around it, those outside being the outermost.", *_BETWEEN[1:])),
+         _between(": of the four elements around it, those outside being the outermost.")),
         ("upsample_linear_aa", ["_upsample_bilinear2d_aa{}"], _smooth(2, _triangle),
-         "Linear interpolation that averages where it shrinks.", (
-             f"{_FILTERED[0]}; the window is max(1 - |x|, 0).", *_FILTERED[1:])),
+         "Linear interpolation that averages where it shrinks.", _filtered("max(1 - |x|, 0)")),
         ("upsample_cubic_aa", ["_upsample_bicubic2d_aa{}"], _smooth(4, _keys),
-         "Cubic convolution with a = -0.5 that averages where it shrinks.", (
-             f"{_FILTERED[0]}; the window is Keys' cubic.", *_FILTERED[1:])),
+         "Cubic convolution with a = -0.5 that averages where it shrinks.", _filtered("Keys' cubic")),
         ("upsample_lanczos_aa", ["_upsample_lanczos2d_aa{}"], _smooth(6, _lanczos),
-         "Lanczos interpolation that averages where it shrinks.", (
-             f"{_FILTERED[0]}; the window is sinc(x) sinc(x / 3) in [-3, 3).", *_FILTERED[1:])),
+         "Lanczos interpolation that averages where it shrinks.", _filtered("sinc(x) sinc(x / 3) in [-3, 3)")),
 ):
     _forward, _backward = _weighted_pair(_weigh)
     _forward.__doc__, _backward.__doc__ = _doc, f"The gradient of {_name} with respect to its input."

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.resampling import cubic
 from keel.spec.ops.statistics import accurate
@@ -166,13 +167,13 @@ def _shared(weight: Tensor) -> Tensor:
 
 
 _CLAUSES = (
-    "The grid's last dimension has coordinates, the last dimension's first: -1 and 1 are the middles of the outermost "
-    "elements with align_corners, else their outer edges.",
-    "Interpolation 0 is linear between the elements around, 1 takes the nearest, ties to even, 2 is cubic convolution "
-    "with a = -0.75.",
+    Clause("The grid's last dimension has coordinates, the last dimension's first: -1 and 1 are the middles of the "
+           "outermost elements with align_corners, else their outer edges.", parameters=("align_corners",)),
+    Clause("Interpolation 0 is linear between the elements around, 1 takes the nearest, ties to even, 2 is cubic "
+           "convolution with a = -0.75.", About.ZERO | About.TIES),
     "Padding 0 reads 0 outside, 1 the outermost element, 2 reflects places at the borders that -1 and 1 stand for.",
-    "What a coordinate that is no finite number gives is not specified.",
-    "16-bit floats are computed in float32, and rounded once.",
+    Clause("What a coordinate that is no finite number gives is not specified.", About.NONFINITE),
+    Clause("16-bit floats are computed in float32, and rounded once.", About.HALF),
 )
 
 
@@ -225,8 +226,8 @@ def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_m
 
 @family("affine_grid_generator", tags=_TAGS, clauses=(
     "Row i of theta gives coordinate i, as theta times (x, y, 1), or (x, y, z, 1).",
-    "-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges; of one element it "
-    "is 0."))
+    Clause("-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges; of one "
+           "element it is 0.", parameters=("align_corners",))))
 def affine_grid_generator(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
     """The grid of places that an affine map of the result's coordinates gives."""
     sizes, maps = list(size[2:]), accurate(theta)

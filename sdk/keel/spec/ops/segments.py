@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.statistics import accurate
 from keel.spec.rules import ShapeRule
@@ -64,9 +65,11 @@ class _Segments:
 
 
 @family("segment_reduce.default", tags=TAGS | UNORDERED, clauses=(
-    "reduce is sum, mean, prod, max or min; initial, where given, takes part, once.",
-    "An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial is NaN.",
-    "Segments lie one after the other; lengths or offsets may differ from row to row.", "NaN gives NaN.",
+    Clause("reduce is sum, mean, prod, max or min; initial, where given, takes part, once.", parameters=("reduce",)),
+    Clause("An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial "
+           "is NaN.", About.NONFINITE | About.EMPTY),
+    "Segments lie one after the other; lengths or offsets may differ from row to row.",
+    Clause("NaN gives NaN.", About.NONFINITE),
     "The order of the reduction is not specified."))
 def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
                    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Tensor:
@@ -157,9 +160,11 @@ def _saves_nothing(weight: Tensor, scale: Tensor | None, padding_idx: int) -> bo
     return in_order and padding_idx < 0 and weight.dtype in (torch.float32, torch.float16)
 
 
-_BAGS = ("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag gives 0.",
+_BAGS = (Clause("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag gives 0.", About.EMPTY,
+                parameters=("mode",)),
          "The row padding_idx does not count.",
-         "Bag i begins at offsets[i]; with include_last_offset the last offset is the end of all.",
+         Clause("Bag i begins at offsets[i]; with include_last_offset the last offset is the end of all.",
+                parameters=("include_last_offset",)),
          "The order of additions is not specified.",
          "The other results are the bag of each index, how many count in each bag, and with maximum the row that each "
          "element came from.")
@@ -228,7 +233,8 @@ def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows
 
 
 @family("_embedding_bag_forward_only.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=(
-    *_BAGS, "Of the sum with include_last_offset, the counts and rows are as many as the offsets."))
+    *_BAGS, Clause("Of the sum with include_last_offset, the counts and rows are as many as the offsets.",
+                   parameters=("include_last_offset",))))
 def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
                                mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
                                include_last_offset: bool = False, padding_idx: int = -1) -> Saved:
@@ -244,7 +250,8 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
 
 @family("_embedding_bag_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
     "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
-    "With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
+    Clause("With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
+           parameters=("scale_grad_by_freq",)),
     "The order of additions is not specified."))
 def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
                            maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause, Stated
 from keel.spec.dtypes import ALL
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, LayoutRule, Out, Shape, canonical, like, preserved, shape_of
@@ -32,7 +33,7 @@ _BITS = "Elements keep their bits."
 EXACT = {d: Budget(ulps=0) for d in ALL}
 
 
-def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: tuple[str, ...],
+def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: Stated,
              **more: Any) -> None:
     family.primitive(name, *overloads, doc=doc, clauses=clauses, out=(out,), samples=samples, tags=TAGS, dtypes=ALL,
                      budget=EXACT, **more)
@@ -64,15 +65,16 @@ def _joinable(args: Args) -> bool:
 
 
 _declare("cat", "cat.default", doc="Tensors one after the other along a dimension.", clauses=(
-    _BITS, "Tensors of different dtypes are converted to their common one first.",
+    _BITS, Clause("Tensors of different dtypes are converted to their common one first.", About.PROMOTION),
     "A tensor of shape [0] does not count, whatever the rank of the others."),
-         requires=(Requires("There is a tensor; all have the same rank, 1 or more, and the same sizes but along dim.",
+         requires=(Requires("shapes-fit",
+                            "There is a tensor; all have the same rank, 1 or more, and the same sizes but along dim.",
                             _joinable),),
          out=Out(promoted_list("tensors"), JOINED, suggested("tensors")), samples=_joins)
 _declare("flip", "flip.default", doc="The order of elements reversed along dimensions.", clauses=(
     _BITS, "Element i along a named dimension of size n is element n - 1 - i of the operand.",
     "No dimension named gives a copy."),
-         requires=(Requires("No dimension is named twice.", lambda args: len(
+         requires=(Requires("dims-unique", "No dimension is named twice.", lambda args: len(
              {canonical(d, args["self"].rank) for d in args["dims"]}) == len(args["dims"])),),
          out=Out(SAME, shape_of("self"), preserved()), samples=each(
              ((), ([],)), ((1,), ([0],)), ((7,), ([-1],)), ((2, 3, 4), ([0, 2],)), ((2, 3, 4), ([],)),
@@ -101,9 +103,10 @@ def _pads(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _declare("pad", "constant_pad_nd.default", doc="The operand with a constant around it.", clauses=(
-    "pad has the numbers before and after, for the last dimension first.", "Negative numbers cut elements off.",
+    Clause("pad has the numbers before and after, for the last dimension first.", parameters=("pad",)),
+    Clause("Negative numbers cut elements off.", About.EDGE),
     "The elements are the operand's bits, and around them stands value, converted to the operand's dtype."),
-         requires=(Requires("pad has two numbers for each of at most all dimensions.", lambda args: len(
+         requires=(Requires("pad-length", "pad has two numbers for each of at most all dimensions.", lambda args: len(
              args["pad"]) % 2 == 0 and len(args["pad"]) <= 2 * args["self"].rank),),
          out=Out(SAME, PADDED, LayoutRule("channels last if self is, else row-major; preserve(self) where it is only "
                                           "cut", _pad_layout)), samples=_pads)
@@ -148,7 +151,7 @@ def _part(args: Args) -> bool:
 _declare("slice_scatter", "slice_scatter.default", doc="The operand with a slice of it replaced.", clauses=(
     "Where slice would read stand the elements of src, converted to the operand's dtype; elsewhere the operand's.",
     "Bounds are those of slice.", "The result shares no memory with the operand."),
-         requires=(Requires("src has the sizes of the slice.", _part),),
+         requires=(Requires("source-fits", "src has the sizes of the slice.", _part),),
          out=Out(SAME, shape_of("self"), spanned()), samples=_writes)
 
 
@@ -184,7 +187,8 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
 
 
 @family("copy.default", tags=TAGS, clauses=(
-    "src is broadcast to the operand's sizes and converted to its dtype.",))
+    Clause("src is broadcast to the operand's sizes and converted to its dtype.", About.BROADCAST, parameters=("src",)),
+    ))
 def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """The elements of src, laid out like the operand."""
     if src.device != x.device:
@@ -237,7 +241,7 @@ for _overload, (_of, _view) in _COPIES.items():
 
 @family("repeat.default", tags=TAGS, clauses=(
     "Element i along a dimension of size n is element i mod n of the operand.", "New dimensions come in front.",
-    "A dimension repeated 0 times has no elements."))
+    Clause("A dimension repeated 0 times has no elements.", About.EMPTY)))
 def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
     """The operand several times over, along every dimension."""
     new = len(repeats) - x.dim()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import BOOLS, FLOATS, INTS, REALS
 from keel.spec.op import Budget, Family, Sample, Samples
 from keel.spec.ops.operands import floating_dtype, in_math, like, math_dtype
@@ -19,15 +20,15 @@ aten = torch.ops.aten
 family = Family("special functions", "special")
 
 Tensor = torch.Tensor
-_NAN = "NaN gives NaN."
-_FLOAT = "Integers and bools are converted to the default float first."
+_NAN = Clause("NaN gives NaN.", About.NONFINITE)
+_FLOAT = Clause("Integers and bools are converted to the default float first.", About.INTEGRAL)
 _TAGS = frozenset({"pointwise"})
 WIDE = (torch.float32, torch.float64, *INTS, *BOOLS)          # what eager has kernels for
 
 
 # -- of one operand -----------------------------------------------------------------------------------
 
-def _declare(name: str, doc: str, *clauses: str, aten: str = "", dtypes: tuple[torch.dtype, ...] = WIDE,
+def _declare(name: str, doc: str, *clauses: Clause | str, aten: str = "", dtypes: tuple[torch.dtype, ...] = WIDE,
              operand: str = "self", budget: Budget) -> None:
     dtype = floating(dtype_of(operand))
     family.primitive(
@@ -37,29 +38,41 @@ def _declare(name: str, doc: str, *clauses: str, aten: str = "", dtypes: tuple[t
 
 
 _SMOOTH, _WAVES = Budget(ulps=24), Budget(times=2.0)
-_declare("i0", "The modified Bessel function of the first kind, of order 0.", "It is even, and 1 at 0.",
-         "An infinity gives +inf or NaN.", aten="i0", dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
-_declare("i0e", "exp(-|x|) * i0(x).", "It is even, and 1 at 0.", "An infinity gives 0.", dtypes=(*REALS, *BOOLS),
+_declare("i0", "The modified Bessel function of the first kind, of order 0.",
+         Clause("It is even, and 1 at 0.", About.ZERO),
+         Clause("An infinity gives +inf or NaN.", About.NONFINITE), aten="i0", dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
+_declare("i0e", "exp(-|x|) * i0(x).", Clause("It is even, and 1 at 0.", About.ZERO),
+         Clause("An infinity gives 0.", About.NONFINITE), dtypes=(*REALS, *BOOLS),
          budget=_SMOOTH)
-_declare("i1", "The modified Bessel function of the first kind, of order 1.", "It is odd, and 0 at 0.",
-         "An infinity gives an infinity or NaN.", dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
-_declare("i1e", "exp(-|x|) * i1(x).", "It is odd, and 0 at 0.", "An infinity gives 0.", dtypes=(*REALS, *BOOLS),
+_declare("i1", "The modified Bessel function of the first kind, of order 1.",
+         Clause("It is odd, and 0 at 0.", About.ZERO),
+         Clause("An infinity gives an infinity or NaN.", About.NONFINITE), dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
+_declare("i1e", "exp(-|x|) * i1(x).", Clause("It is odd, and 0 at 0.", About.ZERO),
+         Clause("An infinity gives 0.", About.NONFINITE), dtypes=(*REALS, *BOOLS),
          budget=_SMOOTH)
 for _order in ("0", "1"):
     _declare(f"modified_bessel_k{_order}", f"The modified Bessel function of the second kind, of order {_order}.",
-             "0 gives +inf.", "A negative number gives NaN.", "+inf gives 0.", budget=_SMOOTH)
-    _declare(f"scaled_modified_bessel_k{_order}", f"exp(x) * modified_bessel_k{_order}(x).", "0 gives +inf.",
-             "A negative number gives NaN.", "+inf gives 0.", operand="x", budget=_SMOOTH)
+             Clause("0 gives +inf.", About.NONFINITE | About.ZERO),
+             Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
+             Clause("+inf gives 0.", About.NONFINITE), budget=_SMOOTH)
+    _declare(f"scaled_modified_bessel_k{_order}", f"exp(x) * modified_bessel_k{_order}(x).",
+             Clause("0 gives +inf.", About.NONFINITE | About.ZERO),
+             Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
+             Clause("+inf gives 0.", About.NONFINITE), operand="x", budget=_SMOOTH)
     _declare(f"bessel_j{_order}", f"The Bessel function of the first kind, of order {_order}.",
-             f"It is {'odd' if int(_order) else 'even'}, and {1 - int(_order)} at 0.", budget=_WAVES)
-    _declare(f"bessel_y{_order}", f"The Bessel function of the second kind, of order {_order}.", "0 gives -inf.",
-             "A negative number gives NaN.", budget=_WAVES)
+             Clause(f"It is {'odd' if int(_order) else 'even'}, and {1 - int(_order)} at 0.", About.ZERO),
+             budget=_WAVES)
+    _declare(f"bessel_y{_order}", f"The Bessel function of the second kind, of order {_order}.",
+             Clause("0 gives -inf.", About.NONFINITE | About.ZERO),
+             Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE), budget=_WAVES)
 _declare("airy_ai", "The Airy function Ai.", "It solves y'' = x y and falls off to the right.", operand="x",
          budget=_WAVES)
-_declare("erfcx", "exp(x^2) * erfc(x), without overflow of the factors.", "+inf gives 0.", "-inf gives +inf.",
+_declare("erfcx", "exp(x^2) * erfc(x), without overflow of the factors.", Clause("+inf gives 0.", About.NONFINITE),
+         Clause("-inf gives +inf.", About.NONFINITE),
          budget=_SMOOTH)
-_declare("ndtri", "The argument at which the normal distribution function is x.", "0 gives -inf and 1 gives +inf.",
-         "Outside [0, 1] it gives NaN.", budget=_SMOOTH)
+_declare("ndtri", "The argument at which the normal distribution function is x.",
+         Clause("0 gives -inf and 1 gives +inf.", About.NONFINITE | About.ZERO),
+         Clause("Outside [0, 1] it gives NaN.", About.NONFINITE | About.EDGE), budget=_SMOOTH)
 
 
 # -- of two -------------------------------------------------------------------------------------------
@@ -76,7 +89,7 @@ def _orders(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((0.5, drawn(dtype, 3, seed=6, low=0)))
 
 
-def _of_two(name: str, doc: str, *clauses: str, operands: tuple[str, str] = ("self", "other"),
+def _of_two(name: str, doc: str, *clauses: Clause | str, operands: tuple[str, str] = ("self", "other"),
             overloads: tuple[str, ...], dtypes: tuple[torch.dtype, ...] = WIDE, samples: Samples = _orders,
             budget: Budget, **more: Any) -> None:
     dtype = floating(promoted(*operands))
@@ -101,19 +114,24 @@ def _shapes(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _of_two("zeta", "The Hurwitz zeta function: the sum of (other + k) ** -self over k = 0, 1 ...",
-        "NaN in an operand gives NaN.", "A self of 1 gives +inf, less than 1 gives NaN.",
-        "Where other is 0 or a negative integer it gives +inf.",
-        "A negative other that is no integer gives NaN unless self is one.",
+        Clause("NaN in an operand gives NaN.", About.NONFINITE),
+        Clause("A self of 1 gives +inf, less than 1 gives NaN.", About.NONFINITE, parameters=("self",)),
+        Clause("Where other is 0 or a negative integer it gives +inf.", About.NONFINITE),
+        Clause("A negative other that is no integer gives NaN unless self is one.", About.NONFINITE),
         overloads=("special_zeta", "special_zeta.other_scalar", "special_zeta.self_scalar"), samples=_exponents,
         budget=_SMOOTH)
 _FLOATS_ONLY = (only("self", "other", dtypes=FLOATS, which="floats"),)
 _of_two("igamma", "The lower incomplete gamma function of shape self up to other, over gamma(self).",
-        "NaN in an operand gives NaN.", "A negative operand gives NaN, two zeros too.",
-        "A self of 0 gives 1 and an other of 0 gives 0.", "An other of +inf gives 1.",
+        Clause("NaN in an operand gives NaN.", About.NONFINITE),
+        Clause("A negative operand gives NaN, two zeros too.", About.NONFINITE | About.ZERO),
+        Clause("A self of 0 gives 1 and an other of 0 gives 0.", parameters=("self",)),
+        Clause("An other of +inf gives 1.", About.NONFINITE, parameters=("other",)),
         overloads=("igamma",), dtypes=FLOATS, samples=_shapes, budget=_WAVES, requires=_FLOATS_ONLY)
 _of_two("igammac", "The upper incomplete gamma function of shape self from other, over gamma(self).",
-        "NaN in an operand gives NaN.", "A negative operand gives NaN, two zeros too.",
-        "A self of 0 gives 0 and an other of 0 gives 1.", "An other of +inf gives 0.",
+        Clause("NaN in an operand gives NaN.", About.NONFINITE),
+        Clause("A negative operand gives NaN, two zeros too.", About.NONFINITE | About.ZERO),
+        Clause("A self of 0 gives 0 and an other of 0 gives 1.", parameters=("self",)),
+        Clause("An other of +inf gives 0.", About.NONFINITE, parameters=("other",)),
         overloads=("igammac",), dtypes=FLOATS, samples=_shapes, budget=_WAVES, requires=_FLOATS_ONLY)
 for _name, _doc, _first in (
         ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind", "1, x"),
@@ -148,7 +166,8 @@ def modified_bessel_i1(x: Tensor) -> Tensor:
     return aten.special_i1.default(x)
 
 
-@family("special_spherical_bessel_j0", clauses=(_NAN, "0 gives 1.", "An infinity gives 0.", _FLOAT), samples=unary,
+@family("special_spherical_bessel_j0", clauses=(_NAN, Clause("0 gives 1.", About.ZERO),
+        Clause("An infinity gives 0.", About.NONFINITE), _FLOAT), samples=unary,
         dtypes=WIDE, tags=_TAGS)
 def spherical_bessel_j0(x: Tensor) -> Tensor:
     """sin(x) / x."""
@@ -157,7 +176,7 @@ def spherical_bessel_j0(x: Tensor) -> Tensor:
     return aten.where.self(aten.eq.Scalar(value, 0), like(1.0, value), ratio).to(floating_dtype(x))
 
 
-@family("special_log_ndtr", clauses=(_NAN, "+inf gives 0 and -inf gives -inf.",
+@family("special_log_ndtr", clauses=(_NAN, Clause("+inf gives 0 and -inf gives -inf.", About.NONFINITE),
                                      "Far below 0 it is about -x^2 / 2, without underflow on the way.", _FLOAT),
         samples=unary, dtypes=WIDE, tags=_TAGS)
 def log_ndtr(x: Tensor) -> Tensor:
@@ -171,7 +190,8 @@ def log_ndtr(x: Tensor) -> Tensor:
 
 
 @family("polygamma", clauses=(
-    _NAN, "Degree 0 is digamma.", "0 and negative integers give an infinity or a large number, NaN of degree 0.",
+    _NAN, "Degree 0 is digamma.", Clause("0 and negative integers give an infinity or a large number, NaN of degree 0.",
+                                         About.NONFINITE),
     _FLOAT), samples=lambda dtype: (Sample((n, *s.args)) for s in unary(dtype) for n in (0, 1, 2, 5)),
     dtypes=WIDE, tags=_TAGS)
 def polygamma(n: int, x: Tensor) -> Tensor:
@@ -197,11 +217,13 @@ def _trigamma(x: Tensor) -> Tensor:
 
 
 family.composite("special_entr", "special_entr", doc="-x * log(x).",
-                 clauses=(_NAN, "0 gives 0.", "A negative number gives -inf.", _FLOAT), samples=unary,
+                 clauses=(_NAN, Clause("0 gives 0.", About.ZERO),
+                     Clause("A negative number gives -inf.", About.NONFINITE | About.EDGE), _FLOAT), samples=unary,
                  dtypes=(*REALS, *BOOLS), tags=_TAGS)
 family.composite("special_xlog1py", *(f"special_xlog1py{o}" for o in ("", ".other_scalar", ".self_scalar")),
-                 doc="self * log1p(other).", clauses=("NaN in other gives NaN.",
-                                                      "A self of 0 gives 0, unless other is NaN.", _FLOAT),
+                 doc="self * log1p(other).", clauses=(Clause("NaN in other gives NaN.", About.NONFINITE),
+                                                      Clause("A self of 0 gives 0, unless other is NaN.",
+                                                             About.NONFINITE, parameters=("self",)), _FLOAT),
                  samples=lambda dtype: (Sample((drawn(dtype, 2, 3, seed=n), drawn(dtype, 3, seed=n + 1)))
                                         for n in range(3)), dtypes=(*REALS, *BOOLS), tags=_TAGS)
 family.composite("mvlgamma", "mvlgamma", doc="The logarithm of the multivariate gamma function of dimension p.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -54,8 +55,9 @@ def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: tor
 
 _CLAUSES = (
     "The variance is the sum of squared deviations from the mean over (count - correction).",
-    "The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
-    "NaN or inf among the elements gives NaN.",
+    Clause("The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
+           About.NONFINITE),
+    Clause("NaN or inf among the elements gives NaN.", About.NONFINITE),
 )
 
 

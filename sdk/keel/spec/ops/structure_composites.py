@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause, Stated
 from keel.spec.op import UNORDERED, Family, Places, Requires
 from keel.spec.preconditions import gradient_of
 from keel.spec.rules import Args, ShapeRule, canonical, shape_of
@@ -30,7 +31,7 @@ _ALONG = ShapeRule("the elements of index, and shape(self) but for dim", _along)
 _PICKED, _SLICES = Places(count=shape_of("index")), Places(count=shape_of("source"))
 
 
-def _theirs(name: str, *overloads: str, doc: str, clauses: tuple[str, ...], tags: frozenset[str] = SHAPE,
+def _theirs(name: str, *overloads: str, doc: str, clauses: Stated, tags: frozenset[str] = SHAPE,
             requires: tuple[Requires, ...] = (), places: Places | None = None) -> None:
     """A composite whose decomposition in PyTorch is sound."""
     family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags, requires=requires, places=places)
@@ -43,13 +44,15 @@ _theirs("rot90", "rot90.default", doc="A plane of dimensions turned by quarters.
 for _name, _doc in (("tril", "The elements on and below a diagonal, 0 elsewhere."),
                     ("triu", "The elements on and above a diagonal, 0 elsewhere.")):
     _theirs(_name, f"{_name}.default", doc=_doc, clauses=(
-        "diagonal counts from the main one, upwards.", "NaN outside gives 0: it is replaced, not multiplied."))
+        Clause("diagonal counts from the main one, upwards.", parameters=("diagonal",)),
+        Clause("NaN outside gives 0: it is replaced, not multiplied.", About.NONFINITE)))
 _theirs("block_diag", "block_diag.default", doc="Matrices along the diagonal of one, 0 elsewhere.", clauses=(
-    "A vector counts as a row, a scalar as a matrix of one element.", "Dtypes are promoted."))
+    Clause("A vector counts as a row, a scalar as a matrix of one element.", About.SCALAR),
+    Clause("Dtypes are promoted.", About.PROMOTION)))
 _theirs("diag_embed", "diag_embed.default", doc="Vectors as diagonals of matrices, 0 elsewhere.", clauses=(
     "dim1 and dim2 are where the matrix's dimensions stand.",))
 _theirs("stack", "stack.default", doc="Tensors of equal sizes along a new dimension.", clauses=(
-    "Dtypes are promoted.", "dim counts in the result."))
+    Clause("Dtypes are promoted.", About.PROMOTION), Clause("dim counts in the result.", parameters=("dim",))))
 _theirs("chunk_cat", "_chunk_cat.default", doc="Chunks of tensors, padded to equal sizes and joined.", clauses=(
     "Padding is 0.",))
 _theirs("narrow_copy", "narrow_copy.default", doc="A copy of length elements along a dimension.", clauses=(
@@ -82,7 +85,7 @@ _theirs("index_add", "index_add.default", doc="Slices added, times alpha, at ind
         clauses=("What goes to one place is all added up, in no specified order.",))
 _theirs("index_copy", "index_copy.default", tags=INDEXING, doc="Slices written at indices of a dimension.",
         places=_SLICES, clauses=(
-    "Where indices are equal, one of the slices stands there; which one is not specified.",))
+    Clause("Where indices are equal, one of the slices stands there; which one is not specified.", About.TIES),))
 _theirs("index_fill", "index_fill.int_Scalar", "index_fill.int_Tensor", tags=INDEXING,
         doc="A value written at indices of a dimension.", places=Places(count=_ALONG),
         clauses=("Negative indices count from the end.",))
@@ -95,17 +98,20 @@ _theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default"
 _theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING | UNORDERED,
         places=Places(count=shape_of("grad_output")), doc="The gradient of embedding with respect to its table.",
         clauses=("What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
-                 "With scale_grad_by_freq each row's gradient is divided by how often it was taken."))
+                 Clause("With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
+                        parameters=("scale_grad_by_freq",))))
 _theirs("isin", "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", tags=INDEXING,
-        doc="Whether elements are among others.", clauses=("NaN equals nothing.", "invert gives the opposite."))
+        doc="Whether elements are among others.", clauses=(Clause("NaN equals nothing.", About.NONFINITE),
+            Clause("invert gives the opposite.", parameters=("invert",))))
 _theirs("renorm", "renorm.default", tags=frozenset({"reduction"}), doc="Slices along a dimension whose norm is above "
         "maxnorm, scaled down to it.", clauses=("The factor is maxnorm / (norm + 1e-7).", "Other slices stay."))
 _theirs("nansum", "nansum.default", tags=frozenset({"reduction"}), doc="The sum of the elements that are not NaN.",
-        clauses=("It is sum, NaN counting as 0.",))
+        clauses=(Clause("It is sum, NaN counting as 0.", About.NONFINITE),))
 _theirs("logsumexp", "logsumexp.default", tags=frozenset({"reduction"}),
         doc="The logarithm of the sum of exponentials.", clauses=(
-            "It does not overflow where the result does not.", "All elements -inf give -inf.", "+inf gives +inf.",
-            "NaN gives NaN."))
+            Clause("It does not overflow where the result does not.", About.NONFINITE),
+            Clause("All elements -inf give -inf.", About.NONFINITE), Clause("+inf gives +inf.", About.NONFINITE),
+            Clause("NaN gives NaN.", About.NONFINITE)))
 
 
 @family("take.default", tags=INDEXING, places=Places("self"), clauses=("Negative indices count from the end.",))
@@ -127,7 +133,7 @@ def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str
 
 
 @family("scatter.value_reduce", tags=INDEXING | UNORDERED, places=_PICKED, clauses=(
-    "It is scatter.reduce of a tensor of equal elements.",))
+    Clause("It is scatter.reduce of a tensor of equal elements.", About.TIES),))
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     """A value added or multiplied at given indices along a dimension."""
     src = aten.full.default(list(index.shape), value, dtype=x.dtype, device=x.device)
@@ -135,8 +141,10 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
 
 
 @family("index_reduce.default", tags=INDEXING | UNORDERED, places=_SLICES, clauses=(
-    "reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the operand's too.",
-    "A mean of integers is rounded towards minus infinity.", "The order of the reduction is not specified, and means "
+    Clause("reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the "
+           "operand's too.", parameters=("include_self", "reduce")),
+    Clause("A mean of integers is rounded towards minus infinity.", About.NONFINITE | About.INTEGER),
+    "The order of the reduction is not specified, and means "
     "of float32 may take what is below the normal numbers for 0."))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
                  include_self: bool = True) -> Tensor:

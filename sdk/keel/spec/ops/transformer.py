@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 
 aten = torch.ops.aten
 family = Family("transformer layers")
 Tensor = torch.Tensor
 
-_MASK = ("mask is true, or not 0, where nothing is to be seen; mask_type says what it is: 0 [queries, keys], "
-         "1 [batch, keys], 2 of the scores' own sizes.")
-_NOTHING_SEEN = "A row of which nothing is to be seen is NaN."
+_MASK = Clause("mask is true, or not 0, where nothing is to be seen; mask_type says what it is: 0 [queries, keys], 1 "
+               "[batch, keys], 2 of the scores' own sizes.", parameters=("mask",))
+_NOTHING_SEEN = Clause("A row of which nothing is to be seen is NaN.", About.NONFINITE)
 
 
 def _true(mask: Tensor) -> Tensor:
@@ -34,8 +35,9 @@ def _hidden(mask: Tensor, like: Tensor, mask_type: int | None) -> Tensor:
     return mask
 
 
-@family("_masked_softmax", clauses=("As softmax of x with -infinity where mask is true; over the last dimension unless "
-                                    "dim is given.", _MASK, _NOTHING_SEEN), tags=frozenset({"reduction"}))
+@family("_masked_softmax",
+    clauses=(Clause("As softmax of x with -infinity where mask is true; over the last dimension unless dim is given.",
+                    About.NONFINITE), _MASK, _NOTHING_SEEN), tags=frozenset({"reduction"}))
 def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
     """softmax over what is to be seen."""
     hidden = _hidden(mask, x, mask_type) if x.dim() == 4 else _true(mask)
@@ -61,7 +63,8 @@ def _heads(x: Tensor, heads: int) -> Tensor:
 
 
 @family("_transform_bias_rescale_qkv", clauses=(
-    "qkv is [batch, length, 3 * width]; the results are [batch, heads, length, width / heads].",
+    Clause("qkv is [batch, length, 3 * width]; the results are [batch, heads, length, width / heads].",
+           parameters=("qkv",)),
     "To each its part of the bias is added; queries are divided by the square root of width / heads."))
 def split_queries_keys_values(qkv: Tensor, qkv_bias: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     """Queries, keys and values by heads."""
@@ -103,7 +106,8 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
 @family("_native_multi_head_attention", clauses=(
     "Queries, keys and values are [batch, length, width], and multiplied by the first, second and third part of "
     "qkv_weight.", "The weights are softmax(q k^T / sqrt(width / heads)), over what is to be seen.", _MASK,
-    "The second result are the weights, averaged over heads if average_attn_weights; None without need_weights."))
+    Clause("The second result are the weights, averaged over heads if average_attn_weights; None without need_weights.",
+           parameters=("average_attn_weights",))))
 def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: int, qkv_weight: Tensor,
                          qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor, mask: Tensor | None = None,
                          need_weights: bool = True, average_attn_weights: bool = True,
@@ -116,8 +120,9 @@ def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, embed_dim: i
 
 
 @family("_transformer_encoder_layer_fwd", clauses=(
-    "With attention A, layer norms N1 and N2 and the two products F with relu or gelu between them: "
-    "y = N1(x + A(x)), then N2(y + F(y)); if norm_first, y = x + A(N1(x)), then y + F(N2(y)).", _MASK))
+    Clause("With attention A, layer norms N1 and N2 and the two products F with relu or gelu between them: y = N1(x + "
+           "A(x)), then N2(y + F(y)); if norm_first, y = x + A(N1(x)), then y + F(N2(y)).", parameters=("norm_first",)),
+           _MASK))
 def transformer_encoder_layer(src: Tensor, embed_dim: int, num_heads: int, qkv_weight: Tensor, qkv_bias: Tensor,
                               proj_weight: Tensor, proj_bias: Tensor, use_gelu: bool, norm_first: bool, eps: float,
                               norm_weight_1: Tensor, norm_bias_1: Tensor, norm_weight_2: Tensor, norm_bias_2: Tensor,

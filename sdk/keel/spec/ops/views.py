@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause, Stated
 from keel.spec.dtypes import ALL, FLOAT8
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, Out, canonical
@@ -41,7 +42,7 @@ EVERY = (*ALL, *FLOAT8)
 _BITS = "Elements keep their bits."
 
 
-def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: tuple[str, ...] = (),
+def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: Stated = (),
              **more: Any) -> None:
     family.primitive(name, *overloads, doc=doc, clauses=(_BITS, *clauses), out=(out,), samples=samples, tags=TAGS,
                      **{"dtypes": ALL, "budget": {d: Budget(ulps=0) for d in EVERY}, **more})
@@ -76,7 +77,8 @@ _declare("reshape", "view.default", "_unsafe_view.default", doc="Other sizes for
          clauses=("The element with row-major index i of the result is that of the operand.",
                   "One size may be -1: it follows from the others.",
                   "The result has the operand's memory where strides can say so; where not, view refuses."),
-         requires=(Requires("The sizes have the product of the operand's, at most one being -1.", _same_count),),
+         requires=(Requires("same-numel", "The sizes have the product of the operand's, at most one being -1.",
+             _same_count),),
          out=RESHAPED, samples=_reshapes)
 
 
@@ -90,7 +92,7 @@ def _orders(dtype: torch.dtype) -> Iterator[Sample]:
 
 _declare("permute", "permute.default", doc="The dimensions in another order.",
          clauses=("Dimension i of the result is dimension dims[i] of the operand.",),
-         requires=(Requires("dims names every dimension once.", lambda args: sorted(
+         requires=(Requires("dims-permutation", "dims names every dimension once.", lambda args: sorted(
              canonical(d, args["self"].rank) for d in args["dims"]) == list(range(args["self"].rank))),),
          out=PERMUTED, samples=_orders)
 
@@ -104,9 +106,11 @@ def _fits(args: Args) -> bool:
 
 
 _declare("expand", "expand.default", doc="Sizes of 1 repeated, and new dimensions in front.",
-         clauses=("A size of -1 keeps the operand's.", "All repeats are the same element of memory: the stride is 0.",
+         clauses=(Clause("A size of -1 keeps the operand's.", parameters=("size",)),
+                  "All repeats are the same element of memory: the stride is 0.",
                   "The size repeated to may be 0."),
-         requires=(Requires("Each size is the operand's or -1, unless the operand's is 1; new dimensions have sizes of "
+         requires=(Requires("sizes-expand",
+                            "Each size is the operand's or -1, unless the operand's is 1; new dimensions have sizes of "
                             "0 or more.", _fits),),
          out=EXPANDED, samples=each(
              ((), ([],)), ((), ([2, 3],)), ((1,), ([4],)), ((1,), ([0],)), ((1,), ([1],)), ((3,), ([2, -1],)),
@@ -135,8 +139,8 @@ def _unsqueezes(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _declare("unsqueeze", "unsqueeze.default", doc="With one more dimension, of size 1.",
-         clauses=("dim counts in the result: -1 puts it last.",),
-         requires=(Requires("dim is one of the result's dimensions.",
+         clauses=(Clause("dim counts in the result: -1 puts it last.", parameters=("dim",)),),
+         requires=(Requires("dim-in-range", "dim is one of the result's dimensions.",
                             lambda args: -args["self"].rank - 1 <= args["dim"] <= args["self"].rank),),
          out=UNSQUEEZED, samples=_unsqueezes)
 
@@ -147,14 +151,15 @@ def _ranked(name: str = "dim", scalars: bool = False) -> Requires:
     def holds(args: Args) -> bool:
         rank = args["self"].rank
         return (-rank <= args[name] < rank) if rank or not scalars else args[name] in (-1, 0)
-    return Requires(f"{name} is one of the operand's dimensions.", holds)
+    return Requires(f"{name}-in-range", f"{name} is one of the operand's dimensions.", holds)
 
 
 _declare("slice", "slice.Tensor", doc="Every step-th element along one dimension, from start up to end.",
          clauses=("Negative bounds count from the end.", "Bounds outside are moved to the nearest one inside.",
-                  "end is not taken; where it does not lie behind start there are no elements.",
+                  Clause("end is not taken; where it does not lie behind start there are no elements.", About.EMPTY,
+                         parameters=("end",)),
                   "No start means the first element, no end or 2**63 - 1 the last."),
-         requires=(_ranked(), Requires("step is 1 or more.",
+         requires=(_ranked(), Requires("step-positive", "step is 1 or more.",
                                        lambda args: not isinstance(args["step"], int) or args["step"] > 0)),
          out=SLICED, samples=each(
              ((7,), (0, 1, 4)), ((7,), (0, -3, END)), ((7,), (-1, 2, -1)), ((7,), (0, None, None, 3)),
@@ -170,13 +175,16 @@ def _within(args: Args) -> bool:
 
 _declare("select", "select.int", doc="What stands at one index of a dimension, without that dimension.",
          clauses=("A negative index counts from the end.",),
-         requires=(_ranked(), Requires("The index lies within the dimension.", _within)), out=SELECTED, samples=each(
+         requires=(_ranked(), Requires("index-in-range", "The index lies within the dimension.", _within)),
+         out=SELECTED, samples=each(
              ((7,), (0, 3)), ((1,), (-1, -1)), ((8, 3), (0, -8)), ((2, 3, 4), (1, 2)), ((2, 3, 4), (-1, 0)),
              ((2, 0, 3), (0, 1))))
 _declare("diagonal", "diagonal.default", doc="The elements for which two dimensions have equal indices.",
-         clauses=("offset is the second index less the first.", "The diagonal is the last dimension of the result.",
-                  "A diagonal that lies outside has no elements."),
-         requires=(Requires("dim1 and dim2 are two dimensions of the operand.", lambda args: args["self"].rank > 1 and (
+         clauses=(Clause("offset is the second index less the first.", parameters=("offset",)),
+                  "The diagonal is the last dimension of the result.",
+                  Clause("A diagonal that lies outside has no elements.", About.EMPTY)),
+         requires=(Requires("dims-distinct", "dim1 and dim2 are two dimensions of the operand.",
+             lambda args: args["self"].rank > 1 and (
              canonical(args["dim1"], args["self"].rank) != canonical(args["dim2"], args["self"].rank))),),
          out=DIAGONAL, samples=each(
              ((3, 3), ()), ((5, 5), (1,)), ((5, 5), (-2,)), ((1, 4), (9,)), ((3, 5, 3), (0, 0, -1)),
@@ -184,12 +192,14 @@ _declare("diagonal", "diagonal.default", doc="The elements for which two dimensi
 _declare("sliding_window", "unfold.default", doc="Windows along one dimension, which become the last dimension.",
          clauses=("Window i has the elements from i * step on.",
                   "There are as many windows as fit; elements left over are not taken.",
-                  "A scalar has one window of at most one element."),
+                  Clause("A scalar has one window of at most one element.", About.SCALAR)),
          requires=(_ranked("dimension", scalars=True),
-                   Requires("A window fits into the dimension.", lambda args: not isinstance(args["size"], int) or
+                   Requires("window-fits", "A window fits into the dimension.",
+                            lambda args: not isinstance(args["size"], int) or
                             not isinstance(n := (args["self"].shape or (1,))[canonical(
                                 args["dimension"], args["self"].rank)], int) or 0 <= args["size"] <= n),
-                   Requires("step is 1 or more.", lambda args: not isinstance(args["step"], int) or args["step"] > 0)),
+                   Requires("step-positive", "step is 1 or more.",
+                       lambda args: not isinstance(args["step"], int) or args["step"] > 0)),
          out=WINDOWS, samples=each(
              ((), (0, 1, 1)), ((7,), (0, 3, 2)), ((7,), (-1, 1, 1)), ((1,), (0, 1, 5)), ((7,), (0, 0, 1)),
              ((4, 8), (1, 4, 4)), ((8, 4), (0, 2, 3)), ((2, 0, 3), (0, 2, 1)), ((3, 1, 4), (-1, 3, 1))))
@@ -217,7 +227,8 @@ def _castable(args: Args) -> bool:
 _declare("bitcast", "view.dtype", doc="The same bytes read as elements of another dtype.",
          clauses=("Bytes keep their places.",
                   "Elements of another size than the operand's change the size of the last dimension."),
-         requires=(Requires("The last dimension's bytes make whole elements; a scalar's dtype has the same size.",
+         requires=(Requires("whole-elements",
+                            "The last dimension's bytes make whole elements; a scalar's dtype has the same size.",
                             _castable),),
          out=BITCAST, samples=_bitcasts)
 _declare("alias", "alias.default", "detach.default", "lift_fresh.default", doc="The operand.", out=SAME,
@@ -240,9 +251,9 @@ _declare("as_strided", "as_strided.default", doc="The operand's memory with othe
     "Element i of the result lies at storage_offset + sum of i * stride in the operand's memory; storage_offset "
     "defaults to where the operand begins.", "Elements may be taken more than once.",
     "Memory that is no element of the operand is not read."), decompose=from_the_start,
-         requires=(Requires("There are as many strides as sizes.", lambda args: (
+         requires=(Requires("strides-count", "There are as many strides as sizes.", lambda args: (
              len(args["size"]) == len(args["stride"]))),
-                   Requires("Strides are 0 or more.", lambda args: all(
+                   Requires("strides-not-negative", "Strides are 0 or more.", lambda args: all(
                        s >= 0 for s in args["stride"] if isinstance(s, int)))),
          out=STRIDED, samples=each(
              ((12,), ([3, 2], [4, 1])), ((12,), ([5, 4], [1, 2], 3)), ((12,), ([], [])), ((3, 4), ([4, 3], [1, 4])),
@@ -252,9 +263,9 @@ _declare("as_strided", "as_strided.default", doc="The operand's memory with othe
 # -- composites -------------------------------------------------------------------------------------------------------
 
 family.composite("transpose", "transpose.int", doc="Two dimensions swapped.", tags=TAGS, clauses=(
-    "Of a scalar it is the identity.",))
+    Clause("Of a scalar it is the identity.", About.SCALAR),))
 family.composite("t", "t.default", doc="A matrix transposed.", tags=TAGS, clauses=(
-    "Of a scalar or vector it is the identity.",))
+    Clause("Of a scalar or vector it is the identity.", About.SCALAR),))
 family.composite("squeeze_all", "squeeze.default", doc="Without all dimensions of size 1.", tags=TAGS, clauses=(
     "Dimensions of other sizes stay.",))
 family.composite("reshape_alias", "_reshape_alias.default", doc="reshape, with the strides that it has.", tags=TAGS,
