@@ -51,6 +51,14 @@ def test_the_table_of_what_is_mended_is_what_was_recorded() -> None:
         assert all(said == "gone" for other, said in standing[name].items() if numbers(other) >= numbers(release))
 
 
+def test_the_section_of_a_script_says_whether_it_is_mended() -> None:
+    mended = dict(re.findall(r"^\| (\w+) \| ([\d.]+) \|$", TEXT, re.MULTILINE))
+    sections = dict(re.findall(r"^### (\w+)$(.*?)(?=^#|\Z)", TEXT, re.MULTILINE | re.DOTALL))
+    for name, section in sections.items():
+        (status,) = re.findall(r"^\* status: (.*(?:\n  .*)*)", section, re.MULTILINE)
+        assert re.findall(r"gone in ([\d.]+\d)", status) == ([mended[name]] if name in mended else []), name
+
+
 def numbers(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
 
