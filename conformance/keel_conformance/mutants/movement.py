@@ -150,7 +150,7 @@ def reshape_in_columns(op: Any, x: Tensor, shape: Sequence[int]) -> Any:
     return op(x.t().contiguous(), shape) if x.dim() == 2 and not isinstance(shape, torch.dtype) else op(x, shape)
 
 
-@wrong("aten.expand", breaks="expand")
+@wrong("aten.expand", breaks="expand", as_is=True)        # the strides of an expanded tensor hold no zeros
 def expand_of_zeros(op: Any, x: Tensor, shape: Sequence[int], **kw: Any) -> Any:
     """``expand`` fills with zeros what it repeats."""
     found = op(x, shape).clone(memory_format=torch.contiguous_format)

@@ -77,20 +77,18 @@ def other(x: Any, strides: Any) -> Any:
 
 @broken(breaks=("contract.mutation", "contract.buffers"), programs=("mutation-*", "buffers-*"))
 def second_write_lost(gm: fx.GraphModule) -> Called:
-    """Of several arguments that are written to, the last keeps what it had."""
-    count = sum(isinstance(n.args[0], fx.Node) and n.target is torch.ops.aten.copy_.default
-                for n in gm.graph.nodes)
-    state = [0]
-
-    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if node.target is not torch.ops.aten.copy_.default:
-            return plainly(node, args, kwargs)
-        state[0] += 1
-        return args[0] if state[0] == count else plainly(node, args, kwargs)
+    """Of several results that have an argument's size, as what is written to it has, the last is the argument as it
+    was.
+    """
+    def fits(found: Any, x: Any) -> bool:
+        return isinstance(found, Tensor) and isinstance(x, Tensor) and (
+            found.shape, found.stride(), found.dtype) == (x.shape, x.stride(), x.dtype)
 
     def call(*inputs: Any) -> Any:
-        state[0] = 0
-        found = list(run(gm, inputs, do))
+        found = list(run(gm, inputs, plainly))
+        before = {k: x.clone() for k, f in enumerate(found) for x in inputs if fits(f, x)}
+        if len(before) > 1:
+            found[max(before)] = before[max(before)]
         return tuple(found)
     return call
 

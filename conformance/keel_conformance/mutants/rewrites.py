@@ -48,7 +48,8 @@ def makes(node: fx.Node | None, *packets: str) -> bool:
 @rewrites
 def zero_times_anything(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], right: Any) -> Any:
     """A product with the number 0 is 0, of NaN and infinity, too."""
-    return torch.zeros_like(right) if packet(node) == "aten.mul" and args[1:] in ([0], (0,), [0.0], (0.0,)) else None
+    zero = packet(node) == "aten.mul" and not isinstance(args[1], Tensor) and args[1] == 0
+    return torch.zeros_like(right) if zero else None
 
 
 @rewrites
