@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, distributions, entry_points
 
-from keel.errors import KeelError
+from keel.errors import KeelError, message_of
 from keel.interrupts import is_interrupt
 from keel.plugin import API, Backend, LoopTarget
 from keel.quarantine import LIMIT, Report, contained, first_imports
@@ -206,10 +206,11 @@ def _one(backend: object) -> Backend:
 def _load(name: str, point: EntryPoint, report: Report) -> tuple[Backend, Sequence[str]]:
     """The backend, and what it changed in the process when it was imported."""
     value, notes = loaded("backend", name, point, report)
-    _check_version(name, getattr(value, "api", API), package_of(point))
-    if not isinstance(value, Backend):
+    if not issubclass(type(value), Backend):                  # isinstance would ask the value
         raise _broken(name, f"{point.value} is of type {type(value).__name__}, not a Backend", None,
-                      "Wrap it: keel.loop_backend(target)." if isinstance(value, LoopTarget) else None)
+                      "Wrap it: keel.loop_backend(target)." if issubclass(type(value), LoopTarget) else None)
+    assert isinstance(value, Backend)
+    _check_version(name, value.api, package_of(point))
     if value.name != name:
         raise _broken(name, f"{point.value} is a backend that calls itself {value.name!r}", None,
                       "Let the entry point and the Backend carry the same name.")
@@ -239,8 +240,8 @@ def loaded(kind: str, name: str, point: EntryPoint, report: Report) -> tuple[obj
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        lines = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
-        said = f"{type(raised).__name__}: {lines}"
+        lines = "\n    ".join(line for line in message_of(raised).splitlines() if line.strip())
+        said = f"{type(raised).__name__}: {lines}".removesuffix(": ")
         raise _broken(name, f"{point.value} cannot be imported", {package: said}, _hint(said), kind) from raised
     return value, found.notes
 
@@ -265,8 +266,8 @@ def _check_probe(backend: Backend) -> None:
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        raise _broken(backend.name, "its probe raised", {backend.name: f"{type(raised).__name__}: {raised}"},
-                      _PROBE) from raised
+        said = f"{type(raised).__name__}: {message_of(raised)}".removesuffix(": ")
+        raise _broken(backend.name, "its probe raised", {backend.name: said}, _PROBE) from raised
     if sentence is None:
         return
     if not isinstance(sentence, str) or not sentence.strip():

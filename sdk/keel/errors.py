@@ -64,3 +64,11 @@ class BadIndex(KeelError, IndexError):
 
 class KeelWarning(UserWarning):
     """Something Keel worked around and thinks the user should see."""
+
+
+def message_of(raised: BaseException) -> str:
+    """What an exception of somebody else's says; nothing where it fails at saying it."""
+    try:
+        return str(raised)
+    except Exception:
+        return ""

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from keel.cost import Cost
-from keel.errors import KeelError, KeelWarning
+from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
@@ -525,7 +525,7 @@ def _kind(dtype: torch.dtype) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
+    text = message_of(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else f"{type(error).__name__}."
 
 

@@ -59,6 +59,9 @@ SICK = {
     "older": good(more=", api=0"),
     "newer": good(more=", api=99"),
     "probe": good(more=", probe=lambda: 'No zeta card answers on the bus.'"),
+    "asks who asks": "class Shy:\n    __class__ = property(lambda self: 1 / 0)\nbackend = Shy()",
+    "raises when it is asked": "class Shy:\n    def __getattr__(self, name): raise SystemExit(3)\nbackend = Shy()",
+    "raises what cannot be printed": "class Shy(Exception):\n    def __str__(self): return 1 / 0\nraise Shy",
     "probe raises": good(more=", probe=lambda: 1 / 0"),
 }
 
@@ -145,7 +148,7 @@ def test_what_packages_do_when_they_are_imported_costs_a_row_each(
     assert capsys.readouterr().out == "" and "vendor_leaves" not in sys.modules
     for name, words in (("leaves", "status 0"), ("hangs", "longer than 40 seconds"), ("dies", "SIGABRT")):
         with pytest.raises(KeelError, match=words):           # as is remembered, at once
-            find(name)
+            find(name, limit=40.0)
 
 
 def test_what_a_probe_changes_is_put_back(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

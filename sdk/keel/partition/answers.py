@@ -15,7 +15,7 @@ from numbers import Real
 from typing import Any
 
 from keel.cost import Cost
-from keel.errors import KeelError, KeelWarning
+from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
 from keel.partition.certificate import Refused
 from keel.partition.plan import Plan
@@ -133,7 +133,7 @@ class _Seconds:
         except BaseException as raised:
             if is_interrupt(raised):
                 raise
-            raise self._fault(call, f"It raised {type(raised).__name__}: {raised}") from raised
+            raise self._fault(call, f"It raised {type(raised).__name__}: {message_of(raised)}") from raised
         if isinstance(seconds, bool) or not isinstance(seconds, Real):
             raise self._fault(call, f"It returned {type(seconds).__name__}, not a number.")
         try:

@@ -46,12 +46,14 @@ _CACHE = Cache("plugin", ".json")
 @dataclass(frozen=True)
 class Report:
     """How an import went: ``problem`` is a sentence on what it did to its process, ``said`` what it printed last;
-    ``raised`` is what it raised instead, ``trace`` the traceback of that.  With neither, it is good."""
+    ``raised`` is what it raised instead, ``trace`` the traceback of that.  With neither, it is good.  ``stopped`` has
+    the seconds after which it was stopped because it had not ended, 0 where it was not."""
 
     problem: str = ""
     said: str = ""
     raised: str = ""
     trace: str = ""
+    stopped: float = 0.0
 
 
 def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
@@ -59,10 +61,10 @@ def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: 
     for at most ``limit`` seconds, several at once.
 
     What is imported already, and what is asked for in such a process, counts as good.  What an import raises is not
-    remembered, for it may be repaired outside of the package.
+    remembered, for it may be repaired outside of the package; that it took too long counts for limits up to that one.
     """
     keys = [_keys(point) if _unknown(point) else None for point in points]
-    known = [Report() if key is None else None if again else _recalled(key) for key in keys]
+    known = [Report() if key is None else None if again else _recalled(key, limit) for key in keys]
     todo = [i for i, report in enumerate(known) if report is None]
     for i, report in zip(todo, _run([points[i] for i in todo], limit), strict=True):
         if (key := keys[i]) is not None and not report.raised:
@@ -93,14 +95,15 @@ def _keys(point: EntryPoint) -> tuple[Key, Key]:
             lambda: [*about, *(f"{path} {_content(path)}" for path in files)])
 
 
-def _recalled(keys: tuple[Key, Key]) -> Report | None:
+def _recalled(keys: tuple[Key, Key], limit: float) -> Report | None:
     quick, exact = keys
     if (data := _CACHE.get(quick())) is None and (data := _CACHE.get(exact())) is not None:
         _CACHE.put(quick(), data)
     if data is None:
         return None
     with suppress(ValueError, TypeError):
-        return Report(**json.loads(data))
+        report = Report(**json.loads(data))
+        return None if 0 < report.stopped < limit else report
     return None
 
 
@@ -208,7 +211,7 @@ class _Process:
     def over(self) -> bool:
         """Whether it has ended, or must."""
         if self.reported.kept and not self.ended:             # all that is left to it is to end
-            self.ended, self.deadline = True, min(self.deadline, time.monotonic() + _GRACE)
+            self.ended, self.deadline = True, time.monotonic() + _GRACE
         self.late = time.monotonic() > self.deadline
         return self.late or os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -227,10 +230,13 @@ class _Process:
             told = json.loads(self.reported.kept)
             raised, trace = str(told["raised"]), str(told["trace"])
         except (ValueError, KeyError, TypeError):
-            return Report(self._death(status, "when it was imported"), said[-1] if said else "")
+            return self._dead(status, "when it was imported", said)
         if not raised and (self.late or status != 0):
-            return Report(self._death(status, "after it was imported"), said[-1] if said else "")
+            return self._dead(status, "after it was imported", said)
         return Report(raised=raised, trace=trace)
+
+    def _dead(self, status: int, when: str, said: Sequence[str]) -> Report:
+        return Report(self._death(status, when), said[-1] if said else "", stopped=self.limit if self.late else 0.0)
 
     def _death(self, status: int, when: str) -> str:
         if self.late:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch import fx
 
-from keel.errors import KeelError, KeelWarning
+from keel.errors import KeelError, KeelWarning, message_of
 from keel.graph.calls import where
 from keel.interrupts import is_interrupt
 from keel.partition.plan import Part, Plan, Refusals
@@ -161,7 +161,7 @@ def _calls(number: int) -> str:
 
 def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> KeelError:
     """The error of a part, of ``nodes``, for which its backend raised that."""
-    lines = str(raised).strip().splitlines()
+    lines = message_of(raised).strip().splitlines()
     name, calls = part.owner.name, _calls(len(nodes))
     return KeelError(
         "compile-raised", f"{name} could not compile part {part.name} of {calls}, which it took.",

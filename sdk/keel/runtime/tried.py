@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.errors import KeelError
+from keel.errors import KeelError, message_of
 from keel.interrupts import is_interrupt
 from keel.torch_adapter import Boxed
 from keel.types import leaves
@@ -199,7 +199,7 @@ def recording(devices: Iterable[torch.device]) -> bool:
 
 def reason(raised: BaseException) -> str:
     """One line: what was not done, and who says why."""
-    what = str(raised).strip().partition("\n")[0]
+    what = message_of(raised).strip().partition("\n")[0]
     if not isinstance(raised, KeelError):
         return f"{type(raised).__name__}: {what}" if what else f"{type(raised).__name__}."
     said = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}

@@ -1,8 +1,10 @@
 """An import changes nothing in the process but what it is for."""
 from __future__ import annotations
 
+import gc
 import locale
 import logging
+import multiprocessing
 import os
 import random
 import signal
@@ -23,13 +25,21 @@ CHANGES = {
     "sys.stderr": lambda: setattr(sys, "stderr", None),
     "sys.excepthook": lambda: setattr(sys, "excepthook", print),
     "the recursion limit": lambda: sys.setrecursionlimit(12345),
-    "the garbage collector": lambda: __import__("gc").disable(),
+    "the garbage collector": lambda: gc.set_threshold(1, 2, 3),
+    "sys.path": sys.path.clear,
+    "the mode of new files": lambda: os.umask(0o777),
+    "logging": lambda: logging.basicConfig(level=logging.DEBUG, force=True),
+    "how processes are started": lambda: multiprocessing.set_start_method("spawn", force=True),
     "Python's random numbers": lambda: random.seed(0),
+    "NumPy's random numbers": lambda: np.random.seed(0),
     "NumPy's errors": lambda: np.seterr(all="raise"),
     "PyTorch's random numbers": lambda: torch.manual_seed(0),
     "PyTorch's default dtype": lambda: torch.set_default_dtype(torch.float64),
     "PyTorch's default device": lambda: torch.set_default_device("meta"),
     "PyTorch's gradient mode": lambda: torch.set_grad_enabled(False),
+    "PyTorch's autocast": lambda: torch.set_autocast_enabled("cpu", True),
+    "PyTorch's detection of anomalies": lambda: torch.autograd.set_detect_anomaly(True),
+    "PyTorch's subnormal numbers": lambda: torch.set_flush_denormal(True),
     "PyTorch's threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "PyTorch's deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
     "PyTorch's precision of products": lambda: torch.set_float32_matmul_precision("medium"),
@@ -38,10 +48,19 @@ CHANGES = {
 
 def state() -> list[object]:
     return [os.getcwd(), signal.getsignal(signal.SIGINT), os.environ.get("PATH"), sys.stderr, sys.stdout,
-            sys.excepthook, sys.getrecursionlimit(), __import__("gc").isenabled(), random.getstate(), np.geterr(),
+            sys.excepthook, sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold(), sys.path[:],
+            mode_of_new_files(), logging.root.level, logging.root.handlers[:], multiprocessing.get_start_method(),
+            random.getstate(), np.random.get_state()[1].tolist(), np.geterr(),
+            torch.is_autocast_enabled("cpu"), torch.is_anomaly_enabled(), (torch.tensor([2.0 ** -126]) / 2).tolist(),
             torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.get_default_device(),
             torch.is_grad_enabled(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(),
             torch.get_float32_matmul_precision(), warnings.filters[:], locale.setlocale(locale.LC_ALL)]
+
+
+def mode_of_new_files() -> int:
+    mode = os.umask(0)
+    os.umask(mode)
+    return mode
 
 
 @pytest.mark.parametrize("words", CHANGES)
@@ -50,6 +69,23 @@ def test_a_setting_is_put_back_and_named(words: str) -> None:
     with contained() as found:
         CHANGES[words]()
     assert state() == before and found.notes == [words]
+
+
+def test_the_garbage_collector_runs_again() -> None:
+    with contained() as found:
+        gc.disable()
+    assert gc.isenabled() and found.notes == ["the garbage collector"]
+
+
+def test_a_closed_stream_is_open_again(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    stream = open(2, "w", closefd=False)                      # noqa: SIM115 the package closes it
+    monkeypatch.setattr(sys, "__stderr__", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with contained() as found:
+        print("Acme SDK 3")
+        sys.stdout.close()                                    # which is the stream of errors here
+    print("no card", file=sys.stderr, flush=True)
+    assert found.notes == ["closed standard streams"] and capfd.readouterr().err == "Acme SDK 3\nno card\n"
 
 
 def test_no_default_device_is_left_where_there_was_none() -> None:

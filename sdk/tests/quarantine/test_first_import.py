@@ -101,6 +101,18 @@ def test_what_is_good_is_remembered_until_its_files_change(package: Package, tmp
     assert "status 1" in first_imports([point], again=True)[0].problem and imports() == 4
 
 
+def test_what_took_too_long_is_tried_again_where_more_time_is_given(package: Package) -> None:
+    point = package("slow", "import time; time.sleep(1.5); backend = 7")
+    assert "longer than 0.5 seconds" in first_imports([point], limit=0.5)[0].problem
+    assert "longer than 0.5 seconds" in first_imports([point], limit=0.2)[0].problem   # remembered
+    assert first_imports([point], limit=60.0) == first_imports([point], limit=0.2) == [Report()]
+
+
+def test_an_import_that_ends_just_in_time_has_time_to_end(package: Package) -> None:
+    source = "import atexit, time; atexit.register(time.sleep, 3); time.sleep(1); backend = 7"
+    assert first_imports([package("late", source)], limit=3.0) == [Report()]
+
+
 def test_a_package_whose_requirement_changes_is_new(package: Package, tmp_path: Path) -> None:
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\nbackend = 7"
     point = package("good", count, requires="driver>=1; python_version > '3'")
