@@ -12,7 +12,7 @@ from .errors import TIMES
 from .jobs import Job, Selection, failed
 from .placement import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
 from .step import prepare
-from .trial import Trial
+from .trial import Trial, measures
 
 # Under autocast two models stand for the rest: one of matrix products, one of convolutions.
 IN_BF16 = ("bert", "resnet18")
@@ -33,11 +33,11 @@ def jobs(chosen: Selection) -> list[Job]:
 def measure(job: Job) -> dict[str, Any]:
     """Compiles once, then takes ``job.rounds`` draws of weights and inputs."""
     step = job.step
-    compiled_case, eager_case = (prepare(step, build(job.model, scale=job.scale, device=job.device)) for _ in range(2))
-    forward = compiled(compiled_case.model, job.compiler)
+    case = prepare(step, build(job.model, scale=job.scale, device=job.device))
+    forward = compiled(case.model, job.compiler)
+    drawn = measures(step, lambda seed: build(job.model, scale=job.scale, device=job.device, seed=seed))
     with troubles() as worked_around, recorded(job.compiler) as dumps:
-        verdicts = Trial(step, forward, compiled_case, eager_case).judged(
-            lambda seed: build(job.model, scale=job.scale, device=job.device, seed=seed), job.rounds)
+        verdicts = Trial(step, forward, case).judged(drawn, job.rounds)
         in_eager, placed = left_to_eager(dumps), graphs(dumps)
     if job.compiler not in BASELINES and not placed:
         raise RuntimeError(f"{job.title} compiled no graph: what was compared is eager PyTorch with itself.")

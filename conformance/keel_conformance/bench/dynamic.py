@@ -14,7 +14,7 @@ from .compilers import EAGER, counted
 from .errors import TIMES
 from .jobs import Job, Selection, failed
 from .step import prepare, run
-from .trial import Trial, redraw
+from .trial import Trial, measures, redraw
 
 # The first size is compiled as it is, the second makes the axis symbolic; 1 is special to PyTorch, and comes later.
 SIZES = {
@@ -44,13 +44,13 @@ def measure(job: Job) -> dict[str, Any]:
 def sweep(job: Job, sizes: tuple[int, ...]) -> dict[str, Any]:
     """Number of compilations over all sizes, and the worst error among them."""
     step = job.step
-    compiled_case, eager_case = (prepare(step, sized(job, sizes[0])) for _ in range(2))
-    forward, compilations = counted(compiled_case.model, job.compiler)
-    trial = Trial(step, forward, compiled_case, eager_case)
+    case = prepare(step, sized(job, sizes[0]))
+    forward, compilations = counted(case.model, job.compiler)
+    trial = Trial(step, forward, case)
     worst, over, at_one = (0.0, ""), [], 0
     for size in sizes:
         before = len(compilations)
-        verdict = trial.judged(partial(sized, job, size), 1)[0]
+        verdict = trial.judged(measures(step, partial(sized, job, size)), 1)[0]
         at_one += (len(compilations) - before) * (size == 1)
         worst = max(worst, (verdict.times, f"{job.along} {size}: {verdict.name}"))
         if not verdict.holds:

@@ -64,10 +64,13 @@ def compare(left: Left, eager: Left, reference: Left) -> dict[str, Comparison]:
 def _compare(x: Tensor, eager: Tensor, exact: Tensor, scale: Tensor) -> Comparison:
     if x.shape != exact.shape or x.dtype != eager.dtype:
         return Comparison(math.inf, 0.0, 0.0, 0.0, False)
-    finite = x.isfinite() & eager.isfinite() & exact.isfinite()
-    squares = [float((t.double() - exact)[finite].square().sum()) for t in (x, eager)]
-    return Comparison(squares[0], squares[1], float(scale[finite].square().sum()), torch.finfo(x.dtype).eps,
-                      same_classes(x, eager))
+    errors = [t.double() - exact for t in (x, eager)]
+    squares = [float(t.square().sum()) for t in (*errors, scale)]
+    if not all(map(math.isfinite, squares)):                  # as nearly never: an element is infinite, or not a number
+        finite = x.isfinite() & eager.isfinite() & exact.isfinite()
+        squares = [float(t[finite].square().sum()) for t in (*errors, scale)]
+        return Comparison(*squares, torch.finfo(x.dtype).eps, same_classes(x, eager))
+    return Comparison(*squares, torch.finfo(x.dtype).eps, same_classes=True)
 
 
 def _scale(name: str, reference: Left) -> Tensor:

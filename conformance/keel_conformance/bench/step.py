@@ -72,6 +72,11 @@ def tensors(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 def reference(step: Step, case: ModelCase) -> dict[str, Tensor]:
     """What the step leaves when everything is computed in float64, without autocast."""
-    twin = prepare(step, case.twin(torch.float64))
+    return in_double(step, case.twin(torch.float64))
+
+
+def in_double(step: Step, wide: ModelCase) -> dict[str, Tensor]:
+    """The same of a case that is in float64 already, and is the caller's to change."""
+    prepare(step, wide)
     with InDouble():
-        return leavings(step, twin, run(Step(step.mode, device=step.device), twin, twin.model))
+        return leavings(step, wide, run(Step(step.mode, device=step.device), wide, wide.model))

@@ -57,3 +57,10 @@ def test_jobs_are_every_way_of_the_models_that_the_zoo_has() -> None:
     chosen = Selection(("bert", "add"), ("inference", "training"), "cpp")
     assert [(job.model, job.mode, job.along) for job in models.jobs(chosen)] == [
         ("bert", mode, along) for mode in ("inference", "training") for along in ("static", "dynamic")]
+
+
+def test_a_run_that_is_cut_short_has_ended_the_cheap_ways_of_all_models() -> None:
+    chosen = Selection(("bert", "resnet18", "dpn107"), ("inference", "training"), "cpp")
+    ended = [(job.model, job.mode, job.along) for job in models.jobs(chosen)]
+    assert ended[:3] == [(model, "inference", "static") for model in ("dpn107", "resnet18", "bert")]
+    assert {(mode, along) for _, mode, along in ended[-3:]} == {("training", "dynamic")}
