@@ -31,6 +31,7 @@ from keel import (
     walk,
 )
 from keel_cpp.sizes import is_positive
+from keel_cpp.statements import Picked
 from keel_cpp.tables import COSTS
 
 Straight = Const | Position | Load | Check | Apply | Reduce | Scan | Store
@@ -206,6 +207,9 @@ def across(loop: Loop, facts: Facts) -> Axis | None:
     axis = for_lanes(loop.axes, [s for i in inner for s in i.body], facts)
     if axis is None or not is_long(axis):
         return None
+    picked = [s for i in inner for s in i.body if isinstance(s, Picked)]
+    if any(axis in facts.varies[v] for s in picked for v in s.chosen):
+        return None                                            # each lane would read from an address of its own
     outside = sum(lane_cost(i.body, axis, facts) for i in inner)
     inside = sum(lane_cost(i.body, a, facts) for i in inner if (a := for_lanes(i.axes, i.body, facts)) is not None)
     near = any(0 < stride(s, axis, facts) < FAR for i in inner for s in i.body if isinstance(s, Load | Store))
@@ -222,7 +226,7 @@ def tiled(axes: Sequence[Axis], lane: Axis, body: Sequence[Stmt], facts: Facts) 
 def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[Load]:
     """The loads that run along ``side`` and are far apart along ``lane``, a plain distance each: a tile of them can be
     turned as a whole, where elements have the width of an integer's."""
-    found = [s for s in body if isinstance(s, Load) and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
+    found = [s for s in body if type(s) is Load and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
     return [s for s in found if s.mask is None and s.buffer not in facts.written and s.dtype.itemsize in (2, 4, 8)
             and _plain(s.index, lane, facts)]
 

@@ -28,6 +28,7 @@ from keel_cpp.facts import (
     work,
 )
 from keel_cpp.folds import Fold
+from keel_cpp.joined import joined
 from keel_cpp.sizes import size_text
 from keel_cpp.tables import STORED
 from keel_cpp.text import Text
@@ -46,9 +47,10 @@ CHUNKS = 64
 
 def render(kernel: Kernel) -> str:
     """The function that runs ``kernel``: its parameters are the buffers' addresses, then the symbols."""
-    text = Text(kernel, survey(kernel))
+    changed = joined(kernel)
+    text = Text(kernel, survey(changed))
     with text.block(text.signature()):
-        for stmt in kernel.body:
+        for stmt in changed.body:
             _at_top(text, stmt)
     return "\n".join([*text.lines, ""])
 

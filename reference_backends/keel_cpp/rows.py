@@ -27,6 +27,7 @@ from keel import (
     results_of,
 )
 from keel_cpp.facts import Facts, for_lanes, has_loops, in_order, is_small, used_by
+from keel_cpp.statements import Address
 from keel_cpp.tables import COSTS
 
 LONGEST = 4096
@@ -149,6 +150,8 @@ class _Rows:
             match s:
                 case Const():
                     keys[s.result] = ("const", repr(s.value), s.dtype)
+                case Address():
+                    keys[s.result] = ("address", s.buffer, _index_key(s.index, names, key))
                 case Position():
                     keys[s.result] = ("position", _index_key(s.index, names, key))
                 case Load() if s.buffer not in self.facts.written:

@@ -30,6 +30,7 @@ from keel_cpp.facts import Facts, checks_in, folds_of
 from keel_cpp.folds import Fold
 from keel_cpp.rows import Place, kept_rows
 from keel_cpp.sizes import NARROW, index_text, size_text
+from keel_cpp.statements import Address, Picked
 from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
 KEYWORDS = frozenset((
@@ -203,6 +204,8 @@ class Text:
         match stmt:
             case Const():
                 pass
+            case Address():
+                self.define(stmt.result, f"i64({self.name(stmt.buffer)} + ({self.index(stmt.index)}))")
             case Position():
                 self.define(stmt.result, self.index(stmt.index))
             case Load():
@@ -244,12 +247,18 @@ class Text:
         return kept.body
 
     def _load(self, stmt: Load, on: str) -> str:
-        text = self.elements.get(stmt.result) or f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
+        text = self.elements.get(stmt.result) or self._element(stmt)
         flags = [*([on] if on else []), *([self.value(stmt.mask)] if stmt.mask is not None else [])]
         if flags:
             text = f"{' & '.join(flags)} ? {text} : {STORED[stmt.dtype]}(0)"
             text = f"({text})" if stmt.dtype == torch.bool else text
         return loaded(text, stmt.dtype)
+
+    def _element(self, stmt: Load) -> str:
+        if isinstance(stmt, Picked):
+            steps = "".join(f" + {self.value(v)} * {self.name(axis.name)}" for v, axis in stmt.steps)
+            return f"((const {STORED[stmt.dtype]}*)v{stmt.address})[{self.index(stmt.within)}{steps}]"
+        return f"{self.name(stmt.buffer)}[{self.index(stmt.index)}]"
 
     def _check(self, stmt: Check, on: str) -> None:
         value, size = self.value(stmt.value), size_text(stmt.bound, self.name)

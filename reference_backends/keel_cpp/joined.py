@@ -1,0 +1,226 @@
+"""Loads from tensors that are joined (``cat``, ``stack``): one address for a whole row, and one load from there.
+
+The loop IR loads from every piece, under the condition that the element lies in it, and chooses one of the values.
+Where the choice is the same all along the lanes of a loop, it is made of addresses instead, outside the loop: a row
+then takes one load for each element, not as many as there are pieces, and the C++ compiler has as much less to do.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+import torch
+
+from keel import (
+    Apply,
+    Axis,
+    Const,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Stmt,
+    axes_of,
+    loaded_of,
+    results_of,
+    walk,
+)
+from keel_cpp.facts import for_lanes, has_loops, innermost, survey, used_by
+from keel_cpp.statements import Address, Picked
+
+
+def joined(kernel: Kernel) -> Kernel:
+    """``kernel`` with one load in place of those that are chosen from alike all along a loop's lanes."""
+    if not any(_chooses(loop.body) for loop in innermost(kernel.body)):
+        return kernel
+    return replace(kernel, body=_used(_Rewrite(kernel).body(kernel.body), set()))
+
+
+def _chooses(body: Sequence[Stmt]) -> bool:
+    return sum(isinstance(s, Load) and s.mask is not None for s in body) > 1
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A load, and the conditions under which it is chosen: values that are true there, and values that are false."""
+
+    load: Load
+    true: tuple[int, ...]
+    false: tuple[int, ...]
+
+
+class _Rewrite:
+    def __init__(self, kernel: Kernel):
+        self.facts = survey(kernel)
+        self.made = {r: s for s in walk(kernel.body) for r in results_of(s)}
+        self.place = {r: n for n, r in enumerate(self.made)}
+        self.next = max(self.made, default=-1) + 1
+        self.added: dict[int, dict[Stmt, int]] = {}            # by the value behind which it is computed: what, and
+                                                               # the value that it gives
+        self.here: frozenset[int] = frozenset()                # the values of the present loop
+
+    def body(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        return self._completed([self.loop(s) if isinstance(s, Loop) else s for s in body])
+
+    def _completed(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The statements with those that are added behind them, in their loops too."""
+        out: list[Stmt] = []
+        for stmt in body:
+            out.append(replace(stmt, body=self._completed(stmt.body)) if isinstance(stmt, Loop) else stmt)
+            for r in results_of(stmt):
+                out += [replace(s, result=n) for s, n in self.added.get(r, {}).items()]
+        return tuple(out)
+
+    def loop(self, loop: Loop) -> Loop:
+        if has_loops(loop.body):
+            return replace(loop, body=tuple(self.loop(s) if isinstance(s, Loop) else s for s in loop.body))
+        lane = for_lanes(loop.axes, loop.body, self.facts) if _chooses(loop.body) else None
+        if lane is None:
+            return loop
+        self.here = frozenset(r for s in loop.body for r in results_of(s))
+        return replace(loop, body=tuple(self._picked(s, lane) or s for s in loop.body))
+
+    # -- what is chosen from ----------------------------------------------------------------------------------------
+
+    def _pieces_of(self, stmt: Apply) -> list[_Piece] | None:
+        """The loads that a choice is made of; None if it is part of another, or chooses from anything else."""
+        users = self.facts.users.get(stmt.result, [])
+        if len(users) == 1 and _is_choice(users[0]) and stmt.result in users[0].args[1:]:
+            return None
+        return self._pieces(stmt, (), ())
+
+    def _pieces(self, choice: Apply, true: tuple[int, ...], false: tuple[int, ...]) -> list[_Piece] | None:
+        """None if it is not all loads that serve nothing else."""
+        flag, *chosen = choice.args
+        out: list[_Piece] = []
+        for value, more in zip(chosen, (((*true, flag), false), (true, (*false, flag))), strict=True):
+            stmt = self.made[value]
+            if value not in self.here or len(self.facts.users[value]) != 1:
+                return None
+            if _is_choice(stmt):
+                inner = self._pieces(stmt, *more)
+                if inner is None:
+                    return None
+                out += inner
+            elif isinstance(stmt, Load) and stmt.buffer not in self.facts.written:
+                out.append(_Piece(stmt, *more))
+            else:
+                return None
+        return out
+
+    def _varies(self, pieces: Sequence[_Piece], lane: Axis) -> bool:
+        """Whether the choice, or how far apart neighbours are, varies along ``lane``."""
+        values = {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
+        return any(lane in self.facts.varies[v] for v in values) or lane in _different_axes(pieces) or \
+            any(lane in axes_of(self._base(p, pieces)) for p in pieces)
+
+    def _base(self, piece: _Piece, pieces: Sequence[_Piece]) -> Index:
+        """The part of the index of one piece alone that is not an axis times a size."""
+        common = _common(pieces)
+        return Index(piece.load.index.const, tuple(t for t in piece.load.index.terms
+                                                   if t not in common and not isinstance(t[0], Axis)))
+
+    # -- what takes their place -------------------------------------------------------------------------------------
+
+    def _picked(self, stmt: Stmt, lane: Axis) -> Picked | None:
+        """The load from a chosen address that may take the place of a choice; None if none may."""
+        if not _is_choice(stmt) or (pieces := self._pieces_of(stmt)) is None or (mask := self._mask(pieces)) is None \
+                or self._varies(pieces, lane):
+            return None
+        first = pieces[0].load
+        bases = {p.load.result: self._base(p, pieces) for p in pieces}
+        needed = {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
+        last = max(needed, key=self.place.__getitem__)
+        if isinstance(self.made[last], Reduce) or (last not in self.here and any(map(axes_of, bases.values()))):
+            return None
+
+        def choice(instead: Mapping[int, Position]) -> int:
+            return self._chosen(stmt.result, instead, self.added.setdefault(last, {}))
+        address = choice({p.load.result: Address(0, bases[p.load.result], p.load.buffer) for p in pieces})
+        steps = tuple((choice({p.load.result: Position(0, Index(p.load.index.coefficient(a))) for p in pieces}), a)
+                      for a in _different_axes(pieces))
+        within = Index(0, tuple(t for t in first.index.terms if t in _common(pieces)))
+        return Picked.at(address, within, steps, first, stmt.result, next(iter(mask), None))
+
+    def _chosen(self, value: int, instead: Mapping[int, Position], known: dict[Stmt, int]) -> int:
+        """The number of what is chosen as ``value`` is, from what stands ``instead`` of loads; added to ``known``."""
+        if value in instead:
+            new: Position | Apply = instead[value]
+        else:
+            choice = self.made[value]
+            assert isinstance(choice, Apply)
+            flag, one, other = (choice.args[0], *(self._chosen(v, instead, known) for v in choice.args[1:]))
+            if one == other:
+                return one
+            new = Apply(0, "where", (flag, one, other), torch.int64)
+        if new not in known:
+            known[new], self.next = self.next, self.next + 1
+        return known[new]
+
+    # -- conditions -------------------------------------------------------------------------------------------------
+
+    def _mask(self, pieces: Sequence[_Piece]) -> frozenset[int] | None:
+        """The condition, if any, under which something is loaded at all; None where the pieces differ in that."""
+        masks = {self._left(p) for p in pieces}
+        return mask if len(masks) == 1 and len(mask := masks.pop()) < 2 else None
+
+    def _left(self, piece: _Piece) -> frozenset[int]:
+        """The conditions of a load that do not follow from its being chosen."""
+        if piece.load.mask is None:
+            return frozenset()
+        return frozenset(m for m in self._conditions(piece.load.mask) if not self._holds(m, piece))
+
+    def _conditions(self, flag: int) -> Iterator[int]:
+        stmt = self.made.get(flag)
+        if isinstance(stmt, Apply) and stmt.op == "and" and stmt.dtype == torch.bool:
+            for arg in stmt.args:
+                yield from self._conditions(arg)
+        else:
+            yield flag
+
+    def _holds(self, flag: int, piece: _Piece) -> bool:
+        known = {c for t in piece.true for c in (t, *self._conditions(t))}
+        return flag in known or any(self._opposite(flag, f) for f in piece.false)
+
+    def _opposite(self, a: int, b: int) -> bool:
+        """Whether one of two values is x < y and the other x >= y, of integers."""
+        one, other = self.made.get(a), self.made.get(b)
+        return isinstance(one, Apply) and isinstance(other, Apply) and {one.op, other.op} == {"lt", "ge"} and \
+            tuple(map(self._meaning, one.args)) == tuple(map(self._meaning, other.args)) and \
+            not self.facts.dtypes[one.args[0]].is_floating_point
+
+    def _meaning(self, number: int) -> Any:
+        """What tells a number from others that are computed alike."""
+        stmt = self.made.get(number)
+        return replace(stmt, result=0) if isinstance(stmt, Const | Position) else number
+
+
+def _is_choice(stmt: Stmt | None) -> TypeGuard[Apply]:
+    return isinstance(stmt, Apply) and stmt.op == "where"
+
+
+def _common(pieces: Sequence[_Piece]) -> set[tuple[Any, Any]]:
+    """The terms that the indices of all pieces have."""
+    return set(pieces[0].load.index.terms).intersection(*(p.load.index.terms for p in pieces[1:]))
+
+
+def _different_axes(pieces: Sequence[_Piece]) -> list[Axis]:
+    """The axes along which the pieces have their elements differently far apart."""
+    common = _common(pieces)
+    return list(dict.fromkeys(a for p in pieces for a, c in p.load.index.terms
+                              if isinstance(a, Axis) and (a, c) not in common))
+
+
+def _used(body: Sequence[Stmt], used: set[int]) -> tuple[Stmt, ...]:
+    """The statements without those whose values nothing uses, neither they nor what is ``used`` behind them."""
+    out: list[Stmt] = []
+    for stmt in reversed(body):
+        if isinstance(stmt, Loop):
+            out.append(replace(stmt, body=_used(stmt.body, used)))
+        elif not isinstance(stmt, Const | Position | Load | Apply) or stmt.result in used:
+            used |= set(used_by(stmt))
+            out.append(stmt)
+    return tuple(reversed(out))
