@@ -27,7 +27,8 @@ def always() -> bool:
 @dataclass(frozen=True)
 class Promise:
     """The types of a part's inputs and outputs, and by output: its node's name, the user's line that made it, the
-    inputs it may share memory with, and the nodes whose memory it may be in."""
+    inputs it may share memory with, and the nodes whose memory it may be in.  ``real`` says that no value of the part
+    is complex, so that PyTorch leaves the negative or the conjugate of none to its readers."""
 
     owner: str
     part: str
@@ -37,6 +38,7 @@ class Promise:
     lines: tuple[str | None, ...]
     shares: tuple[frozenset[int], ...]
     bases: tuple[frozenset[str], ...]
+    real: bool = False
 
 
 def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
@@ -50,11 +52,16 @@ def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
                    tuple(type_of(r.meta["val"]) for r in nodes), tuple(r.name for r in nodes),
                    tuple(where(r) for r in nodes),
                    tuple(frozenset(number[b] for b in base[r] if b in number) for r in nodes),
-                   tuple(frozenset(b.name for b in base[r]) for r in nodes))
+                   tuple(frozenset(b.name for b in base[r]) for r in nodes),
+                   not any(_has_complex(n.meta.get("val")) for n in gm.graph.nodes))
+
+
+def _has_complex(value: Any) -> bool:
+    return any(isinstance(v, torch.Tensor) and v.is_complex() for v in leaves(value))
 
 
 def first_call(run: Run, made: Promise) -> Run:
-    """``run`` with the number, dtypes, shapes, strides and devices of its outputs checked.
+    """``run`` with the number, dtypes, shapes, strides, devices and kinds of its outputs checked.
 
     Raises KeelError[wrong-result].
     """
@@ -117,7 +124,7 @@ def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
     reasons: dict[str, str] = {}
     line = None
     for name, at, want, got in zip(made.names, made.lines, made.outputs, results, strict=True):
-        if (why := mismatch(want, got, known)) is not None:
+        if (why := mismatch(want, got, known) or _unusual(made, args, got)) is not None:
             reasons[f"%{name}"] = why
             line = line or at
     if reasons:
@@ -150,6 +157,26 @@ def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = 
     if strides and got.numel() > 0 and any(s is not None and s != t and n > 1 for n, s, t in per_dim):
         return f"Its strides are {list(got.stride())}, not {_words(want.strides, steps)}."
     return None
+
+
+def _unusual(made: Promise, args: Sequence[Any], got: Any) -> str | None:
+    """A sentence on a tensor that its readers, kernels or autograd, would not take for the values that it shows."""
+    if not isinstance(got, torch.Tensor):
+        return None
+    given = [a for a in args if isinstance(a, torch.Tensor)]
+    if made.real and got.is_neg():
+        return "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory holds other values."
+    if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
+        return "It is an inference tensor, made under torch.inference_mode, which autograd and writes refuse."
+    if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
+        return f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor."
+    return None
+
+
+def _is_plain_subclass(kind: type[torch.Tensor]) -> bool:
+    """Whether it is a subclass of tensors that holds what tensors hold, and that only ``as_subclass`` gives."""
+    return (kind not in (torch.Tensor, torch.nn.Parameter)
+            and kind.__torch_dispatch__ == torch.Tensor.__torch_dispatch__)
 
 
 def bind(types: Sequence[Type], values: Sequence[Any]) -> dict[str, int]:

@@ -137,6 +137,43 @@ def test_a_result_is_a_plain_value(broken: Callable[..., Any], sentence: str) ->
         broken_without_autograd(R(2).requires_grad_())
 
 
+class Acme(torch.Tensor):
+    """What a vendor may call its tensors."""
+
+
+@pytest.mark.parametrize("broken, sentence", [
+    (lambda x: (torch._neg_view(-x - 1),), "its memory holds other values"),
+    (torch.inference_mode(lambda x: (x + 1,)), "is an inference tensor"),
+    (lambda x: ((x + 1).as_subclass(Acme),), "is a Acme, a subclass"),
+], ids=["negative", "inference", "subclass"])
+def test_a_result_that_its_readers_take_for_another_is_told_on_the_first_call(
+        broken: Callable[..., Any], sentence: str) -> None:
+    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    for check in (first_call, every_call):
+        with pytest.raises(KeelError, match=sentence) as raised:
+            check(broken, made)(R(2))
+        assert raised.value.code == "wrong-result"
+
+
+def test_kernels_never_read_a_negative_that_is_left_to_them() -> None:
+    sines = keel.Support((keel.Rule(ops=("aten.sin",)),))
+    lazy = Backend(name="acme", device="cpu", supports=sines,
+                   compile=lambda gm: lambda *args: tuple(torch._neg_view(-r) for r in gm(*args)))
+    with pytest.raises(KeelError, match="its memory holds other values"):
+        keel.compile(lambda x: x.sin() + 1, backends=[lazy, "cpp"])(R(4))
+    x = R(4)
+    torch.testing.assert_close(keel.compile(lambda x: torch.complex(x, x).conj().imag.sin() + 1)(x), (-x).sin() + 1)
+
+
+def test_a_result_may_be_of_the_kind_of_what_it_is_made_of() -> None:
+    made = promise(trace(lambda x: (x.t(),), R(2, 2)), "acme", "p0")
+    first_call(lambda x: (x.t(),), made)(R(2, 2).as_subclass(Acme))
+    with torch.inference_mode():
+        x = R(2, 2)
+        first_call(lambda x: (x.t(),), made)(R(2, 2))
+    first_call(lambda x: (x.t(),), made)(x)
+
+
 def test_what_autograd_tracks_may_require_grad_and_a_parameter_may_be_given_back() -> None:
     made = promise(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
     check = every_call(lambda x: (x + 1, x.t()), made)
