@@ -133,7 +133,7 @@ class Cost:
         checked_operators(what, "seconds", table(what, "seconds", self.seconds, "operator"))
         for operator, seconds in self.seconds.items():
             if callable(seconds):
-                checked_call(what, f"seconds[{operator!r}]", seconds, "it takes a Call, and returns seconds")
+                checked_call(what, f"seconds[{operator!r}]", seconds, "it takes a Call, and returns seconds", takes=1)
             else:
                 checked_number(what, f"seconds[{operator!r}]", seconds)
         checked_flag(what, "fuses", self.fuses)

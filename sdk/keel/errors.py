@@ -19,6 +19,7 @@ CODES = (
     "refuse-raised",       # a plugin's own hook raised
     "cost-raised",         # a function of a data sheet raised, or returned no number of seconds
     "compile-raised",
+    "run-raised",          # what a backend compiled asked Python to exit while it ran
     "wrong-result",        # a compiled part returned something other than the types it promised
     "out-of-opset",        # a graph holds what the operator set leaves out by decision
     "bad-graph",           # a graph or a kernel breaks an invariant of its stage
@@ -58,8 +59,11 @@ class KeelError(Exception):
         return "\n".join(lines)
 
 
-class BadIndex(KeelError, IndexError):
-    """KeelError[bad-index], and an IndexError too, which is what eager PyTorch raises in most operators."""
+class BadIndex(KeelError, IndexError, RuntimeError):
+    """KeelError[bad-index], and what eager PyTorch raises: an IndexError in most operators, a RuntimeError in
+    ``gather`` and some losses.  It is both, for what runs does not tell: of the losses whose classes ``gather`` looks
+    up, some raise the one and some the other.
+    """
 
 
 class KeelWarning(UserWarning):

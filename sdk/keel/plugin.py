@@ -94,7 +94,7 @@ class Rule:
             object.__setattr__(self, "ranks", _span(what, self.ranks))
         checked_flag(what, "contiguous", self.contiguous)
         checked_flag(what, "static", self.static)
-        checked_call(what, "when", self.when, _ANSWER, optional=True)
+        checked_call(what, "when", self.when, _ANSWER, optional=True, takes=1)
 
 
 _ANSWER = "it takes a Call, and returns None to take it, or the sentence that says why not"
@@ -138,7 +138,8 @@ class Staged:
     begin: Callable[[fx.GraphModule], Callable[[], Callable[..., Any]]]
 
     def __post_init__(self) -> None:
-        checked_call("A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it")
+        checked_call("A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it",
+                     takes=1)
 
     def __call__(self, gm: fx.GraphModule) -> Callable[..., Any]:
         return self.begin(gm)()
@@ -174,10 +175,11 @@ class Backend:
             if isinstance(self.supports, Rule | tuple | list):
                 bad(f"{what} has supports={type(self.supports).__name__}(...), which is no Support.",
                     "Wrap the rows: supports=Support((Rule(...),)).")
-            checked_call(what, "supports", self.supports, _ANSWER)
-        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs")
-        checked_call(what, "probe", self.probe, _PROBE)
-        checked_call(what, "cache_key", self.cache_key, "it returns a text", optional=True)
+            checked_call(what, "supports", self.supports, _ANSWER, takes=1)
+        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs",
+                     takes=1)
+        checked_call(what, "probe", self.probe, _PROBE, takes=0)
+        checked_call(what, "cache_key", self.cache_key, "it returns a text", optional=True, takes=0)
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
@@ -241,7 +243,7 @@ class Extern:
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
         checked_call("An Extern", "out", self.out, "it takes the same and out=, a tensor to fill", optional=True)
-        checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True)
+        checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True, takes=1)
         checked_flag("An Extern", "view", self.view)
 
 
@@ -312,9 +314,10 @@ class LoopTarget:
             checked_type(what, f"externs[{name!r}]", extern, Extern, "keel.Extern(run=...)")
         if not scalars and not folds and not externs:
             bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
-        checked_call(what, "render", self.render, "it takes a Kernel, and returns its text")
-        checked_call(what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each")
-        checked_call(what, "probe", self.probe, _PROBE)
+        checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1)
+        checked_call(what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each",
+                     takes=1)
+        checked_call(what, "probe", self.probe, _PROBE, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
         checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")

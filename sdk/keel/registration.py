@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
 from numbers import Real
 from types import CodeType
 from typing import Any, NoReturn
@@ -56,8 +56,11 @@ def checked_device(what: str, device: object, *, any_device: bool = True) -> Non
             f"Write the type alone, for a backend serves all devices of that type: device={kind or 'cpu'!r}.")
 
 
-def checked_call(what: str, field: str, value: object, meaning: str, *, optional: bool = False) -> None:
-    """A hook is a plain function, or something else that is called and does not return a coroutine."""
+def checked_call(what: str, field: str, value: object, meaning: str, *, optional: bool = False,
+                 takes: int | None = None) -> None:
+    """A hook is a plain function, or something else that is called and does not return a coroutine.  It ``takes`` so
+    many arguments by position, as far as Python tells; None: any number.
+    """
     if value is None and optional:
         return
     if not callable(value):
@@ -67,6 +70,19 @@ def checked_call(what: str, field: str, value: object, meaning: str, *, optional
            if isinstance(code := getattr(f, "__code__", None), CodeType)):
         bad(f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
             f"Write a plain function: {meaning}.")
+    if takes is not None and not _can_take(value, takes):
+        many = "one argument" if takes == 1 else f"{takes or 'no'} arguments"
+        bad(f"{what} has a function as {field} that cannot be called with {many}.", f"Write a function: {meaning}.")
+
+
+def _can_take(function: Callable[..., Any], arguments: int) -> bool:
+    try:
+        signature(function).bind(*[None] * arguments)
+    except TypeError:
+        return False
+    except ValueError:                                        # of some functions written in C nothing is known
+        return True
+    return True
 
 
 def checked_flag(what: str, field: str, value: object) -> None:

@@ -65,3 +65,11 @@ def test_exported_programs_and_calls_take_them(name: str) -> None:
     mul = torch.ops.aten.mul.Tensor
     batch = keel.compile_calls([(mul, (x, x), {})], backends=[raw, "eager"])
     torch.testing.assert_close(batch.run([((x, x), {})])[0][0], x * x)
+
+
+def test_a_result_that_eager_leaves_unconjugated_has_its_values_and_strides() -> None:
+    def fn(z: Tensor) -> Tensor:
+        return (z * 2).mH
+    ours, eager = keel.compile(fn, backends=["interp", "eager"])(M), fn(M)
+    assert eager.is_conj() and not ours.is_conj()
+    assert torch.equal(ours, eager) and ours.stride() == eager.stride() and ours.resolve_conj() is ours

@@ -116,6 +116,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "supports is rows": (lambda: backend(supports=(Rule(ops=("aten.mm",)),)), "Support((Rule(...),))"),
     "supports is a text": (lambda: backend(supports="aten.mm"), "a function"),
     "supports is asynchronous": (lambda: backend(supports=Later()), "plain function"),
+    "supports takes nothing": (lambda: backend(supports=lambda: None), "it takes a Call"),
+    "supports takes two": (lambda: backend(supports=lambda call, more: None), "it takes a Call"),
+    "supports takes names only": (lambda: backend(supports=lambda *, call: None), "it takes a Call"),
+    "compile takes nothing": (lambda: backend(compile=lambda: None), "it takes a graph"),
+    "probe takes a device": (lambda: backend(probe=lambda device: None), "it returns None, or the sentence"),
+    "cache_key takes a graph": (lambda: backend(cache_key=lambda gm: ""), "it returns a text"),
+    "when takes nothing": (lambda: Rule(ops=("aten.mm",), when=lambda: None), "it takes a Call"),  # type: ignore
+    "begin takes nothing": (lambda: Staged(begin=lambda: None), "it takes a graph"),  # type: ignore
     "compile is no function": (lambda: backend(compile=7), "a function"),
     "compile is asynchronous": (lambda: backend(compile=later), "plain function"),
     "begin is no function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]

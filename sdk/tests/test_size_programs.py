@@ -183,3 +183,19 @@ def test_programs_give_what_eager_gives(name: str, backends: tuple[str, ...], dy
         torch.manual_seed(k)
         arguments = make(k)
         assert_same(compiled(*arguments), function(*arguments))
+
+
+@pytest.mark.parametrize("fn", [lambda x, n: x + (1 << n), lambda x, n: x * 2 ** n, lambda x, n: x % (1 << n),
+                                lambda x, n: x - 3 ** n], ids=["shift", "power", "remainder", "of three"])
+@pytest.mark.parametrize("backend", ["cpp", "interp"])
+def test_a_number_beyond_int64_is_an_error_as_in_eager(fn: Callable[..., Any], backend: str) -> None:
+    """Kernels have it modulo 2^64, which is 0 for a power of two."""
+    x = torch.arange(4)
+    compiled = keel.compile(fn, backends=[backend, "eager"], dynamic=True)
+    for n in (5, 30):
+        assert torch.equal(compiled(x, n), fn(x, n))
+    for n in (64, 70):
+        with pytest.raises(OverflowError, match="int too big to convert"):
+            fn(x, n)
+        with pytest.raises(OverflowError, match="int too big to convert"):
+            compiled(x, n)

@@ -102,6 +102,32 @@ def test_it_is_an_index_error_that_names_its_operator():
         compiled(looked_up)(torch.randn(5, 3), torch.tensor([0, 5]))
 
 
+ONE, FOUR = torch.tensor([7]), torch.full((4,), 7)
+LOOK_UPS = {
+    "gather": lambda x: torch.gather(x, 0, ONE[None]),
+    "index_select": lambda x: torch.index_select(x, 0, ONE),
+    "index": lambda x: x[ONE],
+    "take": lambda x: torch.take(x, ONE * 10),
+    "embedding": lambda x: torch.nn.functional.embedding(ONE, x),
+    "index_copy": lambda x: x.index_copy(0, ONE, x[:1]),
+    "index_fill": lambda x: x.index_fill(0, ONE, 1.0),
+    "index_put": lambda x: x.index_put((ONE,), x[0]),
+    "scatter": lambda x: x.scatter(0, ONE[None], x[:1]),
+    "nll_loss": lambda x: torch.nn.functional.nll_loss(x, FOUR),
+    "multi_margin_loss": lambda x: torch.nn.functional.multi_margin_loss(x, FOUR),
+}
+
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_who_expects_eagers_error_gets_it(name):
+    """Some operators raise an IndexError and some a RuntimeError."""
+    x = torch.randn(4, 3)
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        LOOK_UPS[name](x)
+    with pytest.raises(eager.type):
+        compiled(LOOK_UPS[name])(x)
+
+
 def test_of_several_the_one_at_fault_is_named():
     def both(x, y, i, j):
         return x[i] + y[j]

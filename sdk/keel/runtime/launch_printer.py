@@ -50,8 +50,10 @@ from keel.runtime.python_source import (
 )
 from keel.runtime.trouble import outside, settling
 from keel.schedule.tensors import Slot
+from keel.symbols import bounds
 from keel.types import SymType
 
+_INT64 = -2 ** 63, 2 ** 63 - 1
 CHUNK = 2048
 """How many values a chunk of CPython's frame stack holds (3.11 to 3.13: 16 KiB)."""
 
@@ -134,7 +136,10 @@ class _Printer:
             case BindSymbol():
                 self._bind(step)
             case Compute(symbol, value):
-                out.assign(self._symbol(symbol), self.host.number(value, "int"))
+                number = self.host.number(value, "int")
+                if not _in_int64(value):
+                    number = call(self._object(int64, "int64"), [number])
+                out.assign(self._symbol(symbol), number)
             case TakeArena():
                 out.assign(self._variable("arena"), call(self._object(self.pool.take, "take"), [self._key()]))
                 out.unpack(self._in_arena(), self._variable("arena"))
@@ -240,6 +245,19 @@ class _Printer:
         if isinstance(result, int):
             return self._tensor(result)
         return literal(None) if result is None else self.host.number(result.expr, result.kind)
+
+
+def _in_int64(value: Any) -> bool:
+    """Whether a number is within int64 whatever its symbols are."""
+    span = bounds(value)
+    return span.low >= _INT64[0] and span.high <= _INT64[1]
+
+
+def int64(value: int) -> int:
+    """``value``; raises the OverflowError of eager PyTorch for what kernels would have modulo 2^64."""
+    if _INT64[0] <= value <= _INT64[1]:
+        return value
+    raise OverflowError(f"int too big to convert: a number that is computed from sizes has {value.bit_length()} bits")
 
 
 def _stem(function: Any) -> str:

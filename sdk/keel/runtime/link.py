@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.errors import KeelError
+from keel.errors import KeelError, message_of
 from keel.graph.calls import is_call, where
+from keel.interrupts import is_interrupt
 from keel.runtime.arena import lasting
 from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method, tuple_of
 from keel.torch_adapter import Boxed
@@ -125,16 +126,22 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
     return checked
 
 
-def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[Exception], None]:
-    """Notes on an exception which part it comes from, told by the line that was running."""
+def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[BaseException], None]:
+    """Notes on an exception which part it comes from, told by the line that was running.  If it is none that a function
+    may raise, as SystemExit, and not the user's, it becomes KeelError[run-raised]: a kernel does not end the process.
+    """
     nodes = {node.name: node for node in gm.graph.nodes}
 
-    def blame(raised: Exception) -> None:
+    def blame(raised: BaseException) -> None:
         trace = raised.__traceback__
         part = called.get(trace.tb_lineno) if trace else None
-        if part is None or isinstance(raised, KeelError):
+        if part is None or isinstance(raised, KeelError) or is_interrupt(raised):
             return
         places = dict.fromkeys(at for name in part.outputs if (at := where(nodes[name])))
+        if not isinstance(raised, Exception):
+            raise KeelError("run-raised", f"What {part.owner} compiled of part {part.name} asked Python to exit.",
+                            {part.owner: f"{type(raised).__name__}: {message_of(raised)}"}, next(iter(places), None),
+                            "This is a defect of the backend. Leave it out, or report it.") from raised
         raised.add_note("\n".join([f"Raised in part {part.name}, which {part.owner} compiled.",
                                    *(f"  at {at}" for at in list(places)[:3])]))
     return blame

@@ -215,10 +215,10 @@ class Function:
         self._indent += "    "
 
     def guarded(self, note: Name) -> None:
-        """An exception in what was watched is given to ``note``, and raised again."""
+        """Whatever is raised in what was watched is given to ``note``, and raised again if that returns."""
         self._indent = self._indent[:-4]
         raised = self.space.variable(("raised", self.name), "raised")
-        self._line(f"except Exception as {raised}:")
+        self._line(f"except BaseException as {raised}:")
         self._line(f"    {call(note, [raised])}")
         self._line("    raise")
 

@@ -37,8 +37,8 @@ class Function:
     ``value`` computes it on ints, floats, bools and Fractions (in which integer arithmetic is exact); it raises what
     Python raises: ZeroDivisionError, OverflowError, ValueError.  ``kind`` tells its type by its arguments' types.
     ``python`` and ``c`` make its text from its arguments' texts, which hold together.  ``c`` is None for what C has no
-    function for; C computes on int64 and double, and what it gives where Python raises is not defined.  ``kernel``
-    gives its form in a kernel.
+    function for; C computes on int64 and double, and what it gives where Python raises, or has an integer beyond
+    int64, is not defined.  ``kernel`` gives its form in a kernel.
     """
 
     names: tuple[str, ...]
@@ -313,7 +313,8 @@ _ROWS = (
     _unary("log2", ranges.logarithm),
     _unary("acosh", ranges.always(0)),
     _unary("atanh", ranges.sign_kept),
-    Function(("BitsOfFloat",), _of("int"), bits_of_float, _called("bits_of_float"), _c_format("bits_of_float({0})")),
+    Function(("BitsOfFloat",), _of("int"), bits_of_float, _called("bits_of_float"), _c_format("bits_of_float({0})"),
+             ranges.always(-2 ** 63, 2 ** 63 - 1)),
     Function(("FloatOfBits",), _of("float"), float_of_bits, _called("float_of_bits"), _c_format("float_of_bits({0})")),
     Function(("atan2",), _of("float"), math.atan2, _called("math.atan2"), _c_format("atan2({0}, {1})")),
 )

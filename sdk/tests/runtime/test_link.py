@@ -1,6 +1,7 @@
 """The linked function: what it calls, returns, frees."""
 from __future__ import annotations
 
+import signal
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from keel.errors import KeelError
 from keel.partition import place, split
 from keel.runtime.link import Linkable, link
 from keel.torch_adapter import tidied
@@ -103,6 +105,46 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
         run([R(2, 2), R(2, 2)])
     assert raised.value.__notes__ == [
         "Raised in part p1, which pointwise compiled.\n  at /models/model.py:41   return (x @ w) + 1"]
+
+
+class Odd(BaseException):
+    """What no function should raise."""
+
+
+@pytest.mark.parametrize(("raised", "said"), [(SystemExit("no licence"), "SystemExit: no licence"),
+                                              (Odd("odd"), "Odd: odd")])
+def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> None:
+    def quits(*args: Tensor) -> Any:
+        raise raised
+
+    captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
+    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
+    run = link(captured.gm, [Linkable("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
+    with pytest.raises(KeelError, match=f"What pointwise compiled of part p0(.|\n)*pointwise: {said}") as error:
+        run([R(2)])
+    assert error.value.code == "run-raised" and error.value.__cause__ is raised
+
+
+def test_what_the_user_stops_a_part_by_goes_through() -> None:
+    def stop(number: int, frame: Any) -> None:
+        raise SystemExit("the user's")
+
+    def slow(*args: Tensor) -> Any:
+        signal.raise_signal(sent)
+
+    captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
+    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
+    run = link(captured.gm, [Linkable("p0", slow, part.inputs, part.outputs, owner="pointwise")], {})
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        sent = signal.SIGTERM
+        with pytest.raises(SystemExit, match="the user's"):
+            run([R(2)])
+        sent = signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            run([R(2)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("name", [
