@@ -54,10 +54,11 @@ class Domain:
     rules allow; types and attributes depend on levels alone, values on the draw too.
 
     ``cites`` names the clauses (``C1``) that a choice witnesses; ``untested`` those that none does, with the reason.
-    ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried;
-    ``beyond`` are a few of levels that no factor has, since no other choice should have them.
-    ``overload`` is the full name of what a choice calls, the member's first where it is empty. ``few`` says why an
-    operator has fewer than 60 cases. ``facets`` says of levels that name a call what tells it from others.
+    ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried,
+    and those of ``added`` on top of these; ``beyond`` are a few of levels that no factor has, since no other choice
+    should have them. ``overload`` is the full name of what a choice calls, the member's first where it is empty.
+    ``few`` says why an operator has fewer than 60 cases. ``facets`` says of levels that name a call what tells it from
+    others.
     """
 
     op: Op
@@ -66,6 +67,7 @@ class Domain:
     rules: tuple[Rule, ...] = ()
     must: tuple[Levels, ...] = ()
     telling: tuple[Levels, ...] = ()
+    added: tuple[Levels, ...] = ()
     beyond: tuple[Levels, ...] = ()
     overload: Callable[[Levels], str] = _first
     cites: Callable[[Levels], Iterable[str]] = _nothing

@@ -12,7 +12,7 @@ from keel_conformance.cases.domain import Domain, Levels
 
 LEAST, MOST = 4, 6
 """Cases of a member: so many as one of its attributes has levels, between these; one more along dimensions. All but one
-are those that its domain says tell most, if it names so many.
+are those that its domain says tell most, if it names so many. What a domain adds comes on top.
 """
 USED = 0.15
 """What is left of the weight of a level that a choice has; of levels like it ``LIKE``."""
@@ -83,7 +83,7 @@ def few(domain: Domain, seed: int) -> list[Levels]:
         else:
             found.append(levels)
             met |= {(one, other) for one in levels.values() for other in levels.values()}
-    return found
+    return [*found, *(levels for levels in domain.added if levels not in found)]
 
 
 def weight(factor: str, level: str) -> float:

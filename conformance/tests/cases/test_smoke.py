@@ -43,6 +43,23 @@ def test_special_values_other_dtypes_and_layouts_stand_in_some(name: str) -> Non
     assert {"f32"} < {c["dtype"] for c in chosen} and len({c["layout"] for c in chosen} - {"contiguous"}) >= 2
 
 
+@pytest.mark.parametrize("name", ["add", "mul", "where", "maximum", "le"])
+def test_an_operand_may_not_have_the_dtype_that_is_computed_in(name: str) -> None:
+    domain = domain_of(name)
+    assert domain is not None
+    dtypes = [[x.dtype for x in arguments(c, 0).tensors] for c in cases_of(domain, "smoke", 0) if c.kind == "op"]
+    assert any({torch.int32, torch.int64} <= set(found) for found in dtypes)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "lerp", "leaky_relu"])
+def test_a_number_beside_float64_is_one_that_float32_does_not_have(name: str) -> None:
+    domain = domain_of(name)
+    assert domain is not None
+    trials = [arguments(c, 0) for c in cases_of(domain, "smoke", 0) if c.kind == "op" and c.dtype == "f64"]
+    numbers = [v for t in trials for v in (*t.args, *t.kwargs.values()) if isinstance(v, float)]
+    assert any(v != torch.tensor(v).item() for v in numbers)
+
+
 def test_a_convolution_differs_in_its_dimensions() -> None:
     domain = domain_of("convolution")
     assert domain is not None

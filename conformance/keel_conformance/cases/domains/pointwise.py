@@ -5,10 +5,11 @@ chosen anew. Every value of an 8- or 16-bit dtype is tried at once where there i
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from math import prod
+from itertools import islice
+from math import isfinite, prod
 from typing import Any
 from zlib import crc32
 
@@ -138,7 +139,8 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
                         *every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
                     overload=lambda levels: forms[int(levels["form"][1:])].overload,
                     facets={f"f{i}": facets(f) for i, f in enumerate(forms)})
-    return replace(domain, telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain))
+    return replace(domain, telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
+                   added=() if op.name in WHOLE else (*_promoted(domain, forms), *_digits(domain, forms)))
 
 
 def _each(factors: Mapping[str, tuple[str, ...]], forms: tuple[Skeleton, ...], rules: tuple[Rule, ...],
@@ -204,6 +206,28 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
         completed = (_completed(domain, {**wish, "form": form}) for form in tries)
         found += [next((levels for levels in completed if levels is not None), None)]
     return tuple(levels for levels in found if levels is not None)
+
+
+def _promoted(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+    """An operand of a dtype that another one's holds, so that what both are computed in is not that dtype."""
+    return _first_of(domain, ((name, i) for i, form in enumerate(forms) for name in ("i32", "f32", "u8")
+                              if DTYPES[name] in form.dtypes and any(p.own for _, p in slots(form))
+                              and any(not p.own and DTYPES[name] != p.dtype == torch.promote_types(
+                                  DTYPES[name], p.dtype) for _, p in slots(form))))
+
+
+def _digits(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+    """float64 beside a number that float32 does not have."""
+    return _first_of(domain, (("f64", i) for i, form in enumerate(forms) if torch.float64 in form.dtypes
+                              and any(isinstance(v, float) and isfinite(v) and v != torch.tensor(v).item()
+                                      for _, v in walk((form.args, form.kwargs)))))
+
+
+def _first_of(domain: Domain, found: Iterable[tuple[str, int]]) -> tuple[Levels, ...]:
+    """The first of these dtypes and forms that the domain allows, with random values."""
+    wishes = ({"dtype": dtype, "form": f"f{i}", "shape": "257", "layout": "contiguous", "partner": "alike",
+               "values": "random"} for dtype, i in found)
+    return tuple(islice(filter(domain.allows, wishes), 1))
 
 
 def _rare(op: Op, names: tuple[str, ...], usual: str) -> str:
