@@ -5,7 +5,7 @@ A message says what could not be done, on what, each party's reason, where in th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # Codes are words; each has a page docs/errors/<code>.md.
 CODES = (
@@ -40,7 +40,8 @@ class KeelError(Exception):
     """An error raised on purpose.
 
     ``what`` is one sentence; ``reasons`` maps a party (a backend, a rule) to its sentence; ``where`` is the user's
-    source line; ``do`` says what to try.
+    source line; ``do`` says what to try. ``aspect`` says, for code, which property of a result is wrong where the code
+    is ``wrong-result``: ``type``, ``dtype``, ``device``, ``shape``, ``strides`` or ``values``.
     """
 
     code: str
@@ -48,6 +49,7 @@ class KeelError(Exception):
     reasons: Mapping[str, str] | None = None
     where: str | None = None
     do: str | None = None
+    aspect: str | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         lines = [f"KeelError[{self.code}]: {self.what}"]

@@ -103,7 +103,7 @@ class _Door:
         known = bind([self.types[i] for i in order], [given[i] for i in order])
         for i, want in self.types.items():
             if (why := mismatch(want, given[i], known, strides=False)) is not None:
-                wrong[self.names[i]] = why
+                wrong[self.names[i]] = why.sentence
         for size, span in self.ranges.items():
             if (value := known.get(str(size))) is not None and not span.lower <= value <= span.upper:
                 wrong[str(size)] = f"This size is {value}, not between {span.lower} and {span.upper}."

@@ -16,9 +16,9 @@ from keel_conformance.cases.features import features
 
 WITNESS: Mapping[About, str] = {
     About.NONFINITE: "special", About.ZERO: "special", About.EDGE: "special", About.INTEGER_EDGE: "special",
-    About.TIES: "duplicate", About.HALF: "half", About.COMPLEX: "complex", About.INTEGRAL: "whole",
-    About.INTEGER: "integer", About.BOOL: "bool", About.UINT8: "u8", About.EMPTY: "empty", About.SCALAR: "0d",
-    About.BROADCAST: "broadcast", About.PROMOTION: "mixed"}
+    About.TIES: "duplicate", About.HALFWAY: "halfway", About.HALF: "half", About.COMPLEX: "complex",
+    About.INTEGRAL: "whole", About.INTEGER: "integer", About.BOOL: "bool", About.UINT8: "u8", About.EMPTY: "empty",
+    About.SCALAR: "0d", About.BROADCAST: "broadcast", About.PROMOTION: "mixed"}
 """What a clause is about, and the feature that a witness of it has."""
 UNTESTED = Path(__file__).with_name("untested.json")
 
@@ -32,7 +32,7 @@ def needs(name: str) -> Mapping[str, frozenset[str]]:
 
 def _needs(op: Op, clause: Clause) -> frozenset[str]:
     given = {f"given {p}" for p in clause.parameters if p in _parameters(op)}
-    return frozenset(given | {WITNESS[about] for about in clause.about})
+    return frozenset(given | {WITNESS[about] for about in clause.about if about in WITNESS})
 
 
 def _parameters(op: Op) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """What the arguments of a choice have that clauses speak of, told from a draw of them.
 
-``special`` values, ``duplicate`` ones, the kind of dtype (``half``, ``integer``, ``bool``, ``complex``), ``empty`` and
-``0d`` tensors, sizes that ``broadcast``, ``mixed`` dtypes, and ``given p`` for a parameter that is not at its default.
+``special`` values, ``duplicate`` ones, those ``halfway`` between results, the kind of dtype (``half``, ``integer``,
+``bool``, ``complex``), ``empty`` and ``0d`` tensors, sizes that ``broadcast``, ``mixed`` dtypes, and ``given p`` for a
+parameter that is not at its default.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from keel_conformance.cases.values import Draw
 
 SPECIAL = frozenset({"specials", "all", "every", "huge"})
 REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})
+HALFWAY = frozenset({"ties", "all", "every"})
 
 APART = frozenset({"dtype", "values", "layout", "place", "taken"})
 """Factors that neither sizes nor attributes follow from, as far as clauses speak of them."""
@@ -29,6 +31,7 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
     found = set(_of_dtype(dtype)) | {f"{f} {v}" for f, v in levels.items()}
     found |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
     found |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
+    found |= {"halfway"} if values in HALFWAY else set()
     found |= {"duplicate"} if levels.get("taken") in ("equal", "one", "many") else set()
     shape = tuple((f, _class(f, levels[f])) for f in domain.factors if f not in APART)
     return frozenset(found | _of_arguments(domain.op.name, shape, _Drawn(domain, levels)))

@@ -76,7 +76,7 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
         return verdict("fail", "exact" if "values" in name else "contract", f"{name}: {sentence}", clause)
     ratio = 0.0
     if not program.exact:
-        ratio, clause, sentence = worst_of(observed, expected, [_wide(program, case.seed), *disturbed_by(
+        ratio, clause, sentence, _ = worst_of(observed, expected, [_wide(program, case.seed), *disturbed_by(
             lambda k: Noise(case.seed * NOISE + k, torch.finfo(torch.float32).eps / 2), NOISE,
             lambda: _wide(program, case.seed))])
         if ratio > 1:

@@ -64,8 +64,9 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     if tried.faults:
-        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(tried.faults)),
-                       clauses.of_fault(tried.faults[0]))
+        first = tried.faults[0]
+        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(f.sentence for f in tried.faults)),
+                       first.clause, first.figures)
     tell(f"judging {case.id}")
     found: list[Verdict] = []
     trials: list[Trial] = []
@@ -80,7 +81,7 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
             kept = clauses.of_later_call(results[0], results[call])
             said = "It has the results of call 0. " if kept else ""
             return replace(found[-1], sentence=f"Call {call}: {said}{found[-1].sentence}",
-                           clause=kept or found[-1].clause)
+                           clause=kept or found[-1].clause, figures={**found[-1].figures, "call": call})
     with clock.at("judging"):
         sentence = together(case, trials, results)
     if sentence:
@@ -193,7 +194,8 @@ def _repeats(case: Case) -> bool:
 
 def _broken(case: Case, tried: Tried) -> Verdict:
     if tried.faults:
-        return Verdict(case.id, "fail", "contract", " ".join(tried.faults), _clause(case))
+        return Verdict(case.id, "fail", "contract", " ".join(f.sentence for f in tried.faults), _clause(case),
+                       tried.faults[0].figures)
     if tried.raised is None:
         if not tried.claimed:
             return Verdict(case.id, "not claimed", "placement", tried.refusals)
@@ -214,4 +216,4 @@ def raised(case: Case, what: Raised) -> Verdict:
     said = f"It raised while {what.phase}: {what.text}"
     if status == "harness error":
         said = f"The suite itself raised while {what.phase}, which says nothing of the backend: {what.text}"
-    return Verdict(case.id, status, "raises", said, clauses.of_exception(what.text))  # type: ignore[arg-type]
+    return Verdict(case.id, status, "raises", said, clauses.of_exception(what))  # type: ignore[arg-type]

@@ -7,28 +7,17 @@ from typing import Any
 from torch import Tensor
 
 from .guard import same_bits
+from .job import Raised
 
-FAULTS = (
-    ("was changed by a later one", "contract.calls.C2"), ("It wrote to argument", "contract.mutation.C1"),
-    ("It wrote", "contract.mutation.C5"), ("shares memory with argument", "contract.aliases.C4"),
-    ("shares memory with result", "contract.aliases.C1"), (" is on ", "contract.layouts.C4"))
-"""What a fault's sentence has, and the clause; the first that fits."""
 KEPT = "contract.calls.C1"
 REPEATED = "contract.calls.C3"
 
 
-def of_fault(fault: str) -> str:
-    """Of a sentence on what was written to, and what shares memory."""
-    if "shares memory with result" in fault and " of call " in fault.partition("shares memory with")[2]:
-        return "contract.calls.C2"
-    return next((clause for words, clause in FAULTS if words in fault), "")
-
-
-def of_exception(text: str) -> str:
-    """Of an exception's text: Keel itself says where a part breaks its promise on the form of a result."""
-    if "KeelError[wrong-result]" not in text:
+def of_exception(what: Raised) -> str:
+    """Of an exception: Keel itself says where a part breaks its promise on the form of a result."""
+    if what.code != "wrong-result":
         return ""
-    return "contract.layouts.C1" if "strides are" in text else "contract.layouts.C4"
+    return "contract.layouts.C1" if what.aspect == "strides" else "contract.layouts.C4"
 
 
 def of_later_call(first: Sequence[Any], later: Sequence[Any]) -> str:

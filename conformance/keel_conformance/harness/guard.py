@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..devices import HOST
+from ..results.fault import Fault
 
 ZONE = 512
 """Bytes of poison on either side."""
@@ -34,8 +35,8 @@ class Guarded:
     def interval(self) -> tuple[int, int]:
         return self.raw.data_ptr(), self.raw.data_ptr() + self.raw.numel()
 
-    def fault(self) -> str | None:
-        """What was written to that must not be, in a sentence."""
+    def fault(self) -> Fault | None:
+        """What was written to that must not be."""
         if torch.equal(self.raw, self.before):
             return None
         at = (self.raw != self.before).nonzero().flatten().cpu()
@@ -47,7 +48,8 @@ class Guarded:
             offsets = set(((at - start) // self.tensor.element_size()).tolist())
             own = set(_elements(self.tensor).tolist())
             where = None if offsets & own else "in the gaps of"
-        return f"It wrote {'to' if where is None else where} argument {self.name} ({len(at)} bytes)."
+        sentence = f"It wrote {'to' if where is None else where} argument {self.name} ({len(at)} bytes)."
+        return Fault("argument written" if where is None else "surroundings written", sentence)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Placed:
     kwargs: Mapping[str, Any]
     guards: tuple[Guarded, ...]
 
-    def faults(self) -> list[str]:
+    def faults(self) -> list[Fault]:
         return [fault for guard in self.guards if (fault := guard.fault())]
 
 

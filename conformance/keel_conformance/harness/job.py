@@ -8,6 +8,7 @@ from keel import TensorType
 
 from ..cases.case import Case
 from ..devices import HOST
+from ..results.fault import Fault
 from ..results.verdict import Verdict
 
 DRAWS = (0, 1, 0)
@@ -45,11 +46,15 @@ class Perform:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception, in words, and whether it says that memory has run out."""
+    """An exception, in words, and whether it says that memory has run out. ``code`` is that of a KeelError, ``aspect``
+    what such a one says is wrong of a result: its strides, say.
+    """
 
     phase: Phase
     text: str
     memory: bool = False
+    code: str = ""
+    aspect: str = ""
 
 
 @dataclass
@@ -63,7 +68,7 @@ class Tried:
     case: str
     claimed: bool = True
     refusals: str = ""
-    faults: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     unlike: list[int] = field(default_factory=list)
     types: tuple[TensorType | None, ...] = ()
     raised: Raised | None = None

@@ -24,6 +24,7 @@ from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
 from ..devices import HOST, answers, computes, wait
 from ..programs.compiler import Compiler
+from ..results.fault import Fault
 from ..workers.pool import Tell
 from .guard import Placed, kept, over, overlaps, placed, same_bits, span
 from .job import DRAWS, Perform, Performed, Phase, Raised, Tried
@@ -160,8 +161,8 @@ def _run(calls: Sequence[Called], batch: keel.Batch, threads: int, under_test: S
         for c, results in zip(calls, found, strict=True):
             c.results.append(results)
             c.copies.append([kept(r) for r in results])
-            c.tried.faults += [f"Call {k}: {fault}" for fault in c.given[k].faults()]
-            c.tried.faults += _elsewhere(results, under_test)
+            c.tried.faults += [fault.of_call(k) for fault in c.given[k].faults()]
+            c.tried.faults += _elsewhere(results, under_test, k)
 
 
 def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...]:
@@ -232,19 +233,20 @@ def _raised(phase: Phase, e: BaseException) -> Raised:
     memory = any(isinstance(x, MemoryError | torch.OutOfMemoryError) or getattr(x, "errno", None) == errno.ENOMEM
                  or any(word in str(x).lower() for word in SCARCE) for x in chain)
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    return Raised(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory)
+    code, aspect = (e.code, e.aspect or "") if isinstance(e, KeelError) else ("", "")
+    return Raised(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory, code, aspect)
 
 
-def _elsewhere(results: Sequence[Any], under_test: Subject) -> list[str]:
-    return [f"Result {k} is on {r.device.type}, not on {under_test.device}." for k, r in enumerate(results)
-            if isinstance(r, Tensor) and r.device.type != under_test.device]
+def _elsewhere(results: Sequence[Any], under_test: Subject, call: int) -> list[Fault]:
+    return [Fault("device", f"Result {k} is on {r.device.type}, not on {under_test.device}.", k, call)
+            for k, r in enumerate(results) if isinstance(r, Tensor) and r.device.type != under_test.device]
 
 
 def watch(calls: Sequence[Called]) -> None:
     """Adds to the faults of each which results were changed by later calls, and which share memory."""
     for c in calls:
         for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=False)):
-            c.tried.faults += [f"Result {n} of call {k} was changed by a later one."
+            c.tried.faults += [Fault("result changed", f"Result {n} of call {k} was changed by a later one.", n, k)
                                for n, (r, copy) in enumerate(zip(results, copies, strict=True))
                                if not same_bits(kept(r), copy)]
     owners = [(*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given)
@@ -259,8 +261,10 @@ def watch(calls: Sequence[Called]) -> None:
         if c is d and k == j and _eager_shares(c, n, m):
             continue
         where = "" if c is d and k == j else f" of call {j}" if c is d else f" of {d.case.id}, call {j}"
-        what = m if isinstance(m, str) else f"result {m}"
-        c.tried.faults.append(f"Result {n} of call {k} shares memory with {what}{where}.")
+        what, of = (m, None) if isinstance(m, str) else (f"result {m}", m)
+        c.tried.faults.append(Fault(
+            "result shared" if of is not None else "argument shared",
+            f"Result {n} of call {k} shares memory with {what}{where}.", n, k, of, j if c is d and k != j else None))
 
 
 def _eager_shares(c: Called, n: int, other: int | str) -> bool:

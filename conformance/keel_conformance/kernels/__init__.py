@@ -158,5 +158,6 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
                 oracle = "exact" if made.ulps is None else "ulp"
                 sizes = ", ".join(f"{k} = {v}" for k, v in made.sizes[call].items())
                 text = f"Call {call}{' at ' + sizes if sizes else ''}, {b.name}: {sentence}"
-                return Verdict(case.id, "fail", oracle, text, clause or case.clauses[0], worst, observed.seconds)
+                return Verdict(case.id, "fail", oracle, text, clause or case.clauses[0], {**worst, "call": call},
+                               observed.seconds)
     return Verdict(case.id, "pass", "exact" if made.ulps is None else "ulp", figures=worst, seconds=observed.seconds)

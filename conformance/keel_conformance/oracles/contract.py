@@ -10,19 +10,22 @@ from torch import Tensor
 
 from keel import Op, TensorType
 
+from ..results.fault import Fault, Kind
 
-def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> str:
-    """What of the contract is broken, in a sentence; nothing if it is kept.
+
+def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> Fault | None:
+    """The first breach of the contract; None if it is kept.
 
     Strides must be eager's where the member's type rule promises them, and any dense ones elsewhere. Those of
     dimensions of size 1 and of tensors without elements never count, for nothing is read by them.
     """
     if len(results) != len(eager):
-        return f"There are {len(results)} results, not {len(eager)}."
+        return Fault("count", f"There are {len(results)} results, not {len(eager)}.")
     for k, (got, want) in enumerate(zip(results, eager, strict=True)):
-        if sentence := _breach(got, want, _promised(member, k), device):
-            return f"Result {k} {sentence}" if len(results) > 1 else f"The result {sentence}"
-    return ""
+        if (found := _breach(got, want, _promised(member, k), device)) is not None:
+            kind, words = found
+            return Fault(kind, f"{f'Result {k}' if len(results) > 1 else 'The result'} {words}", k)
+    return None
 
 
 def typed(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
@@ -37,24 +40,25 @@ def alike(a: Any, b: Any) -> bool:
     return not isinstance(a, Tensor) or not isinstance(b, Tensor) or (a.dtype, a.shape) == (b.dtype, b.shape)
 
 
-def _breach(got: Any, want: Any, promised: bool, device: torch.device) -> str:
+def _breach(got: Any, want: Any, promised: bool, device: torch.device) -> tuple[Kind, str] | None:
     if not isinstance(want, Tensor):
-        return "" if type(got) is type(want) else f"is a {type(got).__name__}, not a {type(want).__name__}."
+        same = type(got) is type(want)
+        return None if same else ("type", f"is a {type(got).__name__}, not a {type(want).__name__}.")
     if not isinstance(got, Tensor):
-        return f"is a {type(got).__name__}, not a tensor."
+        return "type", f"is a {type(got).__name__}, not a tensor."
     if got.device.type != device.type:
-        return f"is on {got.device}, not on {device}."
+        return "device", f"is on {got.device}, not on {device}."
     if got.dtype != want.dtype:
-        return f"has the dtype {_name(got.dtype)}, not {_name(want.dtype)}."
+        return "dtype", f"has the dtype {_name(got.dtype)}, not {_name(want.dtype)}."
     if got.shape != want.shape:
-        return f"has the sizes {list(got.shape)}, not {list(want.shape)}."
+        return "sizes", f"has the sizes {list(got.shape)}, not {list(want.shape)}."
     if got.layout != want.layout:
-        return f"has the layout {got.layout}, not {want.layout}."
+        return "layout", f"has the layout {got.layout}, not {want.layout}."
     if got.layout != torch.strided or not got.numel() or steps(got) == steps(want):
-        return ""
+        return None
     if promised:
-        return f"has the strides {list(got.stride())}, not {list(want.stride())}."
-    return "" if _dense(got) else f"has the strides {list(got.stride())}, which are not dense."
+        return "strides", f"has the strides {list(got.stride())}, not {list(want.stride())}."
+    return None if _dense(got) else ("strides", f"has the strides {list(got.stride())}, which are not dense.")
 
 
 def steps(x: Tensor) -> list[int]:

@@ -67,8 +67,8 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
                            f"PyTorch {torch.__version__} itself does not do this call. {said}")
         return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
     wanted = contract.typed(eager, types)
-    if sentence := contract.breach(member, results, wanted, device_of(trial)):
-        return Verdict(case.id, "fail", "contract", sentence)
+    if (fault := contract.breach(member, results, wanted, device_of(trial))) is not None:
+        return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
     saved = elsewhere.saved(member.name, device)
     results = [got if contract.alike(want, mine) and k not in saved else mine
                for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))]
@@ -117,7 +117,7 @@ def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expecte
             sentence = found.sentence + operands(expected.member, trial, got, found.figures)
             sentence = f"Result {k}: {sentence}" if len(results) > 1 else sentence
             if not found.excused:
-                return Verdict(case.id, "fail", expected.oracle, sentence, figures=found.figures)
+                return Verdict(case.id, "fail", expected.oracle, sentence, figures={**found.figures, "result": k})
             excused = excused or f"{sentence} Eager PyTorch is as far off."
         vacuous |= found.vacuous
         unknown = max(unknown, found.figures.get("masked", 0.0))

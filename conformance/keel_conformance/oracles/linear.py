@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from keel import About
+
 from ..trees import leaves
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
@@ -132,7 +134,7 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
 
 def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
     """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
-    return sums_in(dtype, asked.member is not None and any("in float32" in c.text for c in asked.member.clauses))
+    return sums_in(dtype, asked.member is not None and any(About.FLOAT32 in c.about for c in asked.member.clauses))
 
 
 def convolved(asked: Asked) -> Sequence[Bound]:

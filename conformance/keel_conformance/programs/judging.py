@@ -13,7 +13,7 @@ is one more draw, of a smaller spread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,9 +68,9 @@ def judge(program: Program, case: str, observed: Observed, expected: Observed,
     ratio = 0.0
     if not program.exact:
         worst = worst_of(observed, expected, list(noisy()))
-        ratio = worst[0]
-        if worst[0] > 1:
-            return verdict("fail", "composite", worst[2], worst[1], ratio=ratio)
+        ratio = worst.ratio
+        if ratio > 1:
+            return verdict("fail", "composite", worst.sentence, worst.clause, ratio=ratio)
     if observed.parts == 0:
         return verdict("not claimed", "contract", "The backend took none of its operators.")
     return verdict("pass", "exact" if program.exact else "composite", ratio=ratio)
@@ -127,11 +127,22 @@ def _difference(have: Any, want: Any, exact: bool) -> str:
     return "" if type(have) is type(want) and have == want else f"{have!r}, should be {want!r}."
 
 
-def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> tuple[float, str, str]:
-    """The first ratio of a value's error to its bound that is above 1, or else the worst; the clause, the sentence."""
+class Worst(NamedTuple):
+    """The largest ``ratio`` of a value's error to its bound, the clause that is broken if it is above 1, a sentence on
+    it, and the name of the value.
+    """
+
+    ratio: float = 0.0
+    clause: str = ""
+    sentence: str = ""
+    value: str = ""
+
+
+def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Worst:
+    """The first value whose error is above its bound, or else the worst one."""
     reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
     mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
-    worst = (0.0, "", "")
+    worst = Worst()
     for name, clause, exact in reference.facts:
         have = mine.get(name)
         if not (isinstance(have, Tensor) and isinstance(exact, Tensor) and have.is_floating_point() and have.numel()):
@@ -147,13 +158,13 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> tu
         classes = have.isfinite() == theirs[name].isfinite()
         ratio = torch.where(finite, error / bound.clamp_min(1e-300), torch.where(classes, 0.0, torch.inf))
         ratio = torch.where(finite & ~have.isfinite(), torch.inf, ratio)
-        if float(ratio.max()) > worst[0]:
+        if float(ratio.max()) > worst.ratio:
             at = [int(k) for k in torch.unravel_index(ratio.argmax(), ratio.shape)]
             where = tuple(at)
-            worst = (float(ratio.max()), clause, f"{name}: at {at} {have[where].item():.9g}, exactly "
-                     f"{exact[where].item():.9g}: off by {error[where].item():.3g}, "
-                     f"allowed {bound[where].item():.3g}.")
-            if worst[0] > 1:
+            sentence = (f"{name}: at {at} {have[where].item():.9g}, exactly {exact[where].item():.9g}: off by "
+                        f"{error[where].item():.3g}, allowed {bound[where].item():.3g}.")
+            worst = Worst(float(ratio.max()), clause, sentence, name)
+            if worst.ratio > 1:
                 break
     return worst
 

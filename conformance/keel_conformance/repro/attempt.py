@@ -120,10 +120,13 @@ def exit_status(path: str) -> int:
 
 
 def reason(v: Verdict) -> tuple[str, ...]:
-    """Why it failed; what is smaller has to fail by the same. Sizes and numbers do not count."""
-    if v.status == "fail" and v.oracle in ("contract", "raises", "repeat"):
-        words = re.sub(r"%\w+|[\d.,\[\]()+-]+|argument \S+|Result|The result", "", v.sentence.split(": It raised")[0])
-        return v.status, v.oracle, " ".join(words.split()[:30 if v.oracle == "raises" else 5])
+    """Why it failed; what is smaller has to fail by the same. Sizes and numbers, which messages of exceptions have, do
+    not count.
+    """
+    if v.status == "fail" and v.oracle == "raises":
+        return v.status, v.oracle, " ".join(re.sub(r"%\w+|[\d.,\[\]()+-]+", "", v.sentence).split()[:30])
+    if v.status == "fail" and v.oracle in ("contract", "repeat"):
+        return v.status, v.oracle, str(v.figures.get("fault", ""))
     kinds = {"exact by construction": "dot"}
     return v.status, kinds.get(v.oracle, v.oracle) if v.status == "fail" else ""
 
@@ -155,14 +158,14 @@ def tried(calls: Calls) -> Verdict:
 
 def _judged(seen: Called, types: Sequence[TensorType | None], device: str) -> Verdict:
     case, calls = seen.case, seen.copies
-    faults = [f"Call {k}: {fault}" for k, given in enumerate(seen.given) for fault in given.faults()]
+    faults = [fault.of_call(k) for k, given in enumerate(seen.given) for fault in given.faults()]
     watch([seen])
     if faults := faults + seen.tried.faults:
-        return Verdict(case.id, "fail", "contract", faults[0])
+        return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)
     for k, (trial, copies) in enumerate(zip(seen.trials, calls, strict=True)):
         v = judge(case, trial, copies, calls=max(2, len(calls)), types=types, device=device)
         if v.status in BAD:
-            return replace(v, sentence=f"Call {k}: {v.sentence}" if k else v.sentence)
+            return replace(v, sentence=f"Call {k}: {v.sentence}", figures={**v.figures, "call": k}) if k else v
     if len(calls) == 3 and any(not same_bits(a, b) for a, b in zip(calls[0], calls[2], strict=True)):
         return Verdict(case.id, "fail", "repeat", "Result 0 has other bits when the same call is made again.")
     return Verdict(case.id, "pass")

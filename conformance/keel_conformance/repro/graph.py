@@ -61,14 +61,19 @@ def tried(graph: Graph) -> tuple[str, str, int]:
                 return "exact", f"Call {call}: result {k} differs from eager PyTorch's; nothing of it is rounded.", k
     if graph.program.exact:
         return "", "", 0
-    ratio, _, sentence = worst_of(_facts(found), _facts(expected), _references(graph))
-    if ratio <= 1:
+    worst = worst_of(_facts(found), _facts(expected), _references(graph))
+    if worst.ratio <= 1:
         return "", "", 0
-    return "composite", sentence, int(sentence.partition("result[")[2].partition("]")[0])
+    which = {_name(c, k): k for c, call in enumerate(found) for k, _ in enumerate(call)}
+    return "composite", worst.sentence, which[worst.value]
+
+
+def _name(call: int, result: int) -> str:
+    return f"call{call}.result[{result}] values"
 
 
 def _facts(results: Sequence[Sequence[Tensor]]) -> Observed:
-    return Observed(tuple((f"call{c}.result[{k}] values", "", x) for c, call in enumerate(results)
+    return Observed(tuple((_name(c, k), "", x) for c, call in enumerate(results)
                           for k, x in enumerate(call)))
 
 

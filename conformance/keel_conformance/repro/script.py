@@ -24,6 +24,7 @@ from ..oracles.judge import expect, narrow_result, signed_zeros
 from ..oracles.rules import flat, widened
 from ..oracles.times import own_of
 from ..oracles.tracked import error_of, inexact, ulp
+from ..results.fault import WRITTEN
 from ..results.verdict import Verdict
 from ..trees import mapped
 from .attempt import Calls
@@ -118,7 +119,7 @@ def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
 
 
 def _writes(v: Verdict) -> bool:
-    return v.status == "fail" and v.oracle == "contract" and "It wrote" in v.sentence
+    return v.status == "fail" and v.oracle == "contract" and v.figures.get("fault") in WRITTEN
 
 
 def _arguments(calls: Calls, device: str, *, zone: bool) -> tuple[dict[int, str], list[str]]:
@@ -174,37 +175,37 @@ def _several(calls: Calls) -> bool:
     return not isinstance(overload(calls.case.overload)(*t.args, **t.kwargs), Tensor)
 
 
-_PAIR = re.compile(r"Result (\d+) of call (\d+) shares memory with result (\d+)(?: of call (\d+))?\.")
 _GIVEN = "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' and isinstance(x, torch.Tensor)]"
 
 
 def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
-    if "It wrote" in v.sentence:
+    fault = v.figures.get("fault")
+    if fault in WRITTEN:
         return [_GIVEN, "before = [memory_of(x) for x in given]", *run, "after = [memory_of(x) for x in given]",
                 'print("expected arguments and their surroundings as they were, found", *map(sum, [a != b for a, b in '
                 'zip(after, before)]), "bytes changed")',
                 "sys.exit(not all(map(torch.equal, before, after)))"]
-    if "was changed by a later one" in v.sentence:
+    if fault == "result changed":
         return [f"results = [{made} for args, kwargs in calls[:1]]",
                 'before = [r.to("cpu", copy=True) for r in results[0]]',
                 f"for args, kwargs in calls[1:]:\n    results.append({made})", "found = [r.cpu() for r in results[0]]",
                 'print("expected", *before, "found", *found)', "sys.exit(not all(map(torch.equal, before, found)))"]
-    if "shares memory with" in v.sentence:
-        if (pair := _PAIR.search(v.sentence)) is not None:
-            n, k, m, j = (int(found or pair[2]) for found in pair.groups())
-            return [f"results = [{made} for args, kwargs in calls]",
-                    f"one, other = results[{k}][{n}], results[{j}][{m}]",
-                    "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
-                    'print("expected results in memory of their own, found that they share it:", shared)',
-                    "sys.exit(shared)"]
+    if fault == "result shared":
+        k, j = v.figures["call"], v.figures.get("other_call", v.figures["call"])
+        return [f"results = [{made} for args, kwargs in calls]",
+                f"one, other = results[{k}][{v.figures['result']}], results[{j}][{v.figures['other']}]",
+                "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
+                'print("expected results in memory of their own, found that they share it:", shared)',
+                "sys.exit(shared)"]
+    if fault == "argument shared":
         return [*run, _GIVEN,
                 "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
                 "found}", 'print("expected results in memory of their own, found", len(shared), "that share it")',
                 "sys.exit(len(shared))"]
     trial, op = calls.trials[-1], overload(calls.case.overload)
     eager = flat(op(*trial.args, **trial.kwargs))
-    which = "[r.stride() for r in found]" if "strides" in v.sentence else "[(r.dtype, tuple(r.shape)) for r in found]"
-    have = [r.stride() if "strides" in v.sentence else (r.dtype, tuple(r.shape)) for r in eager]
+    which = "[r.stride() for r in found]" if fault == "strides" else "[(r.dtype, tuple(r.shape)) for r in found]"
+    have = [r.stride() if fault == "strides" else (r.dtype, tuple(r.shape)) for r in eager]
     return [*run, f"expected = {text_of(have)}", f"found = {which}",
             'print("expected", expected, "found", found)', "sys.exit(found != expected)"]
 
@@ -214,7 +215,7 @@ def _values(calls: Calls, v: Verdict) -> list[str]:
     trial, member = calls.trials[-1], MEMBERS[calls.case.op]
     op = overload(calls.case.overload)
     eager = flat(op(*trial.args, **trial.kwargs))
-    k = int(v.sentence.partition("Result ")[2].partition(":")[0] or 0) if "Result " in v.sentence[:20] else 0
+    k = int(v.figures.get("result", 0))
     want = eager[k]
     if not isinstance(want, Tensor):
         return [f"found, expected = found[{k}], {text_of(want)}", 'print("expected", expected, "found", found)',

@@ -101,11 +101,11 @@ def of_call(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, de
             trying: bool = True) -> Written:
     """The script of a failing call; that of the calls before it, too, where it fails only after them."""
     trials = [arguments(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
-    later = int(v.sentence[5]) if re.match(r"Call \d:", v.sentence) else 0
+    later = int(v.figures.get("call", 0))
     draws = {(0,), (later if later < len(trials) else 0,)}
     starts = [Calls(subject, case, tuple(trials[d] for d in one))
               for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))]
-    if v.oracle == "repeat" or "later one" in v.sentence:
+    if v.oracle == "repeat" or v.figures.get("fault") == "result changed":
         starts = starts[::-1]
     calls, verdict = starts[0], v
     if trying:

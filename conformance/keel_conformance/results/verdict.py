@@ -19,7 +19,8 @@ class Verdict:
 
     ``clause`` is the one that is broken, where a single one is. ``figures`` are what the oracle measured: ``ulps``, the
     worst error in units in the last place, ``ratio``, that error over the bound, ``masked``, the share of elements left
-    out, ``index``, where the worst element is. ``seconds`` is the backend's time, judging left out.
+    out, ``index``, where the worst element is, in which ``result`` of which ``call`` (0 if it is not said), and of a
+    breach of the contract the kind of ``fault``. ``seconds`` is the backend's time, judging left out.
     """
 
     case: str

@@ -5,28 +5,38 @@ import pytest
 import torch
 
 from keel_conformance.harness import clauses
+from keel_conformance.harness.job import Raised
 from keel_conformance.programs.contract import CLAUSES
+from keel_conformance.results.fault import Fault
 
 
 @pytest.mark.parametrize(("fault", "clause"), [
-    ("Call 0: It wrote to argument 0 (4400 bytes).", "contract.mutation.C1"),
-    ("Call 0: It wrote after the memory of argument 0 (4 bytes).", "contract.mutation.C5"),
-    ("Result 0 of call 1 was changed by a later one.", "contract.calls.C2"),
-    ("Result 0 of call 0 shares memory with result 0 of call 1.", "contract.calls.C2"),
-    ("Result 0 of call 0 shares memory with argument 0.", "contract.aliases.C4"),
-    ("Result 1 of call 0 shares memory with result 0.", "contract.aliases.C1"),
-    ("Result 0 is on cuda, not on cpu.", "contract.layouts.C4"),
-    ("Something else.", ""),
+    (Fault("argument written", "It wrote to argument 0 (4400 bytes)."), "contract.mutation.C1"),
+    (Fault("surroundings written", "It wrote after the memory of argument 0 (4 bytes)."), "contract.mutation.C5"),
+    (Fault("result changed", "Result 0 of call 1 was changed by a later one.", 0, 1), "contract.calls.C2"),
+    (Fault("result shared", "Result 0 of call 0 shares memory with result 0 of call 1.", 0, 0, 0, 1),
+     "contract.calls.C2"),
+    (Fault("argument shared", "Result 0 of call 0 shares memory with argument 0.", 0), "contract.aliases.C4"),
+    (Fault("result shared", "Result 1 of call 0 shares memory with result 0.", 1, 0, 0), "contract.aliases.C1"),
+    (Fault("device", "Result 0 is on cuda, not on cpu.", 0), "contract.layouts.C4"),
+    (Fault("sizes", "The result has the sizes [2], not [3].", 0), ""),
 ])
-def test_a_fault_names_its_clause(fault: str, clause: str) -> None:
-    assert clauses.of_fault(fault) == clause and (not clause or clause in CLAUSES)
+def test_a_fault_names_its_clause(fault: Fault, clause: str) -> None:
+    assert fault.clause == clause and (not clause or clause in CLAUSES)
+
+
+def test_a_verdict_keeps_where_a_fault_is() -> None:
+    fault = Fault("result shared", "Result 2 of call 0 shares memory with result 0 of call 1.", 2, 0, 0, 1)
+    assert fault.figures == {"fault": "result shared", "result": 2, "call": 0, "other": 0, "other_call": 1}
+    assert Fault("argument written", "It wrote.").of_call(1) == Fault("argument written", "Call 1: It wrote.", call=1)
 
 
 def test_an_exception_of_a_broken_promise_does() -> None:
-    text = "KeelError: KeelError[wrong-result]: x broke the promise of part p0. %sub: Its {} [65, 1], not [1, 17]."
-    assert clauses.of_exception(text.format("strides are")) == "contract.layouts.C1"
-    assert clauses.of_exception(text.format("shape is")) == "contract.layouts.C4"
-    assert clauses.of_exception("RuntimeError: no") == ""
+    def of(code: str, aspect: str = "") -> str:
+        return clauses.of_exception(Raised("running", "KeelError: in whatever words.", code=code, aspect=aspect))
+    assert of("wrong-result", "strides") == "contract.layouts.C1"
+    assert of("wrong-result", "shape") == "contract.layouts.C4"
+    assert of("compile-raised") == of("") == ""
 
 
 def test_results_of_the_first_call_were_kept() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from keel_conformance.harness.guard import ZONE, guarded, is_dense, kept, overlaps, placed, same_bits
+from keel_conformance.results.fault import Fault
 
 TENSORS = {
     "plain": torch.randn(3, 5), "gapped": torch.randn(4, 6)[1:3, 1:5:2], "expanded": torch.randn(1, 5).expand(3, 5),
@@ -46,7 +47,8 @@ def poke(x: Tensor, offset: int) -> None:
 def test_writing_is_seen(offset: int, said: str) -> None:
     g = guarded(gapped, "x")
     poke(g.tensor, offset)
-    assert (g.fault() or "").startswith(said)
+    fault = g.fault()
+    assert ("" if fault is None else fault.sentence).startswith(said)
 
 
 def test_reading_beside_a_tensor_gives_nan() -> None:
@@ -62,7 +64,8 @@ def test_arguments_are_placed_each_once_at_fresh_addresses() -> None:
     assert one.args[0] is one.args[1][0] is one.kwargs["out"]["y"]
     assert one.args[0].data_ptr() not in (x.data_ptr(), other.args[0].data_ptr())
     one.args[0].zero_()
-    assert one.faults() == ["It wrote to argument 0 (16 bytes)."] and other.faults() == []
+    wrote = Fault("argument written", "It wrote to argument 0 (16 bytes).")
+    assert one.faults() == [wrote] and other.faults() == []
 
 
 def test_bits_are_compared() -> None:

@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -122,54 +122,65 @@ def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
         raise _wrong(made, {made.owner: f"It returned {len(results)} values, not {len(made.outputs)}."})
     known = bind(made.inputs, args)
     reasons: dict[str, str] = {}
-    line = None
+    line = aspect = None
     for name, at, want, got in zip(made.names, made.lines, made.outputs, results, strict=True):
         if (why := mismatch(want, got, known) or _unusual(made, args, got)) is not None:
-            reasons[f"%{name}"] = why
-            line = line or at
+            reasons[f"%{name}"] = why.sentence
+            line, aspect = line or at, aspect or why.aspect
     if reasons:
-        raise _wrong(made, reasons, line)
+        raise _wrong(made, reasons, line, aspect)
 
 
-def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None) -> KeelError:
+def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None, aspect: str | None = None) -> KeelError:
     return KeelError("wrong-result", f"{made.owner} broke the promise of part {made.part}.", reasons, line,
-                     f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.")
+                     f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.",
+                     aspect=aspect)
 
 
-def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = True) -> str | None:
-    """A sentence on what ``got`` is that ``want`` is not, with symbols as ``known``; None if it is as it should be.
+class Mismatch(NamedTuple):
+    """What a value is that its type is not: the property (``aspect`` of KeelError), and a sentence."""
+
+    aspect: str
+    sentence: str
+
+
+def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = True) -> Mismatch | None:
+    """What ``got`` is that ``want`` is not, with symbols as ``known``; None if it is as it should be.
 
     A size that depends on other symbols may be anything, and so may the stride of a dimension with at most one element.
     """
     if isinstance(want, SymType):
-        return None if isinstance(got, int | float) else f"It is {type(got).__name__}, not a number."
+        number = isinstance(got, int | float)
+        return None if number else Mismatch("type", f"It is {type(got).__name__}, not a number.")
     if not isinstance(got, torch.Tensor):
-        return f"It is {type(got).__name__}, not a tensor."
+        return Mismatch("type", f"It is {type(got).__name__}, not a tensor.")
     if got.dtype != want.dtype:
-        return f"Its dtype is {got.dtype}, not {want.dtype}."
+        return Mismatch("dtype", f"Its dtype is {got.dtype}, not {want.dtype}.")
     if got.device.type != want.device.type or want.device.index not in (None, got.device.index):
-        return f"Its device is {got.device}, not {want.device}."
+        return Mismatch("device", f"Its device is {got.device}, not {want.device}.")
     shape = [_value(d, known) for d in want.shape]
     if len(shape) != got.dim() or any(n is not None and n != m for n, m in zip(shape, got.shape, strict=True)):
-        return f"Its shape is {list(got.shape)}, not {_words(want.shape, shape)}."
+        return Mismatch("shape", f"Its shape is {list(got.shape)}, not {_words(want.shape, shape)}.")
     steps = strides_of(want, known)
     per_dim = zip(got.shape, steps, got.stride(), strict=True)
     if strides and got.numel() > 0 and any(s is not None and s != t and n > 1 for n, s, t in per_dim):
-        return f"Its strides are {list(got.stride())}, not {_words(want.strides, steps)}."
+        return Mismatch("strides", f"Its strides are {list(got.stride())}, not {_words(want.strides, steps)}.")
     return None
 
 
-def _unusual(made: Promise, args: Sequence[Any], got: Any) -> str | None:
-    """A sentence on a tensor that its readers, kernels or autograd, would not take for the values that it shows."""
+def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
+    """What is wrong with a tensor that its readers, kernels or autograd, would not take for the values that it shows."""
     if not isinstance(got, torch.Tensor):
         return None
     given = [a for a in args if isinstance(a, torch.Tensor)]
     if made.real and got.is_neg():
-        return "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory holds other values."
+        return Mismatch("values", "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory "
+                        "holds other values.")
     if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
-        return "It is an inference tensor, made under torch.inference_mode, which autograd and writes refuse."
+        return Mismatch("type", "It is an inference tensor, made under torch.inference_mode, which autograd and writes "
+                        "refuse.")
     if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
-        return f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor."
+        return Mismatch("type", f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor.")
     return None
 
 

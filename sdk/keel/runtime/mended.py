@@ -49,7 +49,7 @@ class Mended:
     def _deviating(self, args: Sequence[Any], results: Sequence[Any]) -> list[tuple[str, str | None, str]]:
         """Of each result that is not what was promised: its name, the user's line that made it, and why."""
         made, known = self._made, bind(self._made.inputs, args)
-        return [(name, line, why) for name, line, want, got in zip(
+        return [(name, line, why.sentence) for name, line, want, got in zip(
             made.names, made.lines, made.outputs, results, strict=True) if (why := mismatch(want, got, known))]
 
     def _error(self, deviating: Sequence[tuple[str, str | None, str]], do: str) -> KeelError:

@@ -10,7 +10,11 @@ from enum import Flag, auto
 
 
 class About(Flag):
-    """What a clause is about. A call that is to witness the clause has arguments of each kind that is named."""
+    """What a clause is about.
+
+    Up to ``PROMOTION`` the tags are of arguments: a call that is to witness the clause has arguments of each kind that
+    is named. The others say what the clause promises.
+    """
 
     NONFINITE = auto()
     """NaN, infinities, subnormal numbers, and results that overflow."""
@@ -22,6 +26,8 @@ class About(Flag):
     """An integer divided by 0, the least integer, and results that wrap around."""
     TIES = auto()
     """Equal elements, keys or indices."""
+    HALFWAY = auto()
+    """Numbers halfway between two that a result can have, so that the rule for ties decides."""
     HALF = auto()
     """Floats of 16 bits."""
     COMPLEX = auto()
@@ -42,6 +48,14 @@ class About(Flag):
     """Tensors of different shapes."""
     PROMOTION = auto()
     """Arguments of different dtypes, numbers counted."""
+    FLOAT32 = auto()
+    """Results, or what they are made of, are computed in float32 or better, whatever the dtype of the arguments."""
+    BATCH = auto()
+    """Leading dimensions are a batch, each element of which is treated alone."""
+    OUTSIDE = auto()
+    """An index outside the dimension is an error."""
+    UNSPECIFIED = auto()
+    """All that the clause says is what it leaves open, so no call can break it."""
 
 
 NOTHING = About(0)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
@@ -307,14 +307,14 @@ def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str
     return None
 
 
-_WORDS: tuple[tuple[str, Condition], ...] = (
-    ("16-bit", given(dtype=("f16", "bf16"))),
-    ("complex", given(dtype=("c64", "c128"))),
-    ("ntegers", lambda levels: levels["dtype"][0] in "iu" or levels["dtype"] == "b8"),
-    ("uint8", given(dtype="u8")), ("bools", given(dtype="b8")),
-    ("NaN", given(values=("specials", NONFINITE))), ("nfinit", given(values=("specials", NONFINITE))),
-    ("-inf", given(values=("specials", NONFINITE))),
-)
+_WITNESS: Mapping[About, Condition] = {
+    About.HALF: given(dtype=("f16", "bf16")),
+    About.COMPLEX: given(dtype=("c64", "c128")),
+    About.INTEGER | About.INTEGRAL: lambda levels: levels["dtype"][0] in "iu" or levels["dtype"] == "b8",
+    About.UINT8: given(dtype="u8"), About.BOOL: given(dtype="b8"),
+    About.NONFINITE: given(values=("specials", NONFINITE)),
+}
+"""When a clause that is about this is witnessed: the first that fits."""
 
 
 def _conditions(op: Op, cites: Mapping[str, Condition], untested: Mapping[str, str]) -> dict[str, Condition]:
@@ -324,6 +324,6 @@ def _conditions(op: Op, cites: Mapping[str, Condition], untested: Mapping[str, s
         name = f"C{number}"
         if name in untested:
             continue
-        told = [condition for word, condition in _WORDS if word in clause.text]
+        told = [condition for about, condition in _WITNESS.items() if about & clause.about]
         found[name] = cites.get(name) or (told[0] if told else lambda levels: True)
     return found

@@ -221,7 +221,10 @@ _MN = {**_K, "size": SIZES}
 _ADDED = {**_MN, "scale": tuple(SCALES), "beside": BESIDES}
 _SUMMED = {"C1": lambda levels: True, "C3": given(values="nonfinite"), "C5": NOTHING}
 _ROUNDED = {"C1": given(dtype=("f16", "bf16")), "C3": NOTHING}
-_WHOLE_SCALES = "Eager PyTorch raises for a scale of integers that is no integer."
+_WHOLE_SCALES = {"C2": "Eager PyTorch raises for a scale of integers that is no integer."}
+_UNTESTED: Mapping[str, Mapping[str, str]] = {
+    "addmm": _WHOLE_SCALES, "addmm_activation": _WHOLE_SCALES, "baddbmm": _WHOLE_SCALES,
+    "addmv": {"C3": "Integers are tried by mv."}}
 
 
 def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
@@ -233,8 +236,7 @@ def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[s
     floats = FLOATS if "gelu" in factors else tuple(d for d in ALL if d.is_floating_point or d.is_complex)
     made = domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
                   cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
-                  untested={"C2": _WHOLE_SCALES} if "truncated" in "".join(c.text for c in op.clauses) else
-                           {"C3": "Integers are tried by mv."} if op.name == "addmv" else {})
+                  untested=_UNTESTED.get(op.name, {}))
     square = [{**{f: levels[0] for f, levels in made.factors.items()}, "dtype": dtype, "k": k,
                "size": "17x17", "beside": "row", "scale": scale, "values": "random"}
               for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw, fill
@@ -220,7 +220,7 @@ _RAISES = "A call that raises is no call with a result; negative cases break pre
 def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None],
           cites: Mapping[str, Callable[[Levels], bool]] | None = None, **untested: str) -> Callable[[Op], Domain]:
     def build_(op: Op) -> Domain:
-        batch = {f"C{i}": _BATCHED for i, c in enumerate(op.clauses, 1) if c.text.startswith("Dimensions before")}
+        batch = {f"C{i}": _BATCHED for i, c in enumerate(op.clauses, 1) if About.BATCH in c.about}
         def few_empty(levels: Levels) -> Ask | None:
             """Of nothing there is little to see: matrices without rows stand alone, and so do batches of none."""
             size = levels.get("n", levels.get("size"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
@@ -335,7 +335,7 @@ def _domain(op: Op, placed: Placed) -> Domain:
 
 def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
     """An index below the first place or past the last, where a clause says that it is an error."""
-    clause = next((c.text for c in op.clauses if c.text.startswith("An index outside is an error")), None)
+    clause = next((c.text for c in op.clauses if About.OUTSIDE in c.about), None)
     if clause is None:
         return ()
 

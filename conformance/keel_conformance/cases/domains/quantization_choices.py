@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import OWN, Arg, Ask, always, domain, given
 from keel_conformance.cases.domains.quantized import RANGES, around, integers
@@ -303,7 +303,7 @@ def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | 
           telling: tuple[Levels, ...] = _TELLING, cites: Mapping[str, Any] | None = None) -> Callable[[Op], Domain]:
     """Every clause is cited by every case but where ``cites`` says when."""
     def build_(op: Op) -> Domain:
-        open_ = {f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if c.text == "NaN is not specified."}
+        open_ = {f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if About.UNSPECIFIED in c.about}
         return domain(op, factors, ask, dtypes=dtypes, kinds=kinds, cites={**always(op), **(cites or {})},
                       untested=open_, telling=telling)
     return build_

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw
@@ -156,7 +156,7 @@ _NAN = "What is not specified has no witness."
 def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None], kinds: tuple[str, ...] = _KINDS,
           cites: Mapping[str, Any] | None = None) -> Callable[[Op], Domain]:
     return lambda op: domain(op, factors, ask, dtypes=_FLOAT, kinds=kinds, cites=cites, untested={
-        f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if c.text == "NaN is not specified."}, telling=(
+        f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if About.UNSPECIFIED in c.about}, telling=(
             {"size": "3x5", "range": "i8", "values": "ties", "scale": "1"},
             {"size": "33x65", "range": "u8", "values": "huge", "point": "middle", "layout": "transposed"},
             {"size": "2x3x4x5", "range": "four", "values": "random", "point": "high", "layout": "gapped"}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel import About, Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw
@@ -149,7 +149,7 @@ def _build_resized(op: Op) -> Domain:
     kinds = (*_KINDS, "specials") if nearest and not back else (*_KINDS, "wide") if more and nearest else _KINDS
     why = "Eager PyTorch has no such kernel, or is off by more."
     untested = {} if nearest else {f"C{i}": why for i, c in enumerate(op.clauses, 1)
-                                   if "uint8" in c.text or (aa and "16-bit" in c.text)}
+                                   if c.about & (About.UINT8 | About.HALF if aa else About.UINT8)}
     return domain(op, factors, _resized(names, back, aligned), dtypes=(*dtypes, *(more if nearest else ())),
                   kinds=kinds, untested=untested, cites={"C1": lambda levels: True}, telling=(
                       {"dtype": "f32", "size": "7x9to5x4", "scales": "none", "corners": "not", "values": "random"},

@@ -21,7 +21,7 @@ family = Family("activations")
 
 Tensor = torch.Tensor
 _NAN = Clause("NaN gives NaN.", About.NONFINITE)
-_AT_NAN = Clause("At NaN the gradient is not specified.", About.NONFINITE)
+_AT_NAN = Clause("At NaN the gradient is not specified.", About.NONFINITE | About.UNSPECIFIED)
 _TAGS = frozenset({"pointwise"})
 
 

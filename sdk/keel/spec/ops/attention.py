@@ -144,10 +144,9 @@ def _overrideable(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None = No
             Clause("The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root "
                    "of 1 / q.size(-1), and a bool mask is -inf where it is False.", About.BOOL),
             Clause("logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, "
-                   "per query, in float32 for 16-bit floats.", About.HALF),
+                   "per query, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
             Clause("With is_causal, query i sees keys 0 to i.", parameters=("is_causal",)),
-            Clause("A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
-                   parameters=("query",)),
+            "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
             "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
             "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
         ), forms={

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.clause import Clause
+from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.attention import attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
@@ -124,7 +124,7 @@ def _varlen_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
            "None is all of them, and is_causal is none to the right. The diagonal ends with the sequences' last "
            "tokens.", parameters=("query",)),
     "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
-    "logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.",
+    Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
     "Tokens behind the last sequence give anything.",
 ), forms={"torch_attn._varlen_attn.default": _varlen}, tags=frozenset({"contraction"}))
 def varlen_attention(q: Tensor, k: Tensor, v: Tensor, cum_seq_q: Tensor | None, cum_seq_k: Tensor | None, max_q: Any,
@@ -164,7 +164,7 @@ family.primitive(
         "four whether the query sees the key.",
         "A block that the block mask leaves out is not seen; one that it calls full is seen whole, without mask_mod.",
         "The output is softmax(scores) v over the keys seen, 0 where there are none.",
-        "logsumexp is to base 2, in float32; the third result has each query's largest score.",
+        Clause("logsumexp is to base 2, in float32; the third result has each query's largest score.", About.FLOAT32),
     ))
 family.primitive(
     "flex_attention_backward", "higher_order::flex_attention_backward", tags=_WHOLE,

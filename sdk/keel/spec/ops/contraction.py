@@ -37,7 +37,7 @@ FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ADDS = (
     "Each element is the sum over k of the products; the order of the sum, and whether products are rounded before it, "
     "are the implementation's.",
-    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
     Clause("Every product counts: 0 times an infinity or NaN gives NaN.", About.NONFINITE),
     Clause("Integers wrap around in their own dtype.", About.INTEGER_EDGE | About.INTEGER),
     Clause("With nothing to sum the result is 0.", About.EMPTY),
@@ -120,8 +120,8 @@ quantized.primitive(
     clauses=(
         "An element of self or mat2 is its value times its scale: one scale for all, one per row of self and one per "
         "column of mat2, or one per block.",
-        "Products are summed in float32 or better, or cut at 2^-13 of the largest addend before they are; bias is "
-        "added before the one rounding to out_dtype.",
+        Clause("Products are summed in float32 or better, or cut at 2^-13 of the largest addend before they are; bias "
+               "is added before the one rounding to out_dtype.", About.FLOAT32),
         "Values beyond the range of a float8 out_dtype saturate to its largest.",
         "use_fast_accum allows sums of less precision.",
     ),
@@ -161,7 +161,7 @@ _GROUPS = (
            parameters=("offs",)),
     Clause("offs does not decrease; a group may be empty.", About.EMPTY),
     "Rows or columns after the last group are unspecified.",
-    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
 )
 
 
@@ -297,7 +297,7 @@ def _summed(products: Tensor, dims: list[int], dtype: torch.dtype) -> Tensor:
     return (aten.sum.dim_IntList(products, dims) if dims else products).to(dtype)
 
 
-_SUM = (Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF),
+_SUM = (Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
         Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER),
         Clause("With nothing to sum the result is 0.", About.EMPTY))
 
@@ -351,7 +351,7 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
 @family("_trilinear", clauses=(
     Clause("The operands get a dimension of size 1 at each place in their expand list, and broadcast; the result is "
            "the sum over sumdim of their products.", About.BROADCAST),
-           Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF),
+           Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
 ), tags=frozenset({"contraction"}))
 def trilinear(i1: Tensor, i2: Tensor, i3: Tensor, expand1: Sequence[int], expand2: Sequence[int],
               expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1) -> Tensor:

@@ -64,17 +64,16 @@ family.primitive(
     doc="The elements in another dtype, on another device, or in another layout.",
     clauses=(
         Clause("Floats to floats: the nearest, ties to even; NaN stays NaN, infinities and the signs of zeros stay.",
-               About.NONFINITE | About.TIES),
+               About.NONFINITE | About.HALFWAY),
         Clause("What is beyond the largest finite number of float16, bfloat16, float32 and float8_e5m2 by half an ulp "
                "or more becomes the infinity of its sign.", About.NONFINITE),
-        Clause("float8_e4m3fn has no infinities: what is beyond 448 becomes 448 of its sign, or NaN.",
-               About.NONFINITE | About.TIES),
+        Clause("float8_e4m3fn has no infinities: what is beyond 448 becomes 448 of its sign, or NaN.", About.NONFINITE),
         Clause("float8_e4m3fnuz and float8_e5m2fnuz have neither infinities nor -0: what is beyond the largest "
-               "becomes NaN, and a zero +0.", About.NONFINITE | About.ZERO | About.TIES),
+               "becomes NaN, and a zero +0.", About.NONFINITE | About.ZERO),
         Clause("Floats to integers: towards zero; what the integer dtype cannot hold, NaN and infinities are not "
-               "specified.", About.NONFINITE | About.TIES | About.INTEGER),
+               "specified.", About.NONFINITE | About.INTEGER),
         Clause("Integers to smaller integers keep the low bits.", About.INTEGER),
-        Clause("Integers to floats: the nearest, ties to even.", About.TIES | About.INTEGER),
+        Clause("Integers to floats: the nearest, ties to even.", About.INTEGER),
         Clause("To bool: 0 of either sign is false, all else true, NaN too. Bool becomes 0 or 1.",
                About.NONFINITE | About.ZERO | About.BOOL),
         Clause("Complex to real keeps the real part; real to complex has an imaginary part of +0.",
@@ -107,8 +106,9 @@ family.primitive(
 # -- quantization -------------------------------------------------------------------------------------
 
 _ROUND = (Clause("Elements are round(x * (1 / scale)) + zero_point, ties to even, brought into [quant_min, quant_max].",
-                 About.TIES),
-          "1 / scale is rounded to float32 before it multiplies.", Clause("NaN is not specified.", About.NONFINITE))
+                 About.HALFWAY),
+          "1 / scale is rounded to float32 before it multiplies.",
+          Clause("NaN is not specified.", About.NONFINITE | About.UNSPECIFIED))
 _WIDEN = ("Elements are (x - zero_point) * scale, the difference taken in the dtype of the result.",)
 _TAGS = frozenset({"pointwise"})
 

@@ -135,7 +135,7 @@ family.primitive(
         "The kernel is not flipped.",
         Clause("An infinity or NaN under a window makes its result one, times 0 too; padding takes no part, or takes "
                "part as 0: 0 times an infinite weight may give NaN or nothing.", About.NONFINITE),
-        Clause(f"{_ADDS}, or once more before bias is added.", About.HALF),
+        Clause(f"{_ADDS}, or once more before bias is added.", About.HALF | About.FLOAT32),
     ),
     out=(Out(like("input"), WINDOWS, IMAGE),), dtypes=(*FLOATS, *COMPLEX), samples=_forward, budget=_BUDGET,
     requires=_REQUIRES, tags=frozenset({"convolution"}))
@@ -157,7 +157,7 @@ family.primitive(
     doc="The gradients of convolution with respect to input, weight and bias.",
     clauses=("They are those of convolution of the same arguments; the bias's is the sum of grad_output over all but "
              "the channels.", "A result whose output_mask is False is None.",
-             Clause(f"{_ADDS}.", About.HALF)),
+             Clause(f"{_ADDS}.", About.HALF | About.FLOAT32)),
     out=_gradients, dtypes=FLOATS, samples=_backward, budget={d: _BUDGET[d] for d in FLOATS}, requires=_REQUIRES,
     tags=frozenset({"convolution"}))
 

@@ -64,8 +64,7 @@ family.primitive(
     "full", "full", doc="Every element is fill_value.",
     clauses=(Clause("fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to "
                     "true.", About.NONFINITE, parameters=("fill_value",)),
-             Clause("Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
-                    About.COMPLEX | About.BOOL),
+             "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
              "A number that an integer dtype cannot hold is an error."),
     out=(Out(DtypeRule("dtype or that of fill_value", lambda args: args["dtype"] or _kind(args["fill_value"])), SIZE,
              DENSE),),
@@ -213,7 +212,7 @@ def _sized(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 2), [2]), {"dtype": torch.int32})
 
 
-@family("zeros", clauses=(Clause("Every element is +0; the default float without a dtype.", About.ZERO),),
+@family("zeros", clauses=("Every element is +0; the default float without a dtype.",),
         samples=_shapes, dtypes=ALL,
         tags=_CREATION)
 def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
@@ -242,7 +241,7 @@ def full_like(x: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, l
     return _same(x, x.shape, fill_value, dtype, device)
 
 
-@family("zeros_like", clauses=(Clause("Every element is +0.", About.ZERO), _LIKE), samples=_operands, dtypes=ALL,
+@family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL,
     tags=_CREATION)
 def zeros_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
                pin_memory: Any = None, memory_format: Any = None) -> Tensor:
@@ -265,7 +264,7 @@ def new_full(x: Tensor, size: Sequence[Any], fill_value: Any, *, dtype: torch.dt
     return _same(x, size, fill_value, dtype, device)
 
 
-@family("new_zeros", clauses=(Clause("Every element is +0.", About.ZERO), _NEW), samples=_sized, dtypes=ALL,
+@family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL,
     tags=_CREATION)
 def new_zeros(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
               device: Any = None, pin_memory: Any = None) -> Tensor:
@@ -280,7 +279,7 @@ def new_ones(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None
     return _same(x, size, 1, dtype, device)
 
 
-@family("_efficientzerotensor", clauses=(Clause("Every element is +0.", About.ZERO),), samples=_shapes, dtypes=ALL,
+@family("_efficientzerotensor", clauses=("Every element is +0.",), samples=_shapes, dtypes=ALL,
         tags=_CREATION,
         name="zero_tensor")
 def zero_tensor(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
@@ -299,7 +298,7 @@ def fill(x: Tensor, value: Any) -> Tensor:
     return _same(x, x.shape, value, None, None)
 
 
-@family("zero", clauses=(Clause("Every element is +0.", About.ZERO),), samples=lambda dtype: (
+@family("zero", clauses=("Every element is +0.",), samples=lambda dtype: (
         s for s in _operands(dtype) if not s.kwargs), dtypes=ALL, tags=frozenset({"pointwise"}))
 def zero(x: Tensor) -> Tensor:
     """The operand with every element replaced by 0."""

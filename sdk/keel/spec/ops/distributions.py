@@ -217,10 +217,10 @@ def geometric(x: Tensor, p: float) -> Tensor:
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 _BERNOULLI = ("Each element is 1 with its probability and 0 otherwise.",
-              Clause("Probabilities are met to within 2^-24; 0 and 1 exactly.", About.TIES))
+              "Probabilities are met to within 2^-24; 0 and 1 exactly.")
 
 
-@distribution("bernoulli", clauses=(*_BERNOULLI, Clause("The elements are the probabilities.", About.TIES)))
+@distribution("bernoulli", clauses=(*_BERNOULLI, "The elements are the probabilities."))
 def bernoulli(x: Tensor) -> Tensor:
     """Zeros and ones by the probabilities given."""
     return aten.lt.Tensor(_uniform(x), x).to(x.dtype)

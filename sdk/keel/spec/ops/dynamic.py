@@ -156,7 +156,7 @@ def _values_and(x: Tensor, values: Tensor, inverse: Tensor | None, counts: Tenso
 
 _UNIQUE = ("The values come in ascending order.",
     Clause("inverse says of each element which value it has, counts how often each value occurs; what is not asked "
-           "for has no elements.", About.TIES | About.EMPTY),
+           "for has no elements.", About.TIES),
            Clause("NaN equals nothing, not even itself.", About.NONFINITE))
 
 

@@ -30,7 +30,7 @@ FLOATING = floating(PAIR)
 _NAN = Clause("NaN in an operand gives NaN.", About.NONFINITE)
 _WRAP = Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER)
 _MIXED = Clause("Operands are converted to the promoted dtype first.", About.PROMOTION)
-_BY_ZERO = Clause("An integer divided by 0 is an error or any value.", About.INTEGER)
+_BY_ZERO = Clause("An integer divided by 0 is an error or any value.", About.INTEGER_EDGE | About.INTEGER)
 
 
 # -- samples ------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _declare(name: str, doc: str, *clauses: Clause | str,
 
 
 _declare("add", "self + alpha * other.", _NAN, _WRAP,
-         Clause("Infinities of different signs give NaN.", About.NONFINITE | About.TIES),
+         Clause("Infinities of different signs give NaN.", About.NONFINITE),
          Clause("A sum of 0 from operands that are not both -0 is +0.", About.ZERO),
          Clause("Of bools it is self or (alpha and other).", About.BOOL),
          Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED, dtypes=ALL, ulps=1,
@@ -145,7 +145,7 @@ def _no_bool(args: Args) -> bool:
 
 
 _declare("sub", "self - alpha * other.", _NAN, _WRAP,
-         Clause("Infinities of the same sign give NaN.", About.NONFINITE | About.TIES),
+         Clause("Infinities of the same sign give NaN.", About.NONFINITE),
          Clause("A difference of equal finite numbers is +0.", About.NONFINITE | About.ZERO),
          Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED,
          dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("no-bool", "No operand is a bool.", _no_bool),))
@@ -153,7 +153,7 @@ _declare("mul", "self * other.", _NAN, _WRAP, Clause("0 times an infinity gives 
          "The sign of a result, zero too, is that of self xor that of other.",
          Clause("Of bools it is self and other.", About.BOOL),
          Clause("Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.",
-                About.NONFINITE | About.TIES | About.COMPLEX), _MIXED,
+                About.NONFINITE | About.COMPLEX), _MIXED,
          dtypes=ALL, ulps=2)
 
 
@@ -168,10 +168,10 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
                 About.NONFINITE | About.ZERO),
          Clause("An infinity over an infinity gives NaN.", About.NONFINITE),
          Clause("Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
-                About.NONFINITE | About.TIES | About.COMPLEX),
+                About.NONFINITE | About.COMPLEX),
          'The mode "floor" rounds the exact quotient down, however self / other rounds.',
          Clause('The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
-                About.INTEGER),
+                parameters=("rounding_mode",)),
          _BY_ZERO, Clause('The least signed integer over -1 is that integer or an error.',
                           About.INTEGER_EDGE | About.INTEGER), _MIXED,
          overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"), dtypes=ALL, ulps=2, complex_ulps=4,
@@ -181,7 +181,7 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),))
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
-         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.INTEGER_EDGE),
+         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
          Clause("An infinite self gives NaN.", About.NONFINITE),
          Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
          _BY_ZERO, _MIXED,
@@ -189,7 +189,7 @@ _declare("remainder", "self - other * floor(self / other): the remainder with th
          requires=(no_complex("self", "other"),))
 _declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
-         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.INTEGER_EDGE),
+         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
          Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE), _BY_ZERO, _MIXED,
          dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),))
 
@@ -217,13 +217,14 @@ _declare("pow", "self to the power of exponent.", Clause("An exponent of 0 gives
          requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),))
 _declare("atan2", "The angle of the point (other, self), in radians between -pi and pi.", _NAN,
          Clause("Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) "
-                "gives pi/4.", About.NONFINITE | About.ZERO | About.TIES),
+                "gives pi/4.", About.NONFINITE | About.ZERO),
          "A result has the sign of self.", Clause("Integers and bools are converted to the default float first.",
                                                   About.INTEGRAL),
          overloads=("default",), dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=4, samples=tensors,
          requires=(no_complex("self", "other"),))
 for _name, _doc, _bools in (("maximum", "The larger operand.", "or"), ("minimum", "The smaller operand.", "and")):
-    _declare(_name, _doc, _NAN, Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO),
+    _declare(_name, _doc, _NAN, Clause("Which zero comes of zeros of both signs is not specified.",
+                                       About.ZERO | About.UNSPECIFIED),
              Clause(f"Of bools it is self {_bools} other.", About.BOOL), _MIXED, overloads=("default",),
              dtypes=(*REALS, *BOOLS), samples=tensors, requires=(no_complex("self", "other"),))
 for _name, _doc in (("eq", "Whether self = other."), ("ne", "Whether self and other differ.")):

@@ -59,7 +59,7 @@ _declare("addcdiv", doc="self + value * tensor1 / tensor2.", clauses=(
     samples=triples, dtypes=(*FLOATS, *COMPLEX))
 _declare("round_decimals", "round.decimals", doc="The nearest number with as many decimals.", clauses=(
     Clause("NaN gives NaN.", About.NONFINITE), Clause("Ties go to the even neighbour of self * 10 ** decimals.",
-                                                      About.TIES),
+                                                      About.HALFWAY),
     "Negative decimals round to tens, hundreds and so on."), samples=lambda dtype: (
         Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)), dtypes=FLOATS)
 _declare("lcm", doc="The least common multiple, not negative.", clauses=(
@@ -150,7 +150,7 @@ _declare("xlogy", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", doc
     samples=numbers)
 for _name, _doc in (("logaddexp", "log(exp(self) + exp(other))"), ("logaddexp2", "log2(2 ** self + 2 ** other)")):
     _declare(_name, doc=f"{_doc}, without overflow.", clauses=(
-        _NAN, Clause("Equal infinities give that infinity.", About.NONFINITE | About.TIES),
+        _NAN, Clause("Equal infinities give that infinity.", About.NONFINITE),
         "The larger operand is at most the result."), samples=binary,
         dtypes=FLOATS)
 
@@ -189,8 +189,7 @@ def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     return aten.where.self(inside, slope / (value * (1.0 - value)), like(outside, slope)).to(dtype)
 
 
-_declare("sinc", doc="sin(pi self) / (pi self).", clauses=(Clause("NaN and infinities give NaN.",
-                                                                  About.NONFINITE | About.TIES),
+_declare("sinc", doc="sin(pi self) / (pi self).", clauses=(Clause("NaN and infinities give NaN.", About.NONFINITE),
                                                                   Clause("0 gives 1.", About.ZERO), _FLOAT))
 
 
@@ -275,7 +274,7 @@ def _number_over_nan(x: Tensor, y: Tensor, better: Callable[..., Tensor]) -> Ten
 
 
 _LOSES = (Clause("NaN beside a number gives the number; two give NaN.", About.NONFINITE),
-          Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO))
+          Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED))
 
 
 @ours("fmax", clauses=_LOSES, samples=tensors)

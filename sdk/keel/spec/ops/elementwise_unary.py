@@ -41,7 +41,8 @@ _declare("sign", "-1, 0 or 1 by the sign.", Clause("NaN gives 0.", About.NONFINI
 for _name, _doc in (
         ("ceil", "The least integer that is not less."), ("floor", "The greatest integer that is not greater."),
         ("trunc", "The integer towards zero."), ("round", "The nearest integer, ties to even.")):
-    _declare(_name, _doc, _NAN, Clause("Infinities and zeros give themselves, signs kept.", About.ZERO | About.TIES),
+    _declare(_name, _doc, _NAN, Clause("Infinities and zeros give themselves, signs kept.",
+                                       About.NONFINITE | About.ZERO),
              Clause("A result of zero has the sign of the argument.", About.ZERO),
              Clause("Of integers it is the identity.", About.INTEGER), dtypes=REALS)
 _declare("reciprocal", "1 / x.", _NAN, Clause("A zero gives the infinity of its sign.", About.NONFINITE | About.ZERO),
@@ -83,12 +84,12 @@ for _name, _doc, _clauses in (
         ("asin", "Arc sine.", (Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE), _ODD)),
         ("acos", "Arc cosine.", (Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE),
             Clause("1 gives +0.", About.ZERO))),
-        ("atan", "Arc tangent.", (Clause("Infinities give pi/2 of their sign.", About.TIES), _ODD)),
-        ("sinh", "Hyperbolic sine.", (Clause("Infinities give themselves.", About.TIES), _ODD)),
-        ("cosh", "Hyperbolic cosine.", (Clause("Infinities give +inf.", About.NONFINITE | About.TIES),
+        ("atan", "Arc tangent.", (Clause("Infinities give pi/2 of their sign.", About.NONFINITE), _ODD)),
+        ("sinh", "Hyperbolic sine.", (Clause("Infinities give themselves.", About.NONFINITE), _ODD)),
+        ("cosh", "Hyperbolic cosine.", (Clause("Infinities give +inf.", About.NONFINITE),
             Clause("0 gives 1.", About.ZERO))),
-        ("tanh", "Hyperbolic tangent.", (Clause("Infinities give 1 of their sign.", About.TIES), _ODD)),
-        ("asinh", "Inverse hyperbolic sine.", (Clause("Infinities give themselves.", About.TIES), _ODD)),
+        ("tanh", "Hyperbolic tangent.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD)),
+        ("asinh", "Inverse hyperbolic sine.", (Clause("Infinities give themselves.", About.NONFINITE), _ODD)),
         ("acosh", "Inverse hyperbolic cosine.", (Clause("Less than 1 gives NaN.", About.NONFINITE | About.EDGE),
             Clause("1 gives 0.", About.ZERO), Clause("+inf gives +inf.", About.NONFINITE))),
         ("atanh", "Inverse hyperbolic tangent.", (Clause("1 of either sign gives the infinity of that sign.",
@@ -103,7 +104,7 @@ for _name, _doc, _clauses in (
                                                   About.INTEGRAL),
              dtypes=ALL, dtype=FLOATING, ulps=4)
 for _name, _doc, _clauses in (
-        ("erf", "The error function.", (Clause("Infinities give 1 of their sign.", About.TIES), _ODD)),
+        ("erf", "The error function.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD)),
         ("erfc", "1 - erf(x) without cancellation.",
             (Clause("+inf gives 0.", About.NONFINITE), Clause("-inf gives 2.", About.NONFINITE))),
         ("erfinv", "The inverse of erf.", (Clause("1 of either sign gives the infinity of that sign.",
@@ -111,7 +112,7 @@ for _name, _doc, _clauses in (
                                            Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE))),
         ("lgamma", "The logarithm of the absolute value of the gamma function.",
          (Clause("0 and negative integers give +inf.", About.NONFINITE),
-             Clause("Infinities give +inf.", About.NONFINITE | About.TIES))),
+             Clause("Infinities give +inf.", About.NONFINITE))),
         ("digamma", "The derivative of lgamma.", (Clause("0 gives the infinity of the other sign.",
                                                          About.NONFINITE | About.ZERO),
                                                   Clause("Negative integers and -inf give NaN.",
@@ -132,8 +133,8 @@ _declare("isinf", "Whether an element is an infinity of either sign.",
 family.primitive(
     "frexp", "frexp.Tensor", doc="Mantissa in [1/2, 1) and exponent: x = mantissa * 2 ** exponent.", clauses=(
         Clause("A zero gives itself and exponent 0.", About.ZERO),
-        Clause("NaN and infinities give themselves as mantissa; the exponent is then not specified.",
-               About.NONFINITE | About.TIES), Clause("Subnormals are normalised: the mantissa has full precision.",
+        Clause("NaN and infinities give themselves as mantissa; the exponent is then not specified.", About.NONFINITE),
+        Clause("Subnormals are normalised: the mantissa has full precision.",
                                                      About.NONFINITE)),
     out=(Out(SAME, shape_of("self"), elementwise("self")),
          Out(fixed(torch.int32), shape_of("self"), elementwise("self"))),

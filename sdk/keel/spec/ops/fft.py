@@ -107,8 +107,8 @@ family.primitive(
     "fft_r2c", "_fft_r2c", doc="The discrete Fourier transform of real numbers over the dimensions dim.",
     clauses=(_SUM,
              Clause("With onesided the last of dim keeps its first n // 2 + 1 frequencies only; the others are their "
-                    "conjugates, mirrored in all of dim.", About.COMPLEX, parameters=("onesided",)), _FINITE, _ACCURATE,
-             Clause("Over one dimension frequency 0 is real: its imaginary part is 0.", About.COMPLEX)),
+                    "conjugates, mirrored in all of dim.", parameters=("onesided",)), _FINITE, _ACCURATE,
+             "Over one dimension frequency 0 is real: its imaginary part is 0."),
     out=(Out(complexed("self"), ShapeRule("shape(self), dim[-1] halved if onesided", halved),
              LayoutRule("fft_r2c", r2c_strides)),),
     requires=(_FRONT, _SOME, _ONCE, _SIZED), dtypes=_DOUBLES, samples=_r2c,

@@ -51,7 +51,7 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
 
 @family("histc.default", tags=TAGS, clauses=(
     *_BINS, "min and max, if equal, give way to the least and the greatest element.", _RANGE[0].format(1),
-    Clause("The bin of x is the integer part of (x - min) * bins / (max - min).", About.INTEGER)))
+    "The bin of x is the integer part of (x - min) * bins / (max - min)."))
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many elements fall into each of equal bins."""
     flat = aten.reshape.default(x, [x.numel()])

@@ -130,7 +130,7 @@ family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
         Clause("reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with "
                "include_self over the operand's too.", parameters=("include_self", "reduce")), _KEEPS,
-               Clause("A mean of integers is rounded towards minus infinity.", About.NONFINITE | About.INTEGER),
+               Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
         Clause("NaN among the elements reduced gives NaN.", About.NONFINITE),
         "The order of the reduction is not specified, and sums and means "
         "of float32 may take what is below the normal numbers for 0.", _INSIDE),
@@ -182,7 +182,7 @@ family.primitive(
         "The places' dimensions stand where the indexed ones stood, in front if None stood between these.",
         Clause("A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in "
                "row-major order.", About.BOOL),
-        "An index outside is an error; _unsafe_index leaves it unnoticed."),
+        Clause("An index outside is an error; _unsafe_index leaves it unnoticed.", About.OUTSIDE)),
     out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, places=Places("self"),
     budget=EXACT)
 family.primitive(
@@ -190,7 +190,8 @@ family.primitive(
     doc="The operand with elements written at places given by one index per dimension.", clauses=(
         Clause("values broadcast to the sizes that index would give.", About.BROADCAST), _KEEPS, _LAST,
         Clause(f"With accumulate values are added, all that go to one place. {_FREELY}", parameters=("accumulate",)),
-        "Negative indices count from the end.", "An index outside is an error; _unsafe_index_put leaves it unnoticed."),
+        "Negative indices count from the end.",
+        Clause("An index outside is an error; _unsafe_index_put leaves it unnoticed.", About.OUTSIDE)),
     out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS | UNORDERED,
     places=Places(count=INDEXED.shape), budget=SUMS)
 

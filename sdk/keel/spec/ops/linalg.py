@@ -38,7 +38,7 @@ family = Family("linalg", profile="linalg")
 DTYPES = (torch.float32, torch.float64, *COMPLEX)
 INT32 = fixed(torch.int32)
 _BATCHES = Clause("Dimensions before the last two are a batch: each matrix is treated alone, and none gives an empty "
-                  "result.", About.EMPTY)
+                  "result.", About.EMPTY | About.BATCH)
 _RAISES = Clause("With check_errors a failure raises; otherwise info tells of it.", parameters=("check_errors",))
 _PHASE = Clause("Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is "
                 "promised is what they do together.", About.TIES)
@@ -148,8 +148,8 @@ _declare(
     Clause("Only the lower triangle is read, or the upper with upper; the imaginary part of the diagonal is not read.",
            About.COMPLEX, parameters=("upper",)),
     "The other triangle of the factor is 0, its diagonal is real and positive.",
-    Clause("info is 0, or the order k > 0 of the first leading minor that is not positive definite; the factor is "
-           "then not specified.", About.NONFINITE),
+    "info is 0, or the order k > 0 of the first leading minor that is not positive definite; the factor is then not "
+    "specified.",
            Clause("A minor that holds NaN is not positive definite.", About.NONFINITE), _RAISES, _BATCHES, _STABLE,
     out=(_SAME, _INFO), requires=(square("self"),), samples=lambda dtype: _each(positive, dtype, {}, {"upper": True}))
 
@@ -159,7 +159,8 @@ _declare(
     "pivots are int32 and count from 1: at step i row i was exchanged with row pivots[i], in this order.",
     "The row that comes to stand at step i has, of the column's rows from i on, an element of largest magnitude.",
     "info is 0, or the number k > 0 of the first pivot that is exactly 0; the factors are then still those of A.",
-    Clause("Without pivot no rows are exchanged and pivots are 1, 2, ...; a backend may refuse that.", About.EMPTY),
+    Clause("Without pivot no rows are exchanged and pivots are 1, 2, ...; a backend may refuse that.",
+           parameters=("pivot",)),
     _RAISES, _BATCHES,
     _STABLE,
     out=(Out(like("A"), shape_of("A"), COLUMNS), Out(INT32, batched("A", "[k]", lambda m, n, k: (k,)), DENSE),
@@ -190,7 +191,7 @@ _declare(
     "Only the lower triangle is read.",
     "D has blocks of sizes 1 and 2; pivots tell the exchanges and blocks as LAPACK's sytrf does, counting from 1, "
     "negative for a block of size 2.",
-    "What LD holds above the diagonal is not specified.",
+    Clause("What LD holds above the diagonal is not specified.", About.UNSPECIFIED),
     "info is 0, or the number k > 0 of the first block of D that is exactly singular.", _RAISES, _BATCHES, _STABLE,
     out=(_SAME, Out(INT32, batched("self", "[n]", lambda m, n, k: (n,)), DENSE), _INFO), requires=(square("self"),),
     samples=lambda dtype: _each(_indefinite, dtype))
@@ -199,8 +200,7 @@ _declare(
     "geqrf", "geqrf", "The factors of A = Q R in one matrix: R above, the Householder vectors of Q below.",
     "R is the upper triangle with the diagonal.",
     "Q is the product of I - tau[i] v v^H in order, with v[i] = 1, zeros before it and column i of a below it.",
-    Clause("The signs (complex: phases) of the diagonal of R are not specified, and go together with those of Q.",
-           About.COMPLEX), _BATCHES,
+    "The signs (complex: phases) of the diagonal of R are not specified, and go together with those of Q.", _BATCHES,
     _STABLE,
     out=(_SAME, Out(like("self"), batched("self", "[k]", lambda m, n, k: (k,)), DENSE)), requires=(matrix("self"),),
     samples=lambda dtype: _each(matrices, dtype))
@@ -246,8 +246,7 @@ _declare(
 _declare(
     "eig", "linalg_eig", "Eigenvalues and eigenvectors of a square matrix, complex.",
     "The columns of the eigenvectors have norm 1: A V = V diag(w).", _PHASE,
-    Clause("The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
-           About.COMPLEX),
+    "The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
     Clause("A matrix that is not finite is an error.", About.NONFINITE),
     "Of a matrix without a full set of eigenvectors the eigenvectors are dependent.", _BATCHES, _STABLE,
     out=(Out(complexed("self"), batched("self", "[n]", lambda m, n, k: (n,)), DENSE),
@@ -285,7 +284,7 @@ _declare(
     Clause("Only the triangle that upper names is read; with unitriangular its diagonal is not, and counts as ones.",
            parameters=("unitriangular",)),
     Clause("A zero on the diagonal gives infinities and NaN as the divisions by it do; it is no error.",
-           About.NONFINITE | About.ZERO | About.TIES),
+           About.NONFINITE | About.ZERO),
     Clause("The batch dimensions of A and B are broadcast.", About.BROADCAST), "The input is not changed.",
     "Each column of X is exact for a matrix within n ulps of A.",
     out=(Out(like("B"), solution("B", "self"), COLUMNS),),
@@ -297,7 +296,7 @@ _declare(
 _declare(
     "ldl_solve", "linalg_ldl_solve", "X with A X = B from the factors that ldl_factor gives.",
     "hermitian must be the one that the factors were made with.",
-    Clause("A singular D gives infinities or NaN; it is no error.", About.NONFINITE | About.TIES),
+    Clause("A singular D gives infinities or NaN; it is no error.", About.NONFINITE),
     "What LD holds above the diagonal is not read.",
     out=(Out(like("B"), solution("B", "LD"), COLUMNS),),
     requires=(square("LD"), matrix("B"), same_dtype("LD", "B"), Requires("same-batch",

@@ -71,10 +71,9 @@ def _exchanged(x: Tensor, permutation: Tensor, inverse: bool, left: bool) -> Ten
 # -- with LU ----------------------------------------------------------------------------------------------------------
 
 @family("linalg_lu_solve", clauses=(
-    Clause("The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate "
-           "transpose stands for A.", About.COMPLEX, parameters=("adjoint",)),
-    Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.",
-           About.NONFINITE | About.ZERO | About.TIES),
+    "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
+    "stands for A.",
+    Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.", About.NONFINITE | About.ZERO),
     Clause("The batch dimensions of LU and B are broadcast.", About.BROADCAST),
 ))
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
@@ -96,7 +95,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 
 @family("_linalg_solve_ex", clauses=(
-    Clause("The result is X with A X = B, or X A = B without left.", parameters=("A",)), _SAVED, _INFO,
+    "The result is X with A X = B, or X A = B without left.", _SAVED, _INFO,
     Clause("B is one vector per matrix if it has one dimension, or those of A but for the last.", parameters=("B",)),
     Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
 ))
@@ -162,10 +161,10 @@ def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @family("_linalg_slogdet", clauses=(
-    Clause("det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.", About.COMPLEX),
+    "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.",
     _LU_OF,
     Clause("A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
-           About.NONFINITE | About.ZERO | About.EMPTY),
+           About.EMPTY),
 ))
 def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sign and logarithm of the determinant, and the factors for the backward."""
@@ -179,7 +178,7 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 # -- with Cholesky's factors ------------------------------------------------------------------------------------------
 
 @family("cholesky", name="cholesky_or_raise", clauses=(
-    Clause("The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.", About.NONFINITE),
+    "The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.",
 ))
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     """The Cholesky factor, or an error."""
@@ -211,9 +210,8 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
 
 
 @family("triangular_solve", name="triangular_solve_and_copy", clauses=(
-    Clause("The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) "
-           "first with transpose; its diagonal counts as ones with unitriangular.", About.COMPLEX,
-           parameters=("A", "transpose", "unitriangular")),
+    "The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) first with "
+    "transpose; its diagonal counts as ones with unitriangular.",
     Clause("The second result is a copy of A, broadcast as the solution is.", About.BROADCAST),
 ))
 def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
@@ -231,7 +229,7 @@ def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     "A = Q R: the columns of Q are orthonormal, R has zeros below its diagonal.",
     Clause("Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with "
            "complete; with r there is only R, and Q is an empty tensor of shape [0].", parameters=("mode",)),
-    Clause("The signs (complex: phases) of the diagonal of R are those of geqrf.", About.COMPLEX),
+    "The signs (complex: phases) of the diagonal of R are those of geqrf.",
 ))
 def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """An orthonormal and an upper triangular factor."""
@@ -338,8 +336,8 @@ def _hermitian(vectors: Tensor, values: Tensor) -> Tensor:
     Clause("The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest "
            "|x|, of -inf the least, of 0 the number of elements that are not 0.", About.NONFINITE),
     Clause("NaN gives NaN, but for order 0, where it counts.", About.NONFINITE),
-    Clause("Over no elements it is 0; orders below 0 and inf are then an error.", About.NONFINITE | About.EMPTY),
-    Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF),
+    Clause("Over no elements it is 0; orders below 0 and inf are then an error.", About.EMPTY),
+    Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF | About.FLOAT32),
     Clause("Overflow and underflow of |x|^p are not avoided.", About.NONFINITE),
 ))
 def linalg_vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,

@@ -136,14 +136,14 @@ def _flat_middle(x: Tensor, ignore_nan: bool) -> Tensor:
 
 
 @family("median.default", tags=TAGS, clauses=(Clause("It is the median along all dimensions; NaN of no elements.",
-                                                     About.NONFINITE | About.EMPTY),))
+                                                     About.EMPTY),))
 def median_all(x: Tensor) -> Tensor:
     """The element in the middle of the order of all."""
     return _flat_middle(x, ignore_nan=False)
 
 
 @family("nanmedian.default", tags=TAGS, clauses=(Clause("It is the nanmedian along all dimensions; NaN of no elements.",
-                                                        About.NONFINITE | About.EMPTY),))
+                                                        About.EMPTY),))
 def nanmedian_all(x: Tensor) -> Tensor:
     """The median of all that is not NaN."""
     return _flat_middle(x, ignore_nan=True)

@@ -128,7 +128,7 @@ def view_as_real_copy(x: Tensor) -> Tensor:
     return aten.clone.default(aten.view_as_real.default(x), memory_format=torch.contiguous_format)
 
 
-@family("view_as_complex_copy", clauses=(Clause("As view_as_complex, in memory of its own.", About.COMPLEX),),
+@family("view_as_complex_copy", clauses=("As view_as_complex, in memory of its own.",),
     tags=frozenset({"shape"}))
 def view_as_complex_copy(x: Tensor) -> Tensor:
     """Complex numbers of a last dimension of 2."""

@@ -94,7 +94,7 @@ _AVERAGE = (
     "The sum over a window is divided by divisor_override, else by the window's elements; those in the padding count "
     "only under count_include_pad, and those beyond it never.",
     "Padding adds 0.", Clause("An infinity or NaN in a window makes its average one.", About.NONFINITE),
-    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF),
+    Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
 )
 _MAXIMUM = (
     "The result is the largest element of each window; padding never wins.",
@@ -122,7 +122,7 @@ for _n in (2, 3):
         f"avg_pool{_n}d_backward", f"avg_pool{_n}d_backward",
         doc=f"The gradient of avg_pool{_n}d with respect to its input.", clauses=(
             "Each element is the sum of its share, grad over the divisor, in every window that it lies in.",
-            Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF)),
+            Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32)),
         out=(Out(SAME, shape_of("self"), _image),), dtypes=FLOATS, samples=_average_backward_samples(_n),
         requires=(_HALF,), budget={d: Budget(times=2.0) for d in FLOATS}, tags=_TAGS)
     _image = as_image("self")

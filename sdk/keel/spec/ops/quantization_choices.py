@@ -14,8 +14,8 @@ Tensor = torch.Tensor
 
 _TAGS = frozenset({"pointwise"})
 _STEPS = (Clause("Elements are round(x * (1 / scale) + zero_point), ties to even, brought into [quant_min, quant_max].",
-                 About.TIES),
-          Clause("NaN is not specified.", About.NONFINITE))
+                 About.HALFWAY),
+          Clause("NaN is not specified.", About.NONFINITE | About.UNSPECIFIED))
 _BACK = ("Elements are (x - zero_point) * scale, converted last.",)
 
 
@@ -129,7 +129,7 @@ def choose_scale_per_token(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
 
 # -- learned scales ---------------------------------------------------------------------------------------------------
 
-_LEARNED = (Clause("The zero point is rounded, ties to even, and brought into [quant_min, quant_max].", About.TIES),
+_LEARNED = (Clause("The zero point is rounded, ties to even, and brought into [quant_min, quant_max].", About.HALFWAY),
             "The result is quantized as quantize_per_tensor does, and dequantized.")
 _SLOPES = ("The gradient of x is grad where the rounded number is within bounds, else 0.",
            "The gradient of the scale is the sum of grad times (dequantized - x) / scale within bounds, and times the "

@@ -82,7 +82,7 @@ family.primitive(
     doc="Integers from low on and less than high, all equally probable.",
     clauses=("low may be drawn, high may not.", Clause("A dtype that cannot hold the integers is an error.",
                                                        parameters=("dtype",)),
-             Clause("The probabilities of two integers differ by 2^-32 at most.", About.TIES | About.INTEGER),
+             Clause("The probabilities of two integers differ by 2^-32 at most.", About.INTEGER),
              *_PROMISES),
     out=(Out(INT, SIZE, DENSE),), requires=(_OWN, Requires("low-below-high", "low is less than high.", _spans)),
     dtypes=(*INTS, *FLOATS), samples=_integers, tags=_RANDOM)
@@ -146,8 +146,7 @@ family.primitive(
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
-_KEYED = Clause("The result is a function of the arguments alone: equal keys give equal results on one version of one "
-                "backend.", About.TIES)
+_KEYED = "The result is a function of the arguments alone: equal keys give equal results on one version of one backend."
 _KEY = Requires("key-form", "A key is two uint64, and a batch of keys has them in its last dimension.", lambda args: (
     args["key"].dtype == torch.uint64 and args["key"].rank >= 1 and args["key"].shape[-1] == 2))
 
@@ -173,7 +172,7 @@ family.primitive(
 
 family.primitive(
     "rng_key_fold_in", "_philox_key_fold_in", doc="A new key from each key and an integer.",
-    clauses=(_KEYED, Clause("Draws from the keys of different integers are independent.", About.INTEGER)),
+    clauses=(_KEYED, "Draws from the keys of different integers are independent."),
     out=(Out(like("key"), shape_of("key"), preserved("key")),), requires=(_KEY,),
     dtypes=(torch.uint64,), samples=_split, tags=_RANDOM)
 

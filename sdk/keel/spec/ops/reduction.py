@@ -55,12 +55,12 @@ SIZED = Requires("reduced-nonempty", "Every dimension reduced has at least one e
 family.primitive(
     "sum", "sum.dim_IntList", "sum.default", doc="The sum of the elements.", clauses=(
         _ALL, _KEEP, Clause("No elements give 0.", About.EMPTY), _NAN,
-        Clause("Infinities of both signs give NaN.", About.NONFINITE | About.TIES),
+        Clause("Infinities of both signs give NaN.", About.NONFINITE),
         Clause("Integers and bools are summed in int64 unless dtype says otherwise, and wrap around.",
                About.INTEGER_EDGE | About.INTEGRAL),
         Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
-        Clause("16-bit floats are summed in float32 or better and rounded once.", About.HALF),
-        "The order of summation is not specified."),
+        Clause("16-bit floats are summed in float32 or better and rounded once.", About.HALF | About.FLOAT32),
+        Clause("The order of summation is not specified.", About.UNSPECIFIED)),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
     budget={d: Budget(times=2.0) for d in ALL})
 family.primitive(
@@ -70,7 +70,7 @@ family.primitive(
         Clause("Integers and bools are multiplied in int64 unless dtype says otherwise, and wrap around.",
                About.INTEGER_EDGE | About.INTEGRAL),
         Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
-        "The order of multiplication is not specified."),
+        Clause("The order of multiplication is not specified.", About.UNSPECIFIED)),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=one_dim(keepdim=True), tags=TAGS,
     budget={d: Budget(times=2.0) for d in ALL})
 for _name, _most, _zeros in (("amax", "greatest", "-0"), ("amin", "least", "+0")):
@@ -119,8 +119,8 @@ family.primitive(
 # -- composites -------------------------------------------------------------------------------------------------------
 
 @family("mean.dim", "mean.default", tags=TAGS, dtypes=NUMBERS, samples=many_dims(), clauses=(
-    _ALL, _KEEP, Clause("No elements give NaN.", About.NONFINITE | About.EMPTY),
-    Clause("16-bit floats are summed and divided in float32, and rounded once.", About.HALF)))
+    _ALL, _KEEP, Clause("No elements give NaN.", About.EMPTY),
+    Clause("16-bit floats are summed and divided in float32, and rounded once.", About.HALF | About.FLOAT32)))
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
          dtype: torch.dtype | None = None) -> Tensor:
     """The sum of the elements over their number."""

@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 Sizes = Sequence[Any]
 _TAGS = frozenset({"resampling"})
 _RATIO = Clause("The ratio is (size - 1) / (outs - 1) with align_corners, else 1 / scale if a scale is given, else "
-                "size / outs; it and the places are computed in float32 unless the argument is float64.",
+                "size / outs; it and the places are computed in float32 unless the argument is float64.", About.FLOAT32,
                 parameters=("align_corners",))
 
 
@@ -138,7 +138,7 @@ def _nearest_pair(centred: bool) -> tuple[Callable[..., Tensor], Callable[..., T
 for _name, _at, _centred in (("upsample_nearest", "floor(o * ratio)", False),
                              ("upsample_nearest_exact", "floor((o + 1/2) * ratio)", True)):
     _rule = (f"Element o of a dimension is the argument's at {_at}, at most its last; the ratio is 1 / scale if a "
-             "scale is given, else size / outs.", "The place is computed in float32.")
+             "scale is given, else size / outs.", Clause("The place is computed in float32.", About.FLOAT32))
     _overloads = [f"{'_' * _centred}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
     _forward, _backward = _nearest_pair(_centred)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
@@ -239,7 +239,8 @@ def _weighted_pair(weigh: Weigh) -> tuple[Callable[..., Tensor], Callable[..., T
 
 _INTERPOLATED = (
     _RATIO,
-    Clause("Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.", About.HALF),
+    Clause("Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.",
+           About.HALF | About.FLOAT32),
     Clause("Of uint8, the result is within 1 of the rounded one.", About.UINT8))
 
 

@@ -170,10 +170,10 @@ _CLAUSES = (
     Clause("The grid's last dimension has coordinates, the last dimension's first: -1 and 1 are the middles of the "
            "outermost elements with align_corners, else their outer edges.", parameters=("align_corners",)),
     Clause("Interpolation 0 is linear between the elements around, 1 takes the nearest, ties to even, 2 is cubic "
-           "convolution with a = -0.75.", About.ZERO | About.TIES),
+           "convolution with a = -0.75.", About.ZERO | About.HALFWAY),
     "Padding 0 reads 0 outside, 1 the outermost element, 2 reflects places at the borders that -1 and 1 stand for.",
-    Clause("What a coordinate that is no finite number gives is not specified.", About.NONFINITE),
-    Clause("16-bit floats are computed in float32, and rounded once.", About.HALF),
+    Clause("What a coordinate that is no finite number gives is not specified.", About.NONFINITE | About.UNSPECIFIED),
+    Clause("16-bit floats are computed in float32, and rounded once.", About.HALF | About.FLOAT32),
 )
 
 

@@ -18,7 +18,7 @@ _ORDER = "How partial results are associated is not specified, and may be anothe
 
 for _name, _doc, _sentence in (
         ("cumsum", "The sum of the elements so far.",
-            Clause("Infinities of both signs give NaN from there on.", About.NONFINITE | About.TIES)),
+            Clause("Infinities of both signs give NaN from there on.", About.NONFINITE)),
         ("cumprod", "The product of the elements so far.",
             Clause("Zero times infinity gives NaN from there on.", About.NONFINITE))):
     family.primitive(
@@ -27,7 +27,8 @@ for _name, _doc, _sentence in (
             Clause("Integers and bools are computed in int64 unless dtype says otherwise, and wrap around.",
                    About.INTEGER_EDGE | About.INTEGRAL),
             Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
-            Clause("16-bit floats are accumulated in float32 or better, and every result is rounded once.", About.HALF),
+            Clause("16-bit floats are accumulated in float32 or better, and every result is rounded once.",
+                   About.HALF | About.FLOAT32),
             _ORDER,
             Clause("A scalar counts as a row of one element.", About.SCALAR)),
         out=(Out(chosen(summed(SAME)), shape_of("self"), DENSE),), dtypes=ALL, samples=one_dim(dtype=torch.float32),

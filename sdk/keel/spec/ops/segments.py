@@ -67,10 +67,10 @@ class _Segments:
 @family("segment_reduce.default", tags=TAGS | UNORDERED, clauses=(
     Clause("reduce is sum, mean, prod, max or min; initial, where given, takes part, once.", parameters=("reduce",)),
     Clause("An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial "
-           "is NaN.", About.NONFINITE | About.EMPTY),
+           "is NaN.", About.EMPTY),
     "Segments lie one after the other; lengths or offsets may differ from row to row.",
     Clause("NaN gives NaN.", About.NONFINITE),
-    "The order of the reduction is not specified."))
+    Clause("The order of the reduction is not specified.", About.UNSPECIFIED)))
 def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
                    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Tensor:
     """Segments along an axis, reduced to one element each."""
@@ -89,7 +89,7 @@ def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, 
     "It is the gradient of segment_reduce with respect to data.",
     "Where several elements are the extreme, a positive gradient is shared out equally, a negative one goes to each.",
     "In a product each element's gradient is that of the segment times the product of all others.",
-    "The order of multiplications is not specified."))
+    Clause("The order of multiplications is not specified.", About.UNSPECIFIED)))
 def segment_reduce_backward(grad: Tensor, output: Tensor, data: Tensor, reduce: str, *, lengths: Tensor | None = None,
                             offsets: Tensor | None = None, axis: int = 0, initial: Any = None) -> Tensor:
     """The gradient of segment_reduce."""
@@ -165,7 +165,7 @@ _BAGS = (Clause("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an em
          "The row padding_idx does not count.",
          Clause("Bag i begins at offsets[i]; with include_last_offset the last offset is the end of all.",
                 parameters=("include_last_offset",)),
-         "The order of additions is not specified.",
+         Clause("The order of additions is not specified.", About.UNSPECIFIED),
          "The other results are the bag of each index, how many count in each bag, and with maximum the row that each "
          "element came from.")
 
@@ -252,7 +252,7 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
     "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
     Clause("With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
            parameters=("scale_grad_by_freq",)),
-    "The order of additions is not specified."))
+    Clause("The order of additions is not specified.", About.UNSPECIFIED)))
 def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
                            maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
                            per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
@@ -265,7 +265,7 @@ def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offse
 
 
 @family("_embedding_bag_dense_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
-    "As embedding_bag_backward.", "The order of additions is not specified."))
+    "As embedding_bag_backward.", Clause("The order of additions is not specified.", About.UNSPECIFIED)))
 def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor,
                                  maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int,
                                  per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:

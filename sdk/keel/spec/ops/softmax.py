@@ -15,14 +15,13 @@ _TAGS = frozenset({"reduction"})
 _ROWS = (Clause("A row is the elements along dim; with a NaN or +inf in it, all of it is NaN.", About.NONFINITE),
          Clause("The largest element is subtracted before exponentials are taken, so none overflows.", About.NONFINITE),
          Clause("16-bit floats are computed in float32 and rounded once, or not at all under half_to_float.",
-                About.HALF))
+                About.HALF | About.FLOAT32))
 family.composite("softmax", "_softmax", tags=_TAGS, doc="exp(x) over the sum of exp(x) along a dimension.", clauses=(
-    Clause("-inf gives 0.", About.NONFINITE), Clause("A row of nothing but -inf gives NaN.",
-                                                     About.NONFINITE | About.EMPTY), *_ROWS))
+    Clause("-inf gives 0.", About.NONFINITE), Clause("A row of nothing but -inf gives NaN.", About.NONFINITE), *_ROWS))
 family.composite("log_softmax", "_log_softmax", tags=_TAGS,
                  doc="x minus the logarithm of the sum of exp(x) along a dimension.", clauses=(
                      Clause("-inf gives -inf.", About.NONFINITE),
-                     Clause("A row of nothing but -inf gives NaN.", About.NONFINITE | About.EMPTY), *_ROWS))
+                     Clause("A row of nothing but -inf gives NaN.", About.NONFINITE), *_ROWS))
 family.composite("safe_softmax", "_safe_softmax", tags=_TAGS,
                  doc="softmax, but rows of nothing but -inf give 0.", clauses=(
                      Clause("-inf gives 0, also where the whole row is -inf.", About.NONFINITE), *_ROWS[:2]))
@@ -46,7 +45,7 @@ def _other(x: Tensor, dim: int) -> list[int]:
 
 @family("_weight_norm_interface", clauses=(
     "The result is v * g / norm, with the norm of v over all dimensions but dim.",
-    Clause("The second result is that norm, in float32 for 16-bit floats.", About.HALF),
+    Clause("The second result is that norm, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
 ), tags=_TAGS)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     """A weight by its direction and its norm, and the norm of the direction as given."""

@@ -59,7 +59,7 @@ _theirs("narrow_copy", "narrow_copy.default", doc="A copy of length elements alo
     "It begins at start.",
     "A negative start counts from the end.",))
 _theirs("resize_as", "resize_as.default", doc="resize to the sizes of another tensor.", clauses=(
-    "What the operand does not have is not specified.",))
+    Clause("What the operand does not have is not specified.", About.UNSPECIFIED),))
 _theirs("select_backward", "select_backward.default", doc="The gradient at one index of a dimension, 0 elsewhere.",
         clauses=("It is the gradient of select.",), requires=(gradient_of(SELECTED),))
 _theirs("slice_backward", "slice_backward.default", doc="The gradient at a slice, 0 elsewhere.",
@@ -68,7 +68,8 @@ _theirs("diagonal_backward", "diagonal_backward.default", doc="The gradient at a
         clauses=("It is the gradient of diagonal.",), requires=(gradient_of(DIAGONAL),))
 _theirs("unfold_backward", "unfold_backward.default", doc="The gradients of windows added up where they overlap.",
         tags=SHAPE | UNORDERED,
-        clauses=("It is the gradient of sliding_window.", "The order of additions is not specified.",
+        clauses=("It is the gradient of sliding_window.",
+                 Clause("The order of additions is not specified.", About.UNSPECIFIED),
                  "A gradient of one element in another dimension than dim is repeated."),
         requires=(gradient_of(WINDOWS, repeated=True),))
 for _dims in (1, 2, 3):
@@ -94,7 +95,8 @@ _theirs("unsafe_masked_index", "_unsafe_masked_index.default", tags=INDEXING, pl
         clauses=("Indices where the mask is false are not looked at.",))
 _theirs("unsafe_masked_index_put", "_unsafe_masked_index_put_accumulate.default", tags=INDEXING | UNORDERED,
         doc="index_put with accumulate, of values where a mask is true.", places=Places(count=shape_of("values")),
-        clauses=("Indices where the mask is false are not looked at.", "The order of additions is not specified."))
+        clauses=("Indices where the mask is false are not looked at.",
+            Clause("The order of additions is not specified.", About.UNSPECIFIED)))
 _theirs("embedding_dense_backward", "embedding_dense_backward.default", tags=INDEXING | UNORDERED,
         places=Places(count=shape_of("grad_output")), doc="The gradient of embedding with respect to its table.",
         clauses=("What goes to one row adds up, in no specified order; the row padding_idx gets 0.",
@@ -133,7 +135,7 @@ def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str
 
 
 @family("scatter.value_reduce", tags=INDEXING | UNORDERED, places=_PICKED, clauses=(
-    Clause("It is scatter.reduce of a tensor of equal elements.", About.TIES),))
+    "It is scatter.reduce of a tensor of equal elements.",))
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     """A value added or multiplied at given indices along a dimension."""
     src = aten.full.default(list(index.shape), value, dtype=x.dtype, device=x.device)
@@ -143,7 +145,7 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
 @family("index_reduce.default", tags=INDEXING | UNORDERED, places=_SLICES, clauses=(
     Clause("reduce is prod, mean, amax or amin over the slices that go to a place, and with include_self the "
            "operand's too.", parameters=("include_self", "reduce")),
-    Clause("A mean of integers is rounded towards minus infinity.", About.NONFINITE | About.INTEGER),
+    Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
     "The order of the reduction is not specified, and means "
     "of float32 may take what is below the normal numbers for 0."))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from keel.spec.clause import About, Clause
 from keel.spec.dtypes import HALVES
 from keel.spec.op import Family
 
@@ -16,7 +17,7 @@ Tensor = torch.Tensor
 _TAGS = frozenset({"creation"})
 _WINDOW = ("A window of length 1 is 1.",
            "periodic (the default) is the window of one element more without its last; else it is symmetric.",
-           "Elements are computed in float32 at least, and rounded once.")
+           Clause("Elements are computed in float32 at least, and rounded once.", About.FLOAT32))
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -86,7 +87,7 @@ def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
 @family("range", "range.step", clauses=(
     "There are floor((end - start) / step) + 1 elements: end is one of them where a whole number of steps leads to it.",
     "The dtype is the default float unless it is given; for integers start, end and step are truncated.",
-    "Floats are start + k * step, computed in float32 at least."), tags=_TAGS)
+    Clause("Floats are start + k * step, computed in float32 at least.", About.FLOAT32)), tags=_TAGS)
 def range_inclusive(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, layout: Any = None,
                     device: Any = None, pin_memory: Any = None) -> Tensor:
     """Numbers at equal distances, the last included."""
