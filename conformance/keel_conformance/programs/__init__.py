@@ -13,34 +13,54 @@ from ..cases.case import Case
 from ..devices import HOST
 from ..results.verdict import Verdict
 from . import (
+    accesses,
     assertions,
     changes,
     collectives,
+    compositions,
     control,
     digits,
+    draws,
     gradients,
+    idioms,
     judging,
     kept,
+    layers,
     layouts,
     memory,
+    pairs,
     resized,
+    rewrites,
     steps,
-    together,
+    surroundings,
     values,
+    widths,
 )
 from .compiler import Compiler, plain
 from .contract import CLAUSES
 from .observed import Observed
-from .program import Program
+from .program import Chapter, Function, Program
+from .together import groups_of
 
-CHAPTERS = (digits.mutation, memory.views, memory.aliases, layouts.layouts, gradients.gradients, kept.random,
-            values.buffers, kept.scalars, kept.arguments, kept.calls, resized.shapes, changes.dtypes,
-            changes.several, steps.whole, steps.training, changes.modes, changes.errors, assertions.assertions,
-            steps.partition, together.graphs, control.control, collectives.collectives)
+GRAPHS = (rewrites.graphs, digits.graphs, kept.graphs, pairs.graphs, idioms.graphs, layers.graphs, accesses.graphs,
+          widths.graphs, compositions.graphs, surroundings.graphs)
+FUNCTIONS: Mapping[str, Function] = {name: one for chapter in GRAPHS for name, one in chapter.functions.items()}
+"""What stands in one graph with others, too, by the names of the programs in which it stands alone."""
+TOGETHER = groups_of(GRAPHS)
+CHAPTERS: tuple[Chapter, ...] = (
+    memory.mutation, digits.mutation, surroundings.mutation, memory.views, memory.aliases, layouts.layouts,
+    gradients.gradients, surroundings.gradients, draws.random, kept.random, surroundings.random, values.buffers,
+    values.scalars, kept.scalars, values.arguments, kept.arguments, values.calls, kept.calls, changes.shapes,
+    resized.shapes, changes.dtypes, changes.several, steps.whole, steps.training, surroundings.training, changes.modes,
+    changes.errors, assertions.assertions, steps.partition, *GRAPHS, TOGETHER, control.control, collectives.collectives)
+"""What each module has of each chapter, in the order of a plan: append, for a program's place decides how often it is
+called.
+"""
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 
-__all__ = ["CLAUSES", "PROGRAMS", "Compiler", "Observed", "Program", "cases", "judge", "perform", "plain"]
+__all__ = ["CHAPTERS", "CLAUSES", "PROGRAMS", "Chapter", "Compiler", "Observed", "Program", "cases", "judge", "perform",
+           "plain"]
 
 
 def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
@@ -50,7 +70,7 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
     Every program is called three times, every tenth twelve times.
     """
     for k, program in enumerate(PROGRAMS.values()):
-        if tier == "smoke" and (not program.smoke or program.name in together.graphs.functions):
+        if tier == "smoke" and (not program.smoke or program.name in FUNCTIONS):
             continue
         calls = 12 if k % 10 == 9 and tier != "smoke" else 3
         for more in range(3 if tier == "full" else 1):

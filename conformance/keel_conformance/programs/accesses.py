@@ -8,7 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .lab import Lab
-from .layers import graphs
+from .program import Chapter
+
+graphs = Chapter("graphs")
 
 Part = Callable[[Tensor, Tensor], None]
 

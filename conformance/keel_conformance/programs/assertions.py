@@ -11,7 +11,7 @@ from torch import Tensor
 from .lab import Lab
 from .program import Chapter
 
-assertions = Chapter("assertions", "dynamic")
+assertions = Chapter("assertions")
 
 Given = Callable[[Lab], Sequence[Any]]
 FAR = 4_000_000

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from .lab import Lab
 from .program import Chapter
 
-shapes, dtypes, modes, errors, several = (Chapter("shapes", "dynamic"), Chapter("dtypes"), Chapter("modes"),
+shapes, dtypes, modes, errors, several = (Chapter("shapes"), Chapter("dtypes"), Chapter("modes"),
                                           Chapter("errors"), Chapter("models"))
 
 # -- sizes -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from .group import SIZE, Body, Group, can_meet, ops, together, waited
 from .lab import Lab
 from .program import Chapter
 
-collectives = Chapter("collectives", profile="inference", hosted=True)
+collectives = Chapter("collectives", hosted=True)
 Made = Callable[[Group], Callable[..., Any]]
 """The function to compile, for a group."""
 LATE = 0.15

@@ -7,8 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .lab import Lab
-from .memory import mutation
-from .rewrites import graphs, special
+from .program import Chapter
+from .rewrites import special
+
+mutation, graphs = Chapter("mutation"), Chapter("graphs")
 
 # -- float64 -----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from .lab import Lab
 from .program import Chapter
 
-gradients = Chapter("gradients", "training")
+gradients = Chapter("gradients")
 
 
 def two(lab: Lab) -> list[Tensor]:

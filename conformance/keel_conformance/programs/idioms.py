@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .lab import Lab
-from .pairs import graphs
+from .program import Chapter
 from .rewrites import special
+
+graphs = Chapter("graphs")
 
 
 def far(lab: Lab, *shape: int) -> Tensor:

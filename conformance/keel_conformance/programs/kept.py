@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .draws import random
 from .lab import Lab
-from .rewrites import graphs, special
-from .values import arguments, calls, scalars
+from .program import Chapter
+from .rewrites import special
+
+graphs, random, arguments = Chapter("graphs"), Chapter("random"), Chapter("arguments")
+calls, scalars = Chapter("calls"), Chapter("scalars")
 
 
 @calls("C1", "graphs.C1")

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .idioms import graphs
 from .lab import Lab
+from .program import Chapter
+
+graphs = Chapter("graphs")
 
 # -- attention ---------------------------------------------------------------------------------------------------------
 

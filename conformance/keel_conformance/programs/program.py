@@ -1,7 +1,7 @@
 """A contract program: a function of a ``Lab``, its name, and the clauses that it witnesses."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,15 +46,21 @@ class Function:
         return [placed(lab, x, call) for x in self.arguments(lab)]
 
 
+PROFILES: Mapping[str, str] = {"gradients": "training", "buffers": "training", "training": "training",
+                               "shapes": "dynamic", "assertions": "dynamic", "collectives": "inference"}
+"""The profile that each chapter's programs belong to, of those that are of another than ``core``."""
+
+
 @dataclass
 class Chapter:
-    """Collects the programs of one module: ``@chapter("C1", "C2")`` makes one of the function below it, and
-    ``chapter.function`` one of a function to compile and how its arguments are drawn. ``functions`` are those of these
-    that are called with nothing else to say, by the names of their programs.
+    """Collects the programs that one module has of a chapter of the contract: ``@chapter("C1", "C2")`` makes one of the
+    function below it, and ``chapter.function`` one of a function to compile and how its arguments are drawn.
+    ``functions`` are those of these that are called with nothing else to say, by the names of their programs.
+    ``profile`` is that of the chapter, ``core`` if the table of ``PROFILES`` does not say another.
     """
 
     name: str
-    profile: str = "core"
+    profile: str = ""
     hosted: bool = False
     programs: list[Program] = field(default_factory=list)
     functions: dict[str, Function] = field(default_factory=dict)
@@ -91,7 +97,8 @@ class Chapter:
         cited = tuple(f"contract.{c}" if "." in c else f"contract.{self.name}.{c}" for c in clauses)
         if unknown := [c for c in cited if c not in CLAUSES]:
             raise ValueError(f"{name} cites {', '.join(unknown)}, which the contract lacks.")
-        more = {"profile": self.profile, "hosted": self.hosted, **more}
+        profile = self.profile or PROFILES.get(self.name, "core")
+        more = {"profile": profile, "hosted": self.hosted, **more}
         self.programs.append(Program(f"{self.name}-{name}", self.name, cited, body, **more))
 
 

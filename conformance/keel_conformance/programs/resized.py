@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .changes import shapes
 from .lab import Lab
+from .program import Chapter
+
+shapes = Chapter("shapes")
 
 SIZES = ((4, 6), (6, 4), (3, 8), (8, 3), (5, 2), (12, 2), (4, 6))
 BODIES: Mapping[str, Callable[[Tensor], tuple[Tensor, ...]]] = {

@@ -13,7 +13,7 @@ from ..devices import HOST
 from .lab import Lab
 from .program import Chapter
 
-training, partition, whole = Chapter("training", "training"), Chapter("partition"), Chapter("models", "inference")
+training, partition, whole = Chapter("training"), Chapter("partition"), Chapter("models", "inference")
 
 # -- training ----------------------------------------------------------------------------------------------------------
 

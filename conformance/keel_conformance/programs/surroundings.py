@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .compositions import graphs
-from .draws import random, recomputations
-from .gradients import gradients, two
+from .draws import recomputations
+from .gradients import two
 from .lab import Lab
-from .memory import mutation
+from .program import Chapter
 from .rewrites import in_turns
-from .steps import training
+
+graphs, random, gradients = Chapter("graphs"), Chapter("random"), Chapter("gradients")
+mutation, training = Chapter("mutation"), Chapter("training")
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

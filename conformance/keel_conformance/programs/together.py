@@ -9,8 +9,7 @@ from itertools import product
 from typing import Any
 
 from .lab import Lab
-from .program import Function, Program
-from .surroundings import graphs
+from .program import Chapter, Function, Program
 
 MOST: Mapping[bool, int] = {True: 8, False: 4}
 """Functions of one graph, where they are exact and where they round: these are run again under each noise. A graph of
@@ -27,25 +26,25 @@ def program(functions: Mapping[str, Function], dynamic: bool | None, lab: Lab) -
         lab.run(go, {name: one.drawn(lab, call) for name, one in functions.items()})
 
 
-def _together() -> None:
-    """All of them as they are, and in other groups with sizes that the program does not know."""
-    made = [p for p in graphs.programs if p.name in graphs.functions]
+def groups_of(chapters: Sequence[Chapter]) -> Chapter:
+    """All functions of the chapters as they are, and in other groups with sizes that the program does not know."""
+    graphs, functions = Chapter("graphs"), {name: one for c in chapters for name, one in c.functions.items()}
+    made = [p for c in chapters for p in c.programs if p.name in functions]
+
+    def group(name: str, some: Sequence[Program], dynamic: bool | None, **how: Any) -> None:
+        of = {p.name.removeprefix("graphs-"): functions[p.name] for p in some}
+        clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
+        graphs(*clauses, *(["shapes.C1"] if dynamic else []), name=name, exact=some[0].exact, **how)(
+            partial(program, of, dynamic))
+
     for smoke, exact in product((True, False), repeat=2):
         mine = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
         count = -(-len(mine) // MOST[exact])
         kind = ("" if exact else "-rounded") + ("" if smoke else "-too")
         for k in range(count):
-            _group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)        # of each kind some
+            group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)         # of each kind some
         half = MOST[exact] // 2                                                         # which take longer to compile
         for k in range(0, len(mine), half):
-            _group(f"of-any-size{kind}-{k // half + 1}", mine[k:k + half], True, profile="dynamic")
+            group(f"of-any-size{kind}-{k // half + 1}", mine[k:k + half], True, profile="dynamic")
 
-
-def _group(name: str, some: Sequence[Program], dynamic: bool | None, **how: Any) -> None:
-    functions = {p.name.removeprefix("graphs-"): graphs.functions[p.name] for p in some}
-    clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
-    graphs(*clauses, *(["shapes.C1"] if dynamic else []), name=name, exact=some[0].exact, **how)(
-        partial(program, functions, dynamic))
-
-
-_together()
+    return graphs

@@ -15,7 +15,7 @@ from ..devices import made_on
 from .lab import Lab
 from .program import Chapter
 
-buffers, scalars, arguments, calls = Chapter("buffers", "training"), Chapter("scalars"), Chapter("arguments"), Chapter(
+buffers, scalars, arguments, calls = Chapter("buffers"), Chapter("scalars"), Chapter("arguments"), Chapter(
     "calls")
 
 # -- buffers -----------------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .accesses import graphs
+from .program import Chapter
 from .rewrites import fractions
+
+graphs = Chapter("graphs")
 
 
 def widened(x: Tensor) -> tuple[Tensor, ...]:

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -38,6 +40,12 @@ def test_every_clause_is_witnessed() -> None:
     cited = {c for case in CASES.values() for c in case.clauses}
     elsewhere = {c for c in contract.CLAUSES if c.split(".")[1] in ("graphs", "kernels")}
     assert cited | elsewhere == set(contract.CLAUSES)
+
+
+def test_no_program_of_a_module_is_left_out() -> None:
+    for module in (import_module(f"{programs.__name__}.{m.name}") for m in iter_modules(programs.__path__)):
+        for chapter in (value for value in vars(module).values() if isinstance(value, programs.Chapter)):
+            assert any(chapter is one for one in programs.CHAPTERS), (module.__name__, chapter.name)
 
 
 def test_cases() -> None:

@@ -14,13 +14,13 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import programs
-from keel_conformance.programs import together
 from keel_conformance.programs.lab import Lab, Memories
 from keel_conformance.programs.program import Function, Program
+from keel_conformance.programs.together import program as together
 
-FUNCTIONS = together.graphs.functions
-TOGETHER = [p for p in together.graphs.programs if p.name.startswith("graphs-together")]
-OF_ANY_SIZE = [p for p in together.graphs.programs if p.name.startswith("graphs-of-any-size")]
+FUNCTIONS = programs.FUNCTIONS
+TOGETHER = [p for p in programs.TOGETHER.programs if p.name.startswith("graphs-together")]
+OF_ANY_SIZE = [p for p in programs.TOGETHER.programs if p.name.startswith("graphs-of-any-size")]
 
 
 def among(program: Program) -> list[str]:
@@ -31,7 +31,7 @@ def among(program: Program) -> list[str]:
 @pytest.mark.parametrize("programs, more", [(TOGETHER, set()), (OF_ANY_SIZE, {"contract.shapes.C1"})])
 def test_each_function_stands_among_others_once(programs: list[Program], more: set[str]) -> None:
     assert Counter(name for p in programs for name in among(p)) == Counter(FUNCTIONS.keys())
-    made = {p.name: p for p in together.graphs.programs}
+    made = programs.PROGRAMS
     for p in programs:
         assert {made[n].exact for n in among(p)} == {p.exact}
         assert {c for n in among(p) for c in made[n].clauses} | more == set(p.clauses)
@@ -67,7 +67,7 @@ def test_a_failure_names_the_function(monkeypatch: Any) -> None:
     """A backend that is wrong at one operator, which but one of the functions has."""
     functions = {"right": Function(lambda x: (x + 1,), lambda lab: [lab.ints(3)]),
                  "wrong": Function(lambda x: (x + 1, x.sign()), lambda lab: [lab.ints(5)])}
-    made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together.program, functions, None))
+    made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together, functions, None))
     monkeypatch.setattr(programs, "PROGRAMS", {made.name: made})
     case = next(iter(programs.cases()))
 
