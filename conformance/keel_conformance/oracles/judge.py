@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -44,9 +44,57 @@ class Expected:
     there: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True)
+class Judged:
+    """One call of a case, and what a backend gave for it.
+
+    ``eager`` is what eager PyTorch gives on the host, ``results`` the backend's, flat, of the same types; ``there`` is
+    what eager PyTorch gives on the backend's ``device``, where that is asked for. ``calls`` is how many results of the
+    case are judged in all.
+    """
+
+    case: Case
+    trial: Trial
+    member: Op
+    op: Any
+    eager: tuple[Any, ...]
+    results: Sequence[Any]
+    calls: int
+    device: str
+    there: tuple[Any, ...]
+
+    @cached_property
+    def named(self) -> Mapping[str, Any]:
+        """The arguments by parameter name."""
+        return bind(Call(self.op, tuple(self.trial.args), dict(self.trial.kwargs), ()))
+
+    def verdict(self, oracle: str, sentence: str) -> Verdict:
+        """``fail`` where there is a sentence, else ``pass``."""
+        return Verdict(self.case.id, "fail" if sentence else "pass", oracle, sentence)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """``check`` decides about calls to which it ``applies``."""
+
+    applies: Callable[[Judged], bool]
+    check: Callable[[Judged], Verdict]
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What is asked of results that are within their bounds, by the oracle that found them so: ``breach`` is a sentence
+    on what is wrong with them all the same, or nothing.
+    """
+
+    applies: Callable[[Judged, Expected], bool]
+    breach: Callable[[Judged, Expected], str]
+
+
 def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
           types: Sequence[TensorType | None] = (), device: str = HOST, there: Sequence[Any] = ()) -> Verdict:
-    """The verdict on ``results``, flat, that a backend gave for the trial's arguments.
+    """The verdict on ``results``, flat, that a backend gave for the trial's arguments: of the first of ``ORACLES`` that
+    applies, if the contract is kept.
 
     ``calls`` is how many results of the case are judged in all; what may go wrong by chance is divided among them.
     They were computed on ``device``, and are here now. ``types`` are those that results have on a device other than
@@ -60,43 +108,95 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
     try:
         eager = flat(elsewhere.kernel(op, member.name, device)(*trial.args, **trial.kwargs))
     except Exception as raised:
-        said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
-        # A backend, or PyTorch on its device, may do more, but nobody says what is right.
-        if isinstance(raised, NotImplementedError) or device != HOST:
-            return Verdict(case.id, "not run", "contract",
-                           f"PyTorch {torch.__version__} itself does not do this call. {said}")
-        return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
+        return _without_reference(case, raised, device)
     wanted = contract.typed(eager, types)
     if (fault := contract.breach(member, results, wanted, device_of(trial))) is not None:
         return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
     saved = elsewhere.saved(member.name, device)
     results = [got if contract.alike(want, mine) and k not in saved else mine
                for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))]
-    if member.name == "empty":
-        return Verdict(case.id, "pass", "contract")
-    named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
-    if "random" in member.tags and statistical.draws(member.name, named):
-        sentence = statistical.breach(member.name, named, results, calls)
-        return Verdict(case.id, "fail" if sentence else "pass", "statistical", sentence)
-    if (holds := order.property_of(member.name, named) or factors.PROPERTIES.get(member.name)) is not None:
-        sentence = factors.unknown(member.name, trial.args, results, eager) or holds(named, results, eager)
-        return Verdict(case.id, "fail" if sentence else "pass", "metamorphic", sentence)
-    with elsewhere.formulas(member.name, device):
-        expected = expect(member, op, trial, eager)
-    verdict = _verdict(case, trial, results, replace(expected, there=tuple(there)), op)
-    if verdict.status == "pass" and (sentence := totals.breach(member.name, named, results[0])):
-        return replace(verdict, status="fail", sentence=sentence)
-    if verdict.status == "pass" and expected.oracle == "dot" and case.levels.get("values") == "random" and (
-            member.name in linear.SUMS and REDRAWN not in trial.notes):
-        sentence = linear.statistics(Asked(op, member, trial.args, trial.kwargs, eager), results[0])
-        return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
-    if verdict.status == "pass" and expected.oracle == "ulp" and expected.tracked is not None and isinstance(
-            results[0], Tensor):
-        sentence = rounding.one_sided(member.name, trial.args, results[0], expected.tracked[0])
-        return replace(verdict, status="fail", sentence=sentence) if sentence else verdict
-    if expected.oracle == "dot" and "exact" in trial.notes and not verdict.figures.get("ratio"):
+    call = Judged(case, trial, member, op, eager, results, calls, device, tuple(there))
+    return next(oracle for oracle in ORACLES if oracle.applies(call)).check(call)
+
+
+def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
+    said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
+    # A backend, or PyTorch on its device, may do more, but nobody says what is right.
+    if isinstance(raised, NotImplementedError) or device != HOST:
+        return Verdict(case.id, "not run", "contract",
+                       f"PyTorch {torch.__version__} itself does not do this call. {said}")
+    return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
+
+
+# -- the oracles, in order ---------------------------------------------------------------------------------------------
+
+def _is_drawn(call: Judged) -> bool:
+    return "random" in call.member.tags and statistical.draws(call.member.name, call.named)
+
+
+def _by_statistics(call: Judged) -> Verdict:
+    return call.verdict("statistical", statistical.breach(call.member.name, call.named, call.results, call.calls))
+
+
+def _property(call: Judged) -> Callable[..., str] | None:
+    name = call.member.name
+    return order.property_of(name, call.named) or factors.PROPERTIES.get(name)
+
+
+def _by_property(call: Judged) -> Verdict:
+    holds = _property(call)
+    assert holds is not None
+    unknown = factors.unknown(call.member.name, call.trial.args, call.results, call.eager)
+    return call.verdict("metamorphic", unknown or holds(call.named, call.results, call.eager))
+
+
+def _by_numbers(call: Judged) -> Verdict:
+    """By the strictest of ``exact``, ``ulp``, ``dot``, ``composite`` and ``times`` that reaches it."""
+    with elsewhere.formulas(call.member.name, call.device):
+        expected = replace(expect(call.member, call.op, call.trial, call.eager), there=call.there)
+    verdict = _verdict(call.case, call.trial, call.results, expected, call.op)
+    if verdict.status != "pass":
+        return verdict
+    for refinement in REFINEMENTS:
+        if refinement.applies(call, expected) and (sentence := refinement.breach(call, expected)):
+            return replace(verdict, status="fail", sentence=sentence)
+    if expected.oracle == "dot" and "exact" in call.trial.notes and not verdict.figures.get("ratio"):
         return replace(verdict, oracle="exact by construction")
     return verdict
+
+
+ORACLES = (
+    Oracle(lambda call: call.member.name == "empty", lambda call: call.verdict("contract", "")),
+    Oracle(_is_drawn, _by_statistics),
+    Oracle(lambda call: _property(call) is not None, _by_property),
+    Oracle(lambda call: True, _by_numbers))
+"""The first that applies decides."""
+
+
+def _is_random_sum(call: Judged, expected: Expected) -> bool:
+    return (expected.oracle == "dot" and call.case.levels.get("values") == "random"
+            and call.member.name in linear.SUMS and REDRAWN not in call.trial.notes)
+
+
+def _bias_of_sums(call: Judged, expected: Expected) -> str:
+    trial = call.trial
+    return linear.statistics(Asked(call.op, call.member, trial.args, trial.kwargs, call.eager), call.results[0])
+
+
+def _is_by_elements(call: Judged, expected: Expected) -> bool:
+    return expected.oracle == "ulp" and expected.tracked is not None and isinstance(call.results[0], Tensor)
+
+
+def _one_sided(call: Judged, expected: Expected) -> str:
+    assert expected.tracked is not None
+    return rounding.one_sided(call.member.name, call.trial.args, call.results[0], expected.tracked[0])
+
+
+REFINEMENTS = (
+    Refinement(lambda call, expected: True,
+               lambda call, expected: totals.breach(call.member.name, call.named, call.results[0])),
+    Refinement(_is_random_sum, _bias_of_sums),
+    Refinement(_is_by_elements, _one_sided))
 
 
 def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any]]) -> str:
