@@ -174,11 +174,11 @@ def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
         return None
     given = [a for a in args if isinstance(a, torch.Tensor)]
     if made.real and got.is_neg():
-        return Mismatch("values", "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory "
-                        "holds other values.")
+        return Mismatch("values", "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its "
+                        "memory holds other values.")
     if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
-        return Mismatch("type", "It is an inference tensor, made under torch.inference_mode, which autograd and writes "
-                        "refuse.")
+        return Mismatch("type", "It is an inference tensor, made under torch.inference_mode, which autograd and "
+                        "writes refuse.")
     if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
         return Mismatch("type", f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor.")
     return None
