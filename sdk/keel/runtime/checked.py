@@ -169,7 +169,7 @@ def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = 
 
 
 def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
-    """What is wrong with a tensor that its readers, kernels or autograd, would not take for the values that it shows."""
+    """What is wrong with a tensor that kernels, or autograd, would not take for the values that it shows."""
     if not isinstance(got, torch.Tensor):
         return None
     given = [a for a in args if isinstance(a, torch.Tensor)]
