@@ -14,6 +14,7 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import programs
+from keel_conformance.programs import PROGRAMS
 from keel_conformance.programs.lab import Lab, Memories
 from keel_conformance.programs.program import Function, Program
 from keel_conformance.programs.together import program as together
@@ -31,7 +32,7 @@ def among(program: Program) -> list[str]:
 @pytest.mark.parametrize("programs, more", [(TOGETHER, set()), (OF_ANY_SIZE, {"contract.shapes.C1"})])
 def test_each_function_stands_among_others_once(programs: list[Program], more: set[str]) -> None:
     assert Counter(name for p in programs for name in among(p)) == Counter(FUNCTIONS.keys())
-    made = programs.PROGRAMS
+    made = PROGRAMS
     for p in programs:
         assert {made[n].exact for n in among(p)} == {p.exact}
         assert {c for n in among(p) for c in made[n].clauses} | more == set(p.clauses)
