@@ -6,7 +6,7 @@ then takes one load for each element, not as many as there are pieces, and the C
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -113,13 +113,12 @@ class _Rewrite:
 
     def _varies(self, pieces: Sequence[_Piece], lane: Axis) -> bool:
         """Whether the choice, or how far apart neighbours are, varies along ``lane``."""
-        values = {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
+        values, common = _values(pieces), _common(pieces)
         return any(lane in self.facts.varies[v] for v in values) or lane in _different_axes(pieces) or \
-            any(lane in axes_of(self._base(p, pieces)) for p in pieces)
+            any(lane in axes_of(self._base(p, common)) for p in pieces)
 
-    def _base(self, piece: _Piece, pieces: Sequence[_Piece]) -> Index:
+    def _base(self, piece: _Piece, common: Terms) -> Index:
         """The part of the index of one piece alone that is not an axis times a size."""
-        common = _common(pieces)
         return Index(piece.load.index.const, tuple(t for t in piece.load.index.terms
                                                    if t not in common and not isinstance(t[0], Axis)))
 
@@ -130,10 +129,9 @@ class _Rewrite:
         if not _is_choice(stmt) or (pieces := self._pieces_of(stmt)) is None or (mask := self._mask(pieces)) is None \
                 or self._varies(pieces, lane):
             return None
-        first = pieces[0].load
-        bases = {p.load.result: self._base(p, pieces) for p in pieces}
-        needed = {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
-        last = max(needed, key=self.place.__getitem__)
+        first, common = pieces[0].load, _common(pieces)
+        bases = {p.load.result: self._base(p, common) for p in pieces}
+        last = max(_values(pieces), key=self.place.__getitem__)
         if isinstance(self.made[last], Reduce) or (last not in self.here and any(map(axes_of, bases.values()))):
             return None
 
@@ -142,7 +140,7 @@ class _Rewrite:
         address = choice({p.load.result: Address(0, bases[p.load.result], p.load.buffer) for p in pieces})
         steps = tuple((choice({p.load.result: Position(0, Index(p.load.index.coefficient(a))) for p in pieces}), a)
                       for a in _different_axes(pieces))
-        within = Index(0, tuple(t for t in first.index.terms if t in _common(pieces)))
+        within = Index(0, tuple(t for t in first.index.terms if t in common))
         return Picked.at(address, within, steps, first, stmt.result, next(iter(mask), None))
 
     def _chosen(self, value: int, instead: Mapping[int, Position], known: dict[Stmt, int]) -> int:
@@ -200,6 +198,14 @@ class _Rewrite:
 
 def _is_choice(stmt: Stmt | None) -> TypeGuard[Apply]:
     return isinstance(stmt, Apply) and stmt.op == "where"
+
+
+Terms = Collection[tuple[Any, Any]]
+
+
+def _values(pieces: Sequence[_Piece]) -> set[int]:
+    """What the choice, and the places of the pieces, depend on."""
+    return {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
 
 
 def _common(pieces: Sequence[_Piece]) -> set[tuple[Any, Any]]:

@@ -23,6 +23,7 @@ from keel.graph.left_out import refuse_inputs, warn_of, without_types
 from keel.graph.repeat import once_only
 from keel.graph.segments import in_order, segments
 from keel.graph.verify import verify
+from keel.interpreter import in_one_chunk, no_collection
 from keel.partition import certificate
 from keel.partition.answers import Answers, Fault
 from keel.partition.bill import PartBill, bill
@@ -106,6 +107,7 @@ class DynamoBackend:
     settings: Settings
     listen: Listener | None = None
 
+    @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         graphs = GraphPair() if self.settings.mode == "reduce-overhead" else None
 
@@ -113,7 +115,7 @@ class DynamoBackend:
             run = compile_graph(captured, self.settings, self.listen)
             return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
-        with unwrapped():
+        with unwrapped(), no_collection():
             refuse_inputs(gm)
             return capture(gm, example_inputs, compiler)
 
@@ -148,6 +150,8 @@ class Compiled:
 Listener = Callable[[Compiled], None]
 
 
+@in_one_chunk
+@no_collection()
 def compile_graph(captured: Captured, settings: Settings, listen: Listener | None = None) -> Boxed:
     """One captured graph as a callable; ``listen`` hears of it, or of each graph between calls of streams and events.
 

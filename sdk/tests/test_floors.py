@@ -12,7 +12,7 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "interrupts", "documents", "types", "dump", "cache", "quarantine",
+    "errors", "interrupts", "interpreter", "documents", "types", "dump", "cache", "quarantine",
     "symbols", "loops", "torch_adapter", "spec", "registration", "cost", "plugin", "extern_limits", "externs", "graph",
     "serialise", "partition", "schedule", "runtime", "loop_backend", "discover", "pins", "compile", "batch", "closure",
     "coverage", "export", "what_if", "explain", "explain_page", "minify", "opt", "new", "spec_commands", "cli",
