@@ -88,8 +88,25 @@ def read_apart(gm: fx.GraphModule) -> None:
             apart.meta = dict(node.meta)
             node.replace_all_uses_with(apart)
             graph.erase_node(node)
-        if read:
+        if assertions and module is not gm:
+            _apart_from_earlier_traces(graph)
+        if assertions:
             module.recompile()
+
+
+def _apart_from_earlier_traces(graph: fx.Graph) -> None:
+    """All that reads a tensor which a branch is given reads an alias of it, which a trace makes.
+
+    PyTorch remembers with a fake tensor how many elements are not zero (and the like), and traces a branch several
+    times on the same ones: later traces would be given the number that an assertion has made of it, not its symbol.
+    """
+    inputs = graph.find_nodes(op="placeholder")
+    for node in inputs:
+        if isinstance(node.meta.get("example_value"), torch.Tensor):
+            with graph.inserting_after(inputs[-1]):
+                apart = graph.call_function(aten.alias.default, (node,))
+            apart.meta = dict(node.meta)
+            node.replace_all_uses_with(apart, delete_user_cb=lambda user, apart=apart: user is not apart)
 
 
 _METHODS: Mapping[Any, str] = {
