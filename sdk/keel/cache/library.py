@@ -4,6 +4,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import stat
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +14,9 @@ from keel.cache.folder import lacks_room, workspace
 from keel.cache.store import Cache, digest
 from keel.cache.toolchain import compiler_fingerprint, run_compiler
 from keel.errors import KeelError
+
+LARGEST = 1 << 31
+"""Bytes that a library may have."""
 
 _LOADED: dict[str, ctypes.CDLL] = {}
 """Libraries of this process by the SHA-256 of their bytes.  They stay loaded, for launchers hold their functions."""
@@ -33,9 +38,25 @@ def compile_library(kind: str, command: Sequence[str], text: str, *, key: Sequen
     parts = [text, *command, compiler_fingerprint(command[0]), *key]
     name = digest([kind, *parts])
     if name not in _BUILT:
-        data = Cache(kind, ".so").get_or_make(parts, lambda: _compiled(kind, command, text, what))
-        _BUILT[name] = load_library(data, kind)
+        _BUILT[name] = _kept(Cache(kind, ".so"), parts) or _new(Cache(kind, ".so"), parts, command, text, what)
     return _BUILT[name]
+
+
+def _kept(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
+    """The library that is kept, if it can be loaded here."""
+    data = cache.get(parts)
+    try:
+        return load_library(data, cache.kind) if data is not None else None
+    except KeelError:
+        return None
+
+
+def _new(cache: Cache, parts: Sequence[str], command: Sequence[str], text: str, what: str) -> ctypes.CDLL:
+    """The library as the compiler makes it, which is kept if it can be loaded."""
+    data = _compiled(cache.kind, command, text, what)
+    library = load_library(data, cache.kind)
+    cache.put(parts, data)
+    return library
 
 
 def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
@@ -43,8 +64,11 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
 
     Nothing on disk is trusted between verifying and loading: the bytes go to memory that is sealed, or where the
     system has no such memory, to a private file that is gone afterwards.  Raises KeelError[build-failed] if the
-    system's loader refuses it.
+    system's loader refuses it, or if it is cut off, of which the loader would die.
     """
+    if _is_cut_off(data):
+        raise KeelError("build-failed", f"The library of {name} is cut off after {len(data)} bytes.",
+                        do="The disk that it was written to may have been full.")
     content = hashlib.sha256(data).hexdigest()
     if content not in _LOADED:
         try:
@@ -53,6 +77,31 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
             library = _from_file(data, name)
         _LOADED.setdefault(content, library)
     return _LOADED[content]
+
+
+_WIDE = b"\x7fELF\x02"
+"""How 64-bit ELF files begin; other formats are left to the loader."""
+
+
+def _is_cut_off(data: bytes) -> bool:
+    """Whether an ELF file ends before what its tables say: its sections, and the segments that are mapped.
+
+    Offsets are those of the ELF-64 object file format, version 1.5 (the headers of the file and of its segments).
+    """
+    if not data.startswith(_WIDE):
+        return False
+    order = ">" if data[5:6] == b"\x02" else "<"
+    try:
+        segments, sections = struct.unpack_from(f"{order}QQ", data, 32)
+        segment, segment_count, section, section_count = struct.unpack_from(f"{order}HHHH", data, 54)
+        ends = [sections + section * section_count]
+        for i in range(segment_count):
+            offset, = struct.unpack_from(f"{order}Q", data, segments + i * segment + 8)
+            size, = struct.unpack_from(f"{order}Q", data, segments + i * segment + 32)
+            ends.append(offset + size)
+    except struct.error:
+        return True
+    return any(end > len(data) for end in ends)
 
 
 def _from_memory(data: bytes, name: str, content: str) -> ctypes.CDLL:
@@ -116,4 +165,14 @@ def _attempt(place: Path, command: Sequence[str], text: str) -> bytes | str:
     ran = run_compiler([*command, "-o", str(output)], text, environment={**os.environ, "TMPDIR": str(place)})
     if ran.returncode != 0:
         return ran.stderr or ran.stdout or f"exit code {ran.returncode}"
-    return output.read_bytes() if output.exists() else "It made no file."
+    return _read(output)
+
+
+def _read(output: Path) -> bytes | str:
+    try:
+        state = output.stat()
+    except FileNotFoundError:
+        return "It made no file."
+    if not stat.S_ISREG(state.st_mode):                        # a pipe would hang who reads it
+        return "It made something else than a file."
+    return output.read_bytes() if state.st_size <= LARGEST else f"It made a file of {state.st_size} bytes."

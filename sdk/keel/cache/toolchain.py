@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import selectors
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -19,6 +22,13 @@ from keel.errors import KeelError
 SECONDS = 600.0
 """How long a compiler may run if ``KEEL_COMPILER_TIMEOUT`` says nothing."""
 
+KEPT = 1 << 20
+"""Bytes that are kept of what a compiler prints, of the beginning of each stream."""
+_GRACE = 1.0
+"""Seconds for which streams are read on when the compiler and its group have ended, and somebody else holds them, such
+as a server that the compiler started."""
+_PAUSE = 0.1
+
 RUN_BY_DRIVERS = ("cc1", "cc1plus", "as", "ld")
 """The programs that GCC's and Clang's drivers run, which hold the compiler itself."""
 
@@ -29,7 +39,7 @@ Identity = tuple[str, int, int, int, int, int]
 class _Running:
     """The compilers that run in a context and its copies, and whether they were stopped."""
 
-    processes: set[subprocess.Popen[str]] = field(default_factory=set)
+    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     stopped: bool = False
 
     def stop(self) -> None:
@@ -61,7 +71,8 @@ def stopped_with_this() -> Iterator[None]:
 
 def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping[str, str] | None = None,
                  seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs ``command`` with ``text`` on its standard input; its exit code and what it printed.
+    """Runs ``command`` with ``text`` on its standard input; its exit code and what it printed, the first MiB of each
+    stream.
 
     After ``seconds`` (``KEEL_COMPILER_TIMEOUT``, 600 without it) the command and all processes that it started in its
     group are killed, and so they are if this call is interrupted.  Raises KeelError[build-failed] then, and if the
@@ -70,9 +81,8 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
     limit = seconds if seconds is not None else _limit()
     try:
         process = subprocess.Popen(
-            [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            encoding="utf-8", errors="replace", env=dict(environment) if environment is not None else None,
-            process_group=0)
+            [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=dict(environment) if environment is not None else None, process_group=0)
     except OSError as raised:
         raise KeelError("build-failed", f"{command[0]} could not be started.", {command[0]: f"{raised}."}) from raised
     running = _RUNNING.get() or _Running()
@@ -81,7 +91,7 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
         try:
             if running.stopped:
                 raise KeyboardInterrupt
-            out, err = process.communicate(text, timeout=limit)
+            out, err = _exchanged(process, text.encode("utf-8", "replace"), limit)
         except subprocess.TimeoutExpired as raised:
             _kill(process)
             raise KeelError("build-failed", f"{command[0]} did not end within {limit:g} seconds and was stopped.",
@@ -94,6 +104,62 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
     return subprocess.CompletedProcess([*command], process.returncode, out, err)
 
 
+def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> tuple[str, str]:
+    """What the process prints while it is given ``text``, until it has ended.  Raises subprocess.TimeoutExpired."""
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    out, err, rest = bytearray(), bytearray(), memoryview(text)
+    kept = {process.stdout.fileno(): out, process.stderr.fileno(): err}
+    given = process.stdin.fileno()
+    os.set_blocking(given, False)
+    deadline = time.monotonic() + limit
+    last = math.inf
+    with selectors.DefaultSelector() as waiting:
+        for pipe in kept:
+            waiting.register(pipe, selectors.EVENT_READ)
+        waiting.register(given, selectors.EVENT_WRITE)
+        while waiting.get_map() and (now := time.monotonic()) < last:
+            if now >= deadline:
+                raise subprocess.TimeoutExpired(process.args, limit)
+            if not _runs(process):
+                last = min(last, now + _GRACE)
+            for key, _ in waiting.select(_PAUSE):
+                if key.fd == given:
+                    rest = rest[_written(given, rest):]
+                    if not rest:
+                        waiting.unregister(given)
+                        process.stdin.close()
+                elif data := os.read(key.fd, 1 << 16):
+                    kept[key.fd] += data[:KEPT - len(kept[key.fd])]
+                else:
+                    waiting.unregister(key.fd)
+    if process.poll() is None:                                 # it may run on with its streams closed
+        process.wait(max(0.0, deadline - time.monotonic()))
+    return _text(out), _text(err)
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process or another one of its group is there."""
+    if process.poll() is None:
+        return True
+    try:
+        os.killpg(process.pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _written(pipe: int, data: memoryview) -> int:
+    """How many bytes the pipe took: all, where nobody reads it any more."""
+    try:
+        return os.write(pipe, data[:1 << 16]) if data else 0
+    except BrokenPipeError:
+        return len(data)
+
+
+def _text(data: bytearray) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
 def _limit() -> float:
     text = os.environ.get("KEEL_COMPILER_TIMEOUT") or str(SECONDS)
     with suppress(ValueError):
@@ -102,7 +168,7 @@ def _limit() -> float:
     raise KeelError("bad-option", f"KEEL_COMPILER_TIMEOUT={text} is no number of seconds above 0.")
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from keel import Cache, KeelError, KeelWarning, compile_library, load_library
+from keel import KeelError, KeelWarning, compile_library, load_library
 from keel.cache import library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -61,6 +61,36 @@ def test_a_library_is_compiled_once(folder: Path, runs: list[Any], monkeypatch: 
     assert not list(folder.glob("keel-draft-*"))
 
 
+NO_LIBRARY = {
+    "cut off": ('cc "$@" && truncate -s 9000 "$out"', "is cut off after 9000 bytes"),
+    "cut off in its head": ('cc "$@" && truncate -s 40 "$out"', "is cut off after 40 bytes"),
+    "empty": ('cat > /dev/null; : > "$out"', "cannot load"),
+    "text": ('cat > "$out"', "cannot load"),
+    "none": ("cat > /dev/null", "It made no file"),
+    "a folder": ('cat > /dev/null; mkdir "$out"', "something else than a file"),
+    "a pipe": ('cat > /dev/null; mkfifo "$out"', "something else than a file"),
+    "too large": ('cat > /dev/null; truncate -s 40G "$out"', "a file of 42949672960 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", NO_LIBRARY)
+def test_what_is_no_library_is_an_error_and_not_kept(
+        case: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, said = NO_LIBRARY[case]
+    compiler = tmp_path / "bin" / "acmecc"
+    compiler.parent.mkdir()
+    compiler.write_text(f'#!/bin/sh\ncase "$1" in -print*) exit 1;; esac\nfor out; do :; done\n{text}\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(library, "compiler_fingerprint", lambda program: "as ever")
+    command, source = ("acmecc", *COMMAND[1:]), "int number(void) { return 7; }"
+    with pytest.raises(KeelError, match=said) as caught:
+        compile_library("acme", command, source)
+    assert caught.value.code == "build-failed" and not libraries(folder)
+    compiler.write_text('#!/bin/sh\nexec cc "$@"\n')
+    assert compile_library("acme", command, source).number() == 7 and len(libraries(folder)) == 1
+
+
 def test_another_compiler_of_the_same_version_compiles_again(
         folder: Path, runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert gives(1) == 1
@@ -83,9 +113,8 @@ def test_what_is_damaged_is_compiled_again(folder: Path, runs: list[Any], monkey
 def bytes_of(number: int, folder: Path) -> bytes:
     """The file of a library, as the cache gives it."""
     seen: list[bytes] = []
-    get = Cache.get_or_make
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library.Cache, "get_or_make", lambda *a: seen.append(get(*a)) or seen[-1])
+        patch.setattr(library.Cache, "put", lambda cache, key, data: seen.append(data))
         gives(number)
     return seen[0]
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,29 @@ def test_what_reads_nothing_and_says_what_is_no_text(folder: Path) -> None:
     assert run_compiler(["acmecc"], "x" * 10**6).stdout == "\N{REPLACEMENT CHARACTER}"
 
 
+def test_what_is_printed_without_end_is_kept_to_a_mebibyte(folder: Path) -> None:
+    program(folder, "echo first; head -c 40000000 /dev/zero; echo last >&2")
+    ran = run_compiler(["acmecc"], "x" * 10**6)
+    assert ran.stdout.startswith("first\n") and len(ran.stdout) == toolchain.KEPT and ran.stderr == "last\n"
+
+
+def test_a_server_that_is_left_behind_is_not_waited_for(folder: Path) -> None:
+    program(folder, f"cat; setsid sh -c 'echo $$ > {folder}/server; exec sleep 1000' &")
+    began = time.monotonic()
+    try:
+        assert run_compiler(["acmecc"], "text").stdout == "text" and time.monotonic() - began < 60
+    finally:
+        os.kill(int((folder / "server").read_text()), signal.SIGKILL)
+
+
+def test_what_closes_its_streams_is_waited_for_and_stopped(folder: Path) -> None:
+    program(folder, "exec <&- >&- 2>&-; sleep 0.5; exit 4")
+    assert run_compiler(["acmecc"], "x" * 10**6).returncode == 4
+    program(folder, "exec <&- >&- 2>&-; sleep 1000")
+    with pytest.raises(KeelError, match=r"did not end within 0\.5 seconds"):
+        run_compiler(["acmecc"], seconds=0.5)
+
+
 @pytest.mark.parametrize("hangs", ["sleep 1000", "sleep 1000 & wait", "sleep 1000 & exit 0", "sleep 999 | sleep 99"])
 def test_what_hangs_is_stopped_with_all_that_it_started(hangs: str, folder: Path) -> None:
     program(folder, f"echo $$ > {folder}/group; {hangs}")
@@ -76,7 +100,7 @@ def test_an_interrupt_stops_it_too(folder: Path, monkeypatch: pytest.MonkeyPatch
         while not (folder / "group").exists() or not (folder / "group").read_text().strip():
             time.sleep(0.01)
         raise KeyboardInterrupt
-    monkeypatch.setattr(toolchain.subprocess.Popen, "communicate", interrupted)
+    monkeypatch.setattr(toolchain, "_exchanged", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_compiler(["acmecc"])
     assert not alive(int((folder / "group").read_text()))
