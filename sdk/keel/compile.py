@@ -290,7 +290,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     given = {name: value for name, value in (options or {}).items() if value is not None}
     for name, value in given.items():
         if name not in _TYPES:
-            near = get_close_matches(name, _TYPES, n=1)
+            near = get_close_matches(str(name), _TYPES, n=1)
             raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
                             do=f"Did you mean {near[0]!r}?" if near else None)
         if not isinstance(value, _TYPES[name]) or (isinstance(value, int) and (

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import keel
 from keel import Backend, KeelError, KeelWarning, Rule, Support
+from keel.compile import read_settings
 
 from .line import LITTLE, Seen, takes, whole
 
@@ -495,3 +496,8 @@ def test_reduce_overhead_replays_graphs_on_a_gpu(trained: bool) -> None:
             torch.testing.assert_close(model[0].weight.grad, twin[0].weight.grad)
     # Later calls are replayed: the part itself runs for the first, for warming up, and while it is recorded.
     assert len(calls) <= 4 * (1 + trained)
+
+
+def test_an_option_that_is_no_text_is_refused_like_any_other() -> None:
+    with pytest.raises(KeelError, match="There is no option 3"):
+        read_settings(None, {3: 4})
