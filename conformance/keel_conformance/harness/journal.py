@@ -155,5 +155,8 @@ def _verdict(item: documents.Item) -> Verdict:
     for name in ("ulps", "ratio", "masked"):
         if name in figures and type(figures[name].value) not in (int, float, type(None)):
             figures[name].refuse("It is no number.")
+    for name in ("call", "result", "other", "other_call"):
+        if name in figures:
+            figures[name].integer(0, 1 << 16)
     seconds = said["seconds"].number(0.0) if "seconds" in said else 0.0
     return Verdict(**texts, figures={k: f.value for k, f in figures.items()}, seconds=seconds)  # type: ignore[arg-type]

@@ -261,10 +261,12 @@ def watch(calls: Sequence[Called]) -> None:
         if c is d and k == j and _eager_shares(c, n, m):
             continue
         where = "" if c is d and k == j else f" of call {j}" if c is d else f" of {d.case.id}, call {j}"
-        what, of = (m, None) if isinstance(m, str) else (f"result {m}", m)
+        what = m if isinstance(m, str) else f"result {m}"
+        own = isinstance(m, int) and c is d
         c.tried.faults.append(Fault(
-            "result shared" if of is not None else "argument shared",
-            f"Result {n} of call {k} shares memory with {what}{where}.", n, k, of, j if c is d and k != j else None))
+            "argument shared" if isinstance(m, str) else "result shared",
+            f"Result {n} of call {k} shares memory with {what}{where}.", n, k, m if own else None,
+            j if own and k != j else None))
 
 
 def _eager_shares(c: Called, n: int, other: int | str) -> bool:

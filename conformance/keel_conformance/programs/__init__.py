@@ -46,7 +46,7 @@ GRAPHS = (rewrites.graphs, digits.graphs, kept.graphs, pairs.graphs, idioms.grap
           widths.graphs, compositions.graphs, surroundings.graphs)
 FUNCTIONS: Mapping[str, Function] = {name: one for chapter in GRAPHS for name, one in chapter.functions.items()}
 """What stands in one graph with others, too, by the names of the programs in which it stands alone."""
-TOGETHER = groups_of(GRAPHS)
+TOGETHER = groups_of(GRAPHS, FUNCTIONS)
 CHAPTERS: tuple[Chapter, ...] = (
     memory.mutation, digits.mutation, surroundings.mutation, memory.views, memory.aliases, layouts.layouts,
     gradients.gradients, surroundings.gradients, draws.random, kept.random, surroundings.random, values.buffers,

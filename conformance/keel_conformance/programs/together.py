@@ -26,9 +26,11 @@ def program(functions: Mapping[str, Function], dynamic: bool | None, lab: Lab) -
         lab.run(go, {name: one.drawn(lab, call) for name, one in functions.items()})
 
 
-def groups_of(chapters: Sequence[Chapter]) -> Chapter:
-    """All functions of the chapters as they are, and in other groups with sizes that the program does not know."""
-    graphs, functions = Chapter("graphs"), {name: one for c in chapters for name, one in c.functions.items()}
+def groups_of(chapters: Sequence[Chapter], functions: Mapping[str, Function]) -> Chapter:
+    """The ``functions`` of the chapters, by their programs' names, as they are, and in other groups with sizes that the
+    program does not know.
+    """
+    graphs = Chapter("graphs")
     made = [p for c in chapters for p in c.programs if p.name in functions]
 
     def group(name: str, some: Sequence[Program], dynamic: bool | None, **how: Any) -> None:

@@ -28,7 +28,7 @@ def of_kernel(asked: Asked, bench: Bench, *, trying: bool = True) -> str:
     ValueError for one that has no text of forty lines.
     """
     found: str | None = bench.value(with_results, asked) if trying else None
-    return found if found is not None else _script(asked, made_of(asked[0]), _call_of(asked[2]), _RUNS)
+    return found if found is not None else _script(asked, made_of(asked[0]), asked[2].call, _RUNS)
 
 
 _RUNS = ('print("expected that it is built and runs, and it was and did")',)
@@ -47,11 +47,7 @@ def with_results(asked: Asked) -> str:
                 places, right, allowed = off(made, b, mine, want, call)
                 if len(places):
                     return _script(asked, made, call, _compared(k, places, right, allowed))
-    return _script(asked, made, _call_of(v), _RUNS)
-
-
-def _call_of(v: Verdict) -> int:
-    return int(v.figures.get("call", 0))
+    return _script(asked, made, v.call, _RUNS)
 
 
 def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tuple[str, ...]:

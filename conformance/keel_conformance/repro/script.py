@@ -190,14 +190,13 @@ def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
                 'before = [r.to("cpu", copy=True) for r in results[0]]',
                 f"for args, kwargs in calls[1:]:\n    results.append({made})", "found = [r.cpu() for r in results[0]]",
                 'print("expected", *before, "found", *found)', "sys.exit(not all(map(torch.equal, before, found)))"]
-    if fault == "result shared":
-        k, j = v.figures["call"], v.figures.get("other_call", v.figures["call"])
-        return [f"results = [{made} for args, kwargs in calls]",
-                f"one, other = results[{k}][{v.figures['result']}], results[{j}][{v.figures['other']}]",
+    if fault == "result shared" and "other" in v.figures:
+        n, k, m, j = v.result, v.call, v.figures["other"], v.figures.get("other_call", v.call)
+        return [f"results = [{made} for args, kwargs in calls]", f"one, other = results[{k}][{n}], results[{j}][{m}]",
                 "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
                 'print("expected results in memory of their own, found that they share it:", shared)',
                 "sys.exit(shared)"]
-    if fault == "argument shared":
+    if fault in ("argument shared", "result shared"):
         return [*run, _GIVEN,
                 "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
                 "found}", 'print("expected results in memory of their own, found", len(shared), "that share it")',
@@ -215,7 +214,7 @@ def _values(calls: Calls, v: Verdict) -> list[str]:
     trial, member = calls.trials[-1], MEMBERS[calls.case.op]
     op = overload(calls.case.overload)
     eager = flat(op(*trial.args, **trial.kwargs))
-    k = int(v.figures.get("result", 0))
+    k = v.result
     want = eager[k]
     if not isinstance(want, Tensor):
         return [f"found, expected = found[{k}], {text_of(want)}", 'print("expected", expected, "found", found)',

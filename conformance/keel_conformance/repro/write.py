@@ -101,7 +101,7 @@ def of_call(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, de
             trying: bool = True) -> Written:
     """The script of a failing call; that of the calls before it, too, where it fails only after them."""
     trials = [arguments(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
-    later = int(v.figures.get("call", 0))
+    later = v.call
     draws = {(0,), (later if later < len(trials) else 0,)}
     starts = [Calls(subject, case, tuple(trials[d] for d in one))
               for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))]

@@ -18,7 +18,8 @@ _CLAUSES: Mapping[Kind, str] = {
 @dataclass(frozen=True)
 class Fault:
     """``kind`` is for code, ``sentence`` for readers. ``result`` is the result that is wrong, of call ``call``.
-    ``other`` is the result that it shares memory with, of call ``other_call``, or of the same call if that is None.
+    ``other`` is the result that it shares memory with, None where that is of another case; it is of call
+    ``other_call``, or of the same call if that is None.
     """
 
     kind: Kind

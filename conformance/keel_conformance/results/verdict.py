@@ -31,6 +31,16 @@ class Verdict:
     figures: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
+    @property
+    def call(self) -> int:
+        """The call that is wrong."""
+        return int(self.figures.get("call", 0))
+
+    @property
+    def result(self) -> int:
+        """The result of it that is wrong."""
+        return int(self.figures.get("result", 0))
+
 
 def totals(verdicts: Iterable[Verdict]) -> dict[Status, int]:
     """How many have each status, all fourteen."""

@@ -16,6 +16,8 @@ from keel_conformance.results.fault import Fault
     (Fault("result changed", "Result 0 of call 1 was changed by a later one.", 0, 1), "contract.calls.C2"),
     (Fault("result shared", "Result 0 of call 0 shares memory with result 0 of call 1.", 0, 0, 0, 1),
      "contract.calls.C2"),
+    (Fault("result shared", "Result 0 of call 0 shares memory with result 0 of neg/f32, call 1.", 0),
+     "contract.aliases.C1"),
     (Fault("argument shared", "Result 0 of call 0 shares memory with argument 0.", 0), "contract.aliases.C4"),
     (Fault("result shared", "Result 1 of call 0 shares memory with result 0.", 1, 0, 0), "contract.aliases.C1"),
     (Fault("device", "Result 0 is on cuda, not on cpu.", 0), "contract.layouts.C4"),

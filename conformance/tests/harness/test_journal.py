@@ -28,6 +28,7 @@ def verdict(**said: Any) -> str:
     (line(run={}) + line(begin=[3]), "line 2.begin[0]: It is 3, not a text"), (line(end=[{}]), "It lacks case, status"),
     (verdict(status="fine"), "There is no status 'fine'"), (verdict(more=1), "It has 'more'"),
     (verdict(figures=[]), "line 1.end[0].figures: It is a list"), (verdict(figures={"ratio": "x"}), "It is no number"),
+    (verdict(figures={"call": "x"}), "line 1.end[0].figures.call"),
     (verdict(seconds=-1), "not a number between 0 and inf"), (verdict(sentence=None), "It is null, not a text"),
     (line(run={"shard": "1/" + "9" * 30}), "not a shard"), (line(run={"ops": "neg"}), "not a list"),
     (line(run={"seed": 1.5}), "not an integer"), ("\udcff\n", "no text in UTF-8"),
