@@ -26,10 +26,6 @@ from .rules import Asked, NoRule, flat, narrowed, widened
 from .running import analysed
 from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
 
-FREE_ZEROS = frozenset({"maximum", "minimum", "amax", "amin", "sign", "fma", "pow", "sum", "prod", "max_with_index",
-                        "min_with_index", "cummax", "cummin", "atan2"})
-"""Primitives, computed by elements or exact, whose clauses leave the sign of a zero open or do not speak of it."""
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -189,7 +185,7 @@ def _is_by_elements(call: Judged, expected: Expected) -> bool:
 
 def _one_sided(call: Judged, expected: Expected) -> str:
     assert expected.tracked is not None
-    return rounding.one_sided(call.member.name, call.trial.args, call.results[0], expected.tracked[0])
+    return rounding.one_sided(call.member, call.trial.args, call.results[0], expected.tracked[0])
 
 
 REFINEMENTS = (
@@ -264,7 +260,7 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
 
 def signed_zeros(member: Op) -> bool:
     """Whether the sign of a result that is exactly zero is decided."""
-    if member.kind != "primitive" or member.name in FREE_ZEROS:
+    if member.kind != "primitive" or member.numerics.free_zero_sign:
         return False
     return bool(member.budget) and all(b.ulps is not None for b in member.budget.values())
 

@@ -1,7 +1,7 @@
 """Rules of what is computed element by element: the function on the exact value, and at the corners of the errors.
 
 A function that is monotone in each operand takes its extremes over a box of operands at the box's corners; for a convex
-one the distance from the middle does. Whatever is neither has its own treatment below (``LIPSCHITZ``, ``_broken``).
+one the distance from the middle does. Whatever is neither has its own treatment below (``_broken``).
 """
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from keel import Op
 
 from .precise import precise
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
@@ -31,17 +33,6 @@ from .tracked import (
     wide_dtype,
 )
 
-LIPSCHITZ: Mapping[str, float] = {"sin": 1.0, "cos": 1.0}
-"""Functions that are neither monotone nor convex, and by how much they change at the most for a change of 1."""
-STEPS = frozenset({"ceil", "floor", "round", "trunc", "sign", "remainder", "fmod", "copysign", "nextafter", "isnan",
-                   "isinf", "lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor",
-                   "bitwise_not", "gcd", "shift_left", "shift_right"})
-"""Functions that jump: where operands are known too badly to tell the side, nothing is known of the result."""
-GROWING = frozenset({"add", "sub", "mul", "div", "fma", "exp", "exp2", "expm1", "sinh", "cosh", "pow", "reciprocal"})
-"""Functions of which finite operands may give more than a dtype holds."""
-MONOTONE = frozenset({"ceil", "floor", "round", "trunc", "sign"})
-"""Those that do not decrease: between the corners they are between what they are there."""
-
 
 def elementwise(asked: Asked) -> Sequence[Bound]:
     """One result; ``ulps`` of it are the budget of the member."""
@@ -55,15 +46,15 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     def at(*operands: Any) -> Tensor:
         result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
         return _subnormal(operands[0], result) if member.name == "sigmoid" else result
-    if member.name in STEPS:
-        return [_step(member.name, at, values, [
+    if member.numerics.steps:
+        return [_step(member, at, values, [
             g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)])]
     if any(g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
            for v, g in zip(values, gaps, strict=True)):
         value, error = _complex(member.name, at, values, gaps)
     else:
         value, error = corners(at, values, gaps)
-        error = _broken(member.name, value, error, values, gaps)
+        error = _broken(member, value, error, values, gaps)
         error = _overflowed(at, values, value, error, [lost_of(x) for x in given], out.dtype)
     error = _added(error, _scaled(asked, value, over))
     error = _added(error, _conditioned(member, at, values, value, out.dtype))
@@ -75,7 +66,7 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     if sure and out.dtype == torch.float64 and (better := precise(member.name, values[0], value)) is not None:
         error = _added(error, 0.5 * ulp(better, torch.float64) * (better != 0))
         return [Bound(better, error, budget(member, out.dtype))]
-    burst = _burst(member.name, values, value) if BITS[out.dtype] == 53 else None
+    burst = _burst(member, values, value) if BITS[out.dtype] == 53 else None
     value, error = _reference(member, value, error, out.dtype)
     return [Bound(value, error, budget(member, out.dtype), burst)]
 
@@ -99,16 +90,12 @@ def budget(member: Any, dtype: torch.dtype) -> float:
     return float(ulps)
 
 
-EXACT_ZERO = frozenset({"abs", "sqrt", "add", "sub"})
-"""Functions whose result is nowhere 0 by underflow (of sums: Higham 2002, problem 2.19)."""
-
-
 def _reference(member: Any, value: Tensor, error: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """What float64 itself may be off by: as much as the member allows a float64 result."""
     if dtype not in (torch.float64, torch.complex128):
         return value, error
     own = ulp(value, torch.float64) * budget(member, dtype)
-    if member.name in EXACT_ZERO:
+    if member.numerics.exact_zero:
         own = torch.where(value == 0, 0.0, own)
     return value, own if error is None else error + own
 
@@ -221,10 +208,11 @@ def _overflowed(at: Callable[..., Tensor], values: Sequence[Any], centre: Tensor
     return error
 
 
-def _burst(name: str, values: Sequence[Any], value: Tensor) -> Tensor | None:
+def _burst(member: Op, values: Sequence[Any], value: Tensor) -> Tensor | None:
     """Where finite operands give what is not finite, poles left out: the range of float64 ends there."""
-    if name not in GROWING or bool(value.isfinite().all()):
+    if not member.numerics.overflows or bool(value.isfinite().all()):
         return None
+    name = member.name
     pole = torch.as_tensor(values[-1] if name == "div" else values[0]) == 0 if name in ("div", "reciprocal", "pow") \
         else torch.tensor(False)
     finite = [torch.as_tensor(v).isfinite() for v in values]
@@ -264,16 +252,16 @@ def _absolute(x: Any) -> Any:
     return x.abs() if isinstance(x, Tensor) else torch.tensor(abs(x), dtype=torch.float64)
 
 
-def _broken(name: str, value: Tensor, error: Tensor | None, values: Sequence[Any],
+def _broken(member: Op, value: Tensor, error: Tensor | None, values: Sequence[Any],
             gaps: Sequence[Tensor | None]) -> Tensor | None:
     """The error where a function has a pole or a cut within the box, or is neither monotone nor convex."""
     if error is None:
         return None
+    if (most := member.numerics.lipschitz) is not None:
+        return torch.where(error.isfinite(), torch.minimum(
+            torch.as_tensor(most) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
     bad: Tensor | None = None
-    match name:
-        case "sin" | "cos":
-            return torch.where(error.isfinite(), torch.minimum(
-                torch.as_tensor(LIPSCHITZ[name]) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
+    match member.name:
         case "reciprocal" | "rsqrt":
             bad = _straddles(values[0], gaps[0])
         case "div":
@@ -301,11 +289,12 @@ def _crosses(value: Tensor, gap: Tensor | None, scale: float = 1.0) -> Tensor:
     return torch.floor(value - gap * scale) != torch.floor(value + gap * scale)
 
 
-def _step(name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Bound:
+def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Bound:
     """A function that jumps: exact where it is the same at all corners, else nothing is known.
 
     A remainder that stays on one piece moves with its operands; else it is within other of 0 on both sides.
     """
+    name = member.name
     value, error = corners(at, values, gaps)
     kept = value if inexact(value.dtype) else None
     if error is None:
@@ -317,7 +306,7 @@ def _step(name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Seq
         _, jump = corners(quotient, values, gaps)
         whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
         return Bound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
-    if name in MONOTONE:
+    if member.numerics.monotone:
         return Bound(kept, error)
     if name in ("eq", "ne"):
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
@@ -357,10 +346,6 @@ def _added(error: Tensor | None, more: Tensor | None) -> Tensor | None:
     return error + more
 
 
-SERIES = frozenset({"erf", "erfc", "erfinv", "lgamma", "digamma", "erfcx", "i0", "i0e", "i1", "i1e", "ndtri", "zeta",
-                    "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
-                    "scaled_modified_bessel_k1"})
-"""Functions that IEEE 754-2019, section 9.2, does not ask for: near their roots they are as good as their argument."""
 STEP = 2.0 ** -20
 
 
@@ -373,7 +358,7 @@ def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], 
     operand, in four directions for complex ones.  Where squares of a complex number leave the range of the dtype
     nothing is known: how overflow combines is left open.
     """
-    if not inexact(dtype) or not (dtype.is_complex or member.name in SERIES):
+    if not inexact(dtype) or not (dtype.is_complex or member.numerics.series):
         return None
     ways = (1, -1, 1j, -1j) if dtype.is_complex else (1, -1)
     total = torch.zeros(value.shape, dtype=torch.float64)

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from keel import Op
+
 from .tracked import BITS, ulp, wide
 
-ARITHMETIC = frozenset({"add", "sub", "mul", "div", "sqrt", "reciprocal", "fma"})
-"""What is computed in float32 and rounded once, so that no result is farther off than half an ulp and a little."""
 NEAREST = 0.5 + 1 / 16
 """Ulps. Two of float32 are a 2^-12th of one of float16."""
 LEAST = 48
 """Different results that have to be farther off: that they are all on one side by chance has p < 2^-47."""
 
 
-def one_sided(member: str, given: Sequence[Any], got: Tensor, want: Tensor) -> str:
+def one_sided(member: Op, given: Sequence[Any], got: Tensor, want: Tensor) -> str:
     """What is wrong with the roundings of all elements together, if anything; ``want`` is tracked.
 
     An operand of another dtype, a number, or one element for all of them may be rounded first, alone or times a factor,
@@ -30,7 +30,8 @@ def one_sided(member: str, given: Sequence[Any], got: Tensor, want: Tensor) -> s
     if any(not isinstance(x, Tensor) or x.dtype != got.dtype or x.numel() == 1 for x in given
            if isinstance(x, Tensor | float)):
         return ""
-    if member not in ARITHMETIC or not got.is_floating_point() or got.dtype.itemsize != 2 or got.dtype not in BITS:
+    if not member.numerics.rounded_once or not (
+            got.is_floating_point() and got.dtype.itemsize == 2 and got.dtype in BITS):
         return ""
     value, facts = wide(want).reshape(-1), torch.finfo(got.dtype)
     size = value.abs()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from keel.spec.clause import Clause, Stated, clauses_of
+from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
 from keel.torch_adapter import operator_named
 from keel.types import Type
@@ -86,6 +87,7 @@ class Op:
     the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
     composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
     parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
+    ``numerics`` are what is known of it as a function of numbers.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Op:
     budget: Mapping[torch.dtype, Budget] = field(default_factory=dict)
     tags: frozenset[str] = frozenset()
     places: Places | None = None
+    numerics: Numerics = UNSTATED
     reason: str | None = None
 
     @cached_property

@@ -9,6 +9,7 @@ import torch
 from keel.loops.bounds import keeps_all
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
+from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import common_dtype, number
 from keel.spec.preconditions import broadcasts, no_complex, only
@@ -87,7 +88,7 @@ family.primitive(
     requires=(broadcasts("self", "tensor1", "tensor2"),
               Requires("value-fits-dtype", "A value that is a float needs floats.", _whole_value)),
     budget={d: Budget(ulps=16 if d in COMPLEX else 0 if d in INTS else 1) for d in NUMBERS},
-    tags=frozenset({"pointwise"}))
+    tags=frozenset({"pointwise"}), numerics=Numerics(overflows=True, free_zero_sign=True, rounded_once=True))
 
 
 # -- bounds -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, NUMBERS, REALS
+from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family, Requires
 from keel.spec.ops.statistics import accurate, all_dims, std
 from keel.spec.rules import (
@@ -62,7 +63,7 @@ family.primitive(
         Clause("16-bit floats are summed in float32 or better and rounded once.", About.HALF | About.FLOAT32),
         Clause("The order of summation is not specified.", About.UNSPECIFIED)),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
-    budget={d: Budget(times=2.0) for d in ALL})
+    budget={d: Budget(times=2.0) for d in ALL}, numerics=Numerics(free_zero_sign=True))
 family.primitive(
     "prod", "prod.dim_int", doc="The product of the elements along one dimension.", clauses=(
         _KEEP, Clause("No elements give 1.", About.EMPTY), _NAN,
@@ -72,13 +73,13 @@ family.primitive(
         Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
         Clause("The order of multiplication is not specified.", About.UNSPECIFIED)),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=one_dim(keepdim=True), tags=TAGS,
-    budget={d: Budget(times=2.0) for d in ALL})
+    budget={d: Budget(times=2.0) for d in ALL}, numerics=Numerics(free_zero_sign=True))
 for _name, _most, _zeros in (("amax", "greatest", "-0"), ("amin", "least", "+0")):
     family.primitive(
         _name, _name, doc=f"The {_most} element.", clauses=(
             _ALL, _KEEP, _NAN, Clause("Of zeros of both signs the result is a zero, of either sign.", About.ZERO)),
         out=(Out(SAME, OVER, DENSE),), requires=(SIZED,), dtypes=(*REALS, *BOOLS), samples=many_dims(empty=False),
-        tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
+        tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=Numerics(free_zero_sign=True))
 
 def _named(args: Args) -> Shape:
     """``reduced``, but that an empty list names no dimension."""
@@ -106,7 +107,7 @@ for _name, _overload, _most in (("max_with_index", "max.dim", "greatest"), ("min
         _name, _overload, doc=f"The {_most} element along one dimension, and its index.", clauses=(_NAN, _TIES, _KEEP),
         out=(Out(SAME, OVER, DENSE), Out(INT64, OVER, DENSE)), requires=(SIZED,), dtypes=(*REALS, *BOOLS),
         samples=one_dim(empty=False, keepdim=True), tags=TAGS,
-        budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
+        budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=Numerics(free_zero_sign=True))
 family.primitive(
     "reduce_xor", "hash_tensor", doc="The exclusive or of the elements' bits, as uint64.", clauses=(
         _ALL, "Floats are converted to float64 and integers to int64 first; their 64 bits count.",

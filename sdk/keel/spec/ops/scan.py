@@ -5,6 +5,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, REALS
+from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family
 from keel.spec.rules import DENSE, INT64, Out, chosen, like, shape_of, summed
 from keel.spec.samples_shape import one_dim
@@ -41,7 +42,8 @@ for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
                    "NaNs.", About.NONFINITE | About.ZERO | About.TIES),
             Clause("A scalar gives itself and index 0.", About.SCALAR)),
         out=(Out(SAME, shape_of("self"), DENSE), Out(INT64, shape_of("self"), DENSE)), dtypes=(*REALS, *BOOLS),
-        samples=one_dim(), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
+        samples=one_dim(), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
+        numerics=Numerics(free_zero_sign=True))
 family.primitive(
     "logcumsumexp", "logcumsumexp", doc="The logarithm of the sum of exponentials so far.", clauses=(
         _NAN, Clause("-inf adds nothing: as long as all elements are -inf, so is the result.", About.NONFINITE),

@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import BOOLS, FLOATS, INTS, REALS
+from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.op import Budget, Family, Sample, Samples
 from keel.spec.ops.operands import floating_dtype, in_math, like, math_dtype
 from keel.spec.preconditions import broadcasts, only
@@ -29,36 +30,39 @@ WIDE = (torch.float32, torch.float64, *INTS, *BOOLS)          # what eager has k
 # -- of one operand -----------------------------------------------------------------------------------
 
 def _declare(name: str, doc: str, *clauses: Clause | str, aten: str = "", dtypes: tuple[torch.dtype, ...] = WIDE,
-             operand: str = "self", budget: Budget) -> None:
+             operand: str = "self", budget: Budget, numerics: Numerics = UNSTATED) -> None:
     dtype = floating(dtype_of(operand))
     family.primitive(
         name, aten or f"special_{name}", doc=doc, clauses=(_NAN, *clauses, _FLOAT),
         out=(Out(dtype, shape_of(operand), elementwise(operand)),), dtypes=dtypes, samples=unary,
-        operands=(operand,), compute=dtype, budget={d: budget for d in dtypes}, tags=_TAGS)
+        operands=(operand,), compute=dtype, budget={d: budget for d in dtypes}, tags=_TAGS, numerics=numerics)
 
 
 _SMOOTH, _WAVES = Budget(ulps=24), Budget(times=2.0)
+_SERIES = Numerics(series=True)
 _declare("i0", "The modified Bessel function of the first kind, of order 0.",
          Clause("It is even, and 1 at 0.", About.ZERO),
-         Clause("An infinity gives +inf or NaN.", About.NONFINITE), aten="i0", dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
+         Clause("An infinity gives +inf or NaN.", About.NONFINITE), aten="i0", dtypes=(*REALS, *BOOLS),
+         budget=_SMOOTH, numerics=_SERIES)
 _declare("i0e", "exp(-|x|) * i0(x).", Clause("It is even, and 1 at 0.", About.ZERO),
          Clause("An infinity gives 0.", About.NONFINITE), dtypes=(*REALS, *BOOLS),
-         budget=_SMOOTH)
+         budget=_SMOOTH, numerics=_SERIES)
 _declare("i1", "The modified Bessel function of the first kind, of order 1.",
          Clause("It is odd, and 0 at 0.", About.ZERO),
-         Clause("An infinity gives an infinity or NaN.", About.NONFINITE), dtypes=(*REALS, *BOOLS), budget=_SMOOTH)
+         Clause("An infinity gives an infinity or NaN.", About.NONFINITE), dtypes=(*REALS, *BOOLS),
+         budget=_SMOOTH, numerics=_SERIES)
 _declare("i1e", "exp(-|x|) * i1(x).", Clause("It is odd, and 0 at 0.", About.ZERO),
          Clause("An infinity gives 0.", About.NONFINITE), dtypes=(*REALS, *BOOLS),
-         budget=_SMOOTH)
+         budget=_SMOOTH, numerics=_SERIES)
 for _order in ("0", "1"):
     _declare(f"modified_bessel_k{_order}", f"The modified Bessel function of the second kind, of order {_order}.",
              Clause("0 gives +inf.", About.NONFINITE | About.ZERO),
              Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-             Clause("+inf gives 0.", About.NONFINITE), budget=_SMOOTH)
+             Clause("+inf gives 0.", About.NONFINITE), budget=_SMOOTH, numerics=_SERIES)
     _declare(f"scaled_modified_bessel_k{_order}", f"exp(x) * modified_bessel_k{_order}(x).",
              Clause("0 gives +inf.", About.NONFINITE | About.ZERO),
              Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-             Clause("+inf gives 0.", About.NONFINITE), operand="x", budget=_SMOOTH)
+             Clause("+inf gives 0.", About.NONFINITE), operand="x", budget=_SMOOTH, numerics=_SERIES)
     _declare(f"bessel_j{_order}", f"The Bessel function of the first kind, of order {_order}.",
              Clause(f"It is {'odd' if int(_order) else 'even'}, and {1 - int(_order)} at 0.", About.ZERO),
              budget=_WAVES)
@@ -69,10 +73,10 @@ _declare("airy_ai", "The Airy function Ai.", "It solves y'' = x y and falls off 
          budget=_WAVES)
 _declare("erfcx", "exp(x^2) * erfc(x), without overflow of the factors.", Clause("+inf gives 0.", About.NONFINITE),
          Clause("-inf gives +inf.", About.NONFINITE),
-         budget=_SMOOTH)
+         budget=_SMOOTH, numerics=_SERIES)
 _declare("ndtri", "The argument at which the normal distribution function is x.",
          Clause("0 gives -inf and 1 gives +inf.", About.NONFINITE | About.ZERO),
-         Clause("Outside [0, 1] it gives NaN.", About.NONFINITE | About.EDGE), budget=_SMOOTH)
+         Clause("Outside [0, 1] it gives NaN.", About.NONFINITE | About.EDGE), budget=_SMOOTH, numerics=_SERIES)
 
 
 # -- of two -------------------------------------------------------------------------------------------
@@ -91,13 +95,13 @@ def _orders(dtype: torch.dtype) -> Iterator[Sample]:
 
 def _of_two(name: str, doc: str, *clauses: Clause | str, operands: tuple[str, str] = ("self", "other"),
             overloads: tuple[str, ...], dtypes: tuple[torch.dtype, ...] = WIDE, samples: Samples = _orders,
-            budget: Budget, **more: Any) -> None:
+            budget: Budget, numerics: Numerics = UNSTATED, **more: Any) -> None:
     dtype = floating(promoted(*operands))
     family.primitive(
         name, *overloads, doc=doc, clauses=(*clauses, _FLOAT),
         out=(Out(dtype, broadcast(*operands), elementwise(*operands)),), operands=operands, compute=dtype,
         dtypes=dtypes, samples=samples, budget={d: budget for d in dtypes}, tags=_TAGS,
-        requires=(broadcasts(*operands), *more.get("requires", ())))
+        numerics=numerics, requires=(broadcasts(*operands), *more.get("requires", ())))
 
 
 def _exponents(dtype: torch.dtype) -> Iterator[Sample]:
@@ -119,7 +123,7 @@ _of_two("zeta", "The Hurwitz zeta function: the sum of (other + k) ** -self over
         Clause("Where other is 0 or a negative integer it gives +inf.", About.NONFINITE),
         Clause("A negative other that is no integer gives NaN unless self is one.", About.NONFINITE),
         overloads=("special_zeta", "special_zeta.other_scalar", "special_zeta.self_scalar"), samples=_exponents,
-        budget=_SMOOTH)
+        budget=_SMOOTH, numerics=_SERIES)
 _FLOATS_ONLY = (only("self", "other", dtypes=FLOATS, which="floats"),)
 _of_two("igamma", "The lower incomplete gamma function of shape self up to other, over gamma(self).",
         Clause("NaN in an operand gives NaN.", About.NONFINITE),
