@@ -8,11 +8,12 @@ from ..models import build
 from ..report import Bar
 from ..workers.pool import Outcome
 from .compilers import BASELINES, compiled
+from .draws import measures
 from .errors import TIMES
 from .jobs import Job, Selection, failed
 from .placement import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
 from .step import prepare
-from .trial import Trial, measures
+from .trial import Trial
 
 # Under autocast two models stand for the rest: one of matrix products, one of convolutions.
 IN_BF16 = ("bert", "resnet18")
@@ -46,7 +47,7 @@ def measure(job: Job) -> dict[str, Any]:
         "worst": verdicts[0].times,
         "worst_tensor": verdicts[0].name,
         "kinks": [f"{v.name} {v.jump:.2f}" for v in verdicts if v.kinks],
-        "over": [f"{v.name} {max(v.times, v.jump):.2f}" for v in verdicts if not v.holds],
+        "over": [f"{v.name} {v.farthest:.2f}" for v in verdicts if not v.holds],
         "classes": [v.name for v in verdicts if not v.same_classes],
         "left_to_eager": in_eager,
         "worked_around": worked_around,

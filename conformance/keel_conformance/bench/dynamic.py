@@ -11,10 +11,11 @@ from ..models import TEXT, ModelCase, build
 from ..report import Bar
 from ..workers.pool import Outcome
 from .compilers import EAGER, counted
+from .draws import measures
 from .errors import TIMES
 from .jobs import Job, Selection, failed
 from .step import prepare, run
-from .trial import Trial, measures, redraw
+from .trial import Trial, redraw
 
 # The first size is compiled as it is, the second makes the axis symbolic; 1 is special to PyTorch, and comes later.
 SIZES = {
@@ -54,7 +55,7 @@ def sweep(job: Job, sizes: tuple[int, ...]) -> dict[str, Any]:
         at_one += (len(compilations) - before) * (size == 1)
         worst = max(worst, (verdict.times, f"{job.along} {size}: {verdict.name}"))
         if not verdict.holds:
-            over.append(f"{size} ({verdict.name} {max(verdict.times, verdict.jump):.2f})")
+            over.append(f"{size} ({verdict.name} {verdict.farthest:.2f})")
     return {"compilations": len(compilations), "at_one": at_one, "worst": worst[0], "worst_at": worst[1], "over": over}
 
 

@@ -96,7 +96,7 @@ def judged(draw: Callable[[int], universe.Example | None], ours: Function) -> Ju
 def _sentence(v: Verdict) -> str:
     if not v.same_classes:
         return f"{v.name} has NaN or infinities elsewhere than eager."
-    return f"{v.name} is off by {max(v.times, v.jump):.3g} times eager's {v.eager:.2g}."
+    return f"{v.name} is off by {v.farthest:.3g} times eager's {v.eager:.2g}."
 
 
 def _again(draw: Callable[[int], universe.Example | None], ours: Function, draws: list[Mapping[str, Comparison]],

@@ -128,3 +128,23 @@ def test_a_draw_that_cancels_to_little_is_no_kink() -> None:
                      squared_error=usual.squared_eager * 9)
     (found,) = judge([{"x": d} for d in (*[usual] * 20, little)])
     assert found.kinks == 0 and found.holds
+
+
+def test_a_kink_is_told_of_what_cancels_to_nothing_in_most_draws() -> None:
+    exact = torch.linspace(1, 2, 50, dtype=torch.float64)
+    (nothing,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-2)}, {"x": exact}).values()
+    nothing = replace(nothing, squared_scale=nothing.squared_scale * 1e-6, squared_error=nothing.squared_error * 1e-6,
+                      squared_eager=nothing.squared_eager * 1e-6)
+    (large,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    flipped = replace(large, squared_error=large.squared_scale * 1e-4, squared_motion=large.squared_scale * 1e-4)
+    (found,) = judge([{"x": d} for d in (*[nothing] * 9, large, flipped)])
+    assert found.kinks == 1 and found.holds
+    assert not judge([{"x": d} for d in (*[nothing] * 9, large, replace(flipped, squared_motion=0.0))])[0].holds
+
+
+def test_what_kinks_do_not_explain_in_most_draws_is_wrong() -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    (right,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+    unlike = replace(right, unexplained=3.0)
+    assert judge([{"x": d} for d in (right, right, unlike)])[0].holds
+    assert not judge([{"x": d} for d in (right, unlike, unlike)])[0].holds

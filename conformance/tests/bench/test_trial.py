@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from keel_conformance.bench.draws import Measure, measures
 from keel_conformance.bench.errors import compare
+from keel_conformance.bench.kinks import MOVES, UNIT, motion, perturbed
 from keel_conformance.bench.step import Step, reference
-from keel_conformance.bench.trial import MOVES, UNIT, Measure, Trial, measures, motion, perturbed
+from keel_conformance.bench.trial import Trial
 from keel_conformance.models import ModelCase
 
 NEAR = 1e-7
@@ -59,6 +61,13 @@ def test_another_side_of_a_kink_holds() -> None:
 def test_a_wrong_gradient_does_not() -> None:
     found = {v.name: v for v in trial(FAR, wrong=True).judged(measures(TRAINING, partial(drawn, FAR)), 3)}
     assert not found["gradient of w"].holds
+
+
+def test_a_wrong_gradient_does_not_hide_behind_a_kink() -> None:
+    """The kink moves the gradient of w by far more than the error, but that of b by its part of that as well."""
+    found = {v.name: v for v in trial(NEAR, wrong=True).judged(measures(TRAINING, partial(drawn, NEAR)), 3)}
+    assert found["gradient of w"].times <= 2 and found["gradient of w"].unexplained > 2
+    assert found["gradient of b"].holds
 
 
 def test_the_exact_gradient_jumps_at_a_kink() -> None:

@@ -15,9 +15,10 @@ from ...closure.endings import sentence
 from ...models import zoo
 from ...report import Bar
 from ...workers.pool import Outcome
+from ..draws import measures
 from ..jobs import Job, Selection
 from ..step import Step, prepare, run
-from ..trial import Trial, measures
+from ..trial import Trial
 from . import ways
 from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
@@ -74,7 +75,7 @@ class _Measured:
         except Exception as e:
             return self.against_aot_eager(trial.step, first.drawn, e)
         self.kinks += [f"{size}: {v.name} {v.jump:.2f}" for v in verdicts if v.kinks]
-        over = [f"{v.name} {max(v.times, v.jump):.3g} times eager's error" for v in verdicts if not v.holds]
+        over = [f"{v.name} {v.farthest:.3g} times eager's error" for v in verdicts if not v.holds]
         return (WRONG, f"{len(over)} of {len(verdicts)} tensors: {over[0]}") if over else (HOLDS, "")
 
     def against_aot_eager(self, step: Step, case: Any, raised: Exception) -> tuple[str, str]:
