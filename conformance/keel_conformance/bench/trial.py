@@ -31,15 +31,24 @@ class Trial:
     case: ModelCase
     more: int = MORE
 
-    def judged(self, measured: Callable[[int], Measure], draws: int) -> list[Verdict]:
-        """A verdict for each tensor, worst first, over ``draws`` draws; ``more`` if one falls short in those.
+    def judged(self, measured: Callable[[int], Measure], *draws: int) -> list[Verdict]:
+        """A verdict for each tensor, worst first, over the first number of ``draws``; if one falls short in those, over
+        the next number, and so on, and over ``more`` at last.  Raises what eager PyTorch raises.
 
         ``measured`` gives the draw of a seed; a caller with memory for all may give the same one twice.
         """
-        found = [self._draw(measured(seed)) for seed in range(draws)]
-        if all(v.holds for v in judge(found)):
+        found: list[Draw] = []
+        for up_to in (*draws, self.more):
+            found += [self._draw(measured(seed)) for seed in range(len(found), up_to)]
+            verdicts = self._verdicts(measured, found)
+            if all(v.holds for v in verdicts):
+                break
+        return verdicts
+
+    def _verdicts(self, measured: Callable[[int], Measure], found: list[Draw]) -> list[Verdict]:
+        """Over the draws ``found``, of which kinks are told where there are several."""
+        if len(found) == 1 or all(v.holds for v in judge(found)):
             return judge(found)
-        found += [self._draw(measured(seed)) for seed in range(draws, self.more)]
         over = {v.name for v in judge(found) if not v.holds and v.same_classes}
         times = [{n: judge([{n: draw[n]}])[0].times for n in over} for draw in found]
         found = self._excused(measured, found, [{n for n in over if of[n] > 1} for of in times])

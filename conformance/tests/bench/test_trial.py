@@ -131,6 +131,16 @@ def test_a_settled_verdict_takes_no_more_draws() -> None:
     assert asked == [0]
 
 
+def test_draws_are_added_until_a_verdict_holds() -> None:
+    asked: list[int] = []
+
+    def counted(seed: int) -> ModelCase:
+        asked.append(seed)
+        return drawn(FAR, seed)
+    found = trial(FAR, wrong=True).judged(cache(measures(TRAINING, counted)), 1, 3)
+    assert not all(v.holds for v in found) and asked == [*range(12)]
+
+
 class Convolutions(nn.Sequential):
     """What image models are made of: convolutions, batch norms, kinks and a head."""
 

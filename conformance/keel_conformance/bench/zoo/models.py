@@ -1,8 +1,8 @@
 """Every model of the zoo, compiled once and run at three sizes: outputs, gradients and buffers against float64.
 
 A tensor is judged as the accuracy part of the line judges it.  One that is over in the first draw of weights is judged
-over three, so that a kink in one draw is told from an error (see ``errors``).  What eager PyTorch and float64 make of a
-draw is computed once, however often it is asked for.
+over three, then over twelve, so that a kink in one draw is told from an error (see ``errors``).  What eager PyTorch and
+float64 make of a draw is computed once, however often it is asked for.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Measured:
     def row(self) -> dict[str, Any]:
         step, sizes = self.job.step, zoo.sizes(self.job.model)
         case = prepare(step, zoo.build(self.job.model, device=self.job.device))
-        trial = Trial(step, ways.keel(case.model, self.job), case, more=self.job.rounds)
+        trial = Trial(step, ways.keel(case.model, self.job), case)
         for size in sizes:
             end, why = self.one(trial, size)
             self.ends.setdefault(end, []).append(f"{size}: {why}" if why else str(size))
@@ -71,7 +71,7 @@ class _Measured:
         except Exception as e:
             return UNJUDGED, f"In float64 it raises {sentence(e)}"
         try:
-            verdicts = trial.judged(measured, 1)
+            verdicts = trial.judged(measured, 1, self.job.rounds)
         except Exception as e:
             return self.against_aot_eager(trial.step, first.drawn, e)
         self.kinks += [f"{size}: {v.name} {v.jump:.2f}" for v in verdicts if v.kinks]
