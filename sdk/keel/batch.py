@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.compile import Compiled, compile_graph, read_settings
+from keel.compiler import Compiled, compile_graph, read_settings
 from keel.errors import KeelError
 from keel.graph.calls import type_of
 from keel.plugin import Backend

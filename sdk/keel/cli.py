@@ -22,8 +22,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
-from keel.compile import PLACEMENTS
-from keel.discover import (
+from keel.compiler import PLACEMENTS
+from keel.discovery import (
     Discovery,
     claimed,
     claims_of,
@@ -37,8 +37,8 @@ from keel.discover import (
 )
 from keel.documents import Malformed, bad_file, text_of
 from keel.errors import KeelError
-from keel.explain import Explanation, duration
-from keel.explain import explain as explained
+from keel.explanation import Explanation, duration
+from keel.explanation import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.quarantine import LIMIT, Report

@@ -1,67 +1,19 @@
-"""The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
+"""The two ways into the compiler.  Both load it, and PyTorch, when they are called and not before.
+
+``keel`` imports this module when it is imported itself, so that ``keel.compile`` is always the function.
+"""
 from __future__ import annotations
 
-import math
-import os
-import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import fx
+if TYPE_CHECKING:
+    from torch import fx
 
-from keel import dump
-from keel.cost import Cost, read_sheets
-from keel.discover import resolve
-from keel.errors import KeelError, KeelWarning
-from keel.graph.deterministic import fill_fresh_memory, is_filled
-from keel.graph.left_out import refuse_inputs, warn_of, without_types
-from keel.graph.repeat import once_only
-from keel.graph.segments import in_order, segments
-from keel.graph.verify import verify
-from keel.interpreter import in_one_chunk, no_collection
-from keel.partition import certificate
-from keel.partition.answers import Answers, Fault
-from keel.partition.bill import PartBill, bill
-from keel.partition.choose import Choice, again, chosen
-from keel.partition.plan import Plan, Refusals
-from keel.partition.pricing import Pricing, sheets_of
-from keel.pins import pinned
-from keel.plugin import Backend
-from keel.runtime.fallback import compile_parts
-from keel.runtime.link import Linkable, link
-from keel.runtime.tried import Candidate, Tried, deciding, devices_of, reason
-from keel.schedule.fuel import META as FUEL
-from keel.schedule.fuel import Fuel
-from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
+    from keel.compiler import Costs
+    from keel.plugin import Backend
 
-__all__ = ["Compiled", "DynamoBackend", "Listener", "Settings", "compile", "compile_graph", "compiled_graphs",
-           "dynamo_backend", "read_settings"]
-
-Costs = Mapping[str, Cost] | str | os.PathLike[str]
-MODES = ("default", "reduce-overhead")
-PLACEMENTS = ("auto", "order", "cost", "measured")
-BY_COST = ("cost", "measured")
-WITHIN = 1.5
-"""How many times as long as the placement by cost one backend alone may be predicted to take, to be tried against it:
-sheets are seldom further off, and who is tried is compiled."""
-COSTS = "KEEL_COSTS"
-"""The environment variable that names a file of data sheets."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the user asked for.  Equal settings compile equally, so Dynamo keeps what it has compiled."""
-
-    backends: tuple[Backend, ...]
-    mode: str = "default"
-    strict: bool = False
-    fuel: int | None = None
-    placement: str = "auto"
+__all__ = ["compile", "dynamo_backend"]
 
 
 def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
@@ -85,6 +37,10 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
     may name one.  ``pins`` give operators to one of the backends, whatever is faster or preferred:
     ``{"softmax": "cpp"}``.  Raises KeelError.
     """
+    import torch
+
+    from keel.compiler import DynamoBackend, read_settings
+
     settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
                                     "costs": costs, "pins": pins})
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
@@ -93,236 +49,9 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
 def dynamo_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
                    options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., ...})``."""
+    from keel.compiler import DynamoBackend, read_settings
+    from keel.torch_adapter import unwrapped
+
     with unwrapped():
         settings = read_settings(mode, options)
     return DynamoBackend(settings)(gm, example_inputs)
-
-
-@dataclass(frozen=True)
-class DynamoBackend:
-    """Keel with its settings, as Dynamo calls it."""
-
-    __name__ = "keel"
-
-    settings: Settings
-    listen: Listener | None = None
-
-    @in_one_chunk
-    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        graphs = GraphPair() if self.settings.mode == "reduce-overhead" else None
-
-        def compiler(captured: Captured) -> Boxed:
-            run = compile_graph(captured, self.settings, self.listen)
-            return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
-
-        with unwrapped(), no_collection():
-            refuse_inputs(gm)
-            return capture(gm, example_inputs, compiler)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """One compiled graph, as a listener hears of it: the ``captured`` and the negotiated graph, its plan, its parts,
-    and the names of inputs that never change.  Where plans are tried, it is heard of with the first of them while that
-    is ``open``, and once more when it is decided, with the one that is kept and all that were ``tried``; ``untried``
-    says why none are though they should be."""
-
-    kind: Kind
-    captured: fx.GraphModule
-    gm: fx.GraphModule
-    plan: Plan
-    parts: tuple[Linkable, ...]
-    constants: frozenset[str] = frozenset()
-    open: bool = False
-    tried: tuple[Tried, ...] = ()
-    untried: str = ""
-
-    @cached_property
-    def bills(self) -> tuple[PartBill, ...] | None:
-        """What each part costs by the data sheets; None where some backend has none. Counted when first asked for:
-        composites are written out for it.  None, too, where a data sheet fails at these."""
-        try:
-            return bill(self.gm, self.plan, self.constants)
-        except Fault:
-            return None
-
-
-Listener = Callable[[Compiled], None]
-
-
-@in_one_chunk
-@no_collection()
-def compile_graph(captured: Captured, settings: Settings, listen: Listener | None = None) -> Boxed:
-    """One captured graph as a callable; ``listen`` hears of it, or of each graph between calls of streams and events.
-
-    Where a backend contradicts itself, or its data sheet fails, the graph is placed again without the backend or the
-    sheet, with a KeelWarning; under ``strict`` that is KeelError[refuse-raised] or KeelError[cost-raised].
-    """
-    eager = without_types(captured.gm)
-    if eager and settings.strict:
-        raise next(iter(eager.values()))
-    if steps := segments(captured, eager):
-        if eager:
-            warn_of(eager)
-        return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
-    folder = dump.folder(captured.kind)
-    dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
-    verify(captured.gm, "capture")
-    if is_filled():
-        fill_fresh_memory(captured.gm, captured.fake_mode)
-    faults: list[Fault] = []
-    while True:
-        try:
-            run = _placed(captured, settings, folder, listen)
-        except Fault as fault:
-            if settings.strict:
-                raise fault.error from fault.__cause__
-            faults.append(fault)
-            settings = replace(settings, backends=fault.without(settings.backends))
-        except KeelError as raised:
-            if raised.code == "no-owner" and faults:          # nobody else takes what a backend was left out of
-                raise faults[-1].error from raised
-            raise
-        else:
-            for each in faults:
-                each.error.do = f"{each.instead} strict=True makes this an error."
-                warnings.warn(str(each.error), KeelWarning, stacklevel=2)
-            return run
-
-
-def _placed(captured: Captured, settings: Settings, folder: Path | None, listen: Listener | None) -> Boxed:
-    """The graph negotiated, placed, compiled and linked.  Raises ``Fault``."""
-    constants, strict = frozenset(captured.constants), settings.strict
-    price, answers = pricing(settings, constants), Answers(settings.backends, strict=strict)
-    choice = chosen(captured, answers.backends, strict=strict, price=price)
-    gm, plan = choice.gm, answers.of_the_user(choice.plan)
-    dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
-    verify(gm, "negotiation")
-    _certify(gm, plan, constants, answers)
-    answers.tell()
-
-    def anew(refusals: Refusals) -> Plan:
-        found = answers.of_the_user(again(gm, answers.backends, refusals, strict=strict,
-                                          price=price if plan.claim is not None else None))
-        _certify(gm, found, constants, answers)
-        return found
-    dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
-    plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
-    compiled = Compiled(captured.kind, captured.gm, gm, plan, tuple(parts), constants)
-    run = link(gm, parts, captured.constants)
-    if settings.placement == "measured":
-        return _tried(captured, settings, replace(choice, plan=plan), compiled, run, folder, listen, answers)
-    if listen is not None:
-        listen(compiled)
-    return run
-
-
-def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers: Answers) -> None:
-    """Raises KeelError[bad-plan], or ``Fault`` where an owner took a call before that it refuses now."""
-    try:
-        certificate.check(gm, plan, constants)
-    except certificate.Refused as refused:
-        raise answers.contradiction(refused) or refused from None
-
-
-def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Compiled, run: Boxed,
-           folder: Path | None, listen: Listener | None, answers: Answers) -> Boxed:
-    """``run``, or what its first calls find to be faster: one backend alone."""
-    rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
-    if not rivals or once is not None:
-        if listen is not None:
-            listen(replace(compiled, untried=f"The graph may run only once: {once}" if once else
-                           "No other backend alone has all of it and is predicted to be nearly as fast."))
-        return run
-    if listen is not None:
-        listen(replace(compiled, open=True))
-    found, failed = [_candidate(compiled, run, folder, listen)], list[Tried]()
-    for gm, plan in rivals:
-        verify(gm, "negotiation")
-        plan = answers.of_the_user(plan)
-        _certify(gm, plan, compiled.constants, answers)
-        inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
-        dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
-        meta = {dump.META: inside, FUEL: Fuel(settings.fuel)}
-        try:                                                  # strict: what fails is out, and goes to nobody else
-            plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, meta=meta)
-        except KeelError as raised:
-            failed.append(replace(_expected(plan), why=reason(raised)))
-            continue
-        rival = replace(compiled, gm=gm, plan=plan, parts=tuple(parts))
-        found.append(_candidate(rival, link(gm, parts, captured.constants), folder, listen))
-    return deciding(found, failed, devices_of(captured.gm))
-
-
-def _nobody_else(refusals: Refusals) -> Plan:
-    raise AssertionError("no other plan is asked for")
-
-
-def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: Listener | None) -> Candidate:
-    def hear(tried: tuple[Tried, ...]) -> None:
-        dump.write(folder, "09-tried.json", lambda: dump.json_text(
-            {"tried": [asdict(each) for each in tried], "kept": compiled.plan.as_json()}))
-        if listen is not None:
-            listen(replace(compiled, tried=tried))
-    return Candidate(_expected(compiled.plan), run, hear)
-
-
-def _expected(plan: Plan) -> Tried:
-    return Tried(tuple(sorted({part.owner.name for part in plan.parts})),
-                 math.inf if plan.claim is None else plan.claim.seconds)
-
-
-def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
-    """Prices, where graphs are placed by what they cost (see ``compile``)."""
-    several = sum(not b.last_resort for b in settings.backends) > 1
-    if settings.placement in BY_COST or (
-            settings.placement == "auto" and several and sheets_of(settings.backends) is not None):
-        return Pricing(constants, compete=settings.placement in BY_COST)
-    return None
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),
-                                          "placement": (str,), "costs": (Mapping, str, os.PathLike), "pins": (Mapping,)}
-
-
-def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """The settings, checked.  Raises KeelError[bad-option] and what ``resolve`` raises."""
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    for name, value in given.items():
-        if name not in _TYPES:
-            near = get_close_matches(str(name), _TYPES, n=1)
-            raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
-                            do=f"Did you mean {near[0]!r}?" if near else None)
-        if not isinstance(value, _TYPES[name]) or (isinstance(value, int) and (
-                value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))):
-            raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
-    if mode is not None and mode not in MODES:
-        raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},
-                        do="Leave the mode out, or use one of these.")
-    if (placement := given.get("placement", "auto")) not in PLACEMENTS:
-        raise KeelError("bad-option", f"There is no placement {placement!r}.", {"placements": ", ".join(PLACEMENTS)},
-                        do="Leave it out, or use one of these.")
-    strict = given.get("strict", False)
-    backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
-    backends = pinned(backends, given.get("pins", {}))
-    found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
-    if placement in BY_COST and sheets_of(found.backends) is None:
-        lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
-        raise KeelError("bad-option", f"The placement cannot be by cost: {' and '.join(lacking)} "
-                        f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
-                        do="Give each backend a `cost`, or leave the placement out.")
-    return found
-
-
-def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
-    """The backends with the data sheets that ``costs`` have of them instead of their own."""
-    if costs is None:
-        return backends
-    sheets = costs if isinstance(costs, Mapping) else read_sheets(costs)
-    return tuple(replace(b, cost=sheets[b.name]) if b.name in sheets else b for b in backends)
-
-
-_MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
-            "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}",
-            "costs": "data sheets by backend name, or the path of a file of them",
-            "pins": "names of backends by operator"}

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from keel.compile import Compiled, Settings, compile_graph
-from keel.discover import resolve
+from keel.compiler import Compiled, Settings, compile_graph
+from keel.discovery import resolve
 from keel.errors import KeelWarning
 from keel.graph import calls as graph
 from keel.graph.left_out import refuse_left_out

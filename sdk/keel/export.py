@@ -14,7 +14,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from keel.compile import compile_graph, read_settings
+from keel.compiler import compile_graph, read_settings
 from keel.errors import KeelError
 from keel.graph.calls import bases, type_of
 from keel.plugin import Backend

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from keel.errors import KeelError
-from keel.loop_backend import fitted
+from keel.loop_level import fitted
 from keel.loops.dims import evaluate
 from keel.loops.index import bounds_of
 from keel.loops.interpret import interpret

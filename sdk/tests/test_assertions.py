@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import keel
 from keel import Backend
-from keel.discover import resolve
+from keel.discovery import resolve
 from keel.plugin import refusal
 from keel.types import Call, SymType, TensorType
 

@@ -12,7 +12,7 @@ import torch
 
 from keel import Backend, KeelError, LoopTarget, Rule, Support, loop_backend
 from keel.cli import main
-from keel.discover import Discovery
+from keel.discovery import Discovery
 
 HERE = sys.modules["keel.cli"]
 ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)

@@ -14,8 +14,9 @@ KEEL = ROOT / "sdk" / "keel"
 FLOORS = (
     "errors", "interrupts", "interpreter", "documents", "types", "dump", "cache", "quarantine",
     "symbols", "loops", "torch_adapter", "spec", "registration", "cost", "plugin", "extern_limits", "externs", "graph",
-    "serialise", "partition", "schedule", "runtime", "loop_backend", "discover", "pins", "compile", "batch", "closure",
-    "coverage", "export", "what_if", "explain", "explain_page", "minify", "opt", "new", "spec_commands", "cli",
+    "serialise", "partition", "schedule", "runtime", "loop_level", "discovery", "pins", "compiler", "compile", "batch",
+    "closure", "coverage", "export", "what_if", "explanation", "explain_page", "minify", "opt", "new", "spec_commands",
+    "cli",
 )
 LINES = 600
 

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, Cost, KeelError
-from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.compiler import Compiled, DynamoBackend, read_settings
 from keel.explain_page import page
 from keel.runtime import tried
 

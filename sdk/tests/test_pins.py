@@ -10,7 +10,7 @@ from torch import Tensor
 
 import keel
 from keel import Backend, Cost, KeelError
-from keel.compile import read_settings
+from keel.compiler import read_settings
 
 from .line import takes
 

@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import keel
 from keel import Backend, Cost, KeelError, Rule, Support
-from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.compiler import Compiled, DynamoBackend, read_settings
 
 from .line import takes
 

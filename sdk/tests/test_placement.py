@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import keel
 from keel import Backend, Cost, KeelError, KeelWarning, Link
-from keel.compile import Compiled, DynamoBackend, read_settings
+from keel.compiler import Compiled, DynamoBackend, read_settings
 
 from .line import takes
 

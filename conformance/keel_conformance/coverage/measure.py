@@ -134,7 +134,7 @@ def _is_ours(e: BaseException) -> bool:
     """Whether an error was raised below Keel's compiler, and not by PyTorch's tracing."""
     trace = e.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").startswith(("keel.compile", "keel.coverage")):
+        if trace.tb_frame.f_globals.get("__name__", "").startswith(("keel.compiler", "keel.coverage")):
             return True
         trace = trace.tb_next
     return False

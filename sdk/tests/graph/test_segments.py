@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from keel import Backend
-from keel.compile import Settings, compile_graph
+from keel.compiler import Settings, compile_graph
 from keel.graph.segments import segments
 from keel.torch_adapter import Captured
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import keel_interp
-from keel.loop_backend import schedule_part
+from keel.loop_level import schedule_part
 from keel.runtime.launch_builder import build_program, slots, tensors_of
 from keel.runtime.launch_printer import python_function
 from keel.runtime.launch_program import (

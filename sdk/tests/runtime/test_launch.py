@@ -7,7 +7,7 @@ import torch
 import keel
 import keel_interp
 from keel import KeelError
-from keel.loop_backend import compile_part
+from keel.loop_level import compile_part
 from keel.runtime.launch_printer import CHUNK, fit
 from keel.runtime.launch_program import CallLibrary, LaunchProgram, LayOut, Return
 from keel.runtime.launch_verify import verify_program

@@ -9,7 +9,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from keel.loop_backend import hints_of
+from keel.loop_level import hints_of
 from keel.loops.lower import lower
 from keel.schedule.tensors import Tensors, read
 from keel.torch_adapter import record

@@ -11,11 +11,11 @@ from textwrap import dedent
 import pytest
 import torch
 
-from keel.discover import Discovery, discover, find, installed, resolve, survey
+from keel.discovery import Discovery, discover, find, installed, resolve, survey
 from keel.errors import KeelError
 from keel.plugin import API, Backend
 
-HERE = sys.modules["keel.discover"]                          # keel.discover itself is the function of that name
+HERE = sys.modules["keel.discovery"]
 HEAD = "from keel.plugin import Backend, LoopTarget\n"
 GOOD = 'backend = Backend(name="{0}", device="cpu", supports=lambda call: None, compile=lambda gm: gm.forward{1})'
 

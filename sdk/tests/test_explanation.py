@@ -47,7 +47,7 @@ def test_a_model_in_training(golden: Callable[..., None]) -> None:
     found = explain(model, torch.ones(4, 4), backends=[ACME, REST])
     assert [g.kind for g in found.graphs] == ["forward", "backward"]
     assert model.w.grad is None
-    golden(re.sub(r"test_explain.py:\d+", "test_explain.py:LINE", str(found)))
+    golden(re.sub(r"test_explanation.py:\d+", "test_explanation.py:LINE", str(found)))
 
 
 def test_taken_and_fallen_back() -> None:
@@ -83,7 +83,7 @@ def test_a_part_whose_owner_could_not_compile_it(golden: Callable[..., None]) ->
         found = explain(lambda x: x.relu(), torch.ones(4), backends=[takes("acme", "aten.relu", compile=fails), REST])
     assert found.taken == {"acme": 0, "rest": 1}
     assert "out of registers" in found.graphs[0].parts[0].trouble[0]
-    golden(re.sub(r"test_explain.py:\d+", "test_explain.py:LINE", str(found)))
+    golden(re.sub(r"test_explanation.py:\d+", "test_explanation.py:LINE", str(found)))
 
 
 def test_graph_breaks_show_as_several_graphs() -> None:
@@ -124,7 +124,7 @@ def test_parts_have_their_seconds_where_all_backends_have_data_sheets(golden: Ca
     assert graph.seconds == pytest.approx(sum((p.work or 0) + (p.moves or 0) + (p.launch or 0) for p in graph.parts))
     assert [(s.operator, s.calls) for s in found.steps] == [("aten.sin.default", 2), ("aten.cos.default", 1)]
     assert found.steps[0].saved == pytest.approx(2 * (4096 / 1e6 - 2 * 4 * 4096 / 1e9))   # by arithmetic, by traffic
-    golden(re.sub(r"test_explain.py:\d+", "test_explain.py:LINE", str(found)))
+    golden(re.sub(r"test_explanation.py:\d+", "test_explanation.py:LINE", str(found)))
 
 
 def test_by_cost_there_is_a_bound() -> None:

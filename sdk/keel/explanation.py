@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from keel.compile import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
+from keel.compiler import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
 from keel.runtime.tried import LONGEST, Tried

@@ -1,0 +1,68 @@
+"""What importing Keel loads, which is next to nothing; and that the public names are found all the same."""
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import keel
+
+SOURCE = Path(str(keel.__file__))
+HEAVY = ("torch", "sympy", "numpy", "scipy", "jinja2")
+LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def loaded_after(code: str) -> set[str]:
+    """The top-level modules that a new process has after ``code``."""
+    run = subprocess.run([sys.executable, "-c", f"import sys\n{code}\n{LOADED}"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return set(run.stdout.splitlines()[-1].split())
+
+
+def test_importing_keel_loads_no_other_package() -> None:
+    assert not loaded_after("import keel") & {*HEAVY, "typer", "click", "rich"}
+
+
+def test_importing_keel_loads_no_room_but_the_way_in() -> None:
+    code = "import keel\nprint(*sorted(m for m in sys.modules if m.startswith('keel')))"
+    run = subprocess.run([sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["keel", "keel.compile"]
+
+
+def test_heavy_modules_are_seen_where_they_are_loaded() -> None:
+    assert {"torch", "sympy"} <= loaded_after("import keel\nkeel.Backend")
+
+
+def type_checked() -> dict[str, str]:
+    """What type checkers are told: each name, and the module that it is imported from."""
+    [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]
+    return {alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom)
+            for alias in node.names}
+
+
+def test_type_checkers_are_told_what_the_tables_say() -> None:
+    modules = {name: home.rpartition(".")[0] for name, home in keel._MODULES.items()}
+    assert type_checked() == {**keel._HOMES, **modules}
+
+
+def test_the_tables_hold_all_public_names() -> None:
+    assert {*keel._HOMES, *keel._MODULES, "compile"} == set(keel.__all__)
+
+
+@pytest.mark.parametrize("name", keel.__all__)
+def test_a_public_name_is_found(name: str) -> None:
+    assert keel.__getattr__(name) is getattr(keel, name) if name != "compile" else callable(keel.compile)
+
+
+def test_a_name_that_does_not_exist() -> None:
+    with pytest.raises(AttributeError, match="module 'keel' has no attribute 'compil'"):
+        keel.compil  # noqa: B018
+
+
+def test_compile_is_the_function_also_after_its_module_was_imported() -> None:
+    code = "import importlib, keel\nimportlib.import_module('keel.compile')\nassert callable(keel.compile)"
+    assert "torch" not in loaded_after(code)
+    assert "torch" not in loaded_after(f"import keel.compile\n{code}")
