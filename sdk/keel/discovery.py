@@ -5,20 +5,18 @@ One of another distribution than Keel's is first imported in a process of its ow
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, distributions, entry_points
+from importlib.metadata import EntryPoint
 
+from keel.claims import claimed, claims_of, is_own, package_of
 from keel.errors import KeelError, message_of
 from keel.interrupts import is_interrupt
 from keel.plugin import API, Backend, LoopTarget
 from keel.quarantine import LIMIT, Report, contained, first_imports
 
 GROUP = "keel.backends"
-OWN = "torch-keel"
-"""Keel's own distribution: its plugins are trusted, and no other has their names."""
 DEFAULT = ("triton", "cpp")
 """What is compiled with when nothing is asked for: those of these that can run here."""
 LAST_RESORT = "eager"
@@ -75,58 +73,6 @@ def installed() -> dict[str, list[EntryPoint]]:
     like it (``acme``, ``keel-acme``), or else to the first of those that carry it, by their names.
     """
     return claims_of(GROUP)
-
-
-def claims_of(group: str) -> dict[str, list[EntryPoint]]:
-    """The entry points of a group by name, that of the name's owner first (see ``installed``)."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in _entry_points(group):
-        found.setdefault(point.name, []).append(point)
-    return {name: sorted(points, key=_rank) for name, points in found.items()}
-
-
-def _entry_points(group: str) -> list[EntryPoint]:
-    try:
-        return list(entry_points(group=group))
-    except Exception:                                         # some distribution's are malformed: the others count
-        found: dict[tuple[str, str], EntryPoint] = {}
-        for dist in distributions():
-            try:
-                for point in dist.entry_points.select(group=group):
-                    found.setdefault((package_of(point), point.name), point)
-            except Exception:
-                continue
-        return list(found.values())
-
-
-def _rank(point: EntryPoint) -> tuple[bool, bool, str, str]:
-    package, name = _normal(package_of(point)), _normal(point.name)
-    return not is_own(point), package not in (name, f"keel-{name}"), package, point.value
-
-
-def is_own(point: EntryPoint) -> bool:
-    """Whether Keel's own distribution carries it."""
-    return _normal(package_of(point)) == OWN
-
-
-def package_of(point: EntryPoint) -> str:
-    """The name of the distribution that carries it, or else what it names."""
-    try:
-        return str(point.dist.name or point.value) if point.dist else point.value
-    except Exception:                                         # a distribution without metadata
-        return point.value
-
-
-def _normal(name: str) -> str:
-    """A name as indexes of packages compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def claimed(name: str, owner: EntryPoint, other: EntryPoint, kind: str = "backend") -> KeelError:
-    """The error for a distribution that carries a name of another's."""
-    return KeelError("broken-plugin", f"{kind} {name!r} of {package_of(other)} cannot be used: the name belongs to "
-                     f"{package_of(owner)}.", {package_of(p): p.value for p in (owner, other)},
-                     do=f"Uninstall one of them, or have {package_of(other)} carry another name.")
 
 
 def find(name: str, *, limit: float = LIMIT) -> Backend:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import keel.commands
+import keel.spec_commands
 from keel import Backend, KeelError, LoopTarget, Rule, Support, loop_backend
-from keel.cli import main
+from keel.cli import COMMANDS, main
 from keel.discovery import Discovery
 
-HERE = sys.modules["keel.cli"]
+HERE = sys.modules["keel.commands"]
 ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)
 REST = Backend(name="rest", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, last_resort=True)
 LOOPS = loop_backend(LoopTarget(name="lab", device="cpu", dtypes={torch.float32: "float"}, reductions={},
@@ -43,7 +45,13 @@ def out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_help_lists_all_commands(out: Out) -> None:
     text = out("--help")
-    assert all(command in text for command in ("backends", "explain", "opt", "new", "ops", "bench"))
+    assert all(command in text for command in (*COMMANDS, "bench", "conform"))
+
+
+def test_help_says_of_commands_what_they_say_themselves() -> None:
+    said = {str(c.name or c.callback.__name__): " ".join(str(c.callback.__doc__).partition("\n\n")[0].split())
+            for c in keel.commands.app.registered_commands if c.callback}
+    assert {**said, "spec": keel.spec_commands.app.info.help} == COMMANDS
 
 
 def test_backends(out: Out, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:
@@ -192,7 +200,7 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     assert "SystemExit: 7" in out("noise", status=1)
     assert "eager" in out("backends")
     text = out("--help")
-    assert "zeta" in text
-    for line in ("command 'bench' of evil cannot be used: the name belongs to torch-keel", "'noise' cannot be used",
+    assert "A command of zeta-tools; its --help says more." in text and "noise" in text and "SystemExit" not in text
+    for line in ("command 'bench' of evil cannot be used: the name belongs to torch-keel",
                  "command 'backends' of evil cannot be used: Keel has one of that name"):
         assert line in text

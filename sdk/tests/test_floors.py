@@ -12,11 +12,11 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "interrupts", "interpreter", "documents", "types", "dump", "cache", "quarantine",
+    "errors", "claims", "interrupts", "interpreter", "documents", "types", "dump", "cache", "quarantine",
     "symbols", "loops", "torch_adapter", "spec", "registration", "cost", "plugin", "extern_limits", "externs", "graph",
     "serialise", "partition", "schedule", "runtime", "loop_level", "discovery", "pins", "compiler", "compile", "batch",
     "closure", "coverage", "export", "what_if", "explanation", "explain_page", "minify", "opt", "new", "spec_commands",
-    "cli",
+    "commands", "cli",
 )
 LINES = 600
 

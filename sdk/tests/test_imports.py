@@ -36,6 +36,12 @@ def test_heavy_modules_are_seen_where_they_are_loaded() -> None:
     assert {"torch", "sympy"} <= loaded_after("import keel\nkeel.Backend")
 
 
+@pytest.mark.parametrize("arguments", [["--help"], [], ["dance"]])
+def test_help_loads_no_command(arguments: list[str]) -> None:
+    code = f"import keel.cli\nkeel.cli.main({arguments})"
+    assert not loaded_after(code) & {*HEAVY, "keel_conformance"}
+
+
 def type_checked() -> dict[str, str]:
     """What type checkers are told: each name, and the module that it is imported from."""
     [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]

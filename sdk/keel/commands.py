@@ -1,0 +1,251 @@
+"""The commands of ``keel``: what is installed, who takes what, kernels taken up again, new plugins."""
+from __future__ import annotations
+
+import json as js
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from keel import opt as kernels
+from keel.claims import package_of
+from keel.compiler import PLACEMENTS
+from keel.discovery import Discovery, find, installed, survey
+from keel.documents import Malformed, bad_file, text_of
+from keel.errors import KeelError
+from keel.explanation import Explanation, duration
+from keel.explanation import explain as explained
+from keel.new import LEVELS
+from keel.new import new as render
+from keel.quarantine import LIMIT
+from keel.spec_commands import ops
+from keel.what_if import Step, merged
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+                  help="Put a PyTorch 2 backend under any accelerator.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
+
+
+@app.command()
+def backends(
+    again: Annotated[bool, typer.Option(help="Import plugins in a process of their own once more, also where it is "
+                                        "remembered how that went.")] = False,
+    limit: Annotated[float, typer.Option(help="Seconds that an import may take there.")] = LIMIT,
+    json: AsJson = False,
+) -> None:
+    """List installed backends: which can be used here, and what is wrong with the others."""
+    with _stdout_kept():
+        found = survey(limit=limit, again=again)
+    rows = [_row(name, f"{name} of {package_of(point)}" if i else name, point, found)
+            for name, points in sorted(installed().items()) for i, point in enumerate(points)]
+    if json:
+        print(js.dumps(rows, indent=1))
+        return
+    table = _table("name", "level", "device", "usable", "package")
+    for r in rows:
+        table.add_row(escape(str(r["name"])), str(r["level"] or ""), str(r["device"] or ""),
+                      "yes" if r["usable"] else "no", escape(str(r["package"])))
+    console = Console(highlight=False)
+    console.print(table)
+    for r in rows:
+        if r["problem"]:
+            console.print(f"\n{escape(str(r['problem']))}", soft_wrap=True)
+        if r["notes"]:
+            console.print(f"\n{escape(str(r['name']))} changed {escape(' and '.join(r['notes']))} when it was "
+                          "imported; Keel put that back.", soft_wrap=True)
+
+
+def _row(name: str, key: str, point: EntryPoint, found: Discovery) -> dict[str, Any]:
+    """What is known of a distribution's claim to a name; ``key`` is what ``found`` has it by."""
+    problem = found.problems.get(key)
+    return {"name": name, "usable": key in found.backends, **_facts(found.backends.get(key)),
+            "package": _package(point), "problem": None if problem is None else str(problem),
+            "notes": list(found.notes.get(key, ()))}
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """What is written to the standard output goes to standard error, from C too: only the table is printed there."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:                                           # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _package(point: EntryPoint) -> str:
+    try:
+        return f"{package_of(point)} {point.dist.version}" if point.dist else point.value
+    except Exception:                                         # a distribution without metadata
+        return package_of(point)
+
+
+def _facts(backend: Any) -> dict[str, str | None]:
+    if backend is None:
+        return {"level": None, "device": None}
+    level = "last resort" if backend.last_resort else "loop" if backend.target else "graph"
+    return {"level": level, "device": "any" if backend.device == "*" else backend.device}
+
+
+@app.command()
+def explain(
+    what: Annotated[list[str], typer.Argument(metavar="MODULE:FACTORY...", help="Callables without arguments that "
+                                              "return a function or module, a tuple of arguments and, if need be, a "
+                                              "dict of others.")],
+    backends: Annotated[str, typer.Option(help="Names in order of preference, with commas between.")] = "",
+    strict: Annotated[bool, typer.Option(help="Make fallbacks errors.")] = False,
+    dynamic: Annotated[bool | None, typer.Option(help="Compile for sizes that change.")] = None,
+    placement: Annotated[str, typer.Option(help=f"One of {', '.join(PLACEMENTS)}.")] = "auto",
+    costs: Annotated[Path | None, typer.Option(help="Data sheets, as keel bench --calibrate writes them.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="What if there were no such backend or operator (cpp, "
+                                                      "softmax, cpp.softmax); repeatable.")] = None,
+    assume: Annotated[list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); "
+                                                     "repeatable.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="Give an operator to a backend (softmax=cpp); "
+                                                  "repeatable.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Compile models and say which backend takes what, who refuses and why, where in the code, what it all takes by the
+    data sheets, and what to implement next."""
+    names = [name.strip() for name in backends.split(",") if name.strip()] or None
+    pins = {operator: who for operator, _, who in (p.partition("=") for p in pin or ())}
+    found: dict[str, Explanation] = {}
+    for name in what:
+        fn, args, kwargs = _made(name)
+        found[name] = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, placement=placement,
+                                costs=costs, without=without or (), assume=assume or (), pins=pins, **kwargs)
+    if html is not None:
+        from keel.explain_page import page
+        html.write_text(page(found), encoding="utf-8")
+    steps = merged(step for one in found.values() for step in one.steps)
+    if json:
+        several = {"models": {name: one.as_json() for name, one in found.items()}, "steps": [asdict(s) for s in steps]}
+        print(js.dumps(several if len(found) > 1 else found[what[0]].as_json(), indent=1))
+        return
+    for name, one in found.items():
+        Console(highlight=False).print(*([f"[bold]{escape(name)}[/]"] if len(found) > 1 else []), one, sep="\n")
+    if len(found) > 1 and steps:
+        Console(highlight=False).print(_steps(steps))
+
+
+def _steps(steps: Sequence[Step]) -> Table:
+    """What to implement next over all models."""
+    table = _table("next", "operator", "calls", "saves")
+    for s in steps[:20]:
+        table.add_row(s.backend, escape(s.operator), str(s.calls), duration(s.saved))
+    return table
+
+
+def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    module, _, name = what.partition(":")
+    usage = "Write MODULE:FACTORY, where the factory returns (function, (argument, ...)) or that and a dict."
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(import_module(module), name)()
+    except (ImportError, AttributeError, ValueError) as raised:
+        raise KeelError("bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"},
+                        do=usage) from raised
+    finally:
+        sys.path.pop(0)
+    match made:
+        case (fn, tuple() | list() as args) if callable(fn):
+            return fn, args, {}
+        case (fn, tuple() | list() as args, dict() as kwargs) if callable(fn):
+            return fn, args, kwargs
+    raise KeelError("bad-option", f"{what!r} returned {type(made).__name__}.", do=usage)
+
+
+@app.command()
+def opt(
+    file: Annotated[Path, typer.Argument(help="A kernel as text, as KEEL_DUMP writes it.")],
+    backend: Annotated[str, typer.Option(help="A loop-level backend.")] = "",
+    from_: Annotated[str, typer.Option("--from", help="The stage that the file holds: loops.")] = "loops",
+    to: Annotated[str, typer.Option(help="loops: in the backend's scalar ops. source: as it renders it. interp: run on "
+                                    "made-up inputs by the interpreter and, if one is given, by the backend.")] = "",
+    size: Annotated[list[str] | None, typer.Option(help="s0=8: the value of a size, for interp; repeatable.")] = None,
+) -> None:
+    """Take a kernel up again from its text."""
+    _one_of("--from", from_, ("loops",))
+    to = to or ("source" if backend else "loops")
+    _one_of("--to", to, ("loops", "source", "interp"))
+    try:
+        kernel = kernels.read_kernel(text_of(file))
+    except Malformed as e:
+        raise bad_file(file, e, what="It is no text of a kernel.") from e
+    owner = find(backend) if backend else None
+    if to == "interp":
+        _show_trial(kernels.trial(kernel, _sizes(size or []), owner))
+    elif owner is not None:
+        text = kernels.source(kernel, owner) if to == "source" else str(kernels.for_target(kernel, owner))
+        print(text.rstrip("\n"))
+    elif to == "loops":
+        print(str(kernel).rstrip("\n"))
+    else:
+        raise KeelError("bad-option", "source is the source of a backend.", do="Name one, for instance --backend cpp.")
+
+
+def _sizes(given: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value.isdecimal():
+            raise KeelError("bad-option", f"--size {text!r} is no size.", do="Write it as --size s0=8.")
+        found[name] = int(value)
+    return found
+
+
+def _show_trial(trials: Sequence[kernels.Trial]) -> None:
+    table = _table("buffer", "type", "first values by the interpreter", "by the backend", "largest difference")
+    for t in trials:
+        kind = f"{str(t.interpreted.dtype).removeprefix('torch.')}[{t.interpreted.numel()}]"
+        table.add_row(t.buffer, kind, _first(t.interpreted), "" if t.built is None else _first(t.built),
+                      "" if t.difference is None else f"{t.difference:.3g}")
+    Console(highlight=False).print(table)
+
+
+def _first(tensor: Any) -> str:
+    return " ".join(f"{v:.6g}" for v in tensor[:4].double().tolist())
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="keel_acme, or acme: the backend's name.")],
+    level: Annotated[str, typer.Option(help=f"{' or '.join(LEVELS)}: what your compiler takes.")] = "graph",
+    dir: Annotated[Path | None, typer.Option(help="Where to write it; by default ./keel_NAME.")] = None,
+) -> None:
+    """Render a plugin package that installs and passes its own tests."""
+    folder = render(name, level, dir)
+    print(f"{folder} is a package. Next: pip install -e {folder} && pytest {folder}")
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise KeelError("bad-option", f"{option} {value!r} is not known.", {"known": ", ".join(known)})
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+app.command()(ops)
