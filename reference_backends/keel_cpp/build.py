@@ -15,7 +15,9 @@ from types import CodeType, FunctionType
 
 import torch
 
-from keel import KeelError, Kernel, Launcher, Source, compile_library
+from keel import KeelError, Launcher, Source
+from keel.cache import compile_library
+from keel.loops import Kernel
 from keel_cpp.probe import COMPILER, cpu, probe
 from keel_cpp.text import prelude
 

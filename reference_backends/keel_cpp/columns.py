@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import product
 
-from keel import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
+from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
 from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, unrolls, used_by, vectorises
 from keel_cpp.folds import Fold
 from keel_cpp.sizes import size_text

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from keel import (
+from keel import Dim, bounds
+from keel.loops import (
     Apply,
     Axis,
     Check,
     Const,
-    Dim,
     Index,
     Kernel,
     Load,
@@ -23,7 +23,6 @@ from keel import (
     Stmt,
     Store,
     axes_of,
-    bounds,
     loaded_of,
     non_negative,
     quotient,

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import torch
 
-from keel import MONOIDS, SCALARS, Reduce, Scan
+from keel.loops import MONOIDS, SCALARS, Reduce, Scan
 from keel_cpp.tables import DTYPES, REDUCTIONS, STORED, applied, literal, loaded
 
 

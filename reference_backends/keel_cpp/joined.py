@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from keel import (
+from keel.loops import (
     Apply,
     Axis,
     Const,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from keel import Axis, Dim, Kernel, Loop, Reduce, Stmt
+from keel import Dim
+from keel.loops import Axis, Kernel, Loop, Reduce, Stmt
 from keel_cpp.columns import Columns, columns
 from keel_cpp.facts import (
     across,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keel import (
+from keel.loops import (
     Apply,
     Axis,
     Const,

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import keel
-from keel import Axis, Dim, Div, Index, Loaded, Mod, bounds, non_negative
+from keel import Dim, bounds
+from keel.loops import Axis, Div, Index, Loaded, Mod, non_negative
 
 Names = Callable[[str], str]
 Values = Callable[[Loaded], str]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keel import Axis, Index, Load, Loaded, Position
+from keel.loops import Axis, Index, Load, Loaded, Position
 
 BEYOND = 2**62
 """A bound that no address reaches."""

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import torch
 
-from keel import (
+from keel.loops import (
     Apply,
     Axis,
     Buffer,

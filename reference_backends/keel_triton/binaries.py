@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key
 
-from keel import Cache
+from keel.cache import Cache
 from keel_triton import assembly
 
 CACHE = Cache("triton", ".json")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from keel import Loop, evaluate
+from keel.loops import Loop, evaluate
 from keel_triton.plan import Part, blocks, padded, steps
 
 PROGRAMS = 264              # two programs per multiprocessor

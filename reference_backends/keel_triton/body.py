@@ -12,15 +12,14 @@ from math import prod
 
 import torch
 
-from keel import (
+from keel import Dim, KeelError
+from keel.loops import (
     Apply,
     Axis,
     Check,
     Const,
-    Dim,
     Div,
     Index,
-    KeelError,
     Load,
     Loaded,
     Loop,

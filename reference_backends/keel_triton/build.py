@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from keel import Kernel, Launcher, Source, cuda_stream, evaluate
+from keel import Launcher, Source, cuda_stream
+from keel.loops import Kernel, evaluate
 from keel_triton.blocks import Blocks, choose
 from keel_triton.driver import Run, runner
 from keel_triton.plan import NARROW, Launch, plan, reach

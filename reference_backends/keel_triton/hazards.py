@@ -1,7 +1,7 @@
 """When the lanes of one program must wait for each other: they do not see each other's stores without a barrier."""
 from __future__ import annotations
 
-from keel import Load, Loop, Store, walk
+from keel.loops import Load, Loop, Store, walk
 
 
 class Memory:

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from keel import Axis, Dim, Index, Load, Loop, Position, Stmt, Store, evaluate, index, substitute, walk
+from keel import Dim
+from keel.loops import Axis, Index, Load, Loop, Position, Stmt, Store, evaluate, index, substitute, walk
 
 Body = tuple[Stmt, ...]
 

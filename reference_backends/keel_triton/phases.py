@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from keel import (
+from keel.loops import (
     Apply,
     Axis,
     Check,

@@ -13,11 +13,11 @@ from typing import Literal
 
 import sympy
 
-from keel import (
+from keel import Dim
+from keel.loops import (
     Axis,
     Buffer,
     Check,
-    Dim,
     Div,
     Index,
     Kernel,

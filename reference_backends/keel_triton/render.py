@@ -1,7 +1,7 @@
 """Kernel to Triton source: one function per launch, a helper for each of its parts where there are several.  Pure."""
 from __future__ import annotations
 
-from keel import Kernel
+from keel.loops import Kernel
 from keel_triton.body import body
 from keel_triton.indices import product_text
 from keel_triton.plan import Launch, plan

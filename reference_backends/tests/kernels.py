@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from keel import Kernel, parse, verify
+from keel.loops import Kernel, parse, verify
 
 Values = Mapping[str, Tensor]
 

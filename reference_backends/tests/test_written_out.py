@@ -11,7 +11,8 @@ from torch import Tensor
 
 import keel
 import keel_interp
-from keel import OPSET, Backend, Call, loop_backend
+from keel import Backend, Call, loop_backend
+from keel.opset import OPSET
 
 PRIMITIVES = {str(overload) for overload, op in OPSET.items() if op.kind == "primitive"}
 

@@ -32,6 +32,8 @@ from keel.spec import MEMBERS, OPSET, bind
 from keel.torch_adapter import registered_names
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call, Dim, SymType, TensorType, leaves
 
+__all__ = ["Cost", "Link", "Pattern", "Price", "price", "read_sheets"]
+
 UNKNOWN = 1024
 """What a size counts as of which nothing is known."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from keel import Kernel
+from keel.loops import Kernel
 
 from .. import kernels
 from ..kernels import Values

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import keel
-from keel import KeelError, Source, parse
+from keel import KeelError, Source
+from keel.loops import parse
 from keel_cpp import target
 
 from .kernels import kernel

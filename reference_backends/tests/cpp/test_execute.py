@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import keel
-from keel import Kernel, Launcher, Source, evaluate, interpret, parse, verify
+from keel import Launcher, Source
+from keel.loops import Kernel, evaluate, interpret, parse, verify
 from keel_conformance.kernels.drawn import Drawn, draw
 from keel_cpp import target
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import keel
-from keel import SCALARS, Apply, Axis, Buffer, Kernel, Launcher, Load, Loop, Source, Store, index
+from keel import Launcher, Source
+from keel.loops import SCALARS, Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
 from keel_cpp import target
 
 INF, NAN = float("inf"), float("nan")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from keel import Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
+from keel.loops import Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
 from keel_cpp import target
 
 from .kernels import TEXTS, kernel, sizes_of

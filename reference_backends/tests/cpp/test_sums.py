@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel import Launcher, Source, parse
+from keel import Launcher, Source
+from keel.loops import parse
 from keel_cpp import target
 
 TEXTS = {

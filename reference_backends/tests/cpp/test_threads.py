@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from keel import Source, evaluate, show
+from keel import Source
+from keel.loops import evaluate, show
 from keel_cpp import target
 
 from .kernels import kernel
@@ -60,7 +61,8 @@ def test_threads_take_part() -> None:
 
 RUNTIMES = """
 import re, torch
-from keel import Source, parse
+from keel import Source
+from keel.loops import parse
 from keel_cpp import target
 k = parse({kernel!r})
 (launcher,) = target.build([Source(k, target.render(k))])

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import keel
 import keel_interp
-from keel import Apply, KeelError, Kernel, Launcher, Source, loop_backend, parse, show, walk
+from keel import KeelError, Launcher, Source, loop_backend
+from keel.loops import Apply, Kernel, parse, show, walk
 
 TWENTY = frozenset((
     "cast", "bitcast", "where", "neg", "add", "sub", "mul", "div", "truncdiv", "lt", "eq", "and", "or", "not", "floor",

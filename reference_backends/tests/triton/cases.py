@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from keel import Kernel, Source, evaluate
+from keel import Source
+from keel.loops import Kernel, evaluate
 from keel_triton.build import build
 from keel_triton.render import render
 

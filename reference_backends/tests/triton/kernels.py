@@ -1,7 +1,7 @@
 """The kernels of these tests, as texts over sizes N, M, K; ``kernel`` fixes sizes or leaves them to run time."""
 from __future__ import annotations
 
-from keel import Kernel
+from keel.loops import Kernel
 
 from .. import kernels
 

@@ -1,7 +1,7 @@
 """When lanes of one program wait for each other."""
 from __future__ import annotations
 
-from keel import Loop
+from keel.loops import Loop
 from keel_triton.hazards import Memory, apart
 
 from ..kernels import sized

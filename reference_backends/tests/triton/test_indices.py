@@ -8,7 +8,8 @@ import pytest
 import sympy
 import torch
 
-from keel import Axis, Dim, Index, Loaded, index
+from keel import Dim
+from keel.loops import Axis, Index, Loaded, index
 from keel_triton.indices import Var, index_text, merged, narrowed, product_text, runs, size_text
 
 A, B, C = Axis("a", 3), Axis("b", 5), Axis("c", 7)

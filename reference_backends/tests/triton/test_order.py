@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from keel import Loop, Store, walk
+from keel.loops import Loop, Store, walk
 from keel_triton.order import arranged, by_stride, tiled
 from keel_triton.phases import Piece, launches
 

@@ -1,7 +1,7 @@
 """What runs at once, what runs after what, and what one program must do alone."""
 from __future__ import annotations
 
-from keel import Loop, Store, walk
+from keel.loops import Loop, Store, walk
 from keel_triton.phases import Piece, launches
 
 from ..kernels import sized

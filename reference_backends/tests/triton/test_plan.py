@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from keel import Loop
+from keel.loops import Loop
 from keel_triton.plan import NARROW, Part, mode, plan, reach
 
 from ..kernels import sized

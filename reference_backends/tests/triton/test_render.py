@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from keel import KeelError, parse
+from keel import KeelError
+from keel.loops import parse
 from keel_triton.render import render
 
 from ..kernels import sized

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MONOIDS, SCALARS
+from keel.loops import MONOIDS, SCALARS
 from keel_triton import tables
 from keel_triton.folds import function, identities
 

@@ -1,1 +1,87 @@
 """The loop level: kernels as frozen data, printed, parsed, verified, interpreted."""
+from keel.errors import BadIndex
+from keel.loops.dims import evaluate, non_negative
+from keel.loops.expand import Program, combination, expand
+from keel.loops.index import (
+    Axis,
+    Div,
+    Index,
+    Loaded,
+    Mod,
+    axes_of,
+    dims_of,
+    index,
+    loaded_of,
+    quotient,
+    substitute,
+)
+from keel.loops.interpret import interpret
+from keel.loops.ir import (
+    Apply,
+    Buffer,
+    Check,
+    Const,
+    Kernel,
+    Load,
+    Loop,
+    Position,
+    Reduce,
+    Scan,
+    Stmt,
+    Store,
+    dtypes_of,
+    results_of,
+    walk,
+)
+from keel.loops.monoids import MONOIDS, Monoid
+from keel.loops.scalars import SCALARS, ByKind, Scalar, ScalarText, scalar_text
+from keel.loops.size_text import size_text
+from keel.loops.text import parse, show
+from keel.loops.verify import verify
+
+__all__ = [
+    "MONOIDS",
+    "SCALARS",
+    "Apply",
+    "Axis",
+    "BadIndex",
+    "Buffer",
+    "ByKind",
+    "Check",
+    "Const",
+    "Div",
+    "Index",
+    "Kernel",
+    "Load",
+    "Loaded",
+    "Loop",
+    "Mod",
+    "Monoid",
+    "Position",
+    "Program",
+    "Reduce",
+    "Scalar",
+    "ScalarText",
+    "Scan",
+    "Stmt",
+    "Store",
+    "axes_of",
+    "combination",
+    "dims_of",
+    "dtypes_of",
+    "evaluate",
+    "expand",
+    "index",
+    "interpret",
+    "loaded_of",
+    "non_negative",
+    "parse",
+    "quotient",
+    "results_of",
+    "scalar_text",
+    "show",
+    "size_text",
+    "substitute",
+    "verify",
+    "walk",
+]

@@ -1,0 +1,14 @@
+"""The operator set as a vendor reads it: its members, their clauses, how a call binds and what it decomposes to."""
+from keel.spec import MEMBERS, OPSET, About, Clause, Op, decomposition_of, overload_of
+from keel.spec.bind import bind
+
+__all__ = [
+    "MEMBERS",
+    "OPSET",
+    "About",
+    "Clause",
+    "Op",
+    "bind",
+    "decomposition_of",
+    "overload_of",
+]

@@ -1,0 +1,22 @@
+"""What tests of a plugin need: finding it, asking what it takes, compiling calls one by one, seeing the graphs."""
+from keel.batch import Asked, Batch, compile_calls
+from keel.compiler import compiled_graphs
+from keel.discovery import Discovery, discover, find, resolve, survey
+from keel.explanation import Explanation
+from keel.loop_level import fitted
+from keel.plugin import refusal
+
+__all__ = [
+    "Asked",
+    "Batch",
+    "Discovery",
+    "Explanation",
+    "compile_calls",
+    "compiled_graphs",
+    "discover",
+    "find",
+    "fitted",
+    "refusal",
+    "resolve",
+    "survey",
+]
