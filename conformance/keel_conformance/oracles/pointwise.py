@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Op
+from keel import MEMBERS, Op
 
 from .precise import precise
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
@@ -474,16 +474,12 @@ def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
     return elementwise(asked)
 
 
-UNARY = ("abs", "neg", "sign", "ceil", "floor", "trunc", "round", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1",
-         "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-         "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma", "bitwise_not", "isnan", "isinf")
-BINARY = ("add", "sub", "mul", "div", "remainder", "fmod", "pow", "atan2", "maximum", "minimum", "eq", "ne", "lt", "le",
-          "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "copysign", "nextafter",
-          "gcd")
-BOUNDED = ("erfcx", "i0", "i0e", "i1", "i1e", "ndtri", "zeta", "modified_bessel_k0", "modified_bessel_k1",
-           "scaled_modified_bessel_k0", "scaled_modified_bessel_k1")
-"""Special functions that have a budget in ulps; all are monotone or convex where they are defined."""
+ELEMENTWISE = tuple(name for name, op in MEMBERS.items() if op.kind == "primitive" and op.operands and any(
+    b.ulps is not None for b in op.budget.values()))
+"""Primitives of broadcast operands with a budget in ulps: all are monotone or convex where they are defined, or are
+treated in ``_broken`` or ``_step``.
+"""
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys((*UNARY, *BINARY, *BOUNDED, "fma"), _elementwise_or_unknown), "where": where, "convert": convert,
+    **dict.fromkeys(ELEMENTWISE, _elementwise_or_unknown), "where": where, "convert": convert,
     "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))], "iota": counted,
 }
