@@ -5,7 +5,7 @@ bounds on its operands' errors to a bound on its result's.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,14 +37,6 @@ from .tracked import (
     wide,
 )
 
-STEADY = frozenset({"add", "sub", "mul", "div"})
-"""What these, but for quotients, make of small multiples of a sixteenth has no more bits than a dtype has: see
-``_steady``.
-"""
-IDLE: Mapping[str, Callable[[int, Tensor], Tensor]] = {
-    "mul": lambda k, value: value.abs() == 1, "div": lambda k, value: (value.abs() == 1) & (k == 1),
-    "add": lambda k, value: value == 0, "sub": lambda k, value: value == 0}
-"""Where an operand, the first or the second, leaves the other as it is, or changes its sign."""
 FAR = 2.0 ** 20
 MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
 """Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
@@ -159,8 +151,8 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
         bounds = rule(Asked(op, member, args, kwargs, outs))
     if member.name in openings.OPEN:
         bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
-    if member.name in STEADY:
-        bounds = [_steady(member.name, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
+    if member.numerics.identities:
+        bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     if inner:
         bounds = [_flushed(o, b) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
@@ -213,23 +205,25 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
     return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
 
 
-def _steady(name: str, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any],
+def _steady(member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any],
             coarse: torch.dtype | None) -> Bound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
-    multiples of a sixteenth or one changes nothing (see ``IDLE``), a result that the dtype has; and what is multiplied
-    by 0 and sure to be finite.
+    multiples of a sixteenth or one is an identity, a result that the dtype has; and what is multiplied by 0 and sure to
+    be finite.
     """
+    facts = member.numerics
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
-    known, small, idle, none = (torch.full((), b) for b in (True, name != "div", False, False))
+    known, small, idle, none = (torch.full((), b) for b in (True, facts.keeps_dyadics, False, False))
     for k, x in enumerate(leaves((args, kwargs))):
         if isinstance(x, Tensor | int | float):
             value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
             small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
-            idle = idle | (IDLE[name](k, value) & (len(args) == 2 and not kwargs))
+            if len(args) == 2 and not kwargs and (identity := facts.identities[k]) is not None:
+                idle = idle | (value.abs() == identity)
             error = error_of(x)
             sure = torch.full((), True) if error is None else error == 0
-            known, none = known & sure, none | (sure & (value == 0) & (name == "mul"))
+            known, none = known & sure, none | (sure & (value == 0) & facts.zero_absorbs)
     dtype, finite = _coarser(out.dtype, coarse), bound.error is None or bound.error.isfinite()
     known = known & (small | idle) & (bound.value.to(dtype).double() == bound.value)
     known = known | (none & (bound.value == 0) & finite)

@@ -5,6 +5,7 @@ Oracles derive bounds from these facts. Those that loosen a judgement (``steps``
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -30,6 +31,14 @@ class Numerics:
     """The clauses leave the sign of a zero open, or do not speak of it."""
     rounded_once: bool = False
     """16-bit results are computed in float32 and rounded once, to the nearest."""
+    identities: tuple[float | None, ...] = ()
+    """For each operand the number that leaves the other operand as it is, or None. The negative of that number may
+    change the sign of the other, and nothing else.
+    """
+    keeps_dyadics: bool = False
+    """Of multiples of a power of two, small enough, it makes such a multiple, so that nothing is to be rounded."""
+    zero_absorbs: bool = False
+    """It is 0 wherever one operand is 0 and the others are finite."""
 
     def __post_init__(self) -> None:
         if self.steps and self.lipschitz is not None:
@@ -38,6 +47,8 @@ class Numerics:
             raise ValueError(f"A Lipschitz constant is more than 0, not {self.lipschitz}.")
         if self.series and self.rounded_once:
             raise ValueError("What is computed from series is not rounded once.")
+        if any(x is not None and not 0 <= x < math.inf for x in self.identities):
+            raise ValueError(f"Identities are finite and not negative, unlike some of {self.identities}.")
 
 
 UNSTATED = Numerics()

@@ -133,12 +133,13 @@ def _declare(name: str, doc: str, *clauses: Clause | str,
                           else complex_ulps or ulps) for d in dtypes})
 
 
+_SUM = Numerics(overflows=True, exact_zero=True, rounded_once=True, identities=(0.0, 0.0), keeps_dyadics=True)
 _declare("add", "self + alpha * other.", _NAN, _WRAP,
          Clause("Infinities of different signs give NaN.", About.NONFINITE),
          Clause("A sum of 0 from operands that are not both -0 is +0.", About.ZERO),
          Clause("Of bools it is self or (alpha and other).", About.BOOL),
          Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED, dtypes=ALL, ulps=1,
-         samples=scaled, numerics=Numerics(overflows=True, exact_zero=True, rounded_once=True))
+         samples=scaled, numerics=_SUM)
 
 
 def _no_bool(args: Args) -> bool:
@@ -151,13 +152,14 @@ _declare("sub", "self - alpha * other.", _NAN, _WRAP,
          Clause("A difference of equal finite numbers is +0.", About.NONFINITE | About.ZERO),
          Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED,
          dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("no-bool", "No operand is a bool.", _no_bool),),
-         numerics=Numerics(overflows=True, exact_zero=True, rounded_once=True))
+         numerics=_SUM)
 _declare("mul", "self * other.", _NAN, _WRAP, Clause("0 times an infinity gives NaN.", About.NONFINITE),
          "The sign of a result, zero too, is that of self xor that of other.",
          Clause("Of bools it is self and other.", About.BOOL),
          Clause("Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.",
                 About.NONFINITE | About.COMPLEX), _MIXED,
-         dtypes=ALL, ulps=2, numerics=Numerics(overflows=True, rounded_once=True))
+         dtypes=ALL, ulps=2, numerics=Numerics(overflows=True, rounded_once=True, identities=(1.0, 1.0),
+                                               keeps_dyadics=True, zero_absorbs=True))
 
 
 def _quotient(args: Args) -> torch.dtype:
@@ -182,7 +184,7 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
          dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
          requires=(Requires("rounding-mode", 'rounding_mode is None, "floor" or "trunc".',
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),),
-                            numerics=Numerics(overflows=True, rounded_once=True))
+         numerics=Numerics(overflows=True, rounded_once=True, identities=(None, 1.0)))
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
          Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
