@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from keel import MEMBERS, Call, Op, TensorType, bind
+from keel.opset import Results
 
 from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
@@ -171,7 +172,7 @@ ORACLES = (
 
 def _is_random_sum(call: Judged, expected: Expected) -> bool:
     return (expected.oracle == "dot" and call.case.levels.get("values") == "random"
-            and call.member.name in linear.SUMS and REDRAWN not in call.trial.notes)
+            and call.member.numerics.results is Results.SUMS and REDRAWN not in call.trial.notes)
 
 
 def _bias_of_sums(call: Judged, expected: Expected) -> str:
@@ -269,7 +270,7 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
         named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
-        free = openings.opened(member.name, named, eager)
+        free = openings.opened(member, named, eager)
         return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact")
     evaluate: Evaluate = partial(analysed, coarse=coarse(member, eager))
 
@@ -282,7 +283,7 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
     if member.kind == "composite":                            # of primitives it is known wherever they stand
-        free = openings.opened(member.name, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
+        free = openings.opened(member, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
         found = tuple(map(_left_open, found, free))
     return Expected(member, eager, found, _oracle(member))
 

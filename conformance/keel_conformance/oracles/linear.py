@@ -1,7 +1,8 @@
 """Rules of sums and of sums of products, in whatever order: matrix products, convolutions, reductions, scatters."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from keel import About
 
+from ..by_member import ByMember
 from ..trees import leaves
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
@@ -28,6 +30,7 @@ from .tracked import (
     wide,
 )
 
+rule: ByMember[Rule] = ByMember()
 Terms = Callable[[Asked], tuple[Any, ...]]
 FLUSHED = (torch.float32, torch.complex64)
 """What is added to one place by several at once may be taken for 0 below the normal numbers of these (scatter_add.C4):
@@ -137,6 +140,7 @@ def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
     return sums_in(dtype, asked.member is not None and any(About.FLOAT32 in c.about for c in asked.member.clauses))
 
 
+@rule("convolution")
 def convolved(asked: Asked) -> Sequence[Bound]:
     """As ``sums``. Of 16-bit floats, the sum may be rounded once more before bias is added (convolution.C5), which is
     half an ulp of what there is without it. Where a weight that is not finite may meet padding, or the room between the
@@ -170,22 +174,19 @@ def floated(asked: Asked) -> Asked:
     return replace(asked, args=[plain_of(x).to(out.dtype), *asked.args[1:]])
 
 
-def _terms(count: Callable[[Mapping[str, Any]], float]) -> Terms:
-    """The same number of terms for every element, and not known from the operator on ones."""
-    def terms(asked: Asked) -> tuple[Any, ...]:
-        return tuple(torch.full(o.shape, float(count(asked.named)), dtype=torch.float64) if isinstance(o, Tensor) else o
-                     for o in asked.outs)
-    return terms
-
-
-def _window(named: Mapping[str, Any]) -> float:
-    """An average: so many terms, and a division."""
-    size = named["kernel_size"]
+@rule("avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward")
+def averaged(asked: Asked) -> Sequence[Bound]:
+    """As ``sums`` of as many terms for every element, which the operator on ones does not tell: those of a window, and
+    a division.
+    """
+    size = asked.named["kernel_size"]
     rank = 2 if len(size) == 2 else 3
-    sizes = list(size) * (rank if len(size) == 1 else 1)
-    return float(torch.tensor(sizes).prod()) + 2
+    count = float(math.prod(list(size) * (rank if len(size) == 1 else 1)) + 2)
+    return sums(asked, lambda asked: tuple(
+        torch.full(o.shape, count, dtype=torch.float64) if isinstance(o, Tensor) else o for o in asked.outs))
 
 
+@rule("index_put")
 def put(asked: Asked) -> Sequence[Bound]:
     """index_put: sums where it accumulates, else data movement."""
     if asked.named["accumulate"]:
@@ -193,6 +194,7 @@ def put(asked: Asked) -> Sequence[Bound]:
     return movement.moved(asked)
 
 
+@rule("scatter_add")
 def scattered(asked: Asked) -> Sequence[Bound]:
     """scatter_add: a sum of the elements whose places are known. One that may land at several places, or anywhere along
     the dimension, moves each sum there by its magnitude at the most, and each sum has that many more terms.
@@ -228,6 +230,7 @@ def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
     return tracked(plain, x.evaluate, kept(x.value), kept(error_of(x))) if isinstance(x, Tracked) else plain
 
 
+@rule("prod", "cumprod")
 def prod(asked: Asked) -> Sequence[Bound]:
     """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
     error on top; powers of two among them round nothing. Nothing is known where the factors beyond 1, or those below,
@@ -275,6 +278,7 @@ def _factors(asked: Asked) -> Tensor:
     return torch.where(counted.isfinite(), counted.log2(), (twos(asked.args[0]) == 2).double().sum())
 
 
+@rule("scatter_reduce")
 def reduced(asked: Asked) -> Sequence[Bound]:
     """scatter_reduce, as what it is told to reduce by. A mean is a sum, off by as much, divided and rounded once more;
     the number of elements is summed beside it in the same dtype, which is exact while it holds that number.
@@ -294,6 +298,7 @@ def reduced(asked: Asked) -> Sequence[Bound]:
     return [Bound(found.value / count, error, 4.0 if over.is_complex else 0.5)]
 
 
+@rule("logcumsumexp")
 def logcumsumexp(asked: Asked) -> Sequence[Bound]:
     """log of a sum of n exponentials. The sum of positive numbers is off by gamma(n) of itself in any order, each
     exponential by 4 ulps and by the rounding of its argument's difference from the running maximum, at most
@@ -315,6 +320,7 @@ def logcumsumexp(asked: Asked) -> Sequence[Bound]:
     return [Bound(value, error, 1.0)]
 
 
+@rule("fft_c2c", "fft_r2c", "fft_c2r")
 def fourier(asked: Asked) -> Sequence[Bound]:
     """Each element is a sum of the n elements of its row times roots of unity: gamma(n + 4) * sum |x| in whatever way
     it is computed; fast transforms are far better (Higham 2002, Theorem 24.2).
@@ -336,14 +342,3 @@ def fourier(asked: Asked) -> Sequence[Bound]:
     row_finite = finite.all() if not dims else torch.stack([finite.flatten().all()])[0]
     error = error.broadcast_to(out.shape) if row_finite else torch.full(out.shape, INF, dtype=torch.float64)
     return [Bound(value, error)]
-
-
-SUMS: tuple[str, ...] = ("sum", "cumsum", "mm", "bmm", "convolution", "scatter_add")
-RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(SUMS, sums), "scatter_add": scattered, "index_put": put, "convolution": convolved,
-    "scatter_reduce": reduced, "convolution_backward": sums,
-    **dict.fromkeys(("avg_pool2d", "avg_pool3d"), lambda asked: sums(asked, _terms(_window))),
-    **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), lambda asked: sums(asked, _terms(_window))),
-    "prod": prod, "cumprod": prod, "logcumsumexp": logcumsumexp,
-    **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r"), fourier),
-}

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
 from ..trees import leaves, tensors
 from .pointwise import apart
 from .rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
 from .tracked import error_of, errors, inexact, plain_of, wide
 
+rule: ByMember[Rule] = ByMember()
 FILLS = frozenset({"value", "fill_value"})
 """Parameters whose number stands in the result itself, without an error."""
 
@@ -74,6 +76,7 @@ def _again(asked: Asked, change: Any) -> tuple[Any, ...]:
     return Asked(asked.op, asked.member, filled, kwargs, asked.outs).again(change)
 
 
+@rule("as_strided")
 def strided(asked: Asked) -> Sequence[Bound]:
     """as_strided reads memory: values and errors are laid out as the operand is first."""
     x = asked.args[0]
@@ -93,6 +96,7 @@ def _dense(x: Tensor) -> bool:
     return x.numel() == 0 or 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) == x.numel()
 
 
+@rule("bitcast")
 def bits(asked: Asked) -> Sequence[Bound]:
     """Of the bits of an inexact number nothing is known."""
     x = asked.args[0]
@@ -101,12 +105,14 @@ def bits(asked: Asked) -> Sequence[Bound]:
     return [unknown(asked.outs[0])] if x.dtype != asked.outs[0].dtype else [Bound(wide(x), error_of(x))]
 
 
+@rule("view_as_real")
 def parts(asked: Asked) -> Sequence[Bound]:
     """The two parts of a complex number are each as far off as the whole at the most."""
     error = error_of(asked.args[0])
     return [Bound(asked.widely()[0], None if error is None else error[..., None].expand(*error.shape, 2).clone())]
 
 
+@rule("view_as_complex")
 def pairs(asked: Asked) -> Sequence[Bound]:
     """A complex number is as far off as both of its parts together at the most."""
     error = error_of(asked.args[0])
@@ -137,6 +143,7 @@ def _moved(x: Any, sign: float) -> Any:
     return wide(x) + sign * errors(x)
 
 
+@rule("argmax", "argmin")
 def extreme(asked: Asked) -> Sequence[Bound]:
     """argmax and argmin: known where no other element's interval reaches that of the one that is found."""
     out = asked.outs[0]
@@ -164,6 +171,7 @@ def undecided(asked: Asked) -> Sequence[Bound]:
     return [unknown(o) for o in asked.outs]
 
 
+@rule("searchsorted")
 def searched(asked: Asked) -> Sequence[Bound]:
     """A place in a row is how many of it are less; it is known where it is eager's with all of the row, and what is
     searched, moved to either end of their errors.
@@ -186,23 +194,9 @@ def _right(named: Mapping[str, Any]) -> bool:
     return bool(named.get("right")) or named.get("side") == "right"
 
 
+@rule("item")
 def hosted(asked: Asked) -> Sequence[Bound]:
     """A number that the host goes on with must be known."""
     if not asked.exact:
         raise NoRule("A number is read that is not exact.")
     return [Bound(None, None) for _ in asked.outs]
-
-
-MOVED = ("alias", "diagonal", "expand", "permute", "reshape", "select", "slice", "sliding_window", "squeeze",
-         "unsqueeze", "cat", "copy_layout", "flip", "pad", "slice_scatter", "gather", "index", "scatter", "lu_unpack",
-         "conj")
-RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(MOVED, moved), "as_strided": strided, "bitcast": bits, "view_as_real": parts,
-    "view_as_complex": pairs,
-    **dict.fromkeys(("amax", "amin", "max_with_index", "min_with_index", "max_pool2d_with_indices",
-                     "max_pool3d_with_indices", "sort", "topk", "cummax", "cummin"), ordered),
-    "searchsorted": searched,
-    **dict.fromkeys(("argmax", "argmin"), extreme),
-    **dict.fromkeys(("any", "reduce_xor", "nonzero", "nonzero_static", "frexp"), undecided),
-    "item": hosted,
-}

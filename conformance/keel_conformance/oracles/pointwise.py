@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import MEMBERS, Op
+from keel import Op
 
+from ..by_member import ByMember
 from .precise import precise
 from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
 from .tracked import (
@@ -32,6 +33,8 @@ from .tracked import (
     wide,
     wide_dtype,
 )
+
+rule: ByMember[Rule] = ByMember()
 
 
 def elementwise(asked: Asked) -> Sequence[Bound]:
@@ -71,6 +74,7 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     return [Bound(value, error, budget(member, out.dtype), burst)]
 
 
+@rule("iota")
 def counted(asked: Asked) -> Sequence[Bound]:
     """start + k step: exact where all of it are integers that the dtype holds, else within the member's budget."""
     out, named = asked.outs[0], asked.named
@@ -405,6 +409,7 @@ def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
     return off.broadcast_to(value.shape)
 
 
+@rule("where")
 def where(asked: Asked) -> Sequence[Bound]:
     """One of two: the error is that of the chosen one; of an unknown choice, that of both and of their distance."""
     condition, a, b = (asked.named[n] for n in ("condition", "self", "other"))
@@ -426,6 +431,7 @@ def where(asked: Asked) -> Sequence[Bound]:
     return [Bound(value, error)]
 
 
+@rule("convert")
 def convert(asked: Asked) -> Sequence[Bound]:
     """To a narrower float: half an ulp more (round to nearest). To an integer: between what both ends of the error
     give. To a bool: known if it is the same at both. A conversion may be left out where the next one goes back, so the
@@ -462,7 +468,13 @@ def convert(asked: Asked) -> Sequence[Bound]:
     return [Bound(None, torch.where(fits, gap, INF))]
 
 
-def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
+@rule("device_put")
+def copied(asked: Asked) -> Sequence[Bound]:
+    """The same numbers elsewhere."""
+    return [Bound(wide(asked.args[0]), error_of(asked.args[0]))]
+
+
+def elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
     """Of integers and bools with unknown elements too: the greater of two is as far off as they are."""
     if uncertain(asked.args, asked.kwargs) and not inexact(asked.outs[0].dtype):
         shape, kept = asked.outs[0].shape, asked.member is not None and asked.member.name in ("maximum", "minimum")
@@ -472,14 +484,3 @@ def _elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
             worst = torch.maximum(worst, (g if kept else torch.where(g > 0, INF, 0.0)).broadcast_to(shape))
         return [Bound(None, worst)]
     return elementwise(asked)
-
-
-ELEMENTWISE = tuple(name for name, op in MEMBERS.items() if op.kind == "primitive" and op.operands and any(
-    b.ulps is not None for b in op.budget.values()))
-"""Primitives of broadcast operands with a budget in ulps: all are monotone or convex where they are defined, or are
-treated in ``_broken`` or ``_step``.
-"""
-RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise_or_unknown), "where": where, "convert": convert,
-    "device_put": lambda asked: [Bound(wide(asked.args[0]), error_of(asked.args[0]))], "iota": counted,
-}

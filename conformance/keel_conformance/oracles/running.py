@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from keel import OPSET, Call, Op, bind, decomposition_of
+from keel.opset import Results
 
 from ..trees import leaves, mapped
 from . import gridded, linear, movement, openings, pointwise, resampled, special
@@ -38,22 +39,26 @@ from .tracked import (
 )
 
 FAR = 2.0 ** 20
-MOVED = frozenset({"var", "var_mean", "std", "std_mean"})
-"""Members whose mean may be moved by one element after another (Welford 1962): each step rounds, of integers too."""
-APART: Mapping[str, tuple[int, int]] = {"layer_norm_backward": (1, 3), "group_norm_backward": (1, 2)}
-"""Where gradients have an argument and its mean: kernels, PyTorch's too, take sum g x - mean sum g there."""
-SHIFTED: Mapping[str, tuple[int, ...]] = {
-    "layer_norm": (0,), "group_norm": (0,), "batch_norm_functional": (0, 3), "batch_norm_no_stats": (0,),
-    "batch_norm_no_training": (0, 3), "batch_norm_with_update": (0,), "batch_norm_no_update": (0, 3),
-    "batch_norm_apply": (0, 3)}
-"""Where normalisations have an argument, and its mean if that is given: kernels, PyTorch's too, multiply by one number
-and add another there, x s + (b - mean s).
-"""
 FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
-RULES: Mapping[str, Rule] = {**pointwise.RULES, **linear.RULES, **movement.RULES, **special.RULES}
+OWN: Mapping[str, Rule] = {**pointwise.rule.found, **linear.rule.found, **movement.rule.found}
+"""Of primitives that have a rule of their own."""
+OF_RESULTS: Mapping[Results, Rule] = {
+    Results.MOVED: movement.moved, Results.CHOSEN: movement.ordered, Results.SUMS: linear.sums}
+
+
+def rule_of(member: Op) -> Rule | None:
+    """The rule of a primitive: its own, or that of what its declaration says that it computes."""
+    if member.name in OWN:
+        return OWN[member.name]
+    if member.numerics.results is not None:
+        return OF_RESULTS[member.numerics.results]
+    if member.operands and "pointwise" in member.tags:
+        in_ulps = any(b.ulps is not None for b in member.budget.values())
+        return pointwise.elementwise_or_unknown if in_ulps else special.by_eager
+    return movement.undecided if member.numerics.steps else None
 
 
 def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None,
@@ -72,9 +77,8 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         with suppress(NoRule):
             return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
                 kwargs, plain_of)))), evaluate, coarse)
-    if member is not None and (member.name in APART or member.name in SHIFTED or (
-            member.name in MOVED and _folds(op, args, kwargs))):
-        args = _free_to_round(member.name, args, evaluate)
+    if member is not None:
+        args = _free_to_round(op, member, args, kwargs, evaluate)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
@@ -93,26 +97,29 @@ def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return bool(args[0].numel() != out.numel())
 
 
-def _free_to_round(name: str, args: Sequence[Any], evaluate: Evaluate) -> list[Any]:
-    """``args`` with errors that stand for what other ways of computing the member round.
+def _free_to_round(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any],
+                   evaluate: Evaluate) -> Sequence[Any]:
+    """``args`` with errors that stand for what other ways of computing the member round, of which its numerics tell.
 
     With Welford's updates |mean - exact| <= gamma(n + 1) sum |x| / n, as of any order of summation, but never 0. With
     n products g x and g mean that are summed apart, it is gamma(n + 3) (sum |g x| + sum |g mean|): as if x and the mean
     were off by gamma(n + 3) of theirs, n being the longer of the sums over which the gradients go. With x s and mean s
     apart, of which each is rounded twice and their sums are, too, it is gamma(4) of each.
     """
-    found = list(args)
-    if name in MOVED:
-        return [_off(found[0], 0.0, evaluate), *found[1:]]
-    if name in SHIFTED:
-        few = float(gamma(4, unit(sums_in(found[0].dtype))))
-        return [_off(x, few, evaluate) if k in SHIFTED[name] else x for k, x in enumerate(found)]
-    x, mean = (found[k] for k in APART[name])
-    weights = prod(args[2]) if name == "layer_norm_backward" else args[6]
-    share = gamma(x.numel() / max(min(weights, mean.numel()), 1) + 3, unit(sums_in(x.dtype)))
-    for k in APART[name]:
-        found[k] = _off(found[k], float(share), evaluate)
-    return found
+    facts = member.numerics
+    if facts.updated_mean and _folds(op, args, kwargs):
+        return [_off(args[0], 0.0, evaluate), *args[1:]]
+    if not facts.scaled_and_shifted and facts.split_sums is None:
+        return args
+    named = bind(Call(op, tuple(args), dict(kwargs), ()))
+    if facts.scaled_and_shifted:
+        off, share = facts.scaled_and_shifted, gamma(4, unit(sums_in(args[0].dtype)))
+    else:
+        assert facts.split_sums is not None
+        off, x = (facts.split_sums.x, facts.split_sums.mean), named[facts.split_sums.x]
+        sums = min(prod(facts.split_sums.weights.of(named)), named[facts.split_sums.mean].numel())
+        share = gamma(x.numel() / max(sums, 1) + 3, unit(sums_in(x.dtype)))
+    return [_off(x, float(share), evaluate) if name in off else x for name, x in zip(named, args, strict=False)]
 
 
 def _off(x: Any, share: float, evaluate: Evaluate) -> Any:
@@ -145,11 +152,11 @@ def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, An
     if _sure(member, args, kwargs, outs):
         bounds: Sequence[Bound] = [Bound(None, None) for _ in outs]
     else:
-        rule = RULES.get(member.name)
+        rule = rule_of(member)
         if rule is None:
             raise NoRule(f"{member.name} has no rule.")
         bounds = rule(Asked(op, member, args, kwargs, outs))
-    if member.name in openings.OPEN:
+    if member.unspecified is not None:
         bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
     if member.numerics.identities:
         bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
@@ -183,7 +190,7 @@ def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:
     assert asked.member is not None
     named = {n: plain_of(v) for n, v in asked.named.items()}
     wide = [o if b.value is None else b.value for o, b in zip(asked.outs, bounds, strict=True)]
-    free = zip(*(openings.opened(asked.member.name, named, outs) for outs in (asked.outs, wide)), strict=True)
+    free = zip(*(openings.opened(asked.member, named, outs) for outs in (asked.outs, wide)), strict=True)
     return [_free(b, [f for f in some if f is not None and f.any()]) for b, some in zip(bounds, free, strict=True)]
 
 

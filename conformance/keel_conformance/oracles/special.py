@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .compare import TIMES
 from .pointwise import STEP, apart, call_with
-from .rules import INF, Asked, Bound, NoRule, Rule, uncertain
+from .rules import INF, Asked, Bound, NoRule, uncertain
 from .tracked import error_of, inexact, plain_of, ulp, unit, wide, wide_dtype
 
 POINTS = 8
@@ -71,10 +71,3 @@ def _moved(asked: Asked, values: Mapping[str, Any], value: Tensor) -> Tensor:
                 total = torch.maximum(total, apart(there, value))
         total = torch.where(gap.isinf(), INF, total)
     return 2 * total
-
-
-POLYNOMIALS = tuple(f"{kind}_polynomial_{letter}" for kind, letters in (
-    ("chebyshev", "tuvw"), ("shifted_chebyshev", "tuvw"), ("laguerre", "l"), ("legendre", "p")) for letter in letters)
-NAMES = ("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "igamma", "igammac", "hermite_polynomial_h",
-         "hermite_polynomial_he", *POLYNOMIALS)
-RULES: Mapping[str, Rule] = dict.fromkeys(NAMES, by_eager)

@@ -7,11 +7,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
+
+from keel.spec.rules import ShapeRule
+
+
+class Results(Enum):
+    """What the elements of results are, of an operator that does not compute element by element."""
+
+    MOVED = "elements of operands, or numbers that are given, at places that no values of operands tell but indices"
+    CHOSEN = "elements of operands, chosen by their order, and the places that these had"
+    SUMS = "sums of products of operands' elements, in an order that is not specified"
+
+
+@dataclass(frozen=True)
+class SplitSums:
+    """Sums of g * (x - mean) may be computed as sum(g * x) - mean * sum(g).
+
+    ``x`` and ``mean`` are parameters; ``weights`` is the shape of the gradients that are sums over the other dimensions
+    of x, as those of ``mean`` are sums over its own.
+    """
+
+    x: str
+    mean: str
+    weights: ShapeRule
 
 
 @dataclass(frozen=True)
 class Numerics:
-    """Facts about the function that an operator computes of each element, or of the elements that it reduces."""
+    """Facts about the function that an operator computes of each element, or of the elements that it reduces, and about
+    the ways in which it may be computed.
+    """
 
     steps: bool = False
     """It jumps: where an operand is too inexact to tell the side of a jump, nothing is known of the result."""
@@ -39,6 +65,17 @@ class Numerics:
     """Of multiples of a power of two, small enough, it makes such a multiple, so that nothing is to be rounded."""
     zero_absorbs: bool = False
     """It is 0 wherever one operand is 0 and the others are finite."""
+    results: Results | None = None
+    """What its results are made of. None of what is computed element by element, and where neither is true."""
+    updated_mean: bool = False
+    """A mean on the way may be updated by one element after another (Welford 1962): each step rounds, of integers too.
+    """
+    scaled_and_shifted: tuple[str, ...] = ()
+    """(x - mean) * s + b may be computed as x * s + (b - mean * s), as PyTorch's kernels do: the parameter x, and mean
+    where that is one.
+    """
+    split_sums: SplitSums | None = None
+    """Its gradients may be computed by the sums apart, as PyTorch's kernels do."""
 
     def __post_init__(self) -> None:
         if self.steps and self.lipschitz is not None:

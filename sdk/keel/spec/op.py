@@ -16,6 +16,7 @@ import torch
 from keel.spec.clause import Clause, Stated, clauses_of
 from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
+from keel.spec.unspecified import Unspecified
 from keel.torch_adapter import operator_named
 from keel.types import Type
 
@@ -87,7 +88,8 @@ class Op:
     the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
     composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
     parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
-    ``numerics`` are what is known of it as a function of numbers.
+    ``numerics`` are what is known of it as a function of numbers. ``unspecified`` gives the elements of results that
+    may be anything.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Op:
     tags: frozenset[str] = frozenset()
     places: Places | None = None
     numerics: Numerics = UNSTATED
+    unspecified: Unspecified | None = None
     reason: str | None = None
 
     @cached_property

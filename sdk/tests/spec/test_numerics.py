@@ -1,14 +1,16 @@
 """Facts of an operator as a function of numbers: which contradict each other."""
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from keel.spec import MEMBERS
-from keel.spec.numerics import Numerics
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Op
+from keel.types import leaves
 
 
 @pytest.mark.parametrize("facts", [
@@ -42,3 +44,58 @@ def test_identities_and_what_needs_no_rounding_hold_for_eager(op: Op) -> None:
     if op.numerics.zero_absorbs:
         zeros = torch.zeros_like(values)
         assert not (_applied(op, zeros, values).any() or _applied(op, values, zeros).any())
+
+
+def _samples(op: Op) -> Iterator[tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]]:
+    """The tensors that a primitive gets and gives on its samples in float64; numbers that it is given are tensors."""
+    assert op.samples is not None
+    for sample in op.samples(torch.float64 if torch.float64 in op.dtypes else op.dtypes[0]):
+        given = [torch.as_tensor(x) for x in leaves((sample.args, *sample.kwargs.values()))
+                 if isinstance(x, torch.Tensor | int | float)]
+        found = op.targets[0](*sample.args, **sample.kwargs)
+        yield given, [x for x in leaves((found,)) if isinstance(x, torch.Tensor)]
+
+
+def _of(results: Results) -> list[Op]:
+    return [op for op in MEMBERS.values() if op.numerics.results is results]
+
+
+FILLS = {0.0, 1.0}
+"""What stands beside the elements: no number is given for it."""
+
+
+@pytest.mark.parametrize("op", [*_of(Results.MOVED), *_of(Results.CHOSEN)], ids=lambda op: op.name)
+def test_elements_that_are_moved_or_chosen_are_of_operands(op: Op) -> None:
+    some = False
+    for given, found in _samples(op):
+        known = FILLS | {float(v) for x in given if not x.is_complex() for v in x.flatten().tolist()}
+        known |= {v for x in given if x.is_complex() for z in x.flatten().tolist() for v in (z.real, z.imag, -z.imag)}
+        parts = torch.view_as_real(found[0].resolve_conj()) if found[0].is_complex() else found[0]
+        made = {float(v) for v in parts.flatten().tolist()}
+        assert all(v in known or v != v for v in made)
+        some = some or bool(made)
+    assert some
+
+
+def _whole(x: Any) -> Any:
+    return x.round() if isinstance(x, torch.Tensor) else x
+
+
+@pytest.mark.parametrize("op", _of(Results.SUMS), ids=lambda op: op.name)
+def test_sums_of_integers_are_integers(op: Op) -> None:
+    assert op.samples is not None
+    for sample in op.samples(torch.float64):
+        found = op.targets[0](*map(_whole, sample.args), **sample.kwargs)
+        for x in leaves((found,)):
+            assert x is None or bool((~x.isfinite() | (x == x.round())).all())
+
+
+STATED = [op for op in MEMBERS.values() if op.numerics.scaled_and_shifted or op.numerics.split_sums]
+
+
+@pytest.mark.parametrize("op", STATED, ids=lambda op: op.name)
+def test_alternatives_are_about_parameters(op: Op) -> None:
+    facts = op.numerics
+    named = {*facts.scaled_and_shifted, *((facts.split_sums.x, facts.split_sums.mean) if facts.split_sums else ())}
+    for target in op.targets:
+        assert named <= {a.name for a in target._schema.arguments}  # type: ignore[attr-defined]

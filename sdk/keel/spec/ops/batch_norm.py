@@ -7,14 +7,17 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family
 from keel.spec.ops.normalisation import stats_dtype
 from keel.spec.ops.statistics import accurate
+from keel.spec.unspecified import infinite
 
 aten = torch.ops.aten
 family = Family("batch norm")
 
 Tensor = torch.Tensor
+_SCALES, _BY_RUNNING = (Numerics(scaled_and_shifted=names) for names in (("input",), ("input", "running_mean")))
 _CLAUSES = (
     "In training the statistics are those of the batch, per channel (dimension 1): the mean and the biased variance.",
     "The new running statistics are (1 - momentum) * old + momentum * the batch's, with the unbiased variance.",
@@ -68,7 +71,8 @@ def _inferred(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mea
     return out, nothing, nothing
 
 
-@family(aten._native_batch_norm_legit_functional.default, clauses=_CLAUSES)
+@family(aten._native_batch_norm_legit_functional.default, clauses=_CLAUSES, numerics=_BY_RUNNING,
+        unspecified=infinite(1, 3))
 def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
                           running_var: Tensor, training: bool, momentum: float, eps: float) -> tuple[Any, ...]:
     """The result, saved mean and reciprocal deviation, new running mean and variance."""
@@ -78,14 +82,14 @@ def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None,
             aten.clone.default(running_var))
 
 
-@family(aten._native_batch_norm_legit.no_stats, clauses=_CLAUSES)
+@family(aten._native_batch_norm_legit.no_stats, clauses=_CLAUSES, numerics=_SCALES, unspecified=infinite(1))
 def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
                         eps: float) -> tuple[Any, ...]:
     """The result, saved mean and reciprocal deviation; without running statistics."""
     return _trained(x, weight, bias, None, None, momentum, eps)[:3]
 
 
-@family(aten._native_batch_norm_legit_no_training.default, clauses=_CLAUSES)
+@family(aten._native_batch_norm_legit_no_training.default, clauses=_CLAUSES, numerics=_BY_RUNNING)
 def batch_norm_no_training(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
                            running_var: Tensor, momentum: float, eps: float) -> tuple[Any, ...]:
     """The result by the running statistics."""
@@ -97,7 +101,7 @@ def _reserve(x: Tensor) -> Tensor:
     return aten.full.default([0], 0, dtype=torch.uint8, device=x.device)
 
 
-@family(aten._batch_norm_with_update_functional.default, clauses=_CLAUSES)
+@family(aten._batch_norm_with_update_functional.default, clauses=_CLAUSES, numerics=_SCALES, unspecified=infinite(1, 4))
 def batch_norm_with_update(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
                            running_var: Tensor, momentum: float, eps: float) -> tuple[Any, ...]:
     """The result, saved statistics, an empty reserve, new running mean and variance."""
@@ -105,7 +109,7 @@ def batch_norm_with_update(x: Tensor, weight: Tensor | None, bias: Tensor | None
     return (out, mean, rstd, _reserve(x), *moved)
 
 
-@family(aten._batch_norm_no_update.default, clauses=_CLAUSES)
+@family(aten._batch_norm_no_update.default, clauses=_CLAUSES, numerics=_BY_RUNNING)
 def batch_norm_no_update(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
                          running_var: Tensor | None, momentum: float, eps: float) -> tuple[Any, ...]:
     """The result by the running statistics, saved statistics, an empty reserve."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -34,7 +35,8 @@ def batch_norm_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return mean, aten.rsqrt.default(var + eps)
 
 
-@family("batch_norm_elemt", clauses=(_CHANNELS, "The result is (x - mean) * invstd * weight + bias, rounded once."))
+@family("batch_norm_elemt", clauses=(_CHANNELS, "The result is (x - mean) * invstd * weight + bias, rounded once."),
+        numerics=Numerics(scaled_and_shifted=("input", "mean")))
 def batch_norm_apply(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor,
                      eps: float) -> Tensor:
     """Batch normalisation by given statistics."""

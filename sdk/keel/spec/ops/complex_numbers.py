@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, REALS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import like
 from keel.spec.preconditions import only
@@ -82,7 +83,7 @@ family.primitive(
                     About.NONFINITE | About.COMPLEX),
              "Of a real number it is the identity."),
     out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),), dtypes=COMPLEX, samples=unary,
-    tags=frozenset({"pointwise"}), **_EXACT)
+    tags=frozenset({"pointwise"}), numerics=Numerics(results=Results.MOVED), **_EXACT)
 
 
 # -- made of these ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, INTS, NUMBERS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
 from keel.spec.rules import (
@@ -85,7 +86,7 @@ family.primitive(
     "mm", "mm", "mm.dtype", doc="The product of two matrices.", clauses=_ADDS,
     out=(Out(chosen(like("self"), "out_dtype"), MATRIX, DENSE),), dtypes=NUMBERS, samples=_matrices, budget=_BUDGET,
     requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}))
+    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS))
 family.primitive(
     "bmm", "bmm", "bmm.dtype", doc="The products of matrices in two batches, pair by pair.", clauses=_ADDS,
     out=(Out(chosen(like("self"), "out_dtype"), ShapeRule(
@@ -93,7 +94,7 @@ family.primitive(
         lambda args: (*args["self"].shape[:2], args["mat2"].shape[2])), DENSE),),
     dtypes=NUMBERS, samples=_batches, budget=_BUDGET,
     requires=(_rank("self", 3), _rank("mat2", 3), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}))
+    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS))
 quantized.primitive(
     "int_mm", "_int_mm", doc="The product of two int8 matrices, in int32.",
     clauses=(Clause("Products are summed in int32, which wraps around.", About.INTEGER_EDGE),

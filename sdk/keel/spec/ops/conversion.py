@@ -12,6 +12,7 @@ from keel.spec.op import Budget, Family, Sample
 from keel.spec.rules import Args, DtypeRule, LayoutRule, Out, Shape, ShapeRule, is_dense, preserved
 from keel.spec.rules import like as dtype_of
 from keel.spec.samples import drawn, layouts, specials, unary
+from keel.spec.unspecified import converted
 from keel.types import Dim, TensorType, contiguous_strides
 
 aten = torch.ops.aten
@@ -84,7 +85,7 @@ family.primitive(
              ShapeRule("shape(self)", lambda args: _given(args).shape),
              LayoutRule("preserve(self) or memory_format", _converted_strides)),),
     dtypes=(*ALL, *FLOAT8), samples=_conversions, budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
-    tags=frozenset({"pointwise"}))
+    tags=frozenset({"pointwise"}), unspecified=converted)
 
 
 def _put_strides(args: Args, shape: Shape) -> Sequence[Dim]:

@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
@@ -22,6 +23,7 @@ from keel.types import TensorType, as_dim, contiguous_strides
 
 aten = torch.ops.aten
 family = Family("convolution")
+_SUMS = Numerics(results=Results.SUMS)
 
 Tensor = torch.Tensor
 Sizes = Sequence[Any]
@@ -138,7 +140,7 @@ family.primitive(
         Clause(f"{_ADDS}, or once more before bias is added.", About.HALF | About.FLOAT32),
     ),
     out=(Out(like("input"), WINDOWS, IMAGE),), dtypes=(*FLOATS, *COMPLEX), samples=_forward, budget=_BUDGET,
-    requires=_REQUIRES, tags=frozenset({"convolution"}))
+    requires=_REQUIRES, tags=frozenset({"convolution"}), numerics=_SUMS)
 
 
 def _gradients(args: Args) -> tuple[TensorType | None, ...]:
@@ -159,7 +161,7 @@ family.primitive(
              "the channels.", "A result whose output_mask is False is None.",
              Clause(f"{_ADDS}.", About.HALF | About.FLOAT32)),
     out=_gradients, dtypes=FLOATS, samples=_backward, budget={d: _BUDGET[d] for d in FLOATS}, requires=_REQUIRES,
-    tags=frozenset({"convolution"}))
+    tags=frozenset({"convolution"}), numerics=_SUMS)
 
 
 # -- other names ------------------------------------------------------------------------------------------------------

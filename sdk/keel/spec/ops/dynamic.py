@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, COMPLEX
+from keel.spec.numerics import Numerics
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
 from keel.spec.rules_shape import unknown
@@ -43,7 +44,8 @@ family.primitive(
         Clause("A scalar gives rows without indices.", About.SCALAR)),
     out=(Out(INT64, ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
              LayoutRule("column-major", lambda args, shape: (1, shape[0]))),),
-    dtypes=ALL, samples=_tensors, tags=DYNAMIC, budget={d: Budget(ulps=0) for d in ALL})
+    dtypes=ALL, samples=_tensors, tags=DYNAMIC, budget={d: Budget(ulps=0) for d in ALL},
+    numerics=Numerics(steps=True))
 
 
 def _items(dtype: torch.dtype) -> Iterator[Sample]:

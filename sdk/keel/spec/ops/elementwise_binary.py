@@ -22,6 +22,7 @@ from keel.spec.rules import (
     promoted,
 )
 from keel.spec.samples import binary, drawn, specials
+from keel.spec.unspecified import Unspecified, by_zero
 from keel.types import TensorType
 
 family = Family("elementwise binary")
@@ -118,7 +119,7 @@ def _declare(name: str, doc: str, *clauses: Clause | str,
              dtype: DtypeRule = PAIR, ulps: float = 0.0, complex_ulps: float | None = None, samples: Samples = numbers,
              operands: tuple[str, str] = ("self", "other"), compute: DtypeRule | None = None,
              requires: tuple[Requires, ...] = (), more: tuple[str, ...] = (),
-             numerics: Numerics = UNSTATED) -> None:
+             numerics: Numerics = UNSTATED, unspecified: Unspecified | None = None) -> None:
     """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
     in float32 and rounded once; integers are exact. ``compute`` is the result's dtype unless another is given.
     """
@@ -129,6 +130,7 @@ def _declare(name: str, doc: str, *clauses: Clause | str,
         out=(Out(dtype, broadcast(*operands), elementwise(*operands)),), operands=operands,
         compute=compute or dtype, dtypes=dtypes, samples=samples,
         requires=(broadcasts(*operands), *requires), tags=frozenset({"pointwise"}), numerics=numerics,
+        unspecified=unspecified,
         budget={d: Budget(ulps=min(ulps, 1.0) if d in HALVES else ulps if d in FLOATS else whole if d not in COMPLEX
                           else complex_ulps or ulps) for d in dtypes})
 
@@ -184,7 +186,7 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
          dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
          requires=(Requires("rounding-mode", 'rounding_mode is None, "floor" or "trunc".',
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),),
-         numerics=Numerics(overflows=True, rounded_once=True, identities=(None, 1.0)))
+         numerics=Numerics(overflows=True, rounded_once=True, identities=(None, 1.0)), unspecified=by_zero)
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
          Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
@@ -192,12 +194,14 @@ _declare("remainder", "self - other * floor(self / other): the remainder with th
          Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
          _BY_ZERO, _MIXED,
          overloads=("Tensor", "Scalar", "Scalar_Tensor"), dtypes=REALS, ulps=1, samples=divided,
-         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True))
+         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True),
+         unspecified=by_zero)
 _declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
          Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
          Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE), _BY_ZERO, _MIXED,
-         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),), numerics=Numerics(steps=True))
+         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),), numerics=Numerics(steps=True),
+         unspecified=by_zero)
 
 
 def _whole(args: Args) -> bool:

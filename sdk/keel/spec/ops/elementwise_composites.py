@@ -12,6 +12,7 @@ from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.elementwise_binary import divided, numbers, tensors
 from keel.spec.ops.operands import common_dtype, floating_dtype, in_math, like
 from keel.spec.samples import INF, binary, drawn, unary
+from keel.spec.unspecified import by_zero, nan_between_bounds
 
 aten = torch.ops.aten
 family = Family("elementwise composites")
@@ -25,15 +26,15 @@ ANY_REAL = (*REALS, *BOOLS)
 
 
 def _declare(name: str, *overloads: str, doc: str, clauses: Stated, samples: Samples = unary,
-             dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> None:
+             dtypes: tuple[torch.dtype, ...] = ANY_REAL, **more: Any) -> None:
     """One whose decomposition is PyTorch's."""
     family.composite(name, *(overloads or (name,)), doc=doc, clauses=clauses, samples=samples, dtypes=dtypes,
-                     tags=_TAGS)
+                     tags=_TAGS, **more)
 
 
 def ours(*overloads: str, clauses: Stated, samples: Samples = unary,
-         dtypes: tuple[torch.dtype, ...] = ANY_REAL) -> Callable[..., Any]:
-    return family(*overloads, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS)
+         dtypes: tuple[torch.dtype, ...] = ANY_REAL, **more: Any) -> Callable[..., Any]:
+    return family(*overloads, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS, **more)
 
 
 def triples(dtype: torch.dtype) -> Iterator[Sample]:
@@ -47,7 +48,7 @@ def triples(dtype: torch.dtype) -> Iterator[Sample]:
 _declare("rsub", "rsub.Tensor", "rsub.Scalar", doc="other - alpha * self.", clauses=(
     "It is sub with its operands exchanged.",), samples=numbers, dtypes=NUMBERS)
 _declare("floor_divide", "floor_divide", "floor_divide.Scalar", doc="self / other, rounded down.", clauses=(
-    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS)
+    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS, unspecified=by_zero)
 _declare("frac", doc="self - trunc(self).", clauses=(Clause("NaN gives NaN.", About.NONFINITE),
                                                      Clause("An infinity gives NaN.", About.NONFINITE),
                                                      "A result has the sign of self."), dtypes=FLOATS)
@@ -179,7 +180,7 @@ _declare("logit", doc="log(self / (1 - self)).", clauses=(
            About.NONFINITE, parameters=("eps",)),
     "A negative eps counts as none."),
     samples=lambda dtype: (Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
-                           for eps in (None, 0.1, -1.0)), dtypes=FLOATS)
+                           for eps in (None, 0.1, -1.0)), dtypes=FLOATS, unspecified=nan_between_bounds)
 def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     """The gradient of logit: grad / (self * (1 - self))."""
     dtype = common_dtype(grad, x)

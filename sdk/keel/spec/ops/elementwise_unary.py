@@ -9,6 +9,7 @@ from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.op import Budget, Family
 from keel.spec.rules import BOOL, DtypeRule, Out, elementwise, fixed, floating, like, real, shape_of
 from keel.spec.samples import unary
+from keel.spec.unspecified import exponent
 
 family = Family("elementwise unary")
 
@@ -143,4 +144,5 @@ family.primitive(
                                                      About.NONFINITE)),
     out=(Out(SAME, shape_of("self"), elementwise("self")),
          Out(fixed(torch.int32), shape_of("self"), elementwise("self"))),
-    dtypes=FLOATS, samples=unary, budget={d: Budget(ulps=0) for d in FLOATS}, tags=frozenset({"pointwise"}))
+    dtypes=FLOATS, samples=unary, budget={d: Budget(ulps=0) for d in FLOATS}, tags=frozenset({"pointwise"}),
+    numerics=Numerics(steps=True), unspecified=exponent)

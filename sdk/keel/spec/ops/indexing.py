@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, REALS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Places, Requires, Sample, Samples
 from keel.spec.rules import (
     DENSE,
@@ -26,6 +27,7 @@ from keel.spec.rules_linalg import column_major_strides
 from keel.spec.rules_shape import INDEXED, kept
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
+from keel.spec.unspecified import out_of_order
 from keel.torch_adapter import hint_of
 from keel.types import TensorType, contiguous_strides
 
@@ -42,6 +44,7 @@ _LAST = Clause("Where indices are equal, one of the elements written stands ther
 _KEEPS = "Places without an index keep the operand's elements."
 EXACT = {d: Budget(ulps=0) for d in ALL}
 SUMS = {d: Budget(times=2.0) for d in ALL}
+_MOVES = Numerics(results=Results.MOVED)
 
 
 # -- along one dimension ----------------------------------------------------------------------------------------------
@@ -87,7 +90,7 @@ family.primitive(
         _BITS, "Element i of the result is the operand's at i, but index[i] along dim.", _INSIDE,
         Clause("A scalar counts as one element.", About.SCALAR)),
     out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS,
-    places=Places("self"), budget=EXACT)
+    places=Places("self"), budget=EXACT, numerics=_MOVES)
 
 
 def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samples:
@@ -118,14 +121,14 @@ family.primitive(
     "scatter", "scatter.src", "scatter.value", doc="Elements written to given indices along a dimension.", clauses=(
         _BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(distinct=True), tags=TAGS,
-    places=_PICKED, budget=EXACT)
+    places=_PICKED, budget=EXACT, numerics=_MOVES)
 family.primitive(
     "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
         "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
         Clause("Integers wrap around, and bools give whether one is true.", About.INTEGER_EDGE | About.INTEGRAL),
         _FREELY, _INSIDE),
     out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS | UNORDERED,
-    places=_PICKED, budget=SUMS)
+    places=_PICKED, budget=SUMS, numerics=Numerics(results=Results.SUMS))
 family.primitive(
     "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
         Clause("reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with "
@@ -184,7 +187,7 @@ family.primitive(
                "row-major order.", About.BOOL),
         Clause("An index outside is an error; _unsafe_index leaves it unnoticed.", About.OUTSIDE)),
     out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, places=Places("self"),
-    budget=EXACT)
+    budget=EXACT, numerics=_MOVES)
 family.primitive(
     "index_put", "index_put.default", "_unsafe_index_put.default",
     doc="The operand with elements written at places given by one index per dimension.", clauses=(
@@ -240,7 +243,7 @@ family.primitive(
     requires=(Requires("sequence-fits", "The sequence has one dimension, or the elements' sizes but for the last.",
         _rows),),
     dtypes=REALS, samples=_searches, tags=TAGS,
-    places=Places("sorted_sequence", _halved("sorted_sequence")), budget=EXACT)
+    places=Places("sorted_sequence", _halved("sorted_sequence")), budget=EXACT, unspecified=out_of_order)
 
 
 def _statics(dtype: torch.dtype) -> Iterator[Sample]:
@@ -264,7 +267,7 @@ family.primitive(
              LayoutRule("row-major on CPU, MPS and XPU, column-major on other devices", _rows_or_columns)),),
     requires=(Requires("size-not-negative", "size is 0 or more.",
         lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
-    dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT)
+    dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT, numerics=Numerics(steps=True))
 
 
 # -- composites -------------------------------------------------------------------------------------------------------
@@ -300,7 +303,7 @@ def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = Fals
                                     sorter=sorter)
 
 
-@family("bucketize.Tensor", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
+@family("bucketize.Tensor", tags=TAGS, places=Places("boundaries", _halved("boundaries")), unspecified=out_of_order,
         clauses=("It is searchsorted of the boundaries, which have one dimension.",))
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie."""

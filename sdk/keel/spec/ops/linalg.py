@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import (
     DENSE,
@@ -32,6 +33,7 @@ from keel.spec.rules_linalg import (
     square,
 )
 from keel.spec.samples import drawn
+from keel.spec.unspecified import above_diagonal
 
 family = Family("linalg", profile="linalg")
 
@@ -46,9 +48,10 @@ _STABLE = "The error is backward stable: the result is exact for a matrix within
 
 
 def _declare(name: str, overload: str, doc: str, *clauses: Clause | str, out: Sequence[Out], samples: Any,
-             requires: Sequence[Requires] = (), own: Mapping[str, int] = MappingProxyType({})) -> None:
+             requires: Sequence[Requires] = (), own: Mapping[str, int] = MappingProxyType({}), **more: Any) -> None:
     family.primitive(name, overload, doc=doc, clauses=clauses, out=tuple(out), requires=tuple(requires), dtypes=DTYPES,
-                     samples=samples, budget={d: Budget(times=2.0) for d in DTYPES}, operands=tuple(own), own=own)
+                     samples=samples, budget={d: Budget(times=2.0) for d in DTYPES}, operands=tuple(own), own=own,
+                     **more)
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
@@ -183,7 +186,7 @@ _declare(
          _parts("unpack_data", lambda m, n, k: (k, n), "[k, n]")),
     requires=(matrix("LU_data"), Requires("pivots-dtype",
         "Pivots are int32.", lambda args: not args["unpack_pivots"] or args["LU_pivots"].dtype == torch.int32)),
-    samples=_unpacked)
+    samples=_unpacked, numerics=Numerics(results=Results.MOVED))
 
 _declare(
     "ldl_factor", "linalg_ldl_factor_ex",
@@ -194,7 +197,7 @@ _declare(
     Clause("What LD holds above the diagonal is not specified.", About.UNSPECIFIED),
     "info is 0, or the number k > 0 of the first block of D that is exactly singular.", _RAISES, _BATCHES, _STABLE,
     out=(_SAME, Out(INT32, batched("self", "[n]", lambda m, n, k: (n,)), DENSE), _INFO), requires=(square("self"),),
-    samples=lambda dtype: _each(_indefinite, dtype))
+    samples=lambda dtype: _each(_indefinite, dtype), unspecified=above_diagonal)
 
 _declare(
     "geqrf", "geqrf", "The factors of A = Q R in one matrix: R above, the Householder vectors of Q below.",

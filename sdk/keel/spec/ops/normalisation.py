@@ -11,8 +11,11 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics, SplitSums
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
+from keel.spec.rules import ShapeRule
+from keel.spec.unspecified import infinite
 
 aten = torch.ops.aten
 family = Family("normalisation")
@@ -20,6 +23,7 @@ family = Family("normalisation")
 Tensor = torch.Tensor
 Mask = Sequence[bool]
 _SMALL = (torch.float16, torch.bfloat16)
+_SCALES = Numerics(scaled_and_shifted=("input",))
 
 
 def stats_dtype(x: Tensor, *parameters: Tensor | None, alike: bool = False) -> torch.dtype:
@@ -57,7 +61,7 @@ def _over(x: Tensor, dims: list[int]) -> Tensor:
     Clause("A NaN or infinity among the elements normalized over makes all of them NaN.", About.NONFINITE),
     Clause("For 16-bit x, mean and rstd are float32; on CPU only if weight, or else bias, is.", About.HALF,
            parameters=("weight",)),
-))
+), numerics=_SCALES, unspecified=infinite(1))
 def layer_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None,
                eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Layer normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
@@ -72,7 +76,8 @@ def layer_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None
 
 @family(aten.native_layer_norm_backward.default, clauses=(
     "The gradients are those of layer_norm for the given mean and rstd; those not in output_mask are None.",
-))
+), numerics=Numerics(split_sums=SplitSums("input", "mean", ShapeRule(
+    "normalized_shape", lambda args: args["normalized_shape"]))))
 def layer_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], mean: Tensor, rstd: Tensor,
                         weight: Tensor | None, bias: Tensor | None,
                         output_mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -145,7 +150,7 @@ def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], 
     Clause("mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.", About.HALF,
            parameters=("weight",)),
     Clause("A NaN or infinity makes all elements of its group NaN.", About.NONFINITE),
-))
+), numerics=_SCALES, unspecified=infinite(1))
 def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any,
                eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Group normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
@@ -160,7 +165,7 @@ def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C:
 
 @family(aten.native_group_norm_backward.default, clauses=(
     "The gradients are those of group_norm for the given mean and rstd; those not in output_mask are None.",
-))
+), numerics=Numerics(split_sums=SplitSums("input", "mean", ShapeRule("[C]", lambda args: (args["C"],)))))
 def group_norm_backward(grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: Any, C: Any,
                         HxW: Any, group: Any, output_mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients with respect to input, weight and bias."""

@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import BOOLS, REALS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import DENSE, INT64, Args, Out, canonical, like, preserved, shape_of
 from keel.spec.rules_shape import replaced_at
@@ -18,6 +19,7 @@ family = Family("ordering")
 Tensor = torch.Tensor
 
 TAGS = frozenset({"sort"})
+_CHOOSES = Numerics(results=Results.CHOSEN)
 SAME = like("self")
 ORDERED = (*REALS, *BOOLS)
 _NAN = Clause("NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal.",
@@ -39,7 +41,7 @@ family.primitive(
         "values are the operand's elements at indices, bits kept.",
         Clause("A scalar gives itself and index 0.", About.SCALAR)),
     out=(Out(SAME, shape_of("self"), preserved()), Out(INT64, shape_of("self"), preserved())), dtypes=ORDERED,
-    samples=_sorts, tags=TAGS, budget={d: Budget(ulps=0) for d in ORDERED})
+    samples=_sorts, tags=TAGS, budget={d: Budget(ulps=0) for d in ORDERED}, numerics=_CHOOSES)
 
 
 def _tops(dtype: torch.dtype) -> Iterator[Sample]:
@@ -66,7 +68,7 @@ family.primitive(
          Out(INT64, replaced_at("self", "k", lambda args: args["k"]), DENSE)),
     requires=(Requires("k-in-range", "k lies within 0 and the size of the dimension.", _enough),), dtypes=REALS,
     samples=_tops,
-    tags=TAGS, budget={d: Budget(ulps=0) for d in REALS})
+    tags=TAGS, budget={d: Budget(ulps=0) for d in REALS}, numerics=_CHOOSES)
 
 
 # -- order statistics -------------------------------------------------------------------------------------------------

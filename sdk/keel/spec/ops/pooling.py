@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import FLOATS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
 from keel.spec.ops.taps import adaptive, along, count, floordiv, longest, read
@@ -131,7 +132,7 @@ for _n in (2, 3):
         doc=f"The largest element of each window of the last {_n} dimensions, and where it is.", clauses=_MAXIMUM,
         out=(Out(SAME, pooled(_n), _image), Out(INT64, pooled(_n), _image)), dtypes=(*FLOATS, torch.int64),
         samples=_max_samples(_n), requires=(_HALF,), tags=_TAGS,
-        budget={d: Budget(ulps=0) for d in (*FLOATS, torch.int64)})
+        budget={d: Budget(ulps=0) for d in (*FLOATS, torch.int64)}, numerics=Numerics(results=Results.CHOSEN))
 
 
 # -- planes -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, NUMBERS, REALS
-from keel.spec.numerics import Numerics
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires
 from keel.spec.ops.statistics import accurate, all_dims, std
 from keel.spec.rules import (
@@ -35,6 +35,7 @@ family = Family("reduction")
 Tensor = torch.Tensor
 
 TAGS = frozenset({"reduction"})
+_CHOOSES = Numerics(free_zero_sign=True, results=Results.CHOSEN)
 SAME = like("self")
 TOTAL = chosen(summed(SAME))
 OVER = reduced()
@@ -63,7 +64,7 @@ family.primitive(
         Clause("16-bit floats are summed in float32 or better and rounded once.", About.HALF | About.FLOAT32),
         Clause("The order of summation is not specified.", About.UNSPECIFIED)),
     out=(Out(TOTAL, OVER, DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
-    budget={d: Budget(times=2.0) for d in ALL}, numerics=Numerics(free_zero_sign=True))
+    budget={d: Budget(times=2.0) for d in ALL}, numerics=Numerics(free_zero_sign=True, results=Results.SUMS))
 family.primitive(
     "prod", "prod.dim_int", doc="The product of the elements along one dimension.", clauses=(
         _KEEP, Clause("No elements give 1.", About.EMPTY), _NAN,
@@ -79,7 +80,7 @@ for _name, _most, _zeros in (("amax", "greatest", "-0"), ("amin", "least", "+0")
         _name, _name, doc=f"The {_most} element.", clauses=(
             _ALL, _KEEP, _NAN, Clause("Of zeros of both signs the result is a zero, of either sign.", About.ZERO)),
         out=(Out(SAME, OVER, DENSE),), requires=(SIZED,), dtypes=(*REALS, *BOOLS), samples=many_dims(empty=False),
-        tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=Numerics(free_zero_sign=True))
+        tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=_CHOOSES)
 
 def _named(args: Args) -> Shape:
     """``reduced``, but that an empty list names no dimension."""
@@ -95,7 +96,7 @@ family.primitive(
         Clause("NaN counts as true, a zero of either sign as false.", About.NONFINITE | About.ZERO),
         Clause("Of uint8 the result is uint8, 0 or 1.", About.UINT8)),
     out=(Out(ANY, ShapeRule("reduce(self, dim, keepdim)", _named), DENSE),), dtypes=ALL, samples=many_dims(), tags=TAGS,
-    budget={d: Budget(ulps=0) for d in ALL})
+    budget={d: Budget(ulps=0) for d in ALL}, numerics=Numerics(steps=True))
 for _name, _most in (("argmax", "greatest"), ("argmin", "least")):
     family.primitive(
         _name, _name, doc=f"The index of the {_most} element.", clauses=(
@@ -107,14 +108,15 @@ for _name, _overload, _most in (("max_with_index", "max.dim", "greatest"), ("min
         _name, _overload, doc=f"The {_most} element along one dimension, and its index.", clauses=(_NAN, _TIES, _KEEP),
         out=(Out(SAME, OVER, DENSE), Out(INT64, OVER, DENSE)), requires=(SIZED,), dtypes=(*REALS, *BOOLS),
         samples=one_dim(empty=False, keepdim=True), tags=TAGS,
-        budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=Numerics(free_zero_sign=True))
+        budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)}, numerics=_CHOOSES)
 family.primitive(
     "reduce_xor", "hash_tensor", doc="The exclusive or of the elements' bits, as uint64.", clauses=(
         _ALL, "Floats are converted to float64 and integers to int64 first; their 64 bits count.",
         Clause("Equal elements cancel: the order of elements does not matter.", About.TIES), _KEEP,
         Clause("Zeros of both signs differ, and so do NaNs of different bits.", About.NONFINITE)),
     out=(Out(fixed(torch.uint64), OVER, DENSE),), requires=(SIZED,), dtypes=(*REALS, *BOOLS),
-    samples=many_dims(empty=False, keywords=True), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)})
+    samples=many_dims(empty=False, keywords=True), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
+    numerics=Numerics(steps=True))
 
 
 # -- composites -------------------------------------------------------------------------------------------------------
@@ -135,7 +137,8 @@ def _count(x: Tensor, dims: Sequence[int]) -> Any:
     return reduce(operator.mul, (x.shape[d] for d in dims), 1) if x.dim() else 1
 
 
-@family("std_mean.correction", tags=TAGS, clauses=("The results are those of std and of mean.",))
+@family("std_mean.correction", tags=TAGS, clauses=("The results are those of std and of mean.",),
+        numerics=Numerics(updated_mean=True))
 def std_mean(x: Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
              keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""

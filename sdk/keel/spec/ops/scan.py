@@ -5,7 +5,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, REALS
-from keel.spec.numerics import Numerics
+from keel.spec.numerics import UNSTATED, Numerics, Results
 from keel.spec.op import Budget, Family
 from keel.spec.rules import DENSE, INT64, Out, chosen, like, shape_of, summed
 from keel.spec.samples_shape import one_dim
@@ -17,11 +17,12 @@ SAME = like("self")
 _NAN = Clause("NaN gives NaN from there on.", About.NONFINITE)
 _ORDER = "How partial results are associated is not specified, and may be another way at every call."
 
-for _name, _doc, _sentence in (
+for _name, _doc, _sentence, _numerics in (
         ("cumsum", "The sum of the elements so far.",
-            Clause("Infinities of both signs give NaN from there on.", About.NONFINITE)),
+            Clause("Infinities of both signs give NaN from there on.", About.NONFINITE),
+            Numerics(results=Results.SUMS)),
         ("cumprod", "The product of the elements so far.",
-            Clause("Zero times infinity gives NaN from there on.", About.NONFINITE))):
+            Clause("Zero times infinity gives NaN from there on.", About.NONFINITE), UNSTATED)):
     family.primitive(
         _name, _name, doc=_doc, clauses=(
             _NAN, _sentence,
@@ -33,7 +34,7 @@ for _name, _doc, _sentence in (
             _ORDER,
             Clause("A scalar counts as a row of one element.", About.SCALAR)),
         out=(Out(chosen(summed(SAME)), shape_of("self"), DENSE),), dtypes=ALL, samples=one_dim(dtype=torch.float32),
-        tags=TAGS, budget={d: Budget(times=2.0) for d in ALL})
+        tags=TAGS, budget={d: Budget(times=2.0) for d in ALL}, numerics=_numerics)
 for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
     family.primitive(
         _name, _name, doc=f"The {_most} element so far, and its index.", clauses=(
@@ -43,7 +44,7 @@ for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
             Clause("A scalar gives itself and index 0.", About.SCALAR)),
         out=(Out(SAME, shape_of("self"), DENSE), Out(INT64, shape_of("self"), DENSE)), dtypes=(*REALS, *BOOLS),
         samples=one_dim(), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
-        numerics=Numerics(free_zero_sign=True))
+        numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN))
 family.primitive(
     "logcumsumexp", "logcumsumexp", doc="The logarithm of the sum of exponentials so far.", clauses=(
         _NAN, Clause("-inf adds nothing: as long as all elements are -inf, so is the result.", About.NONFINITE),

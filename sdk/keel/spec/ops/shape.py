@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause, Stated
 from keel.spec.dtypes import ALL
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, LayoutRule, Out, Shape, canonical, like, preserved, shape_of
 from keel.spec.rules_shape import (
@@ -36,7 +37,7 @@ EXACT = {d: Budget(ulps=0) for d in ALL}
 def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: Stated,
              **more: Any) -> None:
     family.primitive(name, *overloads, doc=doc, clauses=clauses, out=(out,), samples=samples, tags=TAGS, dtypes=ALL,
-                     budget=EXACT, **more)
+                     budget=EXACT, numerics=Numerics(results=Results.MOVED), **more)
 
 
 def _joins(dtype: torch.dtype) -> Iterator[Sample]:

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family
+from keel.spec.unspecified import infinite
 
 aten = torch.ops.aten
 family = Family("statistics")
@@ -53,6 +55,7 @@ def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: tor
     return result if keepdim or not x.dim() else aten.squeeze.dims(result, all_dims(x, dims))
 
 
+_UPDATES = Numerics(updated_mean=True)
 _CLAUSES = (
     "The variance is the sum of squared deviations from the mean over (count - correction).",
     Clause("The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
@@ -61,7 +64,7 @@ _CLAUSES = (
 )
 
 
-@family(aten.var_mean.correction, clauses=_CLAUSES)
+@family(aten.var_mean.correction, clauses=_CLAUSES, numerics=_UPDATES, unspecified=infinite(1))
 def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
              keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """Variance and mean over ``dim``."""
@@ -69,14 +72,15 @@ def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any =
     return (_dropped(x, dim, keepdim, var).to(x.dtype.to_real()), _dropped(x, dim, keepdim, mean).to(x.dtype))
 
 
-@family(aten.var.correction, clauses=_CLAUSES)
+@family(aten.var.correction, clauses=_CLAUSES, numerics=_UPDATES)
 def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
         keepdim: bool = False) -> torch.Tensor:
     """Variance over ``dim``."""
     return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype.to_real())
 
 
-@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",))
+@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",),
+        numerics=_UPDATES)
 def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
         keepdim: bool = False) -> torch.Tensor:
     """Standard deviation over ``dim``."""

@@ -13,6 +13,7 @@ import torch
 
 from keel.spec.clause import About, Clause, Stated
 from keel.spec.dtypes import ALL, FLOAT8
+from keel.spec.numerics import UNSTATED, Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, Out, canonical
 from keel.spec.rules_shape import (
@@ -45,7 +46,8 @@ _BITS = "Elements keep their bits."
 def _declare(name: str, *overloads: str, doc: str, out: Out, samples: Samples, clauses: Stated = (),
              **more: Any) -> None:
     family.primitive(name, *overloads, doc=doc, clauses=(_BITS, *clauses), out=(out,), samples=samples, tags=TAGS,
-                     **{"dtypes": ALL, "budget": {d: Budget(ulps=0) for d in EVERY}, **more})
+                     **{"dtypes": ALL, "budget": {d: Budget(ulps=0) for d in EVERY},
+                        "numerics": Numerics(results=Results.MOVED), **more})
 
 
 def _same_count(args: Args) -> bool:
@@ -230,7 +232,7 @@ _declare("bitcast", "view.dtype", doc="The same bytes read as elements of anothe
          requires=(Requires("whole-elements",
                             "The last dimension's bytes make whole elements; a scalar's dtype has the same size.",
                             _castable),),
-         out=BITCAST, samples=_bitcasts)
+         out=BITCAST, samples=_bitcasts, numerics=UNSTATED)
 _declare("alias", "alias.default", "detach.default", "lift_fresh.default", doc="The operand.", out=SAME,
          samples=each(((), ()), ((1,), ()), ((3, 4), ()), ((2, 0, 3), ())))
 
@@ -250,7 +252,7 @@ def from_the_start(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storag
 _declare("as_strided", "as_strided.default", doc="The operand's memory with other sizes and strides.", clauses=(
     "Element i of the result lies at storage_offset + sum of i * stride in the operand's memory; storage_offset "
     "defaults to where the operand begins.", "Elements may be taken more than once.",
-    "Memory that is no element of the operand is not read."), decompose=from_the_start,
+    "Memory that is no element of the operand is not read."), decompose=from_the_start, numerics=UNSTATED,
          requires=(Requires("strides-count", "There are as many strides as sizes.", lambda args: (
              len(args["size"]) == len(args["stride"]))),
                    Requires("strides-not-negative", "Strides are 0 or more.", lambda args: all(

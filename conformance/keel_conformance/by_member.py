@@ -1,0 +1,33 @@
+"""What the suite has for single members, each thing declared where it is defined: a rule, a property, a domain."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from keel import MEMBERS
+
+T = TypeVar("T")
+
+
+class ByMember(Generic[T]):
+    """Collects things of one kind from a module: ``@rule("prod", "cumprod")`` says that the function below is the rule
+    of these members.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, T] = {}
+
+    def __call__(self, *members: str) -> Callable[[T], T]:
+        """Raises ValueError for what is no member, or has one already."""
+        def declare(thing: T) -> T:
+            for name in members:
+                if name not in MEMBERS or name in self._found:
+                    raise ValueError(f"{name} is no member, or is declared twice.")
+                self._found[name] = thing
+            return thing
+        return declare
+
+    @property
+    def found(self) -> Mapping[str, T]:
+        return MappingProxyType(self._found)
