@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint
 
 import typer
 
-from keel.claims import claimed, claims_of, is_own, package_of
+from keel.claims import claimed, claims_of, damaged, is_own
+from keel.entry_points import Carried
 from keel.errors import KeelError
 
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
@@ -85,14 +85,17 @@ def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Type
     whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
     whole.add_typer(own)
     taken = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
-    for name, points in sorted(claims_of(group).items()):
+    claims = claims_of(group)
+    for error in damaged(group).values() if asked not in {*taken, *claims} else ():
+        print(error, file=sys.stderr)
+    for name, points in sorted(claims.items()):
         if asked not in (None, name):
             continue
         if name in taken:
-            print(KeelError("broken-plugin", f"command {name!r} of {package_of(points[0])} cannot be used: Keel "
+            print(KeelError("broken-plugin", f"command {name!r} of {points[0].package} cannot be used: Keel "
                             "has one of that name.", do="Leave it, or uninstall the package."), file=sys.stderr)
         elif asked is None:
-            whole.command(name, help=f"A command of {package_of(points[0])}; its --help says more.")(_listed)
+            whole.command(name, help=f"A command of {points[0].package}; its --help says more.")(_listed)
         else:
             whole.add_typer(_command(name, points[0]), name=name)
         for other in points[1:]:
@@ -100,7 +103,7 @@ def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Type
     return whole
 
 
-def _command(name: str, point: EntryPoint) -> typer.Typer:
+def _command(name: str, point: Carried) -> typer.Typer:
     """Raises KeelError[broken-plugin]."""
     from keel.discovery import loaded, try_imports
     from keel.quarantine import Report
@@ -108,7 +111,7 @@ def _command(name: str, point: EntryPoint) -> typer.Typer:
     found, _ = loaded("command", name, point, report)
     if not isinstance(found, typer.Typer):
         raise KeelError("broken-plugin", f"command {name!r} cannot be used: {point.value} is of type "
-                        f"{type(found).__name__}, not a Typer app.", do=f"Report it to {package_of(point)}.")
+                        f"{type(found).__name__}, not a Typer app.", do=f"Report it to {point.package}.")
     return found
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +17,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
-from keel.claims import package_of
 from keel.compiler import PLACEMENTS
 from keel.discovery import Discovery, find, installed, survey
 from keel.documents import Malformed, bad_file, text_of
+from keel.entry_points import Carried
 from keel.errors import KeelError
 from keel.explanation import Explanation, duration
 from keel.explanation import explain as explained
@@ -46,8 +45,10 @@ def backends(
     """List installed backends: which can be used here, and what is wrong with the others."""
     with _stdout_kept():
         found = survey(limit=limit, again=again)
-    rows = [_row(name, f"{name} of {package_of(point)}" if i else name, point, found)
+    rows = [_row(name, f"{name} of {point.package}" if i else name, point, found)
             for name, points in sorted(installed().items()) for i, point in enumerate(points)]
+    rows += [{"name": "", "usable": False, **_facts(None), "package": package, "problem": str(problem), "notes": []}
+             for package, problem in found.damaged.items()]
     if json:
         print(js.dumps(rows, indent=1))
         return
@@ -65,7 +66,7 @@ def backends(
                           "imported; Keel put that back.", soft_wrap=True)
 
 
-def _row(name: str, key: str, point: EntryPoint, found: Discovery) -> dict[str, Any]:
+def _row(name: str, key: str, point: Carried, found: Discovery) -> dict[str, Any]:
     """What is known of a distribution's claim to a name; ``key`` is what ``found`` has it by."""
     problem = found.problems.get(key)
     return {"name": name, "usable": key in found.backends, **_facts(found.backends.get(key)),
@@ -90,11 +91,13 @@ def _stdout_kept() -> Iterator[None]:
         os.close(kept)
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: Carried) -> str:
     try:
-        return f"{package_of(point)} {point.dist.version}" if point.dist else point.value
+        version = point.dist.version if point.dist else None
     except Exception:                                         # a distribution without metadata
-        return package_of(point)
+        version = None
+    sound = isinstance(version, str) and version.isprintable() and len(version) < 100
+    return f"{point.package} {version}" if sound else point.package
 
 
 def _facts(backend: Any) -> dict[str, str | None]:

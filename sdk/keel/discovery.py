@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 
-from keel.claims import claimed, claims_of, is_own, package_of
+from keel.claims import claimed, claims_of, damaged, is_own
+from keel.documents import shown
+from keel.entry_points import Carried
 from keel.errors import KeelError, message_of
 from keel.interrupts import is_interrupt
 from keel.plugin import API, Backend, LoopTarget
@@ -32,11 +34,13 @@ class Discovery:
 
     A distribution that claims the name of another has its error in ``problems`` as ``name of distribution``.  ``notes``
     has by name what a plugin changed in the whole process when it was imported, all of which was put back.
+    ``damaged`` has by distribution what is wrong with its metadata; what can be read of it may be usable.
     """
 
     backends: Mapping[str, Backend]
     problems: Mapping[str, KeelError]
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    damaged: Mapping[str, KeelError] = field(default_factory=dict)
 
 
 def discover() -> dict[str, Backend]:
@@ -62,11 +66,12 @@ def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
         except KeelError as error:
             problems[name] = error
         for other in points[1:]:
-            problems[f"{name} of {package_of(other)}"] = claimed(name, points[0], other)
-    return Discovery(backends, problems, {name: found for name, found in notes.items() if found})
+            problems[f"{name} of {other.package}"] = claimed(name, points[0], other)
+    return Discovery(backends, problems, {name: found for name, found in notes.items() if found},
+                     damaged(GROUP))
 
 
-def installed() -> dict[str, list[EntryPoint]]:
+def installed() -> dict[str, list[Carried]]:
     """The entry points that carry each name, that of its owner first.  Imports nothing.
 
     Keel's own distribution owns the names that it carries.  Any other name belongs to a distribution that is called
@@ -85,7 +90,9 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
     if name not in points:
         near = get_close_matches(name, points, n=1)
         raise KeelError("unknown-backend", f"no installed backend is named {name!r}.",
-                        {"installed": ", ".join(sorted(points)) or "none"},
+                        {"installed": ", ".join(sorted(points)) or "none",
+                         **{package: " ".join(error.reasons.values()) for package, error in damaged(GROUP).items()
+                            if error.reasons}},
                         do=f"Did you mean {near[0]!r}?" if near else
                         f"Install the package that carries it (an entry point of group {GROUP}).")
     point = points[name][0]
@@ -93,11 +100,11 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
     return _load(name, point, report)[0]
 
 
-def try_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
+def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
     """``first_imports`` of those that name something that can be imported; a problem for each other."""
     sound = [EntryPoint.pattern.fullmatch(point.value) is not None for point in points]
     tried = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
-    return [next(tried) if ok else Report(f"has the malformed entry point {point.value!r}")
+    return [next(tried) if ok else Report(f"has the malformed entry point {shown(point.value)}")
             for point, ok in zip(points, sound, strict=True)]
 
 
@@ -149,14 +156,14 @@ def _one(backend: object) -> Backend:
     raise KeelError("bad-option", f"{backend!r} is neither the name of a backend nor a Backend.", do=_LIST)
 
 
-def _load(name: str, point: EntryPoint, report: Report) -> tuple[Backend, Sequence[str]]:
+def _load(name: str, point: Carried, report: Report) -> tuple[Backend, Sequence[str]]:
     """The backend, and what it changed in the process when it was imported."""
     value, notes = loaded("backend", name, point, report)
     if not issubclass(type(value), Backend):                  # isinstance would ask the value
         raise _broken(name, f"{point.value} is of type {type(value).__name__}, not a Backend", None,
                       "Wrap it: keel.loop_backend(target)." if issubclass(type(value), LoopTarget) else None)
     assert isinstance(value, Backend)
-    _check_version(name, value.api, package_of(point))
+    _check_version(name, value.api, point.package)
     if value.name != name:
         raise _broken(name, f"{point.value} is a backend that calls itself {value.name!r}", None,
                       "Let the entry point and the Backend carry the same name.")
@@ -168,12 +175,12 @@ def _load(name: str, point: EntryPoint, report: Report) -> tuple[Backend, Sequen
     return value, list(dict.fromkeys([*notes, *found.notes]))
 
 
-def loaded(kind: str, name: str, point: EntryPoint, report: Report) -> tuple[object, Sequence[str]]:
+def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object, Sequence[str]]:
     """What an entry point carries, and what its import changed in the process, all of which was put back.
 
     Raises KeelError[broken-plugin] where its first import went wrong, and for whatever importing it raises.
     """
-    package = package_of(point)
+    package = point.package
     if report.problem:
         printed = {"it printed last": report.said} if report.said else None
         raise _broken(name, f"{package} {report.problem}", printed, _AGAIN, kind)

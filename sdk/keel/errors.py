@@ -4,6 +4,7 @@ A message says what could not be done, on what, each party's reason, where in th
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -35,6 +36,16 @@ CODES = (
 )
 
 
+_UNPRINTED = re.compile("[^\\t\\n -~\\xa0-\\u2027\\u202f-\\u2065\\u206a-\\ud7ff\\ue000-\\U0010ffff]")
+
+
+def printable(text: str) -> str:
+    """A text with codes in place of characters that steer a terminal, reorder what is read, or stand for no character:
+    messages hold names and texts of files that somebody else wrote.
+    """
+    return _UNPRINTED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 @dataclass(eq=False)
 class KeelError(Exception):
     """An error raised on purpose.
@@ -58,7 +69,7 @@ class KeelError(Exception):
             lines.append(f"  at {self.where}")
         if self.do:
             lines.append(self.do)
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 class BadIndex(KeelError, IndexError, RuntimeError):

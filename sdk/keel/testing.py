@@ -1,5 +1,6 @@
 """What tests of a plugin need: finding it, asking what it takes, compiling calls one by one, seeing the graphs."""
 from keel.batch import Asked, Batch, compile_calls
+from keel.claims import claims_of
 from keel.compiler import compiled_graphs
 from keel.discovery import Discovery, discover, find, resolve, survey
 from keel.explanation import Explanation
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "Discovery",
     "Explanation",
+    "claims_of",
     "compile_calls",
     "compiled_graphs",
     "discover",

@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import keel.spec_commands
 from keel import Backend, KeelError, LoopTarget, Rule, Support, loop_backend
 from keel.cli import COMMANDS, main
 from keel.discovery import Discovery
+from keel.entry_points import Carried
 
 HERE = sys.modules["keel.commands"]
 ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)
@@ -57,18 +57,19 @@ def test_help_says_of_commands_what_they_say_themselves() -> None:
 def test_backends(out: Out, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:
     problem = KeelError("not-here", "backend 'sick' cannot run on this machine.", {"sick": "No card."}, do="Drop it.")
     taken = KeelError("broken-plugin", "backend 'acme' of other cannot be used: the name belongs to keel-acme.")
-    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem, "acme of other:backend": taken},
-                      {"lab": ["the current folder", "signal handlers"]})
+    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem, "acme of other": taken},
+                      {"lab": ["the current folder", "signal handlers"]},
+                      {"odd": KeelError("broken-plugin", "the metadata of odd is damaged.")})
     monkeypatch.setattr(HERE, "survey", lambda **_: found)
-    points = {name: [EntryPoint(name, f"keel_{name}:backend", "keel.backends")]
+    points = {name: [Carried(name, f"keel_{name}:backend", "keel.backends", f"keel-{name}")]
               for name in ("acme", "sick", "lab", "rest")}
-    points["acme"].append(EntryPoint("acme", "other:backend", "keel.backends"))
+    points["acme"].append(Carried("acme", "other:backend", "keel.backends", "other"))
     monkeypatch.setattr(HERE, "installed", lambda: points)
     golden(out("backends"))
     rows = json.loads(out("backends", "--json"))
     assert [(r["name"], r["level"], r["usable"]) for r in rows] == [
         ("acme", "graph", True), ("acme", None, False), ("lab", "loop", True), ("rest", "last resort", True),
-        ("sick", None, False)]
+        ("sick", None, False), ("", None, False)]
     assert rows[4]["problem"].startswith("KeelError[not-here]") and "belongs to" in rows[1]["problem"]
     assert rows[2]["notes"] == ["the current folder", "signal handlers"]
 

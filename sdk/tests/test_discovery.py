@@ -95,8 +95,9 @@ def test_a_name_belongs_to_the_package_that_is_called_like_it(install: Install, 
     install("zeta", good())
     install("zeta", good(), package="zeta_pro")
     (tmp_path / "vendor_zeta_pro-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: Keel_Zeta\nVersion: 1.0\n")
-    assert [point.dist.name for point in installed()["zeta"] if point.dist] == ["Keel_Zeta", "vendor-zeta"]
+        "Metadata-Version: 2.1\nName: Keel.Zeta\nVersion: 1.0\n")
+    (tmp_path / "vendor_zeta_pro-1.0.dist-info").rename(tmp_path / "keel_zeta-1.0.dist-info")
+    assert [point.dist.name for point in installed()["zeta"] if point.dist] == ["Keel.Zeta", "vendor-zeta"]
 
 
 MALFORMED = {"no value": "[keel.backends]\nzeta\n", "no name": "[keel.backends]\n= vendor_zeta:backend\n",
@@ -113,12 +114,29 @@ def test_malformed_entry_points_trouble_nobody(case: str, install: Install, tmp_
     found = survey()
     assert {"theta", "eager", "cpp"} <= found.backends.keys() and "zeta" not in found.backends
     assert find("theta").name == "theta"
+    if case in ("no section", "binary"):                      # no line is [keel.backends]: it carries nothing of Keel's
+        return
+    with pytest.raises(KeelError, match="zeta") as caught:
+        find("zeta")
+    assert "zeta" in found.problems or found.damaged.keys() == {"vendor-zeta"} == caught.value.reasons.keys() - {
+        "installed"}
 
 
 def test_a_distribution_without_metadata(install: Install, tmp_path: Path) -> None:
     install("zeta", good())
     (tmp_path / "vendor_zeta-1.0.dist-info" / "METADATA").unlink()
-    assert {"zeta", "eager"} <= survey().backends.keys()
+    found = survey()
+    assert {"zeta", "eager"} <= found.backends.keys()
+    assert "Its METADATA is missing, or says no name." in str(found.damaged["vendor_zeta"])
+
+
+def test_what_a_distribution_says_in_its_metadata_does_not_make_it_keels(install: Install, tmp_path: Path) -> None:
+    install("eager", "raise SystemExit('never imported')", package="aardvark")
+    (tmp_path / "vendor_aardvark-1.0.dist-info" / "METADATA").write_text("Name: torch-keel\nVersion: 1.0\n")
+    found = survey()
+    assert found.backends["eager"].last_resort and "vendor_aardvark" not in sys.modules
+    assert "eager of vendor_aardvark" in found.problems
+    assert "says the name 'torch-keel'" in str(found.damaged["vendor_aardvark"])
 
 
 QUIET = good("theta") + """

@@ -116,3 +116,9 @@ def test_control_flow_as_an_operator_is_an_operator_like_others(golden: Callable
     with pytest.raises(KeelError) as caught:
         keel.compile(chooses, backends=[acme], strict=True)(x)
     golden(here(re.sub(r"%\w*graph\w*", "%GRAPH", str(caught.value))))
+
+
+def test_a_message_neither_steers_a_terminal_nor_fails_to_be_written() -> None:
+    said = str(KeelError("bad-file", "a\x1b[31m\x00\r\x9b\u202e\u2066\ud800 ü\t漢 😀\n"))
+    assert said == "KeelError[bad-file]: a\\x1b[31m\\x00\\r\\x9b\\u202e\\u2066\\ud800 ü\t漢 😀\n"
+    said.encode()

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 import torch
+
+from keel.testing import claims_of
 
 EAGER = "eager"
 INDUCTOR = "inductor"
@@ -38,7 +39,7 @@ def counted(fn: Callable[..., Any], compiler: str) -> tuple[Callable[..., Any], 
         sizes.append(len(graph.graph.nodes))
         if compiler == EAGER:
             return graph.forward
-        (point,) = entry_points(group="torch_dynamo_backends", name="keel")
+        [point, *_] = claims_of("torch_dynamo_backends")["keel"]
         return point.load()(graph, inputs, options={"backends": [compiler, EAGER]})  # type: ignore[no-any-return]
 
     return torch.compile(fn, backend=backend, fullgraph=True), sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from importlib.metadata import distribution, entry_points, packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from keel import KeelError
+from keel.testing import claims_of
 
 from ..harness.subject import GROUP
 
@@ -75,13 +76,13 @@ def plugin(subject: str) -> dict[str, str]:
 
     Of a backend of ``torch.compile`` that no package of its own registers, PyTorch's.
     """
-    points = [p for group in (GROUP, "torch_dynamo_backends") for p in entry_points(group=group) if p.name == subject]
+    points = [p for group in (GROUP, "torch_dynamo_backends") for p in claims_of(group).get(subject, ())]
     if ":" in subject:
         module = subject.partition(":")[0].partition(".")[0]
         names = packages_distributions().get(module, [])
     elif points:
         module = points[0].module.partition(".")[0]
-        names = [points[0].dist.name] if points[0].dist is not None else []
+        names = [points[0].package]
     else:
         return {"package": "torch", "distribution": "torch", "version": torch.__version__, "files": pytorch()["files"]}
     name = names[0] if names else ""

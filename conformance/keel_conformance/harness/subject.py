@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import torch
 
 import keel
 from keel import Backend, KeelError
+from keel.testing import claims_of
 from keel_foreign import foreign
 
 GROUP = "keel.backends"
@@ -48,7 +48,7 @@ def subject(text: str) -> Subject:
     """
     if ":" in text:
         return Subject(text, _value(text))
-    installed = {p.name for p in entry_points(group=GROUP)}
+    installed = set(claims_of(GROUP))
     if text in installed:
         return Subject(text, keel.find(text))
     registered = set(torch.compiler.list_backends(exclude_tags=())) - {"keel"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from textwrap import shorten
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from keel import MEMBERS
+from keel.testing import claims_of
 
 from ..cases.case import Trial
 from ..harness.perform import overload, told
@@ -57,7 +57,7 @@ def backend_of(text: str) -> Backend:
         first, _, rest = path.partition(".")
         name = f"backend.{rest}" if rest else "backend"
         return Backend((f"from {module} import {first} as backend",), listed(name), name)
-    if text in {p.name for p in entry_points(group=GROUP)}:
+    if text in claims_of(GROUP):
         return Backend((), listed(f'"{text}"'), f'"{text}"')
     return Backend(("from keel_foreign import foreign",), listed(f'foreign("{text}")'), f'foreign("{text}")')
 

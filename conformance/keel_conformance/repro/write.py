@@ -5,10 +5,11 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import torch
+
+from keel.testing import claims_of
 
 from ..cases.arguments import arguments
 from ..cases.case import Case
@@ -139,5 +140,5 @@ def _alike(verdict: Verdict, v: Verdict) -> bool:
 
 def _registered(subject: str) -> bool:
     """Whether it is a backend of ``torch.compile``, which a script reaches without Keel."""
-    own = [p for p in entry_points(group=GROUP) if p.name == subject and p.module != "keel_foreign"]
+    own = [p for p in claims_of(GROUP).get(subject, ()) if p.module != "keel_foreign"]
     return not own and subject in torch.compiler.list_backends(exclude_tags=())

@@ -1,6 +1,8 @@
 """A backend is found by a text, and a wrong text is answered with the nearest names."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sick
 import torch
@@ -8,12 +10,26 @@ import torch
 import keel
 import keel_eager
 from keel import KeelError
+from keel_conformance.certificate import hashes
 from keel_conformance.harness.subject import subject
+from keel_conformance.repro import script, write
 
 
 def test_an_installed_backend_is_found() -> None:
     found = subject("eager")
     assert found.backend is keel_eager.backend and found.backends == [keel_eager.backend] and found.device == "cpu"
+
+
+def test_damaged_metadata_of_another_package_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: odd\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_bytes(b"[keel.backends]\nlone\n\xff\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert subject.__wrapped__("eager").backend is keel_eager.backend
+    assert not write._registered("eager")
+    assert script.backend_of("eager").single == '"eager"'
+    assert hashes.plugin("eager")["distribution"] == "torch-keel"
 
 
 def test_a_value_is_found() -> None:
