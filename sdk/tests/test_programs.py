@@ -71,6 +71,11 @@ def transform(x: Tensor) -> Tensor:
     return torch.fft.rfft(x).abs()
 
 
+def mapped(x: Tensor) -> Tensor:
+    """vmap converts the numbers to the dtype of what has no dimensions without it."""
+    return torch.vmap(lambda row: row.sum() * 2.5 + row.max() * 3 - 1)(x)
+
+
 def chunks(x: Tensor) -> Any:
     a, b = x.chunk(2)
     return a * b, a, *x.unbind(0)
@@ -100,7 +105,7 @@ def with_a_break(x: Tensor) -> Tensor:
     return y.sin() + x
 
 
-PROGRAMS = [control_flow, checkpointed, custom, custom_that_writes, inverse, attention, transform, chunks,
+PROGRAMS = [control_flow, checkpointed, custom, custom_that_writes, inverse, attention, transform, mapped, chunks,
             mixed_precision, sorts, many, strided, with_a_break]
 
 

@@ -27,6 +27,7 @@ from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_u
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
+from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.resampled import resampled
 from keel.torch_adapter.squeezed import assert_kept
 
@@ -80,6 +81,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
 
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+            without_writes(gm)
             mutations = taken_out(gm)
             captured = tidied(gm, kind)
             static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
@@ -221,10 +223,20 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
         for node in graph.find_nodes(op="call_function", target=aten.item.default):  # of tracing before dispatch
             node.target = aten._local_scalar_dense.default
+        _made_of_numbers(graph)
     assert_kept(gm)
     assert_promises(gm)
     gm.recompile()
     return Captured(gm, kind, constants)
+
+
+def _made_of_numbers(graph: fx.Graph) -> None:
+    """Has tensors made of numbers where vmap converts a number, as if it were a tensor."""
+    for node in graph.find_nodes(op="call_function", target=aten._to_copy.default):
+        source = node.args[0]
+        if not isinstance(source.meta.get("val") if isinstance(source, fx.Node) else source, torch.Tensor):
+            node.target = aten.scalar_tensor.default
+            node.kwargs = {k: v for k, v in node.kwargs.items() if k in ("dtype", "layout", "device", "pin_memory")}
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
