@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import typer
 
 from keel.claims import claimed, claims_of, damaged, is_own
+from keel.command_help import summary
 from keel.entry_points import Carried
 from keel.errors import KeelError
 
@@ -84,6 +85,8 @@ def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Type
     """
     whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
     whole.add_typer(own)
+    listed = typer.Typer()
+    whole.add_typer(listed)
     taken = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
     claims = claims_of(group)
     for error in damaged(group).values() if asked not in {*taken, *claims} else ():
@@ -95,7 +98,8 @@ def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Type
             print(KeelError("broken-plugin", f"command {name!r} of {points[0].package} cannot be used: Keel "
                             "has one of that name.", do="Leave it, or uninstall the package."), file=sys.stderr)
         elif asked is None:
-            whole.command(name, help=f"A command of {points[0].package}; its --help says more.")(_listed)
+            sentence = summary(points[0]) or f"A command of {points[0].package}; its --help says more."
+            listed.command(name, help=sentence)(_listed)
         else:
             whole.add_typer(_command(name, points[0]), name=name)
         for other in points[1:]:

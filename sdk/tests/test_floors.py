@@ -19,7 +19,7 @@ FLOORS = (
     "quarantine", "symbols", "loops", "torch_adapter", "spec", "opset", "registration", "cost", "plugin",
     "extern_limits", "externs", "graph", "serialise", "partition", "schedule", "runtime", "loop_level", "discovery",
     "pins", "compiler", "compile", "batch", "closure", "coverage", "export", "what_if", "explanation", "testing",
-    "explain_page", "minify", "opt", "new", "spec_commands", "commands", "cli",
+    "explain_page", "minify", "opt", "new", "spec_commands", "commands", "command_help", "cli",
 )
 LINES = 600
 
