@@ -1,7 +1,7 @@
 """The operator set as a vendor reads it: its members, their clauses, how a call binds and what it decomposes to."""
 from keel.spec import MEMBERS, OPSET, About, Clause, Op, decomposition_of, overload_of
 from keel.spec.bind import bind
-from keel.spec.numerics import Numerics, Results
+from keel.spec.numerics import Numerics, Pole, Results
 
 __all__ = [
     "MEMBERS",
@@ -10,6 +10,7 @@ __all__ = [
     "Clause",
     "Numerics",
     "Op",
+    "Pole",
     "Results",
     "bind",
     "decomposition_of",

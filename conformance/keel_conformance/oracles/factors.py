@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
 from .compare import compare
 from .running import analysed
 from .tracked import tracked, wide, wide_dtype
@@ -21,6 +22,7 @@ aten = torch.ops.aten
 THRESHOLD = 30.0
 Named = Mapping[str, Any]
 Property = Callable[[Named, Sequence[Any], Sequence[Any]], str]
+promise: ByMember[Property] = ByMember()
 
 
 def _norm(x: Tensor) -> Tensor:
@@ -82,6 +84,7 @@ def _equal(what: str, got: Tensor, want: Tensor) -> str:
     return "" if torch.equal(got, want) else f"{what} is {got.tolist()}, not {want.tolist()}."
 
 
+@promise("cholesky", "cholesky_or_raise")
 def cholesky(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = L L^H where info is 0; zeros in the other triangle, a positive diagonal."""
     upper, factor = bool(named["upper"]), results[0]
@@ -104,6 +107,7 @@ def _unpacked(lu: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.lu_unpack(_w(lu), pivots)
 
 
+@promise("lu_factor")
 def lu_factor(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = P L U, |L| at most 1 where rows were exchanged, info the first pivot that is 0.
 
@@ -124,33 +128,38 @@ def lu_factor(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return residual("A = P L U", p @ lower @ u, a, torch.maximum(_norm(a), grown), _eps(results[0]))
 
 
-def _of_factors(formula: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> Property:
+def _follows(named: Named, results: Sequence[Any], eager: Sequence[Any],
+             formula: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> str:
     """The factors come last, and are those of A or of its transpose (linalg_det.C2); the first results are ``formula``
     of the diagonal of that U and of the determinant of P, within the bounds of error analysis.
     """
-    def holds(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
-        a, (*first, lu, pivots) = named["A"], results
-        turned = a.mT if a.is_contiguous() and not a.is_complex() else a
-        if sentence := lu_factor({"A": turned, "pivot": True}, (lu, pivots), eager[-2:]):
-            return sentence
-        exchanges = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
-        sign = (1 - 2 * (exchanges % 2)).to(lu.dtype)
-        expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analysed), sign)
-        found = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
-        return next((f"It does not follow from the factors. {sentence}" for sentence in found if sentence), "")
-    return holds
+    a, (*first, lu, pivots) = named["A"], results
+    turned = a.mT if a.is_contiguous() and not a.is_complex() else a
+    if sentence := lu_factor({"A": turned, "pivot": True}, (lu, pivots), eager[-2:]):
+        return sentence
+    exchanges = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
+    sign = (1 - 2 * (exchanges % 2)).to(lu.dtype)
+    expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analysed), sign)
+    found = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
+    return next((f"It does not follow from the factors. {sentence}" for sentence in found if sentence), "")
 
 
-def _det(diagonal: Tensor, sign: Tensor) -> tuple[Tensor, ...]:
-    return (aten.mul.Tensor(aten.prod.dim_int(diagonal, -1), sign),)
+@promise("linalg_det")
+def det(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    return _follows(named, results, eager, lambda diagonal, sign: (
+        aten.mul.Tensor(aten.prod.dim_int(diagonal, -1), sign),))
 
 
-def _slogdet(diagonal: Tensor, sign: Tensor) -> tuple[Tensor, ...]:
-    signs = aten.prod.dim_int(aten.sgn.default(diagonal), -1)
-    logs = aten.sum.dim_IntList(aten.log.default(aten.abs.default(diagonal)), [-1])
-    return aten.mul.Tensor(signs, sign), logs
+@promise("linalg_slogdet")
+def slogdet(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    def formula(diagonal: Tensor, sign: Tensor) -> tuple[Tensor, ...]:
+        signs = aten.prod.dim_int(aten.sgn.default(diagonal), -1)
+        logs = aten.sum.dim_IntList(aten.log.default(aten.abs.default(diagonal)), [-1])
+        return aten.mul.Tensor(signs, sign), logs
+    return _follows(named, results, eager, formula)
 
 
+@promise("linalg_lu")
 def linalg_lu(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = P L U of matrices apart."""
     p, lower, u = (_w(r) for r in results)
@@ -169,6 +178,7 @@ def linalg_lu(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return residual("A = P L U", product, a, torch.maximum(_norm(a), _norm(lower.abs() @ u.abs())), _eps(results[1]))
 
 
+@promise("linalg_qr")
 def linalg_qr(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = Q R; of R alone, R^H R = A^H A."""
     a, (q, r) = _w(named["A"]), (_w(x) for x in results)
@@ -180,6 +190,7 @@ def linalg_qr(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return orthonormal("Q", q, eps) or residual("A = Q R", q @ r, a, _norm(a), eps)
 
 
+@promise("geqrf")
 def geqrf(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = Q R from reflectors, which the normal form of the oracle multiplies out one by one."""
     a, packed, tau = _w(named["self"]), _w(results[0]), _w(results[1])
@@ -194,6 +205,7 @@ def geqrf(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return orthonormal("Q", q, eps) or residual("A = Q R", q @ packed.triu(), a, _norm(a), eps)
 
 
+@promise("eigh")
 def eigh(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A V = V diag(w), V orthonormal, w ascending; w alone as near as the matrix is (Weyl: within the residual)."""
     a = _hermitian(named["A"], named["UPLO"].upper() == "L")
@@ -210,6 +222,7 @@ def eigh(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return orthonormal("V", v, eps) or residual("A V = V diag(w)", a @ v, scaled, _norm(a), eps)
 
 
+@promise("eig")
 def eig(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A V = V diag(w), columns of norm 1."""
     a, (w, v) = _w(named["self"]).to(torch.complex128), (_w(r) for r in results)
@@ -220,6 +233,7 @@ def eig(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return residual("A V = V diag(w)", a @ v, v * w[..., None, :], _norm(a), eps) or _trace(a, w, eps)
 
 
+@promise("linalg_eigvals")
 def eigvals(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """Each makes A - w I singular to within the residual; together they have the trace of A."""
     a, w = _w(named["self"]).to(torch.complex128), _w(results[0])
@@ -239,6 +253,7 @@ def _trace(a: Tensor, w: Tensor, eps: float) -> str:
     return "The eigenvalues do not add up to the trace: one is there twice or missing." if bool(off.any()) else ""
 
 
+@promise("svd")
 def svd(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = U diag(S) Vh, U and V orthonormal, S descending and not negative."""
     a, (u, s, vh) = _w(named["A"]), (_w(r) for r in results)
@@ -253,12 +268,14 @@ def svd(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
             or residual("A = U diag(S) Vh", product, a, _norm(a), eps))
 
 
+@promise("linalg_polar")
 def polar(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A = U H, U orthonormal, H positive semidefinite."""
     a, (u, h), eps = _w(named["A"]), (_w(r) for r in results), _eps(results[0])
     return orthonormal("U", u, eps) or _semidefinite("H", h, eps) or residual("A = U H", u @ h, a, _norm(a), eps)
 
 
+@promise("linalg_matrix_sqrth")
 def root(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """X X = A without the part of A whose eigenvalues are below 0, X positive semidefinite."""
     a, x, eps = _hermitian(named["self"], lower=True), _w(results[0]), _eps(results[0])
@@ -291,6 +308,7 @@ def _solved(what: str, a: Tensor, x: Tensor, b: Tensor, left: bool, eps: float) 
     return residual(what, torch.where(finite[..., None, None], a @ x, b), b.broadcast_to(x.shape), scale, eps)
 
 
+@promise("triangular_solve")
 def triangular(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A X = B for the triangle that is read."""
     a, b = _w(named["self"]), _w(named["B"])
@@ -307,6 +325,7 @@ def _classes(got: Tensor, want: Tensor) -> str:
     return "Other elements are finite than in eager PyTorch." if bool(off.any()) else ""
 
 
+@promise("linalg_solve_ex")
 def solve(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A X = B where the matrix is not singular, and the factors are those of A."""
     a, b = _w(named["A"]), _w(named["B"])
@@ -320,6 +339,7 @@ def solve(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return _solved("A X = B", a, x, b, named["left"] or vector, _eps(results[0]))
 
 
+@promise("linalg_inv_ex")
 def inverse(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A X = I where the matrix is not singular."""
     a = _w(named["A"])
@@ -330,11 +350,4 @@ def inverse(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return _solved("A X = I", a[good], _w(results[0])[good], eye[good], True, _eps(results[0]))
 
 
-PROPERTIES: Mapping[str, Property] = {
-    "cholesky": cholesky, "cholesky_or_raise": cholesky, "lu_factor": lu_factor, "linalg_lu": linalg_lu,
-    "linalg_det": _of_factors(_det), "linalg_slogdet": _of_factors(_slogdet),
-    "linalg_qr": linalg_qr, "geqrf": geqrf, "eigh": eigh, "eig": eig, "linalg_eigvals": eigvals, "svd": svd,
-    "linalg_polar": polar, "linalg_matrix_sqrth": root,
-    "triangular_solve": triangular, "linalg_solve_ex": solve, "linalg_inv_ex": inverse,
-}
-__all__ = ["PROPERTIES", "THRESHOLD", "orthonormal", "residual", "wide_dtype"]
+__all__ = ["THRESHOLD", "orthonormal", "promise", "residual", "wide_dtype"]

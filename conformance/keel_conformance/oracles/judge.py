@@ -137,7 +137,7 @@ def _by_statistics(call: Judged) -> Verdict:
 
 def _property(call: Judged) -> Callable[..., str] | None:
     name = call.member.name
-    return order.property_of(name, call.named) or factors.PROPERTIES.get(name)
+    return order.property_of(name, call.named) or factors.promise.found.get(name)
 
 
 def _by_property(call: Judged) -> Verdict:

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
 from .tracked import inexact
 
 Named = Mapping[str, Any]
 Property = Callable[[Named, Sequence[Any], Sequence[Any]], str]
+promise: ByMember[Property] = ByMember()
 
 
 def same(a: Tensor, b: Tensor) -> Tensor:
@@ -63,6 +65,7 @@ def _distinct(indices: Tensor, dim: int) -> str:
     return f"An index comes twice, at {_first(twice)} of the sorted ones." if twice.any() else ""
 
 
+@promise("sort")
 def sort(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A permutation of the operand, in order; with stable the one that keeps equals in order."""
     x, dim = named["self"], named["dim"]
@@ -74,6 +77,7 @@ def sort(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return _values(results[0], eager[0]) or picked(x, dim, *results) or _distinct(results[1], dim)
 
 
+@promise("topk")
 def topk(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """The k extremes, each from a place of its own; in order if that is asked for."""
     x, dim = named["self"], named["dim"]
@@ -83,6 +87,7 @@ def topk(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return _values(got, want) or picked(x, dim, *results) or _distinct(results[1], dim)
 
 
+@promise("median", "nanmedian", "kthvalue")
 def statistic(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """A value of the order along a dimension, and the index of an element with that value."""
     x, dim = named["self"], named["dim"]
@@ -98,6 +103,7 @@ def statistic(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return "" if right else "A value is not that of the element at its index."
 
 
+@promise("mode")
 def commonest(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """As ``statistic``; where there is NaN, which is equal to nothing, the least of the values that come most often is
     right too: eager PyTorch sorts there and loses count (docs/findings.md).
@@ -116,6 +122,7 @@ def commonest(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return statistic(named, results, [right if named["keepdim"] else right.squeeze(dim), *eager[1:]])
 
 
+@promise("max_pool2d_with_indices", "fractional_max_pool2d", "adaptive_max_pool2d")
 def pooled(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """The largest of each window and its first place; of a window with NaN, the place of any of its NaNs."""
     values, indices = results
@@ -136,6 +143,7 @@ def pooled(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return f"Index {at} is {indices[tuple(at)].item()}, not {eager[1][tuple(at)].item()}."
 
 
+@promise("scatter")
 def scattered(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """Where several elements are written, one of them stands there; else the one, or the operand's."""
     src, index, dim = named.get("src"), named["index"], named["dim"]
@@ -181,6 +189,7 @@ def _moved(got: Tensor, want: Tensor) -> str:
     return f"At {list(at)} it is {got[at].item()}, not {want[at].item()}."
 
 
+@promise("unique", "unique2")
 def unique(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """Each value once, ascending; the inverse leads back; counts count. Which of several NaNs is whose is open."""
     values = results[0]
@@ -202,14 +211,9 @@ def _unless_accumulated(named: Named) -> Property | None:
     return None if named["accumulate"] else put
 
 
-PROPERTIES: Mapping[str, Property] = {
-    "sort": sort, "topk": topk, "median": statistic, "nanmedian": statistic, "kthvalue": statistic, "mode": commonest,
-    "max_pool2d_with_indices": pooled, "scatter": scattered, "unique": unique, "unique2": unique,
-    "fractional_max_pool2d": pooled, "adaptive_max_pool2d": pooled,
-    **dict.fromkeys(("fractional_max_pool3d", "adaptive_max_pool3d"),
-                    lambda named, results, eager: pooled({**named, "rank": "3d"}, results, eager)),
-    "max_pool3d_with_indices": lambda named, results, eager: pooled({**named, "rank": "3d"}, results, eager),
-}
+@promise("fractional_max_pool3d", "adaptive_max_pool3d", "max_pool3d_with_indices")
+def pooled_in_3d(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
+    return pooled({**named, "rank": "3d"}, results, eager)
 
 
 def property_of(name: str, named: Named) -> Property | None:
@@ -218,4 +222,4 @@ def property_of(name: str, named: Named) -> Property | None:
         return _unless_accumulated(named)
     if name in ("unique", "unique2") and inexact(named["self"].dtype) and named["self"].is_complex():
         return None
-    return PROPERTIES.get(name)
+    return promise.found.get(name)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from keel import Op
+from keel.opset import Pole, Results
 
 from ..by_member import ByMember
 from .precise import precise
@@ -216,9 +217,9 @@ def _burst(member: Op, values: Sequence[Any], value: Tensor) -> Tensor | None:
     """Where finite operands give what is not finite, poles left out: the range of float64 ends there."""
     if not member.numerics.overflows or bool(value.isfinite().all()):
         return None
-    name = member.name
-    pole = torch.as_tensor(values[-1] if name == "div" else values[0]) == 0 if name in ("div", "reciprocal", "pow") \
-        else torch.tensor(False)
+    pole = torch.tensor(False)
+    if (at := member.numerics.pole) is not None:
+        pole = torch.as_tensor(values[at.operand]) == at.at
     finite = [torch.as_tensor(v).isfinite() for v in values]
     found = ~value.isfinite() & ~pole
     for known in finite:
@@ -264,27 +265,35 @@ def _broken(member: Op, value: Tensor, error: Tensor | None, values: Sequence[An
     if (most := member.numerics.lipschitz) is not None:
         return torch.where(error.isfinite(), torch.minimum(
             torch.as_tensor(most) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
-    bad: Tensor | None = None
-    match member.name:
-        case "reciprocal" | "rsqrt":
-            bad = _straddles(values[0], gaps[0])
-        case "div":
-            bad = _straddles(values[1], gaps[1])
-        case "pow":
-            base = _straddles(values[0], gaps[0])
-            bad = None if base is None else base & (torch.as_tensor(values[1]) < 0)
-        case "tan":
-            bad = _crosses(values[0] / math.pi - 0.5, gaps[0], 1 / math.pi)
-        case "lgamma" | "digamma":
-            bad = _crosses(values[0], gaps[0]) & (values[0] - gaps[0] <= 0)  # type: ignore[operator]
-        case "atan2":
-            side = _straddles(values[0], gaps[0])
-            left = values[1] - (0.0 if gaps[1] is None else gaps[1]) <= 0
-            bad = None if side is None else side & left
-            if gaps[1] is not None:
-                other = (values[0] == 0) & (_absolute(values[1]) <= gaps[1])
-                bad = other if bad is None else bad | other
+    bad = None if member.numerics.pole is None else _on_pole(member.numerics.pole, values, gaps)
+    if member.numerics.cut:
+        bad = _on_cut(values, gaps)
     return error if bad is None else torch.where(bad.broadcast_to(error.shape), INF, error)
+
+
+def _on_pole(pole: Pole, values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Tensor | None:
+    """Where a pole lies within the box."""
+    value, gap = values[pole.operand], gaps[pole.operand]
+    if gap is None:
+        return None
+    if pole.every is not None:
+        there = _crosses((value - pole.at) / pole.every, gap, 1 / pole.every)
+    else:
+        there = (_absolute(value - pole.at) <= gap) & (gap > 0)
+    if pole.most < math.inf:
+        there = there & (value - gap <= pole.most)
+    return there if pole.negative is None else there & (torch.as_tensor(values[pole.negative]) < 0)
+
+
+def _on_cut(values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Tensor | None:
+    """Where the first operand changes its sign within the box beside a second one that is not positive."""
+    side = _straddles(values[0], gaps[0])
+    left = values[1] - (0.0 if gaps[1] is None else gaps[1]) <= 0
+    bad = None if side is None else side & left
+    if gaps[1] is not None:
+        other = (values[0] == 0) & (_absolute(values[1]) <= gaps[1])
+        bad = other if bad is None else bad | other
+    return bad
 
 
 def _crosses(value: Tensor, gap: Tensor | None, scale: float = 1.0) -> Tensor:
@@ -298,21 +307,21 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
 
     A remainder that stays on one piece moves with its operands; else it is within other of 0 on both sides.
     """
-    name = member.name
+    facts = member.numerics
     value, error = corners(at, values, gaps)
     kept = value if inexact(value.dtype) else None
     if error is None:
         return Bound(kept, None)
-    if name in ("remainder", "fmod"):
+    if facts.quotient is not None:
         def quotient(x: Any, y: Any) -> Tensor:
             q = torch.as_tensor(x / y)
-            return q.floor() if name == "remainder" else q.trunc()
+            return q.floor() if facts.quotient == "floor" else q.trunc()
         _, jump = corners(quotient, values, gaps)
         whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
         return Bound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
-    if member.numerics.monotone:
+    if facts.monotone:
         return Bound(kept, error)
-    if name in ("eq", "ne"):
+    if facts.point:
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
         near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
         reach = both[0] + both[1]
@@ -477,7 +486,8 @@ def copied(asked: Asked) -> Sequence[Bound]:
 def elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
     """Of integers and bools with unknown elements too: the greater of two is as far off as they are."""
     if uncertain(asked.args, asked.kwargs) and not inexact(asked.outs[0].dtype):
-        shape, kept = asked.outs[0].shape, asked.member is not None and asked.member.name in ("maximum", "minimum")
+        shape = asked.outs[0].shape
+        kept = asked.member is not None and asked.member.numerics.results is Results.CHOSEN
         gaps = [errors(x) for x in (*asked.args, *asked.kwargs.values()) if isinstance(x, Tensor)]
         worst = torch.zeros(shape, dtype=torch.float64)
         for g in gaps:

@@ -53,11 +53,11 @@ def rule_of(member: Op) -> Rule | None:
     """The rule of a primitive: its own, or that of what its declaration says that it computes."""
     if member.name in OWN:
         return OWN[member.name]
-    if member.numerics.results is not None:
-        return OF_RESULTS[member.numerics.results]
     if member.operands and "pointwise" in member.tags:
         in_ulps = any(b.ulps is not None for b in member.budget.values())
         return pointwise.elementwise_or_unknown if in_ulps else special.by_eager
+    if member.numerics.results is not None:
+        return OF_RESULTS[member.numerics.results]
     return movement.undecided if member.numerics.steps else None
 
 

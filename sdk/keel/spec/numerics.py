@@ -8,16 +8,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from keel.spec.rules import ShapeRule
 
 
 class Results(Enum):
-    """What the elements of results are, of an operator that does not compute element by element."""
+    """What the elements of results are."""
 
     MOVED = "elements of operands, or numbers that are given, at places that no values of operands tell but indices"
     CHOSEN = "elements of operands, chosen by their order, and the places that these had"
     SUMS = "sums of products of operands' elements, in an order that is not specified"
+
+
+@dataclass(frozen=True)
+class Pole:
+    """Where a function has a pole: where one operand is ``at``, or, ``every`` so far from there, up to ``most``; only
+    where the operand ``negative`` is less than 0, if that is named. Operands are counted from 0.
+    """
+
+    operand: int = 0
+    at: float = 0.0
+    every: float | None = None
+    most: float = math.inf
+    negative: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,18 @@ class Numerics:
     """It changes by no more than this for a change of 1. For functions that are neither monotone nor convex."""
     overflows: bool = False
     """Finite operands, poles left out, may give more than a dtype holds."""
+    pole: Pole | None = None
+    """Where it has poles. Elsewhere, within its domain, it is monotone in each operand, or convex, but for steps."""
+    cut: bool = False
+    """It has a branch cut: where the first operand changes its sign beside a second one that is not positive."""
+    quotient: Literal["exact", "floor", "trunc"] | None = None
+    """It is, or is made of, the quotient of its two operands, rounded so: integers have none by 0, nor the least one
+    by -1.
+    """
+    point: bool = False
+    """It steps at single points, where its two operands are equal, and has one value on both sides of them."""
+    interval: tuple[float, float] = (-4.0, 4.0)
+    """Where most of it happens: its domain, a little beyond the ends, or where it is neither flat nor out of range."""
     exact_zero: bool = False
     """A result is 0 only where the exact one is: none underflows to 0 (of sums: Higham 2002, problem 2.19)."""
     series: bool = False
@@ -66,7 +92,7 @@ class Numerics:
     zero_absorbs: bool = False
     """It is 0 wherever one operand is 0 and the others are finite."""
     results: Results | None = None
-    """What its results are made of. None of what is computed element by element, and where neither is true."""
+    """What its results are made of, where that is one of these."""
     updated_mean: bool = False
     """A mean on the way may be updated by one element after another (Welford 1962): each step rounds, of integers too.
     """
@@ -84,6 +110,8 @@ class Numerics:
             raise ValueError(f"A Lipschitz constant is more than 0, not {self.lipschitz}.")
         if self.series and self.rounded_once:
             raise ValueError("What is computed from series is not rounded once.")
+        if not self.interval[0] < self.interval[1]:
+            raise ValueError(f"An interval ends after it begins, unlike {self.interval}.")
         if any(x is not None and not 0 <= x < math.inf for x in self.identities):
             raise ValueError(f"Identities are finite and not negative, unlike some of {self.identities}.")
 

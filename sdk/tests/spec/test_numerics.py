@@ -15,9 +15,9 @@ from keel.types import leaves
 
 @pytest.mark.parametrize("facts", [
     {"steps": True, "lipschitz": 1.0}, {"lipschitz": 0.0}, {"lipschitz": -1.0}, {"series": True, "rounded_once": True},
-    {"identities": (-1.0, 1.0)}, {"identities": (float("nan"), None)}])
+    {"identities": (-1.0, 1.0)}, {"identities": (float("nan"), None)}, {"interval": (1.0, 1.0)}])
 def test_facts_that_contradict_each_other_are_refused(facts: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"function|Lipschitz|series|Identities"):
+    with pytest.raises(ValueError, match=r"function|Lipschitz|series|Identities|interval"):
         Numerics(**facts)
 
 
@@ -68,7 +68,8 @@ FILLS = {0.0, 1.0}
 def test_elements_that_are_moved_or_chosen_are_of_operands(op: Op) -> None:
     some = False
     for given, found in _samples(op):
-        known = FILLS | {float(v) for x in given if not x.is_complex() for v in x.flatten().tolist()}
+        known = FILLS | {float(v) for x in given if not x.is_complex() for y in (
+            x, x.to(found[0].dtype.to_real())) for v in y.flatten().tolist()}
         known |= {v for x in given if x.is_complex() for z in x.flatten().tolist() for v in (z.real, z.imag, -z.imag)}
         parts = torch.view_as_real(found[0].resolve_conj()) if found[0].is_complex() else found[0]
         made = {float(v) for v in parts.flatten().tolist()}
@@ -99,3 +100,25 @@ def test_alternatives_are_about_parameters(op: Op) -> None:
     named = {*facts.scaled_and_shifted, *((facts.split_sums.x, facts.split_sums.mean) if facts.split_sums else ())}
     for target in op.targets:
         assert named <= {a.name for a in target._schema.arguments}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.pole], ids=lambda op: op.name)
+def test_a_function_grows_towards_its_poles(op: Op) -> None:
+    pole = op.numerics.pole
+    assert pole is not None
+    for place in [pole.at] if pole.every is None else [pole.at - pole.every, pole.at - 2 * pole.every]:
+        operands = [torch.full((3,), -1.5, dtype=torch.float64) for _ in op.operands]
+        operands[pole.operand] = place + torch.tensor([1e-3, 1e-6, 1e-9], dtype=torch.float64)
+        far, near, nearest = op.targets[0](*operands).abs().tolist()
+        assert far < near < nearest
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.interval != Numerics().interval],
+                         ids=lambda op: op.name)
+def test_most_of_a_function_is_where_it_is_defined(op: Op) -> None:
+    assert op.samples is not None
+    sample = next(iter(op.samples(torch.float64)))
+    given = torch.linspace(*op.numerics.interval, 1000, dtype=torch.float64)
+    found = op.targets[0](given, *sample.args[1:], **sample.kwargs)
+    assert float(found.isfinite().double().mean()) > 0.6
+    assert len(found.unique()) > 90

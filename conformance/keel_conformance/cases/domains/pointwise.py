@@ -53,20 +53,10 @@ NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
 SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
 
-RANGES: Mapping[str, tuple[float, float]] = {
-    "acos": (-1.25, 1.25), "asin": (-1.25, 1.25), "atanh": (-1.25, 1.25), "erfinv": (-1.25, 1.25), "acosh": (0.5, 9.0),
-    "log": (-0.5, 9.0), "log2": (-0.5, 9.0), "log10": (-0.5, 9.0), "log1p": (-1.25, 4.0), "sqrt": (-0.5, 99.0),
-    "rsqrt": (-0.5, 99.0), "logit": (-0.25, 1.25), "sin": (-99.0, 99.0), "cos": (-99.0, 99.0), "tan": (-99.0, 99.0),
-    "exp": (-20.0, 20.0), "sigmoid": (-20.0, 20.0), "tanh": (-9.0, 9.0), "gelu": (-9.0, 9.0), "lgamma": (-9.0, 40.0),
-    "digamma": (-9.0, 40.0), "round": (-99.0, 99.0), "round_decimals": (-99.0, 99.0),
-}
-"""Where most of a function happens, for values of the class ``random``; else -4 to 4."""
 SCALARS: Mapping[str, tuple[Path, ...]] = {"masked_fill": ((2,),)}
 """Operands that have no dimensions."""
 SUMMED_UP = frozenset({"zeta", "polygamma"})
 """A negative argument is summed up to a positive one, in steps of 1."""
-DIVIDES = frozenset({"div", "remainder", "fmod", "floor_divide"})
-"""Of integers, a divisor of 0 is an error or any value, and so is the least number over -1."""
 
 
 def build(op: Op) -> Domain | None:
@@ -269,11 +259,11 @@ def _make(op: Op, forms: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtyp
     form = forms[int(levels["form"][1:])]
     places = slots(form)
     tensors = operands(levels, [dtype if p.own else p.dtype for _, p in places], draw,
-                       *RANGES.get(op.name, (-4.0, 4.0)))
+                       *op.numerics.interval)
     tensors = [x.reshape(-1)[:1].reshape(()) if path in SCALARS.get(op.name, ()) and x.numel() else
                x.new_ones(()) if path in SCALARS.get(op.name, ()) else x
                for x, (path, _) in zip(tensors, places, strict=True)]
-    tensors = mended(op.name, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
+    tensors = mended(op, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
     laid = _laid(levels, tensors)
     given = dict(zip((path for path, _ in places), laid, strict=True))
 
@@ -360,26 +350,27 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return found
 
 
-def mended(name: str, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+def mended(op: Op, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
     """The tensors without what an operator is not defined for, or takes for ever: of whole numbers a divisor of 0, the
     least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree, or at
     NaN, of which PyTorch's kernels return what they have not written (``docs/findings``). ``divisor`` is the place of
     the second operand.
     """
-    if name == "log_sigmoid_backward":                           # its last operand is what the forward made of x
+    if op.name == "log_sigmoid_backward":                           # its last operand is what the forward made of x
         grad, x, *_ = tensors
         return [grad, x, torch.ops.aten.log_sigmoid_forward.default(x)[1]]
-    if "_polynomial_" in name:
+    if "_polynomial_" in op.name:
         degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
         least = -3 if degree.is_signed() else 0
         small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
         return [small if i == divisor else torch.where(x.isnan(), 0.25, x).to(x.dtype) for i, x in enumerate(tensors)]
-    if name in SUMMED_UP:
+    if op.name in SUMMED_UP:
         return [x if x.dtype == torch.bool or x.is_complex() else
                 torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype) for x in tensors]
-    if name == "lcm":
+    if op.name == "lcm":
         return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
-    if name not in DIVIDES or divisor >= len(tensors) or any(t.is_floating_point() or t.is_complex() for t in tensors):
+    floats = any(t.is_floating_point() or t.is_complex() for t in tensors)
+    if op.numerics.quotient is None or divisor >= len(tensors) or floats:
         return tensors
     y = tensors[divisor]
     if y.dtype == torch.bool:

@@ -12,6 +12,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import FLOATS, REALS
+from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.operands import common_dtype, in_math, like
 from keel.spec.samples import drawn, layouts, specials, unary
@@ -50,9 +51,10 @@ def gradients(*more: tuple[Any, ...]) -> Samples:
 
 
 def _forward(name: str, doc: str, *clauses: Clause | str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
-             dtypes: tuple[torch.dtype, ...] = FLOATS, samples: Samples | None = None) -> None:
+             dtypes: tuple[torch.dtype, ...] = FLOATS, samples: Samples | None = None,
+             numerics: Numerics = UNSTATED) -> None:
     family.composite(name, aten or name, doc=doc, clauses=clauses, samples=samples or values(*more), dtypes=dtypes,
-                     tags=_TAGS)
+                     tags=_TAGS, numerics=numerics)
 
 
 def _backward(name: str, doc: str, *clauses: Clause | str, more: tuple[tuple[Any, ...], ...] = (), aten: str = "",
@@ -160,7 +162,8 @@ _backward("log_sigmoid_backward", "The gradient of log_sigmoid: grad * sigmoid(-
                                  for s in gradients()(dtype)))
 _forward("gelu", 'x * the normal distribution function of x, or its approximation by "tanh".', _NAN,
          Clause("An infinity below gives NaN or -0.", About.NONFINITE | About.ZERO), samples=lambda dtype: (
-             Sample(s.args, {"approximate": a}) for s in values()(dtype) for a in ("none", "tanh")))
+             Sample(s.args, {"approximate": a}) for s in values()(dtype) for a in ("none", "tanh")),
+         numerics=Numerics(interval=(-9.0, 9.0)))
 
 
 def _with_approximation(dtype: torch.dtype) -> Iterator[Sample]:

@@ -8,7 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, HALVES, INTS, NUMBERS, REALS
-from keel.spec.numerics import UNSTATED, Numerics
+from keel.spec.numerics import UNSTATED, Numerics, Pole, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.preconditions import broadcasts, no_complex, only
 from keel.spec.rules import (
@@ -186,7 +186,8 @@ _declare("div", "self / other, rounded to an integer if rounding_mode says so.",
          dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
          requires=(Requires("rounding-mode", 'rounding_mode is None, "floor" or "trunc".',
                             lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),),
-         numerics=Numerics(overflows=True, rounded_once=True, identities=(None, 1.0)), unspecified=by_zero)
+         numerics=Numerics(overflows=True, pole=Pole(1), quotient="exact", rounded_once=True, identities=(None, 1.0)),
+         unspecified=by_zero)
 _declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
          Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
@@ -194,13 +195,14 @@ _declare("remainder", "self - other * floor(self / other): the remainder with th
          Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
          _BY_ZERO, _MIXED,
          overloads=("Tensor", "Scalar", "Scalar_Tensor"), dtypes=REALS, ulps=1, samples=divided,
-         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True),
+         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True, quotient="floor"),
          unspecified=by_zero)
 _declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
          Clause("A result of zero has the sign of self.", About.ZERO),
          Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
          Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE), _BY_ZERO, _MIXED,
-         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),), numerics=Numerics(steps=True),
+         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),),
+         numerics=Numerics(steps=True, quotient="trunc"),
          unspecified=by_zero)
 
 
@@ -225,25 +227,25 @@ _declare("pow", "self to the power of exponent.", Clause("An exponent of 0 gives
          overloads=("Tensor_Tensor", "Tensor_Scalar", "Scalar"), dtypes=NUMBERS, ulps=4,
          complex_ulps=32, dtype=promoted("self", "exponent"), operands=("self", "exponent"), samples=powers,
          requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),),
-         numerics=Numerics(overflows=True, free_zero_sign=True))
+         numerics=Numerics(overflows=True, free_zero_sign=True, pole=Pole(negative=1)))
 _declare("atan2", "The angle of the point (other, self), in radians between -pi and pi.", _NAN,
          Clause("Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) "
                 "gives pi/4.", About.NONFINITE | About.ZERO),
          "A result has the sign of self.", Clause("Integers and bools are converted to the default float first.",
                                                   About.INTEGRAL),
          overloads=("default",), dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=4, samples=tensors,
-         requires=(no_complex("self", "other"),), numerics=Numerics(free_zero_sign=True))
+         requires=(no_complex("self", "other"),), numerics=Numerics(free_zero_sign=True, cut=True))
 for _name, _doc, _bools in (("maximum", "The larger operand.", "or"), ("minimum", "The smaller operand.", "and")):
     _declare(_name, _doc, _NAN, Clause("Which zero comes of zeros of both signs is not specified.",
                                        About.ZERO | About.UNSPECIFIED),
              Clause(f"Of bools it is self {_bools} other.", About.BOOL), _MIXED, overloads=("default",),
              dtypes=(*REALS, *BOOLS), samples=tensors, requires=(no_complex("self", "other"),),
-             numerics=Numerics(free_zero_sign=True))
+             numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN))
 for _name, _doc in (("eq", "Whether self = other."), ("ne", "Whether self and other differ.")):
     _declare(_name, _doc, Clause("NaN equals nothing, itself included.", About.NONFINITE),
              "Zeros of both signs are equal.",
              Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
-             dtypes=ALL, dtype=BOOL, compute=PAIR, numerics=Numerics(steps=True))
+             dtypes=ALL, dtype=BOOL, compute=PAIR, numerics=Numerics(steps=True, point=True))
 for _name, _doc in (("lt", "Whether self < other."), ("le", "Whether self <= other."), ("gt", "Whether self > other."),
                     ("ge", "Whether self >= other.")):
     _declare(_name, _doc, Clause("NaN in an operand gives False.", About.NONFINITE), "Zeros of both signs are equal.",

@@ -8,6 +8,7 @@ import torch
 
 from keel.spec.clause import About, Clause, Stated
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.elementwise_binary import divided, numbers, tensors
 from keel.spec.ops.operands import common_dtype, floating_dtype, in_math, like
@@ -48,7 +49,8 @@ def triples(dtype: torch.dtype) -> Iterator[Sample]:
 _declare("rsub", "rsub.Tensor", "rsub.Scalar", doc="other - alpha * self.", clauses=(
     "It is sub with its operands exchanged.",), samples=numbers, dtypes=NUMBERS)
 _declare("floor_divide", "floor_divide", "floor_divide.Scalar", doc="self / other, rounded down.", clauses=(
-    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS, unspecified=by_zero)
+    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS, unspecified=by_zero,
+         numerics=Numerics(quotient="floor"))
 _declare("frac", doc="self - trunc(self).", clauses=(Clause("NaN gives NaN.", About.NONFINITE),
                                                      Clause("An infinity gives NaN.", About.NONFINITE),
                                                      "A result has the sign of self."), dtypes=FLOATS)
@@ -62,7 +64,8 @@ _declare("round_decimals", "round.decimals", doc="The nearest number with as man
     Clause("NaN gives NaN.", About.NONFINITE), Clause("Ties go to the even neighbour of self * 10 ** decimals.",
                                                       About.HALFWAY),
     "Negative decimals round to tens, hundreds and so on."), samples=lambda dtype: (
-        Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)), dtypes=FLOATS)
+        Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)), dtypes=FLOATS,
+    numerics=Numerics(interval=(-99.0, 99.0)))
 _declare("lcm", doc="The least common multiple, not negative.", clauses=(
     "With 0 it is 0.", Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE)),
     samples=lambda dtype: (
@@ -170,7 +173,7 @@ _declare("logit", doc="log(self / (1 - self)).", clauses=(
                                                       About.NONFINITE | About.ZERO),
     Clause("With eps, what of self is below eps becomes eps, and what else is above 1 - eps becomes that.",
            parameters=("eps",)), _FLOAT),
-    samples=_probabilities)
+    samples=_probabilities, numerics=Numerics(interval=(-0.25, 1.25)))
 
 
 @ours("logit_backward", clauses=(

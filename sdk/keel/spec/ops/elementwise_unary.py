@@ -1,11 +1,14 @@
 """Elementwise functions of one tensor."""
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
-from keel.spec.numerics import UNSTATED, Numerics
+from keel.spec.numerics import UNSTATED, Numerics, Pole
 from keel.spec.op import Budget, Family
 from keel.spec.rules import BOOL, DtypeRule, Out, elementwise, fixed, floating, like, real, shape_of
 from keel.spec.samples import unary
@@ -16,7 +19,8 @@ family = Family("elementwise unary")
 SAME = like("self")
 FLOATING = floating(SAME)
 _NAN = Clause("NaN gives NaN.", About.NONFINITE)
-_OVERFLOWS, _WAVE = Numerics(overflows=True), Numerics(lipschitz=1.0)
+_OVERFLOWS, _WAVE = Numerics(overflows=True), Numerics(lipschitz=1.0, interval=(-99.0, 99.0))
+_UNIT, _POSITIVE = (Numerics(interval=ends) for ends in ((-1.25, 1.25), (-0.5, 9.0)))
 _ODD = Clause("The function is odd, and keeps the sign of zero.", About.ZERO)
 
 
@@ -42,27 +46,32 @@ _declare("sign", "-1, 0 or 1 by the sign.", Clause("NaN gives 0.", About.NONFINI
          Clause("A zero of either sign gives a zero.", About.ZERO),
          Clause("Of bool it is the identity.", About.BOOL), dtypes=(*REALS, *BOOLS),
          numerics=Numerics(steps=True, monotone=True, free_zero_sign=True))
-for _name, _doc in (
-        ("ceil", "The least integer that is not less."), ("floor", "The greatest integer that is not greater."),
-        ("trunc", "The integer towards zero."), ("round", "The nearest integer, ties to even.")):
+_ROUNDS = Numerics(steps=True, monotone=True)
+for _name, _doc, _numerics in (
+        ("ceil", "The least integer that is not less.", _ROUNDS),
+        ("floor", "The greatest integer that is not greater.", _ROUNDS),
+        ("trunc", "The integer towards zero.", _ROUNDS),
+        ("round", "The nearest integer, ties to even.", replace(_ROUNDS, interval=(-99.0, 99.0)))):
     _declare(_name, _doc, _NAN, Clause("Infinities and zeros give themselves, signs kept.",
                                        About.NONFINITE | About.ZERO),
              Clause("A result of zero has the sign of the argument.", About.ZERO),
-             Clause("Of integers it is the identity.", About.INTEGER), dtypes=REALS,
-             numerics=Numerics(steps=True, monotone=True))
+             Clause("Of integers it is the identity.", About.INTEGER), dtypes=REALS, numerics=_numerics)
 _declare("reciprocal", "1 / x.", _NAN, Clause("A zero gives the infinity of its sign.", About.NONFINITE | About.ZERO),
          Clause("An infinity gives the zero of its sign.", About.NONFINITE), dtypes=(*FLOATS, *INTS, *BOOLS, *COMPLEX),
-         dtype=FLOATING, ulps=1, numerics=Numerics(overflows=True, rounded_once=True))
+         dtype=FLOATING, ulps=1, numerics=Numerics(overflows=True, rounded_once=True, pole=Pole()))
 _declare("sqrt", "The square root.", _NAN, Clause("-0 gives -0.", About.ZERO),
          Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
          Clause("+inf gives +inf.", About.NONFINITE),
-         dtypes=ALL, dtype=FLOATING, ulps=1, numerics=Numerics(exact_zero=True, rounded_once=True))
+         dtypes=ALL, dtype=FLOATING, ulps=1,
+         numerics=Numerics(exact_zero=True, rounded_once=True, interval=(-0.5, 99.0)))
 _declare("rsqrt", "1 / sqrt(x).", _NAN, Clause("+0 gives +inf and -0 gives -inf.", About.NONFINITE | About.ZERO),
          Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-         Clause("+inf gives 0.", About.NONFINITE), dtypes=ALL, dtype=FLOATING, ulps=2)
+         Clause("+inf gives 0.", About.NONFINITE), dtypes=ALL, dtype=FLOATING, ulps=2,
+         numerics=Numerics(pole=Pole(), interval=(-0.5, 99.0)))
 for _name, _doc, _clauses, _numerics in (
         ("exp", "e to the power of x.", (Clause("-inf gives 0.", About.NONFINITE),
-            Clause("+inf gives +inf.", About.NONFINITE), Clause("0 gives 1.", About.ZERO)), _OVERFLOWS),
+            Clause("+inf gives +inf.", About.NONFINITE), Clause("0 gives 1.", About.ZERO)),
+            Numerics(overflows=True, interval=(-20.0, 20.0))),
         ("exp2", "2 to the power of x.", (Clause("-inf gives 0.", About.NONFINITE),
             Clause("+inf gives +inf.", About.NONFINITE), Clause("An integer gives the exact power.", About.INTEGER)),
             _OVERFLOWS),
@@ -71,62 +80,69 @@ for _name, _doc, _clauses, _numerics in (
                 Clause("-0 gives -0.", About.ZERO)), _OVERFLOWS),
         ("log", "The natural logarithm.", (Clause("0 of either sign gives -inf.", About.NONFINITE | About.ZERO),
                                            Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-                                           Clause("1 gives 0.", About.ZERO)), UNSTATED),
+                                           Clause("1 gives 0.", About.ZERO)), _POSITIVE),
         ("log2", "The logarithm to base 2.", (Clause("0 of either sign gives -inf.", About.NONFINITE | About.ZERO),
                                               Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-                                              Clause("1 gives 0.", About.ZERO)), UNSTATED),
+                                              Clause("1 gives 0.", About.ZERO)), _POSITIVE),
         ("log10", "The logarithm to base 10.", (Clause("0 of either sign gives -inf.", About.NONFINITE | About.ZERO),
                                                 Clause("A negative number gives NaN.", About.NONFINITE | About.EDGE),
-                                                Clause("1 gives 0.", About.ZERO)), UNSTATED),
+                                                Clause("1 gives 0.", About.ZERO)), _POSITIVE),
         ("log1p", "log(1 + x) without cancellation near 0.",
                                                               (Clause("-1 gives -inf.", About.NONFINITE | About.ZERO),
                                                                   Clause("Less than -1 gives NaN.",
                                                                          About.NONFINITE | About.EDGE),
-                                                              Clause("-0 gives -0.", About.ZERO)), UNSTATED),
+                                                              Clause("-0 gives -0.", About.ZERO)),
+            Numerics(interval=(-1.25, 4.0))),
         ("sin", "Sine, of radians.", (Clause("An infinity gives NaN.", About.NONFINITE), _ODD), _WAVE),
         ("cos", "Cosine, of radians.", (Clause("An infinity gives NaN.", About.NONFINITE),
             Clause("0 gives 1.", About.ZERO)), _WAVE),
-        ("tan", "Tangent, of radians.", (Clause("An infinity gives NaN.", About.NONFINITE), _ODD), UNSTATED),
-        ("asin", "Arc sine.", (Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE), _ODD), UNSTATED),
+        ("tan", "Tangent, of radians.", (Clause("An infinity gives NaN.", About.NONFINITE), _ODD),
+            Numerics(pole=Pole(at=math.pi / 2, every=math.pi), interval=(-99.0, 99.0))),
+        ("asin", "Arc sine.", (Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE), _ODD), _UNIT),
         ("acos", "Arc cosine.", (Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE),
-            Clause("1 gives +0.", About.ZERO)), UNSTATED),
+            Clause("1 gives +0.", About.ZERO)), _UNIT),
         ("atan", "Arc tangent.", (Clause("Infinities give pi/2 of their sign.", About.NONFINITE), _ODD), UNSTATED),
         ("sinh", "Hyperbolic sine.", (Clause("Infinities give themselves.", About.NONFINITE), _ODD), _OVERFLOWS),
         ("cosh", "Hyperbolic cosine.", (Clause("Infinities give +inf.", About.NONFINITE),
             Clause("0 gives 1.", About.ZERO)), _OVERFLOWS),
-        ("tanh", "Hyperbolic tangent.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD), UNSTATED),
+        ("tanh", "Hyperbolic tangent.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD),
+            Numerics(interval=(-9.0, 9.0))),
         ("asinh", "Inverse hyperbolic sine.", (Clause("Infinities give themselves.", About.NONFINITE), _ODD), UNSTATED),
         ("acosh", "Inverse hyperbolic cosine.", (Clause("Less than 1 gives NaN.", About.NONFINITE | About.EDGE),
-            Clause("1 gives 0.", About.ZERO), Clause("+inf gives +inf.", About.NONFINITE)), UNSTATED),
+            Clause("1 gives 0.", About.ZERO), Clause("+inf gives +inf.", About.NONFINITE)),
+            Numerics(interval=(0.5, 9.0))),
         ("atanh", "Inverse hyperbolic tangent.", (Clause("1 of either sign gives the infinity of that sign.",
                                                          About.NONFINITE | About.ZERO),
                                                   Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE),
-                                                  _ODD), UNSTATED),
+                                                  _ODD), _UNIT),
         ("sigmoid", "1 / (1 + exp(-x)), without overflow.",
             (Clause("-inf gives 0.", About.NONFINITE), Clause("+inf gives 1.", About.NONFINITE),
-                Clause("0 gives 1/2.", About.ZERO)), UNSTATED),
+                Clause("0 gives 1/2.", About.ZERO)), Numerics(interval=(-20.0, 20.0))),
 ):
     _declare(_name, _doc, _NAN, *_clauses, Clause("Integers and bools are converted to the default float first.",
                                                   About.INTEGRAL),
              dtypes=ALL, dtype=FLOATING, ulps=4, numerics=_numerics)
-for _name, _doc, _clauses in (
-        ("erf", "The error function.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD)),
+_SERIES = Numerics(series=True)
+_GAMMA = Numerics(series=True, pole=Pole(every=1.0, most=0.0), interval=(-9.0, 40.0))
+for _name, _doc, _clauses, _numerics in (
+        ("erf", "The error function.", (Clause("Infinities give 1 of their sign.", About.NONFINITE), _ODD), _SERIES),
         ("erfc", "1 - erf(x) without cancellation.",
-            (Clause("+inf gives 0.", About.NONFINITE), Clause("-inf gives 2.", About.NONFINITE))),
+            (Clause("+inf gives 0.", About.NONFINITE), Clause("-inf gives 2.", About.NONFINITE)), _SERIES),
         ("erfinv", "The inverse of erf.", (Clause("1 of either sign gives the infinity of that sign.",
                                                   About.NONFINITE | About.ZERO),
-                                           Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE))),
+                                           Clause("Outside [-1, 1] it gives NaN.", About.NONFINITE | About.EDGE)),
+         replace(_SERIES, interval=_UNIT.interval)),
         ("lgamma", "The logarithm of the absolute value of the gamma function.",
          (Clause("0 and negative integers give +inf.", About.NONFINITE),
-             Clause("Infinities give +inf.", About.NONFINITE))),
+             Clause("Infinities give +inf.", About.NONFINITE)), _GAMMA),
         ("digamma", "The derivative of lgamma.", (Clause("0 gives the infinity of the other sign.",
                                                          About.NONFINITE | About.ZERO),
                                                   Clause("Negative integers and -inf give NaN.",
-                                                         About.NONFINITE | About.EDGE))),
+                                                         About.NONFINITE | About.EDGE)), _GAMMA),
 ):
     _declare(_name, _doc, _NAN, *_clauses, Clause("Integers and bools are converted to the default float first.",
                                                   About.INTEGRAL),
-             dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=16, numerics=Numerics(series=True))
+             dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=16, numerics=_numerics)
 _declare("bitwise_not", "Every bit flipped; of bool, the other truth value.",
          Clause("Of a signed integer it is -x - 1.", About.INTEGER),
          dtypes=(*INTS, *BOOLS), numerics=Numerics(steps=True))
