@@ -1,6 +1,7 @@
 """The backend of last resort: every graph already runs in PyTorch, operator by operator, on any device."""
 from keel import Backend, Rule, Support
+from keel_eager.redraws import runnable
 from keel_eager.sheet import COST
 
-backend = Backend(name="eager", device="*", supports=Support((Rule(ops=("*",)),)), compile=lambda gm: gm.forward,
+backend = Backend(name="eager", device="*", supports=Support((Rule(ops=("*",)),)), compile=runnable,
                   last_resort=True, cost=COST)

@@ -19,12 +19,14 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from keel.torch_adapter.kernels import ABSENT
 from keel.torch_adapter.layouts import fault_of, laid_out
 from keel.torch_adapter.operators import makes_sizes
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import expression
+from keel.types import leaves
 
 aten = torch.ops.aten
 _SMALL = (torch.float16, torch.bfloat16)
@@ -199,11 +201,26 @@ def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
         if "val" in node.meta or node.target not in _REDRAWN:
             continue
         taken = list(fx.node.map_aggregate(node.args, _value))
-        state = next((u.meta["val"] for u in node.users if u.args[1:] == (0,)), None)
-        op, *args = taken if node.target is _REDRAWN[0] else taken[1:]
+        saves = node.target is _REDRAWN[0]
+        op, *args = taken if saves else taken[1:]
         with mode:
             drawn = op(*args, **fx.node.map_aggregate(node.kwargs, _value))
-        node.meta["val"] = (state, drawn) if node.target is _REDRAWN[0] else drawn
+        states: list[Any] = [u for u in node.users if u.args[1:] == (0,)] if saves else [node.args[0]]
+        for each in states:
+            each.meta["val"] = _state(drawn, each.meta["val"], mode)
+        node.meta["val"] = (next((n.meta["val"] for n in states), None), drawn) if saves else drawn
+
+
+def _state(drawn: Any, said: Any, mode: Any) -> Any:
+    """The random state of the device of ``drawn``, for which the partitioner takes the host's.  Where PyTorch does not
+    know the device it is that of its module and then the host's, from which a device draws whose kernels fall back.
+    """
+    device = next(v.device for v in leaves(drawn) if isinstance(v, torch.Tensor))
+    if device.type in ("cpu", "cuda") or not hasattr(module := torch.get_device_module(device), "get_rng_state"):
+        return said
+    with unset_fake_temporarily():
+        state = torch.cat([module.get_rng_state(device), torch.get_rng_state()])
+    return mode.from_tensor(state, static_shapes=True)
 
 
 def _without_dimensions(gm: fx.GraphModule, mode: Any) -> set[fx.Node]:
