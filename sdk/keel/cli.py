@@ -1,122 +1,22 @@
-"""``keel``: the command line.  It loads the command that is asked for; help loads none, and so not PyTorch either.
-
-A package adds a subcommand by an entry point of group ``keel.commands``, or of ``keel.spec_commands`` for one of
-``keel spec``: a name, and a Typer app.
-"""
+"""``keel``: the script, which says what to install where typer is not."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import typer
-
-from keel.claims import claimed, claims_of, damaged, is_own
-from keel.command_help import summary
-from keel.entry_points import Carried
 from keel.errors import KeelError
-
-GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
-COMMANDS: Mapping[str, str] = {
-    "backends": "List installed backends: which can be used here, and what is wrong with the others.",
-    "explain": "Compile models and say which backend takes what, who refuses and why, where in the code, what it all "
-               "takes by the data sheets, and what to implement next.",
-    "opt": "Take a kernel up again from its text.",
-    "new": "Render a plugin package that installs and passes its own tests.",
-    "ops": "Count the operators of the opset by family, list a family, or show an operator.",
-    "spec": "The operator set: its lock, its versions, its pages.",
-}
-"""Keel's own commands, as help lists them."""
+from keel.extras import require
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    argv = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = typer.main.get_command(_app(argv))
-        status = command.main(argv, prog_name="keel", standalone_mode=False)
+        require("cli", "The command line")
     except KeelError as error:
         print(error, file=sys.stderr)
         return 1
-    except (typer.Abort, KeyboardInterrupt):
-        return 130
-    except Exception as error:
-        if not hasattr(error, "show"):                        # a usage error shows itself
-            raise
-        error.show()
-        return int(getattr(error, "exit_code", 2))
-    return status if isinstance(status, int) else 0
-
-
-def _app(argv: Sequence[str]) -> typer.Typer:
-    asked = _asked(argv)
-    if asked == "spec":
-        from keel.spec_commands import app as spec
-        whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        whole.add_typer(_with_mounted(spec, SPEC_GROUP, _asked(argv[argv.index("spec") + 1:])), name="spec")
-        return whole
-    if asked in COMMANDS:
-        from keel.commands import app
-        return _with_mounted(app, GROUP, asked)
-    return _with_mounted(_listing(), GROUP, asked)
-
-
-def _asked(argv: Sequence[str]) -> str | None:
-    """The command's name; None where help is asked for."""
-    return next((a for a in argv if not a.startswith("-")), None)
-
-
-def _listing() -> typer.Typer:
-    """Keel's own commands by what help says of them."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
-                      help="Put a PyTorch 2 backend under any accelerator.")
-    for name, sentence in COMMANDS.items():
-        app.command(name, help=sentence)(_listed)
-    return app
-
-
-def _listed() -> None:
-    raise AssertionError("this command is listed in help and never run")
-
-
-def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Typer:
-    """The app with the subcommands of other packages: the one that is asked for; or all, by name, where help is.
-
-    One that has the name of another's command is a line; one that does not load is an error where it is asked for.
-    """
-    whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
-    whole.add_typer(own)
-    listed = typer.Typer()
-    whole.add_typer(listed)
-    taken = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
-    claims = claims_of(group)
-    for error in damaged(group).values() if asked not in {*taken, *claims} else ():
-        print(error, file=sys.stderr)
-    for name, points in sorted(claims.items()):
-        if asked not in (None, name):
-            continue
-        if name in taken:
-            print(KeelError("broken-plugin", f"command {name!r} of {points[0].package} cannot be used: Keel "
-                            "has one of that name.", do="Leave it, or uninstall the package."), file=sys.stderr)
-        elif asked is None:
-            sentence = summary(points[0]) or f"A command of {points[0].package}; its --help says more."
-            listed.command(name, help=sentence)(_listed)
-        else:
-            whole.add_typer(_command(name, points[0]), name=name)
-        for other in points[1:]:
-            print(claimed(name, points[0], other, "command"), file=sys.stderr)
-    return whole
-
-
-def _command(name: str, point: Carried) -> typer.Typer:
-    """Raises KeelError[broken-plugin]."""
-    from keel.discovery import loaded, try_imports
-    from keel.quarantine import Report
-    [report] = [Report()] if is_own(point) else try_imports([point])
-    found, _ = loaded("command", name, point, report)
-    if not isinstance(found, typer.Typer):
-        raise KeelError("broken-plugin", f"command {name!r} cannot be used: {point.value} is of type "
-                        f"{type(found).__name__}, not a Typer app.", do=f"Report it to {point.package}.")
-    return found
+    from keel.command_line import run
+    return run(sys.argv[1:] if arguments is None else arguments)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,12 @@ from keel.discovery import Discovery, find, installed, survey
 from keel.documents import Malformed, bad_file, text_of
 from keel.entry_points import Carried
 from keel.errors import KeelError
-from keel.explanation import Explanation, duration
+from keel.explanation import Explanation
 from keel.explanation import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.quarantine import LIMIT
+from keel.reports import duration
 from keel.spec_commands import ops
 from keel.what_if import Step, merged
 

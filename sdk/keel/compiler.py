@@ -17,6 +17,7 @@ from keel import dump
 from keel.cost import Cost, read_sheets
 from keel.discovery import resolve
 from keel.errors import KeelError, KeelWarning
+from keel.extras import missing, require
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.left_out import refuse_inputs, warn_of, without_types
 from keel.graph.repeat import once_only
@@ -240,9 +241,16 @@ def _expected(plan: Plan) -> Tried:
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
     """Prices, where graphs are placed by what they cost (see ``compile``)."""
     several = sum(not b.last_resort for b in settings.backends) > 1
-    if settings.placement in BY_COST or (
-            settings.placement == "auto" and several and sheets_of(settings.backends) is not None):
-        return Pricing(constants, compete=settings.placement in BY_COST)
+    if settings.placement in BY_COST:
+        require("placement", "Placement by cost")
+        return Pricing(constants, compete=True)
+    if settings.placement != "auto" or not several or sheets_of(settings.backends) is None:
+        return None
+    if not missing("placement"):
+        return Pricing(constants, compete=False)
+    warnings.warn('Graphs are placed by the order of backends, not by cost: that needs the extra "placement" '
+                  '(pip install "torch-keel[placement]"). Pass placement="order" to choose that.', KeelWarning,
+                  stacklevel=2)
     return None
 
 

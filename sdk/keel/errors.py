@@ -17,6 +17,7 @@ CODES = (
     "bad-plugin",          # what a vendor wrote is refused when it is made: a name, a table, a hook, a number
     "api-version",         # a plugin made for another version of the plugin API
     "not-here",            # a backend whose probe says that it cannot run on this machine
+    "missing-extra",       # a package that an extra of torch-keel installs is not there
     "refuse-raised",       # a plugin's own hook raised
     "cost-raised",         # a function of a data sheet raised, or returned no number of seconds
     "compile-raised",

@@ -7,7 +7,8 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
-from keel.explanation import Explanation, GraphReport, PartReport, duration
+from keel.explanation import Explanation
+from keel.reports import GraphReport, PartReport, duration
 
 DRAWN = 200
 """Parts of a graph that are drawn; its table has all."""

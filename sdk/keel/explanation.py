@@ -4,86 +4,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from io import StringIO
 from typing import Any
 
 import torch
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
 from torch import nn
 
 from keel.compiler import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
+from keel.extras import require
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
-from keel.runtime.tried import LONGEST, Tried
+from keel.reports import GraphReport, PartReport, RefusalReport
+from keel.runtime.tried import LONGEST
 from keel.what_if import Step, merged, next_steps, suppose
-
-SHOWN = 5
-"""How many of the steps that would save time are printed."""
-FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """One part: how many calls of which operators, who claimed them, and who compiled them in the end; the parts that
-    it reads from; and by the data sheets, if all backends have some, the seconds of its calls, of what it takes from
-    and gives to others, and to enter it."""
-
-    name: str
-    owner: str
-    claimed_by: str
-    calls: int
-    operators: Mapping[str, int]
-    trouble: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-    work: float | None = None
-    moves: float | None = None
-    launch: float | None = None
-
-
-@dataclass(frozen=True)
-class RefusalReport:
-    """One reason of one backend for not taking an operator: how often, and the first lines of user code it hit."""
-
-    backend: str
-    operator: str
-    reason: str
-    nearest: str | None
-    calls: int
-    where: tuple[str, ...]
-    owner: str
-
-
-@dataclass(frozen=True)
-class GraphReport:
-    """One compiled graph: ``kind`` is inference, forward or backward.  ``bound`` are seconds that no placement of it
-    undercuts, if it was placed by cost; ``steps`` are what could be taken besides; ``tried`` are the plans that ran
-    against each other, ``untried`` says why none did where that was asked for."""
-
-    kind: str
-    parts: tuple[PartReport, ...]
-    refused: tuple[RefusalReport, ...]
-    bound: float | None = None
-    steps: tuple[Step, ...] = ()
-    tried: tuple[Tried, ...] = ()
-    untried: str = ""
-
-    @property
-    def calls(self) -> int:
-        return sum(p.calls for p in self.parts)
-
-    @property
-    def seconds(self) -> float | None:
-        """By the data sheets."""
-        known = [p.work + p.moves + p.launch for p in self.parts
-                 if p.work is not None and p.moves is not None and p.launch is not None]
-        return sum(known) if len(known) == len(self.parts) else None
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a function was placed.  ``print`` gives text, ``rich.print`` the same in colour, ``as_json`` plain data."""
+    """How a function was placed.  ``as_json`` gives plain data; ``print`` text, and
+    ``rich.print`` the same in color, which both need the extra ``cli``."""
 
     backends: tuple[str, ...]
     last_resorts: tuple[str, ...]
@@ -117,16 +55,15 @@ class Explanation:
         return {**asdict(self), "taken": self.taken, "fell_back": self.fell_back,
                 "steps": [asdict(step) for step in self.steps]}
 
-    def __rich__(self) -> RenderableType:
-        if not self.graphs:
-            return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
-        return Group(*(block for graph in self.graphs for block in _blocks(graph)), _summary(self))
+    def __rich__(self) -> Any:
+        require("cli", "An explanation as text")
+        from keel.explanation_text import document
+        return document(self.graphs, self.taken, self.fell_back, self.steps)
 
     def __str__(self) -> str:
-        console = Console(file=StringIO(), width=120, color_system=None, legacy_windows=False)
-        console.print(self)
-        text = console.file.getvalue()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in text.splitlines())
+        require("cli", "An explanation as text")
+        from keel.explanation_text import plain
+        return plain(self.__rich__())
 
 
 def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend] | None = None, strict: bool = False,
@@ -154,7 +91,7 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
         if not any(compiled.open for compiled in graphs.values()):
             break
     return Explanation(tuple(b.name for b in settings.backends),
-                       tuple(b.name for b in settings.backends if b.last_resort), 
+                       tuple(b.name for b in settings.backends if b.last_resort),
                        tuple(_report(compiled, settings) for compiled in graphs.values()))
 
 
@@ -209,67 +146,3 @@ def _refusals(compiled: Compiled) -> list[RefusalReport]:
                           tuple(dict.fromkeys(line for line in lines if line))[:3], owner)
             for (backend, operator, sentence, nearest, owner), lines in
             sorted(found.items(), key=lambda item: (-len(item[1]), item[0][:2]))]
-
-
-def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
-    yield f"[bold]{graph.kind}[/]: {_count(graph.calls, 'call')} in {_count(len(graph.parts), 'part')}"
-    priced = graph.seconds is not None
-    parts = _table("part", "by", "calls", *(("calls take", "moves", "launch") if priced else ()), "operators")
-    for p in graph.parts:
-        by = p.owner if p.owner == p.claimed_by else f"{p.owner}, for {p.claimed_by} could not compile it"
-        seconds = map(duration, (p.work, p.moves, p.launch)) if priced else ()
-        parts.add_row(p.name, by, str(p.calls), *seconds, escape(", ".join(
-            f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in p.operators.items())))
-    yield parts
-    if graph.seconds is not None:
-        bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
-        yield f"By the data sheets {duration(graph.seconds)}{bound}."
-    if graph.tried:
-        tried = _table("tried", "predicted", "took", "")
-        for t in graph.tried:
-            tried.add_row(" and ".join(t.owners), duration(t.predicted), duration(t.took),
-                          escape(t.why) or ("kept" if t.kept else ""))
-        yield tried
-    if graph.untried:
-        yield escape(f"Nothing was tried. {graph.untried}")
-    if graph.refused:
-        refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
-        for r in graph.refused:
-            why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
-            refused.add_row(r.backend, _short(r.operator), str(r.calls), escape(why),
-                            escape("\n".join(line.split("   ")[0] for line in r.where)), r.owner)
-        yield refused
-    yield ""
-
-
-def _summary(explanation: Explanation) -> str:
-    lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in explanation.taken.items()) + "."]
-    if fell := explanation.fell_back:
-        lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell.items()) + ".")
-    if worth := [s for s in explanation.steps if s.saved is not None and s.saved > 0][:SHOWN]:
-        lines.append("It would save most if " + ", ".join(
-            f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth) + ".")
-    return escape("\n".join(lines))
-
-
-def duration(seconds: float | None) -> str:
-    """``12.3 us``."""
-    if seconds is None:
-        return ""
-    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms")) if seconds >= s), (1e-6, "us"))
-    return f"{seconds / scale:.3g} {unit}"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name, justify="right" if name in FIGURES else "left", overflow="fold")
-    return table
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
-
-
-def _short(operator: str) -> str:
-    return operator.removeprefix("aten.").removesuffix(".default")

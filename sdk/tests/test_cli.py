@@ -12,7 +12,8 @@ import torch
 import keel.commands
 import keel.spec_commands
 from keel import Backend, KeelError, LoopTarget, Rule, Support, loop_backend
-from keel.cli import COMMANDS, main
+from keel.cli import main
+from keel.command_line import COMMANDS
 from keel.discovery import Discovery
 from keel.entry_points import Carried
 

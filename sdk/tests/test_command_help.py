@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from keel.claims import claims_of
-from keel.cli import GROUP, SPEC_GROUP
 from keel.command_help import summary
+from keel.command_line import GROUP, SPEC_GROUP
 
 
 @pytest.mark.parametrize("group", [GROUP, SPEC_GROUP])

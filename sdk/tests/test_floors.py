@@ -15,11 +15,12 @@ KEEL = ROOT / "sdk" / "keel"
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "interrupts", "interpreter", "documents", "entry_points", "claims", "types", "dump", "cache",
+    "errors", "extras", "interrupts", "interpreter", "documents", "entry_points", "claims", "types", "dump", "cache",
     "quarantine", "symbols", "loops", "torch_adapter", "spec", "opset", "registration", "cost", "plugin",
     "extern_limits", "externs", "graph", "serialise", "partition", "schedule", "runtime", "loop_level", "discovery",
-    "pins", "compiler", "compile", "batch", "closure", "coverage", "export", "what_if", "explanation", "testing",
-    "explain_page", "minify", "opt", "new", "spec_commands", "commands", "command_help", "cli",
+    "pins", "compiler", "compile", "batch", "closure", "coverage", "export", "what_if", "reports",
+    "explanation_text", "explanation", "testing", "explain_page", "minify", "opt", "new", "spec_commands", "commands",
+    "command_help", "command_line", "cli",
 )
 LINES = 600
 
