@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 
+from keel.cache.toolchain import check_limits
 from keel.claims import claimed, claims_of, damaged, is_own
 from keel.documents import shown
 from keel.entry_points import Carried
@@ -54,6 +55,7 @@ def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
     Those that are new are first imported in processes of their own, each for at most ``limit`` seconds; ``again``
     does so with all that are not Keel's.
     """
+    check_limits()
     backends: dict[str, Backend] = {}
     problems: dict[str, KeelError] = {}
     notes: dict[str, Sequence[str]] = {}
@@ -84,8 +86,9 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
     """The installed backend of that name, imported and probed.
 
     One that is not Keel's is imported in a process of its own first, when it is new, for at most ``limit`` seconds.
-    Raises KeelError: unknown-backend, broken-plugin, api-version or not-here.
+    Raises KeelError: unknown-backend, broken-plugin, api-version, not-here, or bad-option for a malformed variable.
     """
+    check_limits()
     points = installed()
     if name not in points:
         near = get_close_matches(name, points, n=1)
@@ -115,6 +118,7 @@ def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = F
     installed backend ``eager`` is appended, so that every operator has an owner; under ``strict`` it is not, and
     what nobody takes is an error.  Raises what ``find`` raises, and KeelError[bad-option].
     """
+    check_limits()
     if isinstance(backends, str) or not isinstance(backends, Sequence | None):
         raise KeelError("bad-option", f"backends={backends!r} is not a list of backends.", do=_LIST)
     found = _defaults() if backends is None else [_one(b) for b in backends]

@@ -260,3 +260,19 @@ def test_what_cannot_be_resolved(asked: object, strict: bool, code: str) -> None
     with pytest.raises(KeelError) as caught:
         resolve(asked, strict=strict)                         # type: ignore[arg-type]
     assert caught.value.code == code and caught.value.do
+
+
+ALONE = Backend(name="alone", device="cpu", supports=lambda call: None, compile=lambda gm: gm.forward)
+
+
+@pytest.mark.parametrize("variable", ["KEEL_CACHE_SIZE", "KEEL_COMPILER_TIMEOUT"])
+@pytest.mark.parametrize("ask", [lambda: find("cpp"), survey, lambda: resolve([ALONE], strict=True),
+                                 lambda: torch.compile(lambda x: x + 1, backend="keel")(torch.ones(3))],
+                         ids=["find", "survey", "resolve", "compile"])
+def test_a_malformed_variable_is_an_error_of_its_own(variable: str, ask: Callable[[], object],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "garbage")
+    torch.compiler.reset()
+    with pytest.raises(KeelError, match=f"{variable}=garbage") as raised:
+        ask()
+    assert raised.value.code == "bad-option"

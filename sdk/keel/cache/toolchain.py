@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from keel.cache.store import Cache
+from keel.cache.store import Cache, size_limit
 from keel.errors import KeelError
 
 SECONDS = 600.0
@@ -33,6 +34,7 @@ RUN_BY_DRIVERS = ("cc1", "cc1plus", "as", "ld")
 """The programs that GCC's and Clang's drivers run, which hold the compiler itself."""
 
 Identity = tuple[str, int, int, int, int, int]
+_DIGITS = re.compile(rb"[0-9a-f]{64}")
 
 
 @dataclass
@@ -168,6 +170,14 @@ def _limit() -> float:
     raise KeelError("bad-option", f"KEEL_COMPILER_TIMEOUT={text} is no number of seconds above 0.")
 
 
+def check_limits() -> None:
+    """Raises KeelError[bad-option] where ``KEEL_CACHE_SIZE`` or ``KEEL_COMPILER_TIMEOUT`` says what it cannot: the user
+    is to hear of it before it looks like the failure of some backend's compiler.
+    """
+    size_limit()
+    _limit()
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -211,7 +221,10 @@ def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple
 @lru_cache(maxsize=64)
 def _content(identity: Identity) -> str:
     """The SHA-256 of the file, kept on disk, too: compilers are large."""
-    def hashed() -> bytes:
+    cache, key = Cache("compilers"), [str(part) for part in identity]
+    kept = cache.get(key)
+    if kept is None or not _DIGITS.fullmatch(kept):
         with Path(identity[0]).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest().encode()
-    return Cache("compilers").get_or_make([str(part) for part in identity], hashed).decode()
+            kept = hashlib.file_digest(file, "sha256").hexdigest().encode()
+        cache.put(key, kept)
+    return kept.decode()

@@ -187,3 +187,17 @@ def test_contents_are_kept_on_disk(folder: Path, monkeypatch: pytest.MonkeyPatch
     toolchain._content.cache_clear()
     monkeypatch.setattr(toolchain.hashlib, "file_digest", None)
     assert compiler_fingerprint("acmecc") == one
+
+
+@pytest.mark.parametrize("kept", [b"", b"x", b"0" * 63, b"0" * 65, b"\xff" * 64, b"G" * 64, b"0" * 63 + b"\n"])
+def test_a_content_that_is_none_is_taken_anew(kept: bytes, folder: Path) -> None:
+    program(folder, "exit 1 # kept")
+    one = compiler_fingerprint("acmecc")
+    identity = toolchain._identity(str(folder / "bin" / "acmecc"))
+    cache, key = toolchain.Cache("compilers"), [str(part) for part in identity]
+    for _ in range(2):                                        # the second time it is kept again
+        toolchain._content.cache_clear()
+        assert compiler_fingerprint("acmecc") == one
+        cache.put(key, kept)
+    toolchain._content.cache_clear()
+    assert compiler_fingerprint("acmecc") == one and cache.get(key) != kept
