@@ -2,7 +2,7 @@
 
 Nothing here runs, imports or unpickles anything.  ``Item`` is a piece of a document together with where it stands, so
 that whoever reads one says what it wants and never has to say where it did not get it.  ``claim`` is for folders that a
-command writes: it takes one that it made, or an empty one.
+command writes: it takes one that it made, or an empty one.  ``printable`` is for what is printed of a document.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from keel.errors import KeelError
+from keel.errors import printable as printable
 
 MOST_BYTES = 1 << 26
 """Of one document, unless its reader says otherwise: 64 MiB."""
@@ -49,20 +51,39 @@ def bad_file(path: str | os.PathLike[str], wrong: Malformed, *, what: str = "It 
 
 def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """What the file holds.  Raises KeelError[bad-option] where there is none, and Malformed for a folder, a pipe, a
-    device, a file that may not be read, or one of more than ``most`` bytes.
+    device, a file that may not be read or that keeps its reader waiting, or one of more than ``most`` bytes.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise Malformed("", "It is no file.")
-        with open(path, "rb") as file:
-            held = file.read(most + 1)
+        _regular(os.stat(path), most)                         # before it is opened, which some devices notice
+        with open(path, "rb", opener=_at_once) as file:
+            _regular(os.fstat(file.fileno()), most)           # another one may have its place by now
+            held: bytes | None = file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError) as e:
         raise KeelError("bad-option", f"There is no file {path}.") from e
     except OSError as e:
         raise Malformed("", e.strerror or str(e)) from e
+    except ValueError as e:
+        if isinstance(e, Malformed):
+            raise
+        raise KeelError("bad-option", f"There is no file {path}.") from e     # a path that no file can have
+    if held is None:
+        raise Malformed("", "It keeps its reader waiting.")
     if len(held) > most:
         raise Malformed("", f"It has more than {most} bytes.")
     return held
+
+
+def _regular(state: os.stat_result, most: int) -> None:
+    """Raises Malformed."""
+    if not stat.S_ISREG(state.st_mode):
+        raise Malformed("", "It is no file.")
+    if state.st_size > most:
+        raise Malformed("", f"It has more than {most} bytes.")
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens a file whose reader never waits, as that of a pipe, or of some files of the system, does."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def text_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
@@ -209,6 +230,10 @@ class Item:
             self.refuse(f"It has {len(self.value)} characters, more than {most}.")
         return self.value
 
+    def prose(self, most: int = 1 << 16) -> str:
+        """A text that people read: with codes in place of characters that steer a terminal."""
+        return printable(self.text(most))
+
     def like(self, form: re.Pattern[str], what: str) -> str:
         """A text of that form; ``what`` says what such a text is."""
         if not isinstance(self.value, str) or form.fullmatch(self.value) is None:
@@ -245,7 +270,21 @@ class Item:
         return value
 
 
-# -- folders that commands write ---------------------------------------------------------------------------------------
+# -- what commands write -----------------------------------------------------------------------------------------------
+
+def replace_file(path: Path, held: bytes) -> None:
+    """Puts a file in the place of whatever has this name.  In a folder that somebody else made that may be a link to a
+    file of the user's, which is not written to, or a pipe.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(draft, "xb") as file:
+            file.write(held)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
 
 MARKER = ".keel-made"
 """The file in a folder that a command made: the command, and below it the files of which it keeps a list."""

@@ -84,10 +84,31 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "pipe"):
         assert place_of(lambda path=path: bytes_of(path)) == ("", "It is no file.")  # type: ignore[misc]
     assert place_of(lambda: bytes_of(tmp_path / "long", 10))[1] == "It has more than 10 bytes."
+    os.symlink("/dev/zero", tmp_path / "endless")
+    assert place_of(lambda: bytes_of(tmp_path / "endless"))[1] == "It is no file."
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(1 << 40)
+    assert "more than" in place_of(lambda: bytes_of(tmp_path / "sparse"))[1]
     assert text_of(tmp_path / "long", 11) == "x" * 11
     with pytest.raises(KeelError, match="There is no file") as raised:
         bytes_of(tmp_path / "long" / "none")
     assert raised.value.code == "bad-option"
+    with pytest.raises(KeelError, match="There is no file"):
+        bytes_of(tmp_path / "a\0b")
+
+
+def test_a_file_that_keeps_its_reader_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /proc/kmsg does, which counts as a file: here a pipe in its place that nobody writes to."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    state = os.stat(tmp_path / "file")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    monkeypatch.setattr(os, "fstat", lambda descriptor: state)
+    monkeypatch.setattr(os, "stat", lambda path: state)
+    try:
+        assert place_of(lambda: bytes_of(tmp_path / "pipe")) == ("", "It keeps its reader waiting.")
+    finally:
+        os.close(writer)
 
 
 def test_an_error_names_the_file_and_the_place() -> None:
