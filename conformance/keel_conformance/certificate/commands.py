@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from keel import documents
+
 from ..options import CORES
 from .manifest import CERTIFICATE, certify
 from .verify import LEAST, SHARE, verify
@@ -24,11 +26,12 @@ def certify_command(
     limited = f", limited to {', '.join(about['ops'])}" if about["ops"] else ""
     passed = f"{manifest['totals']['pass']} of {about['cases']} cases pass, {waivers} are waived."
     Console().print(f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: {passed}",
-                    highlight=False)
+                    highlight=False, markup=False)
     for waiver in manifest["waived"]:
-        Console().print(f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until {waiver['expires']}: "
-                        f"{waiver['reason']} ({waiver['url']}, {waiver['owner']})", highlight=False, markup=False)
-    Console().print(f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False)
+        said = documents.printable(f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until "
+                                   f"{waiver['expires']}: {waiver['reason']} ({waiver['url']}, {waiver['owner']})")
+        Console().print(said, highlight=False, markup=False)
+    Console().print(f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False, markup=False)
 
 
 def verify_command(
@@ -42,6 +45,6 @@ def verify_command(
     """Check a certificate, and run a random sample of its cases again. Exits with 1 if it does not hold."""
     wrong = verify(folder, share=share, least=least, jobs=jobs, backend=backend)
     for sentence in wrong:
-        Console().print(sentence, highlight=False, markup=False)
+        Console().print(documents.printable(sentence), highlight=False, markup=False)
     Console().print("The certificate does not hold." if wrong else "The certificate holds.", highlight=False)
     raise typer.Exit(1 if wrong else 0)

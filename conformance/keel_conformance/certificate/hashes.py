@@ -4,18 +4,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from importlib.metadata import distribution, packages_distributions
+from contextlib import suppress
+from importlib.metadata import distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from keel import KeelError
+from keel import KeelError, documents
 from keel.testing import claims_of
 
 from ..harness.subject import GROUP
 
+MOST_BYTES = 1 << 30
 LEFT_OUT = ("__pycache__", ".pyc", ".pyo")
 
 
@@ -24,7 +26,11 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: Path) -> str:
-    return of_bytes(path.read_bytes())
+    """Raises KeelError[bad-file] for what is no file, or too large, and KeelError[bad-option] where there is none."""
+    try:
+        return of_bytes(documents.bytes_of(path, MOST_BYTES))
+    except documents.Malformed as e:
+        raise documents.bad_file(path, e, what="Its hash is wanted.") from e
 
 
 def of_data(value: Any) -> str:
@@ -79,7 +85,7 @@ def plugin(subject: str) -> dict[str, str]:
     points = [p for group in (GROUP, "torch_dynamo_backends") for p in claims_of(group).get(subject, ())]
     if ":" in subject:
         module = subject.partition(":")[0].partition(".")[0]
-        names = packages_distributions().get(module, [])
+        names = _distributions_of(module)
     elif points:
         module = points[0].module.partition(".")[0]
         names = [points[0].package]
@@ -88,3 +94,15 @@ def plugin(subject: str) -> dict[str, str]:
     name = names[0] if names else ""
     return {"package": module, "distribution": name, "version": distribution(name).version if name else "",
             "files": of_package(module)}
+
+
+def _distributions_of(module: str) -> list[str]:
+    """The names of the distributions that brought a module, but for those whose metadata is damaged."""
+    found = []
+    for dist in distributions():
+        with suppress(Exception):
+            code = [file for file in dist.files or () if file.suffix == ".py"]
+            if module in ((dist.read_text("top_level.txt") or "").split() or
+                          {file.parts[0] if len(file.parts) > 1 else file.stem for file in code}):
+                found.append(str(dist.name))
+    return found

@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from keel import KeelError
+from keel import KeelError, documents
 
 from ..cases.case import Case
 from ..harness import waivers
@@ -61,7 +60,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
     head = stating(folder / FILE, head, "backend", "torch", *ABOUT)
     cases = planned_of(head)
     if waived is not None and waived.resolve() != (folder / WAIVERS).resolve():
-        shutil.copyfile(waived, folder / WAIVERS)
+        documents.replace_file(folder / WAIVERS, _waivers(waived))
     found = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
     counts = totals(found)
     if reasons := _hindrances(folder, head, cases, found, now.date()):
@@ -77,8 +76,15 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
         "waived": waivers.used(found, held(folder, str(head["backend"])), now.date()),
         "verdicts": of_verdicts(found), "files": of_run(folder)}
     manifest["seal"] = hashes.of_data(manifest)
-    (folder / CERTIFICATE).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    documents.replace_file(folder / CERTIFICATE, f"{json.dumps(manifest, indent=1)}\n".encode())
     return manifest
+
+
+def _waivers(file: Path) -> bytes:
+    try:
+        return documents.bytes_of(file, waivers.MOST_BYTES)
+    except documents.Malformed as e:
+        raise documents.bad_file(file, e, what="It holds no waivers.") from e
 
 
 def _hindrances(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict],

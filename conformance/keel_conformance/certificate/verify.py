@@ -19,6 +19,7 @@ from ..harness.job import Settings
 from ..harness.journal import FILE, MOST_BYTES, entries
 from ..harness.run import digest, run
 from ..harness.waivers import used
+from ..report import named
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
 from . import hashes
 from .manifest import (
@@ -138,7 +139,7 @@ def _form(manifest: Any) -> Iterator[str]:
         yield f"It is no certificate of format {FORMAT}."
         return
     if odd := FIELDS ^ manifest.keys():
-        yield f"Fields are lacking or unknown: {', '.join(sorted(odd))}."
+        yield f"Fields are lacking or unknown: {named(map(documents.shown, sorted(odd)))}."
         return
     try:
         seal = hashes.of_data({k: v for k, v in manifest.items() if k != "seal"})

@@ -19,6 +19,7 @@ from ..cases.plan import PROFILES, TIERS, plan
 from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
+from ..report import named
 from ..results.reports import SECONDS, reports
 from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
@@ -99,10 +100,14 @@ def merge(
     folders: Annotated[list[Path], typer.Argument(help="The --out folders of all shards.")],
     out: Annotated[Path | None, typer.Option(help="The folder of the run that they are together.")] = None,
     waived: Waivers = None,
+    backend: Annotated[str, typer.Option(help="The one that the runs have to be of; a module:attribute has to be said, "
+                                         "because it is imported to write scripts of failures.")] = "",
 ) -> None:
     """Make one run of the runs of all shards. Exits as that run would have."""
     together = shards.merged(folders)
     head = stating(folders[0] / FILE, together.head, "profile", "tier", "seed", "ops", "digest")
+    if backend and backend != head["backend"]:
+        raise KeelError("bad-option", f"The runs are of the backend {head['backend']}, not of {backend}.")
     cases = planned(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
     if digest(cases) != head["digest"]:
         raise KeelError("bad-option", "The shards are of a plan that is not this version's.",
@@ -115,12 +120,13 @@ def merge(
         journal.close()
     accepted = waivers.read(waived, head["backend"]) if waived else ()
     verdicts, problems = _accepted(found, accepted, cases, whole=not head["ops"])
-    problems += [f"Shard {s} is missing." for s in together.missing]
+    if together.missing:
+        problems.append(f"Shards are missing: {named(map(str, together.missing))}.")
     if len(found) < len(cases) and not together.missing:
         problems.append(f"{len(cases) - len(found)} cases of the shards were not run to their end.")
     facts = [f"{len(folders)} shards, judged: {head['backend']}."]
     if out is not None:
-        facts += reports(out, cases, verdicts, problems)
+        facts += reports(out, cases, verdicts, problems, importing=bool(backend) or ":" not in head["backend"])
     summary.show(_console(), verdicts, len(cases), facts, problems)
     raise typer.Exit(status(verdicts, problems))
 

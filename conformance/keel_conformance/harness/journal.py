@@ -11,6 +11,7 @@ from typing import Any
 
 from keel import KeelError, documents
 
+from ..results.histogram import LABELS
 from ..results.verdict import STATUSES, Verdict
 
 FILE = "log.jsonl"
@@ -121,18 +122,17 @@ def entries(held: bytes) -> Iterator[tuple[str, Any]]:
 
 def _head(item: documents.Item) -> Mapping[str, Any]:
     """What a run is about: its values are texts, numbers and lists of texts."""
-    said = item.table(64)
+    said, found = item.record((), ("cases", "seed", "ops", "shard", *_TEXTS)), dict[str, Any]()
     for name, value in said.items():
         if name in ("cases", "seed"):
-            value.integer(-(1 << 63), 1 << 63)
+            found[name] = value.integer(-(1 << 63), 1 << 63)
         elif name == "ops":
-            for pattern in value.items(1 << 12):
-                pattern.text(1 << 10)
+            found[name] = [pattern.prose(1 << 10) for pattern in value.items(1 << 12)]
         elif name == "shard":
-            value.like(_SHARD, "a shard, as 1/3")
-        elif name in _TEXTS:
-            value.text(1 << 10)
-    return {name: value.value for name, value in said.items()}
+            found[name] = value.like(_SHARD, "a shard, as 1/3")
+        else:
+            found[name] = value.prose(1 << 10)
+    return found
 
 
 _TEXTS = ("backend", "digest", "torch", "torch-keel", "python", "profile", "tier")
@@ -150,13 +150,30 @@ def stating(path: Path, head: Mapping[str, Any] | None, *names: str) -> Mapping[
 
 def _verdict(item: documents.Item) -> Verdict:
     said = item.record(("case", "status"), ("oracle", "sentence", "clause", "figures", "seconds"))
-    texts = {k: said[k].text(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in said}
-    figures = said["figures"].table(1 << 8) if "figures" in said else {}
-    for name in ("ulps", "ratio", "masked"):
-        if name in figures and type(figures[name].value) not in (int, float, type(None)):
-            figures[name].refuse("It is no number.")
-    for name in ("call", "result", "other", "other_call"):
-        if name in figures:
-            figures[name].integer(0, 1 << 16)
+    texts = {k: said[k].prose(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in said}
+    figures = {k: _figure(k, f) for k, f in said["figures"].record((), _FIGURES).items() if f.value is not None} \
+        if "figures" in said else {}
     seconds = said["seconds"].number(0.0) if "seconds" in said else 0.0
-    return Verdict(**texts, figures={k: f.value for k, f in figures.items()}, seconds=seconds)  # type: ignore[arg-type]
+    return Verdict(**texts, figures=figures, seconds=seconds)  # type: ignore[arg-type]
+
+
+_MEASURES, _PLACES = ("ulps", "ratio", "masked"), ("call", "result", "other", "other_call")
+_FIGURES = (*_MEASURES, *_PLACES, "wrong", "fault", "index", "histogram")
+
+
+def _figure(name: str, item: documents.Item) -> Any:
+    """A figure of a verdict as oracles give it.  Raises Malformed."""
+    match name:
+        case "fault":
+            return item.prose(200)
+        case "index":
+            return [place.integer(0) for place in item.items(64)]
+        case "histogram":
+            return [count.integer(0) for count in item.items(count=len(LABELS))]
+        case "wrong":
+            return item.integer(0)
+    if name in _PLACES:
+        return item.integer(0, 1 << 16)
+    if type(item.value) not in (int, float):                  # of floats also those that are no numbers
+        item.refuse("It is no number.")
+    return float(item.value) if isinstance(item.value, float) else item.integer()

@@ -17,16 +17,22 @@ SECONDS = 600.0
 
 
 def reports(folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict], problems: Sequence[str] = (), *,
-            spent: float = 0.0, seconds: float = SECONDS) -> list[str]:
-    """Writes them beside the log, and says in sentences what lies where. ``spent`` is what the run took."""
+            spent: float = 0.0, seconds: float = SECONDS, importing: bool = True) -> list[str]:
+    """Writes them beside the log, and says in sentences what lies where. ``spent`` is what the run took. Scripts are
+    written and tried with the backend that the log names, unless ``importing`` that one on the log's word is refused.
+    """
     head, _, _ = read(folder / FILE)
     if head is None:
         raise ValueError(f"The log in {folder} has no head.")
-    found = write_scripts(folder, str(head["backend"]), cases, verdicts, seconds=seconds)
+    subject = str(head["backend"])
+    found = write_scripts(folder, subject, cases, verdicts, seconds=seconds) if importing else []
     document = files.document(files.Run(head, cases, verdicts, problems, spent, paths(found)))
     files.write(folder, document, verdicts)
     where = page.write(folder, document)
     said = [f"The report is {where}; {files.REPORT} and {files.JUNIT} lie beside it."]
+    if not importing:
+        said.append(f"No failure has a script: {subject.partition(':')[0]} would be imported, because the logs say so. "
+                    f"If you trust them, say --backend {subject}.")
     if found:
         with_script, shown = sum(bool(w.path) for w in found), sum(w.shown for w in found)
         seen = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"

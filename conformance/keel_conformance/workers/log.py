@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from keel import documents
+from keel import KeelError, documents
 
 from .pool import Outcome
+
+MOST_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Log:
 
     def resume(self) -> dict[Any, Outcome]:
         """What the lines of an earlier run say; a last line that was cut off is taken away."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+        lines = self._held().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
         if len(whole) < len(lines):
             self.path.write_bytes(b"".join(whole))
@@ -43,16 +46,25 @@ class Log:
             try:
                 job, outcome = self._outcome(entry)
             except documents.Malformed as e:
-                raise documents.bad_file(self.path, e, what="It is no log of a measurement.",
-                                         do="Take it away, and all is measured again.") from e
+                raise self._none(e) from e
             found[job] = outcome
         return found
+
+    def _held(self) -> bytes:
+        try:
+            return documents.bytes_of(self.path, MOST_BYTES) if os.path.lexists(self.path) else b""
+        except documents.Malformed as e:
+            raise self._none(e) from e
+
+    def _none(self, wrong: documents.Malformed) -> KeelError:
+        return documents.bad_file(self.path, wrong, what="It is no log of a measurement.",
+                                  do="Take it away, and all is measured again.")
 
     def _outcome(self, entry: documents.Item) -> tuple[Any, Outcome]:
         """The job and what came of it.  Raises Malformed."""
         said = entry.record(("job", "outcome"))
         outcome = said["outcome"].record(("row",), ("failure", "doing", "seconds", "end"))
-        texts = {k: outcome[k].text() for k in ("failure", "doing") if k in outcome}
+        texts = {k: outcome[k].prose() for k in ("failure", "doing") if k in outcome}
         seconds = outcome["seconds"].number(0.0) if "seconds" in outcome else 0.0
         try:
             job, row = self.job(**said["job"].value), outcome["row"].value

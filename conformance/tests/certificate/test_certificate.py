@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from keel import KeelError
 from keel_conformance.cases.case import Case
 from keel_conformance.certificate import hashes
 from keel_conformance.certificate.manifest import CERTIFICATE, WAIVERS, certify, planned_of
 from keel_conformance.certificate.verify import verify
+from keel_conformance.harness.cli import app
 from keel_conformance.harness.journal import FILE, Journal
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.results import files
@@ -114,8 +117,8 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no certificate": (lambda f: (f / CERTIFICATE).unlink(), "There is no certificate.json."),
     "no JSON": (lambda f: (f / CERTIFICATE).write_text("{"), "cannot be read"),
     "another format": (lambda f: manifest(f, lambda m: m.update(format=1)), "no certificate of format 2"),
-    "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: gold"),
-    "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: plugin"),
+    "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: 'gold'"),
+    "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: 'plugin'"),
     "changed and not sealed": (lambda f: manifest(f, lambda m: m.update(subject="cpp"), seal=False), "The seal is not"),
     "another backend": (lambda f: manifest(f, lambda m: m.update(subject="liar:liar")), "The log is of the backend"),
     "a larger tier": (lambda f: manifest(f, lambda m: m["run"].update(tier="standard")), "another tier: smoke"),
@@ -253,6 +256,41 @@ def test_an_expired_waiver_is_no_waiver(certified: Path, tmp_path: Path) -> None
     (folder / WAIVERS).write_text(WAIVER.replace("2999", "2020"))
     with pytest.raises(KeelError, match="has expired"):
         certify(folder, now=datetime(2027, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("name", ["report.html", "junit.xml", FILE, CERTIFICATE, WAIVERS])
+@pytest.mark.parametrize("put", [os.mkfifo, lambda p: os.symlink("/dev/zero", p), os.mkdir],
+                         ids=["pipe", "device", "folder"])
+def test_what_is_no_file_is_said(put: Callable[[Path], Any], name: str, run: Path) -> None:
+    (run / name).unlink()
+    put(run / name)
+    assert any("It is no file." in said and name in said for said in verify(run, share=0.0, least=0))
+    if name != CERTIFICATE:
+        with pytest.raises(KeelError, match="It is no file"):
+            certify(run)
+
+
+def test_files_that_links_lead_to_are_not_written_to(tmp_path: Path) -> None:
+    mine, folder = tmp_path / "mine", made(tmp_path / "run")
+    mine.write_text("mine")
+    (tmp_path / "accepted.toml").write_text("")
+    for name in (CERTIFICATE, WAIVERS):
+        os.symlink(mine, folder / name)
+    certify(folder, waived=tmp_path / "accepted.toml")
+    assert mine.read_text() == "mine" and verify(folder, share=0.0, least=0) == []
+    assert {p.name for p in folder.iterdir()} == {FILE, CERTIFICATE, WAIVERS}
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(KeelError, match="It holds no waivers"):
+        certify(folder, waived=tmp_path / "pipe")
+
+
+def test_what_is_said_of_a_certificate_does_not_steer_a_terminal(run: Path) -> None:
+    manifest(run, lambda m: m.update(subject="\x1b]0;title\x07[/x]", seal="\x1b[31m"), seal=False)
+    said = CliRunner().invoke(app, ["verify", str(run), "--share", "0", "--least", "0"])
+    assert said.exit_code == 1 and "\x1b" not in said.output and "The certificate does not hold." in said.output
+    manifest(run, lambda m: m.update({"\x1b[31m": 1}))
+    said = CliRunner().invoke(app, ["verify", str(run)])
+    assert said.exit_code == 1 and "\x1b" not in said.output and "lacking or unknown: '\\x1b[31m'" in said.output
 
 
 def test_hashes_see_names_and_contents(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from keel import KeelError
 from keel_conformance.harness.cli import app, planned, status
+from keel_conformance.harness.journal import Journal
+from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.harness.summary import show
 from keel_conformance.results.verdict import STATUSES, Verdict
 
@@ -59,6 +61,27 @@ def test_a_run_and_its_shards_say_the_same(tmp_path: Path) -> None:
     cases = planned(profile="core", tier="smoke", seed=0, ops=["neg", "abs"])
     assert lines[0]["run"]["cases"] == len(cases)
     assert [v["case"] for v in lines[1]["end"]] == [c.id for c in cases]
+
+
+def test_a_backend_is_not_imported_because_a_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "marks_its_import.py").write_text(
+        f"open({str(tmp_path / 'imported')!r}, 'a').close()\nfrom keel_eager import backend\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    named, some = "marks_its_import:backend", planned(profile="core", tier="smoke", seed=0, ops=["neg"])
+    journal = Journal.opened(tmp_path / "run", head_of(some, named, Shard(1, 3), profile="core", tier="smoke", seed=0,
+                                                       ops=["neg"]))
+    journal.end([Verdict(c.id, "fail", "ulp", "It is off.") for c in some])
+    journal.close()
+    said = conform("merge", str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert said.exit_code == 1 and "say --backend marks_its_import:backend" in " ".join(said.output.split())
+    assert "Shards are missing: 2/3, 3/3." in said.output
+    assert not (tmp_path / "imported").exists() and (tmp_path / "out" / "report.html").exists()
+    said = conform("merge", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--backend", "other:backend")
+    assert isinstance(said.exception, KeelError) and "not of other:backend" in str(said.exception)
+    assert not (tmp_path / "imported").exists()
+    said = conform("merge", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--backend", named)
+    assert said.exit_code == 1 and (tmp_path / "imported").exists() and list((tmp_path / "out" / "repro").glob("*.py"))
 
 
 def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -23,13 +23,15 @@ def test_an_installed_backend_is_found() -> None:
 def test_damaged_metadata_of_another_package_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "odd-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Name: odd\nVersion: 1.0\n")
+    (info / "METADATA").write_bytes(b"Name: \xff\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("pytest\n")
     (info / "entry_points.txt").write_bytes(b"[keel.backends]\nlone\n\xff\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert subject.__wrapped__("eager").backend is keel_eager.backend
     assert not write._registered("eager")
     assert script.backend_of("eager").single == '"eager"'
     assert hashes.plugin("eager")["distribution"] == "torch-keel"
+    assert hashes.plugin("pytest:main")["distribution"] == "pytest"
 
 
 def test_a_value_is_found() -> None:

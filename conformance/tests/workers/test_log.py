@@ -1,7 +1,10 @@
 """A run goes on from the lines that an earlier one left."""
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +47,13 @@ def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
     with pytest.raises(KeelError, match="line 3") as raised:
         log.resume()
     assert raised.value.code == "bad-file" and str(raised.value).encode()
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(p, p)],
+                         ids=["pipe", "folder", "device", "loop"])
+def test_a_log_that_is_no_file_is_said(put: Callable[[Path], Any], tmp_path: Path) -> None:
+    log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
+    put(log.path)
+    with pytest.raises(KeelError, match="It is no log of a measurement") as raised:
+        log.resume()
+    assert raised.value.code == "bad-file"
