@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,10 +107,15 @@ def test_an_interrupt_stops_it_too(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert not alive(int((folder / "group").read_text()))
 
 
-def test_an_interrupt_stops_those_of_other_threads(folder: Path) -> None:
+def test_an_interrupt_stops_those_of_other_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main thread is interrupted while two others wait for compilers, and a third has yet to start its own."""
     program(folder, f"echo $$ >> {folder}/groups; sleep 1000 & wait")
-    waits = threading.Event()
+    waits, waited_for, exchanged = threading.Event(), threading.Semaphore(0), toolchain._exchanged
+
+    def heard(*args: Any) -> tuple[str, str]:
+        waited_for.release()
+        return exchanged(*args)
+    monkeypatch.setattr(toolchain, "_exchanged", heard)
 
     def late() -> None:
         waits.wait(60)
@@ -119,6 +125,7 @@ def test_an_interrupt_stops_those_of_other_threads(folder: Path) -> None:
         began.append(pool.submit(copy_context().run, late))
         while not (folder / "groups").exists() or (folder / "groups").read_text().count("\n") < 2:
             time.sleep(0.01)
+        assert all(waited_for.acquire(timeout=60) for _ in range(2))
         try:
             raise KeyboardInterrupt
         finally:
