@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 
 T = TypeVar("T")
 

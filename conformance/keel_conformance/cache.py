@@ -56,7 +56,7 @@ def sources(target: keel.LoopTarget, factor: float) -> list[keel.Source]:
     %3 = mul %1 %2
     store out0[0] %3
 """)
-    kernels = [keel.fitted(keel.parse(text), target) for text in texts]
+    kernels = [keel.testing.fitted(keel.loops.parse(text), target) for text in texts]
     return [keel.Source(k, target.render(k)) for k in kernels]
 
 
@@ -82,7 +82,7 @@ def targets() -> Iterator[dict[str, keel.LoopTarget]]:
             rendered = __import__("keel_rendered").backend
         finally:
             sys.path.remove(str(place))
-        yield {"cpp": keel.find("cpp").target, "the rendered package": rendered.target}
+        yield {"cpp": keel.testing.find("cpp").target, "the rendered package": rendered.target}
 
 
 # -- processes -----------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Killed:
 def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Random, cache: Path) -> Killed:
     found = Killed(Counter())
     held = {str(n): str(n).encode() * 1_000_000 for n in range(4)}
-    store = keel.Cache("trial")
+    store = keel.cache.Cache("trial")
     for n in range(count):
         target, start = list(backends.values())[n % len(backends)], n
 

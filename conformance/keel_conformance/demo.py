@@ -120,7 +120,7 @@ def place(shown: Shown, model: str, title: str) -> None:
         shown.console.print(errors(model))
 
 
-def parts(explanation: keel.Explanation) -> Table:
+def parts(explanation: keel.testing.Explanation) -> Table:
     """For each graph, how many calls each backend took, in how many parts."""
     table = Table("graph", *explanation.backends, title="Placement: calls in parts", title_justify="left")
     for graph in explanation.graphs:
@@ -129,7 +129,7 @@ def parts(explanation: keel.Explanation) -> Table:
     return table
 
 
-def reasons(explanation: keel.Explanation) -> Table:
+def reasons(explanation: keel.testing.Explanation) -> Table:
     """The refusals that hit the most calls, in the backend's own words, with a line of the model that they hit."""
     found = sorted((r for graph in explanation.graphs for r in graph.refused), key=lambda r: -r.calls)
     table = Table("calls", "went to", "why not elsewhere", "for instance at",

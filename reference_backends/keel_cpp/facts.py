@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Dim, bounds
+from keel import Dim
 from keel.loops import (
     Apply,
     Axis,
@@ -23,6 +23,7 @@ from keel.loops import (
     Stmt,
     Store,
     axes_of,
+    bounds,
     loaded_of,
     non_negative,
     quotient,

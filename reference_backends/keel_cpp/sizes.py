@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import keel
-from keel import Dim, bounds
-from keel.loops import Axis, Div, Index, Loaded, Mod, non_negative
+from keel import Dim
+from keel.loops import Axis, Div, Index, Loaded, Mod, bounds, non_negative
 
 Names = Callable[[str], str]
 Values = Callable[[Loaded], str]
@@ -24,7 +24,7 @@ FORMS = {"floordiv": "size_div({0}, {1})", "mod": "size_mod({0}, {1})", "max": "
 
 def size_text(d: Dim, names: Names) -> str:
     """A size, in parentheses unless it is one word."""
-    return keel.size_text(d, names, FORMS)
+    return keel.loops.size_text(d, names, FORMS)
 
 
 def index_text(i: Index, names: Names, values: Values) -> str:

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import torch
 
-from keel import Backend, Call, Cost, KeelError, Rule, Support, torch_compile_backend
+from keel import Backend, Call, Cost, KeelError, Rule, Support
+from keel.plugin import torch_compile_backend
 from keel_foreign.sheets import SHEETS
 
 _MASKS = (torch.bool, torch.uint8)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, device
 
-from keel import DTYPE_NAMES, Launcher, Limits, LoopTarget, Source, aten_externs, loop_backend
-from keel.loops import MONOIDS, SCALARS, interpret, parse, show, verify
+from keel import Launcher, Limits, LoopTarget, Source, aten_externs, loop_backend
+from keel.loops import DTYPE_NAMES, MONOIDS, SCALARS, interpret, parse, show, verify
 
 DTYPES = dict(DTYPE_NAMES)
 OPS = {op.name: " ".join((op.name, *(f"{{{n}}}" for n in range(op.arity)))) for op in SCALARS.values()}

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from keel import Launcher, Source, cuda_stream
+from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
+from keel.plugin import cuda_stream
 from keel_triton.blocks import Blocks, choose
 from keel_triton.driver import Run, runner
 from keel_triton.plan import NARROW, Launch, plan, reach

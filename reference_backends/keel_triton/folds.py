@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from keel import DTYPE_NAMES
-from keel.loops import MONOIDS, SCALARS, Monoid
+from keel.loops import DTYPE_NAMES, MONOIDS, SCALARS, Monoid
 from keel_triton.tables import DTYPES, REDUCTIONS, apply, literal
 
 Dtypes = tuple[torch.dtype, ...]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from keel import Dim, KeelError, bounds
-from keel.loops import Axis, Div, Index, Loaded, Mod, non_negative
+from keel import Dim, KeelError
+from keel.loops import Axis, Div, Index, Loaded, Mod, bounds, non_negative
 from keel_triton.tables import DTYPES
 
 INDEX_TYPES = {"int32": torch.int32, "int64": torch.int64}

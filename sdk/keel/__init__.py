@@ -1,8 +1,8 @@
 """Keel: put a PyTorch 2 backend under any accelerator.  These are the names that a backend needs first.
 
-The rest is in the public rooms: ``keel.loops`` (kernels as data), ``keel.opset`` (the operators), ``keel.testing``
-(what a backend's tests need), ``keel.cost`` (data sheets), ``keel.cache`` (what compilers made) and ``keel.serialise``
-(graphs as files).
+The rest is in the public rooms: ``keel.plugin`` (all that a vendor writes), ``keel.loops`` (kernels as data),
+``keel.opset`` (the operators), ``keel.testing`` (what a backend's tests need), ``keel.cost`` (data sheets),
+``keel.cache`` (what compilers made) and ``keel.serialise`` (graphs as files).
 
 ``import keel`` loads neither PyTorch nor the rooms of Keel: a name loads its room when it is first used (PEP 562).
 The imports under ``TYPE_CHECKING`` say the same as the tables below to type checkers and editors.
@@ -63,34 +63,30 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _MOVED: Mapping[str, tuple[str, ...]] = {
     "keel.cache": ("Cache", "compile_library", "compiler_fingerprint", "load_library", "run_compiler"),
     "keel.cost": ("Link", "Pattern", "Price", "price", "read_sheets"),
-    "keel.loops": ("MONOIDS", "SCALARS", "Apply", "Axis", "BadIndex", "Buffer", "ByKind", "Check", "Const", "Div",
-        "Index", "Kernel", "Load", "Loaded", "Loop", "Mod", "Monoid", "Position", "Program", "Reduce", "Scalar",
-        "ScalarText", "Scan", "Stmt", "Store", "axes_of", "combination", "dims_of", "dtypes_of", "evaluate",
-        "expand", "index", "interpret", "loaded_of", "non_negative", "parse", "quotient", "results_of", "scalar_text",
-        "show", "size_text", "substitute", "verify", "walk"),
-    "keel.loops.index": ("bounds",),
+    "keel.loops": ("DTYPE_NAMES", "MONOIDS", "SCALARS", "Apply", "Axis", "BadIndex", "Buffer", "ByKind", "Check",
+        "Const", "Div", "Index", "Kernel", "Load", "Loaded", "Loop", "Mod", "Monoid", "Position", "Program", "Reduce",
+        "Scalar", "ScalarText", "Scan", "Stmt", "Store", "axes_of", "bounds", "combination", "dims_of",
+        "dtypes_of", "evaluate", "expand", "index", "interpret", "loaded_of", "non_negative", "parse",
+        "quotient", "results_of", "scalar_text", "show", "size_text", "substitute", "verify", "walk"),
     "keel.opset": ("MEMBERS", "OPSET", "About", "Clause", "Op", "bind", "decomposition_of", "overload_of"),
-    "keel.plugin": ("API",),
+    "keel.plugin": ("API", "cuda_stream", "torch_compile_backend"),
     "keel.serialise": ("load_graph", "save_graph"),
     "keel.testing": ("Asked", "Batch", "Discovery", "Explanation", "compile_calls", "compiled_graphs", "discover",
         "find", "fitted", "refusal", "resolve", "survey"),
-    "keel.torch_adapter": ("torch_compile_backend",),
-    "keel.torch_adapter.streams": ("cuda_stream",),
-    "keel.types": ("DTYPE_NAMES",),
 }
 """Names that were public here, by the room where they are now.  They are found for one more release."""
+_ROOMS = ("cache", "cost", "loops", "opset", "plugin", "serialise", "testing")
+"""The public rooms, which are loaded when they are first used, like names."""
 _MODULES: Mapping[str, str] = {
+    **{room: f"keel.{room}" for room in _ROOMS},
     "closure": "keel.closure",
     "control": "keel.torch_adapter.control",
     "coverage": "keel.coverage",
     "documents": "keel.documents",
-    "loops": "keel.loops",
-    "opset": "keel.opset",
     "partition": "keel.partition",
-    "testing": "keel.testing",
     "universe": "keel.torch_adapter.universe",
 }
-"""Modules: public rooms, and for one more release those of the conformance suite."""
+"""The public rooms, and what Keel's own tools use besides; nothing is promised of that."""
 _HOMES = {name: room for table in (_NAMES, _MOVED) for room, names in table.items() for name in names}
 
 

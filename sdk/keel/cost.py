@@ -139,7 +139,7 @@ class Cost:
             else:
                 checked_number(what, f"seconds[{operator!r}]", seconds)
         checked_flag(what, "fuses", self.fuses)
-        checked_type(what, "link", self.link, (Link, type(None)), "keel.Link(bandwidth, latency), or leave it out")
+        checked_type(what, "link", self.link, (Link, type(None)), "keel.cost.Link(bandwidth, latency), or leave it out")
         checked_type(what, "patterns", self.patterns, (tuple, list), "a tuple of Pattern values")
         for pattern in self.patterns:
             checked_type(what, "patterns", pattern, Pattern, "rows that are Pattern values")

@@ -35,6 +35,7 @@ from keel.registration import (
     table,
     texts,
 )
+from keel.torch_adapter import cuda_stream, torch_compile_backend
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType, leaves
 
 API = 1
@@ -264,11 +265,11 @@ class LoopTarget:
     """A loop-level backend: three tables and two functions.
 
     ``scalars`` gives the text of each scalar op, operands as ``{0} {1} …`` and the result's dtype name as ``{dtype}``;
-    it has to be right of every dtype that the op takes (``keel.SCALARS[op]`` says which), or is a ``ByKind``.  An op
-    that is not in the table is expanded by Keel into those that are.  ``reductions`` gives (identity, combination) per
-    monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from
-    ``keel.combination``, its steps in ops that the table has.  Names of kernels, buffers, axes and symbols are any
-    identifiers: ``render`` keeps them apart from the words of its language.
+    it has to be right of every dtype that the op takes (``keel.loops.SCALARS[op]`` says which), or is a ``ByKind``.  An
+    op that is not in the table is expanded by Keel into those that are.  ``reductions`` gives (identity, combination)
+    per monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from
+    ``keel.loops.combination``, its steps in ops that the table has.  Names of kernels, buffers, axes and symbols are
+    any identifiers: ``render`` keeps them apart from the words of its language.
     The tables are what the target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels
     of a graph at once and returns one launcher each.  Unless ``checks``, Keel writes out each Check that a kernel has.
     """
@@ -533,4 +534,5 @@ def _first_line(error: BaseException) -> str:
 
 
 __all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Refuses", "Rule",
-           "ScalarText", "Source", "Staged", "Support", "SymType", "TensorType", "refusal"]
+           "ScalarText", "Source", "Staged", "Support", "SymType", "TensorType", "cuda_stream", "refusal",
+           "torch_compile_backend"]

@@ -169,7 +169,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "seconds that are a text": (lambda: cost(seconds={"aten.mm": "1 us"}), "at least 0"),
     "seconds by an asynchronous function": (lambda: cost(seconds={"aten.mm": later}), "plain function"),
     "weights of a kind that does not exist": (lambda: cost(weights={"convolutoin": 2.0}), "'convolution'"),
-    "a link that is a number": (lambda: cost(link=1e9), "keel.Link"),
+    "a link that is a number": (lambda: cost(link=1e9), "keel.cost.Link"),
     "a link without bandwidth": (lambda: Link(0.0, 1e-6), "above 0"),
     "doubt of all": (lambda: cost(doubt=1.0), "below 1"),
     "patterns that are texts": (lambda: cost(patterns=("aten.mm",)), "Pattern values"),

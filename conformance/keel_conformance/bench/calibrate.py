@@ -92,7 +92,7 @@ def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dic
     """Measures the backends of these names and writes their sheets to ``path``, beside those that it has of others."""
     torch.set_num_threads(threads)
     had = _sheets(path) if path.exists() else {}
-    found = calibrate([keel.find(name) for name in backends], device)
+    found = calibrate([keel.testing.find(name) for name in backends], device)
     machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
     text = json.dumps({"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}},
                       indent=1)

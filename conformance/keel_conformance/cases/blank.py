@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.threads import threads
 from keel_conformance.trees import tensors
 

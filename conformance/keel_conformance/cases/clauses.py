@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from keel import MEMBERS, About, Clause, Op
+from keel.opset import MEMBERS, About, Clause, Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.features import features
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from keel import DTYPE_NAMES, Op
+from keel.loops import DTYPE_NAMES
+from keel.opset import Op
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.values import Draw
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from keel import Op
+from keel.opset import Op
 
 EXEMPT: Mapping[str, str] = {
     "collectives": "A collective needs processes that take part in it: programs over a process group try it.",

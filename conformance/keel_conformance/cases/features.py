@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels
 from keel_conformance.cases.values import Draw

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from keel import DTYPE_NAMES, Op
+from keel.loops import DTYPE_NAMES
+from keel.opset import Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, Op, overload_of, universe
+from keel import universe
+from keel.opset import MEMBERS, Op, overload_of
 from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.skeleton import (
     OWN,

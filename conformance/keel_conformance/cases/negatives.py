@@ -18,7 +18,9 @@ from typing import Any
 
 import torch
 
-from keel import DTYPE_NAMES, MEMBERS, Call, Op, TensorType, bind
+from keel import Call, TensorType
+from keel.loops import DTYPE_NAMES
+from keel.opset import MEMBERS, Op, bind
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import Negative
 from keel_conformance.cases.exempt import exempt

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 
-from keel import MEMBERS, KeelError
+from keel import KeelError
+from keel.opset import MEMBERS
 from keel_conformance.cases.arguments import BREAKS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.clauses import cited

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel import DTYPE_NAMES
+from keel.loops import DTYPE_NAMES
 from keel_conformance.cases import layouts
 from keel_conformance.cases.values import Draw, fill, kinds_of, salted
 

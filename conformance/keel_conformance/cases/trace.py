@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.clauses import UNTESTED, needs, untested
 from keel_conformance.cases.domains import domain_of

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import keel
-from keel import MEMBERS, Op, decomposition_of
+from keel.opset import MEMBERS, Op, decomposition_of
 from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.generic import known
@@ -135,7 +135,7 @@ def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
-            keel.compile_calls([(target, args, kwargs)], backends=["eager"])
+            keel.testing.compile_calls([(target, args, kwargs)], backends=["eager"])
             results = target(*args, **kwargs)
             decompose = decomposition_of(target)
             written_out = results if decompose is None else decompose(*args, **kwargs)

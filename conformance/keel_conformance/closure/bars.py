@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from keel import MEMBERS, Op
+from keel.opset import MEMBERS, Op
 
 from ..bench.errors import TIMES
 from ..report import Bar, by_need, named, percent

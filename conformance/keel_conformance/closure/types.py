@@ -7,7 +7,8 @@ from typing import Any
 
 import sympy
 
-from keel import OPSET, Call, Op, SymType, TensorType, bind, closure, universe
+from keel import Call, SymType, TensorType, closure, universe
+from keel.opset import OPSET, Op, bind
 
 Values = Sequence[Mapping[sympy.Symbol, int]]
 

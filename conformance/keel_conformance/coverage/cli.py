@@ -8,7 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keel import MEMBERS, coverage, find, universe
+from keel import coverage, universe
+from keel.opset import MEMBERS
+from keel.testing import find
 
 from .. import report
 from ..options import CORES, AtOnce, Json, Resume, Retry, Samples, TimeLimit, count, fitting, picked

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, KeelError, coverage, find, universe
+from keel import KeelError, coverage, universe
+from keel.opset import MEMBERS
+from keel.testing import find
 
 from ..closure import numbers
 from ..closure.draws import Draws, kind_of

@@ -27,9 +27,9 @@ class Loader:
 
 
 def _kernel(path: Path) -> Any:
-    kernel = keel.parse(path.read_text("utf-8", "surrogateescape"))
-    keel.verify(kernel)
-    keel.show(kernel)
+    kernel = keel.loops.parse(path.read_text("utf-8", "surrogateescape"))
+    keel.loops.verify(kernel)
+    keel.loops.show(kernel)
     return kernel
 
 
@@ -43,9 +43,9 @@ _GRAPH = one_of(*([within("graph.json", of_json)] * 6), within("graph.json", of_
                 within("constants.pt", of_bytes, "data.pkl"), within("constants.pt", of_bytes), of_bytes)
 
 LOADERS: Mapping[str, Loader] = {loader.name: loader for loader in (
-    Loader("graph", keel.load_graph, seeds.graphs, _GRAPH),
+    Loader("graph", keel.serialise.load_graph, seeds.graphs, _GRAPH),
     Loader("kernel", _kernel, seeds.kernels, one_of(of_words, of_words, of_bytes)),
-    Loader("sheets", keel.read_sheets, seeds.sheets, _DATA),
+    Loader("sheets", keel.cost.read_sheets, seeds.sheets, _DATA),
     Loader("waivers", lambda path: waivers.read(path, "acme"), seeds.waivers, one_of(of_words, of_bytes)),
     Loader("log", journal.read, seeds.logs, _LINES),
     Loader("certificate", verify.form, seeds.certificates, _DATA),

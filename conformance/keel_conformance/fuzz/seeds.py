@@ -55,7 +55,7 @@ def graphs() -> list[bytes]:
 def _saved(graph: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="keel-fuzz-") as folder:
         file = Path(folder, "graph.keel")
-        keel.save_graph(graph, file)
+        keel.serialise.save_graph(graph, file)
         return file.read_bytes()
 
 
@@ -101,9 +101,9 @@ def kernels() -> list[bytes]:
 
 
 def sheets() -> list[bytes]:
-    cost = keel.Cost(flops={torch.float32: 1e9}, scalars=1e8, bandwidth=1e9, link=keel.Link(1e6, 1e-3),
+    cost = keel.Cost(flops={torch.float32: 1e9}, scalars=1e8, bandwidth=1e9, link=keel.cost.Link(1e6, 1e-3),
                      weights={"sort": 2.0}, passes={"convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3,
-                     patterns=(keel.Pattern(("aten.mm", "pointwise")), keel.Pattern(("sort",), 1e-3)))
+                     patterns=(keel.cost.Pattern(("aten.mm", "pointwise")), keel.cost.Pattern(("sort",), 1e-3)))
     plain = keel.Cost(flops={torch.float32: 1e9}, scalars=1e8, bandwidth=1e9)
     both = {"acme": cost.as_json(), "cpp": plain.as_json()}
     return [json.dumps({"machine": {"threads": 2}, "sheets": both}).encode()]

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from keel import MEMBERS, TensorType
+from keel import TensorType
+from keel.opset import MEMBERS
 
 from ..cases.arguments import arguments
 from ..cases.blank import repeatable

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 import keel
-from keel import MEMBERS, KeelError, TensorType
+from keel import KeelError, TensorType
+from keel.opset import MEMBERS
 
 from ..cases.arguments import arguments
 from ..cases.case import Case, Trial
@@ -123,8 +124,8 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         _place(calls, 0, under_test, clock)
         tell("compiling")
         with clock.at("backend"), _backend_at("compiling", job.settings.threads):
-            batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
-                                       backends=under_test.backends, strict=True)
+            batch = keel.testing.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
+                                               backends=under_test.backends, strict=True)
         for c, owners, refusals, results in zip(calls, batch.owners, batch.refusals, batch.results, strict=True):
             c.tried.claimed = under_test.name in owners
             c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
@@ -147,7 +148,7 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
     return [c.tried for c in drawn]
 
 
-def _run(calls: Sequence[Called], batch: keel.Batch, threads: int, under_test: Subject, clock: Clock,
+def _run(calls: Sequence[Called], batch: keel.testing.Batch, threads: int, under_test: Subject, clock: Clock,
          tell: Tell) -> None:
     """The calls' results, as often as there are draws, and what these did that they must not."""
     for k, draw in enumerate(DRAWS):
@@ -303,8 +304,8 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
     begin = time.perf_counter()
     try:
         with clock.at("backend"), _backend_at("running", threads):
-            batch = keel.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs)], backends=under_test.backends,
-                                       strict=True)
+            batch = keel.testing.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs)],
+                                               backends=under_test.backends, strict=True)
             c.tried.claimed = under_test.name in batch.owners[0]
             c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
             batch.run([(c.given[0].args, c.given[0].kwargs)])

@@ -50,10 +50,10 @@ def subject(text: str) -> Subject:
         return Subject(text, _value(text))
     installed = set(claims_of(GROUP))
     if text in installed:
-        return Subject(text, keel.find(text))
+        return Subject(text, keel.testing.find(text))
     registered = set(torch.compiler.list_backends(exclude_tags=())) - {"keel"}
     if text in registered:
-        return Subject(text, keel.resolve([foreign(text)], strict=True)[0])
+        return Subject(text, keel.testing.resolve([foreign(text)], strict=True)[0])
     near = get_close_matches(text, sorted(installed | registered), n=3)
     raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.",
                     {"of Keel": ", ".join(sorted(installed)), "of torch.compile": ", ".join(sorted(registered))},
@@ -76,4 +76,4 @@ def _value(text: str) -> Backend:
                             do=f"Did you mean {' or '.join(map(repr, near))}?" if near else
                             "Name a Backend value of that module.")
         holder = getattr(holder, name)
-    return keel.resolve([holder], strict=True)[0]
+    return keel.testing.resolve([holder], strict=True)[0]

@@ -21,7 +21,7 @@ exact()
 def _first() -> None:
     """A first graph is traced and run by eager PyTorch, which imports much of PyTorch."""
     x = torch.ones(3)
-    batch = keel.compile_calls([(torch.ops.aten.neg.default, (x,), {})], backends=["eager"], strict=True)
+    batch = keel.testing.compile_calls([(torch.ops.aten.neg.default, (x,), {})], backends=["eager"], strict=True)
     with TemporaryDirectory() as folder:
         torch.save(batch.run([((x,), {})]), Path(folder) / "results")
         torch.load(Path(folder) / "results", weights_only=True)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keel import KeelError, Kernel, Launcher, LoopTarget, Source, Store, fitted, verify, walk
+from keel import KeelError, Launcher, LoopTarget, Source
+from keel.loops import Kernel, Store, verify, walk
+from keel.testing import fitted
 
 from ..cases.case import Case
 from ..devices import HOST

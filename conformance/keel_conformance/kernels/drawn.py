@@ -13,13 +13,13 @@ from random import Random
 import sympy
 import torch
 
-from keel import (
+from keel import Dim
+from keel.loops import (
     Apply,
     Axis,
     Buffer,
     Check,
     Const,
-    Dim,
     Index,
     Kernel,
     Load,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from keel import DTYPE_NAMES, MONOIDS, Kernel, parse
+from keel.loops import DTYPE_NAMES, MONOIDS, Kernel, parse
 
 from .made import Fill, Made
 

@@ -22,7 +22,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from keel import Apply, Buffer, Kernel, Reduce, Scan, Store, interpret, walk
+from keel.loops import Apply, Buffer, Kernel, Reduce, Scan, Store, interpret, walk
 
 from .made import ZONE, Made
 
@@ -64,7 +64,7 @@ def _steps(dtype: torch.dtype) -> int:
 
 def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
     """The memories after the kernel with float64 in place of float32, by its text."""
-    from keel import parse, show
+    from keel.loops import parse, show
 
     kernel = parse(show(made.kernel).replace("f32", "f64"))
     wide = [m.double() if m.dtype == torch.float32 else m for m in memory]

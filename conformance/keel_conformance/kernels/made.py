@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from keel import Buffer, Kernel, evaluate
+from keel.loops import Buffer, Kernel, evaluate
 
 ZONE = 32
 """Elements before and after each buffer that nobody may touch."""

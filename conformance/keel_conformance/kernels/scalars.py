@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from keel import DTYPE_NAMES, MEMBERS, SCALARS, parse
+from keel.loops import DTYPE_NAMES, SCALARS, parse
+from keel.opset import MEMBERS
 
 from .forms import dtype_of
 from .made import Fill, Made

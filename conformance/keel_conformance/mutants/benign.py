@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from keel import MEMBERS, Backend, Call, Rule, Support, find
+from keel import Backend, Call, Rule, Support
+from keel.opset import MEMBERS
+from keel.testing import find
 from keel_foreign import foreign, untraceable
 
 from ..trees import tensors

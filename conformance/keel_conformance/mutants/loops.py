@@ -7,7 +7,8 @@ from itertools import count
 
 import torch
 
-from keel import (
+from keel import loop_backend
+from keel.loops import (
     Apply,
     Axis,
     Const,
@@ -19,12 +20,11 @@ from keel import (
     Scan,
     Stmt,
     Store,
-    find,
-    loop_backend,
     results_of,
     show,
     walk,
 )
+from keel.testing import find
 
 from .mutant import Mutant, reference, sentence, slug
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from keel import MEMBERS, documents
+from keel import documents
+from keel.opset import MEMBERS
 
 from .. import report
 from ..cases.case import Case

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 
 from ..cases import blank
 from ..cases.arguments import arguments

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Op, TensorType
+from keel import TensorType
+from keel.opset import Op
 
 from ..results.fault import Fault, Kind
 

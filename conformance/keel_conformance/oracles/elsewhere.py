@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from keel import decomposition_of
+from keel.opset import decomposition_of
 
 from ..devices import HOST
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import MEMBERS, Call, Op, TensorType, bind
-from keel.opset import Results
+from keel import Call, TensorType
+from keel.opset import MEMBERS, Op, Results, bind
 
 from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial

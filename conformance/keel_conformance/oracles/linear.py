@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import About
+from keel.opset import About
 
 from ..by_member import ByMember
 from ..trees import leaves

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import OPSET, decomposition_of
+from keel.opset import OPSET, decomposition_of
 
 from ..trees import mapped
 from .rules import NoRule, flat, widened

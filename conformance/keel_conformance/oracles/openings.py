@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from keel import Op
+from keel.opset import Op
 
 
 def opened(member: Op, named: Mapping[str, Any], results: Sequence[Any]) -> Sequence[Tensor | None]:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Op
-from keel.opset import Pole, Results
+from keel.opset import Op, Pole, Results
 
 from ..by_member import ByMember
 from .precise import precise

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Op
+from keel.opset import Op
 
 from .tracked import BITS, ulp, wide
 

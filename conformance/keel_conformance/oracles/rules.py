@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Call, Op, bind
+from keel import Call
+from keel.opset import Op, bind
 
 from ..trees import leaves, mapped
 from .tracked import error_of, errors, inexact, plain_of, ulp, wide

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from keel import OPSET, Call, Op, bind, decomposition_of
-from keel.opset import Results
+from keel import Call
+from keel.opset import OPSET, Op, Results, bind, decomposition_of
 
 from ..trees import leaves, mapped
 from . import gridded, linear, movement, openings, pointwise, resampled, special

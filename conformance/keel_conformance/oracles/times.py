@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import Call, bind
+from keel import Call
+from keel.opset import bind
 
 from .compare import TIMES, Finding
 from .tracked import inexact, ulp, unit, wide_dtype

@@ -32,7 +32,7 @@ class Compiler:
         def supports(call: keel.Call) -> keel.Refusal | str | None:
             if call.name in without or call.name.rpartition(".")[0] in without:
                 return f"{call.name} is left to others here."
-            return keel.refusal(held, call)
+            return keel.testing.refusal(held, call)
 
         def compile(gm: fx.GraphModule) -> Callable[..., Any]:
             self.parts += 1

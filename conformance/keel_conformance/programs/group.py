@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 
 from .lab import Lab
 

@@ -138,7 +138,7 @@ def tried(calls: Calls) -> Verdict:
                   [placed_on(under_test.device, case, trial) for trial in calls.trials])
     try:
         first = seen.given[0]
-        batch = keel.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
+        batch = keel.testing.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
         for given in seen.given:
             torch.manual_seed(case.seed)
             seen.results.append(batch.run([(given.args, given.kwargs)])[0])

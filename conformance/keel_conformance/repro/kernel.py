@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from keel import show
+from keel.loops import show
 
 from ..cases.case import Case
 from ..harness.subject import subject

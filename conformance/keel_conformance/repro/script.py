@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel.testing import claims_of
 
 from ..cases.case import Trial

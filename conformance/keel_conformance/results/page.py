@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from keel import DTYPE_NAMES
+from keel.loops import DTYPE_NAMES
 
 from .histogram import bars
 from .verdict import BAD

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from keel import MEMBERS, Op
+from keel.opset import MEMBERS, Op
 
 from ..cases.case import Case
 from ..cases.domains import domain_of, exempt

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import keel
-from keel import Backend, Link, Rule, Support
+from keel import Backend, Rule, Support
+from keel.cost import Link
 from keel_conformance.bench import calibrate
 
 AT_ALL = Support((Rule(ops=("*",), dtypes=frozenset({torch.float32, torch.int64})),))
@@ -42,7 +43,7 @@ def waiting(seconds: float) -> Callable[[torch.fx.GraphModule], Callable[..., An
 def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
     quick = Backend(name="quick", device="cpu", supports=AT_ALL, compile=lambda gm: gm.forward)
     slow = replace(quick, name="slow", compile=waiting(0.004),
-                   cost=replace(keel.find("eager").cost, link=Link(1e9, 1e-5), memory=1e6))
+                   cost=replace(keel.testing.find("eager").cost, link=Link(1e9, 1e-5), memory=1e6))
     sheets = calibrate.calibrate([quick, slow], "cpu")
     assert sheets["slow"].launch > 0.0035 > sheets["quick"].launch
     assert sheets["slow"].link == Link(1e9, 1e-5) and sheets["slow"].memory == 1e6
@@ -56,7 +57,7 @@ def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
 
 def test_files_keep_the_sheets_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sheets.json"
-    eager = keel.find("eager").cost
+    eager = keel.testing.find("eager").cost
     monkeypatch.setattr(calibrate, "calibrate", lambda backends, device: {b.name: eager for b in backends})
     file.write_text(json.dumps({"sheets": {"acme": {"flops": {}}}}))
     calibrate.write(file, ["eager"], "cpu", torch.get_num_threads())

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.arguments import REDRAWN, arguments
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases import blank
 from keel_conformance.cases.arguments import REDRAWN, arguments
 from keel_conformance.cases.case import Case

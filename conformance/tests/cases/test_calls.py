@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.domain import DTYPES
 from keel_conformance.cases.domains import (
     bags,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.clauses import needs, untested
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.negatives import UNBROKEN

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases import exempt
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.trace import reason_of

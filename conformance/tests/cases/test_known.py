@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.harvest import FILES, stored
 from keel_conformance.cases.negatives import broken

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MEMBERS, KeelError
+from keel import KeelError
+from keel.opset import MEMBERS
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.covering import covering
 from keel_conformance.cases.domains import domain_of

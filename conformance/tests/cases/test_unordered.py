@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel import MEMBERS, OPSET, Backend, Call, compile_calls
+from keel import Backend, Call
+from keel.opset import MEMBERS, OPSET
+from keel.testing import compile_calls
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.plan import plan
 from keel_conformance.harness.perform import overload

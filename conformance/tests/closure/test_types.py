@@ -4,7 +4,8 @@ from __future__ import annotations
 import sympy
 import torch
 
-from keel import OPSET, Call, SymType, TensorType, closure, universe
+from keel import Call, SymType, TensorType, closure, universe
+from keel.opset import OPSET
 from keel_conformance.closure.types import Verdicts, agree, known, same
 
 S, T = (sympy.Symbol(n, integer=True, positive=True) for n in ("s0", "s1"))

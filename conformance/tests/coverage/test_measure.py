@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 import keel
-from keel import Refusal, find, loop_backend
+from keel import Refusal, loop_backend
+from keel.testing import find
 from keel_conformance.coverage import measure
 from keel_conformance.coverage.jobs import TABLE, Job
 
@@ -71,6 +72,6 @@ def test_cells_of_an_operator() -> None:
 def test_a_graph_backend_says_yes_or_no() -> None:
     picky = keel.Backend(name="picky", device="cpu", supports=lambda call: Refusal("No.") if "cos" in call.name else
                          None, compile=lambda gm: gm.forward)
-    found = {c.op: c.verdict for c in keel.coverage.cells(picky, [keel.MEMBERS["sin"], keel.MEMBERS["cos"]])
+    found = {c.op: c.verdict for c in keel.coverage.cells(picky, [keel.opset.MEMBERS["sin"], keel.opset.MEMBERS["cos"]])
              if c.dtype is not None and c.dtype.is_floating_point}
     assert found == {"sin": "taken", "cos": "refused"}

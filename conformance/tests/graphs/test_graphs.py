@@ -68,7 +68,7 @@ def test_a_module_computes_the_program() -> None:
 @pytest.mark.parametrize("backend", ["eager", "interp", "cpp"])
 @pytest.mark.parametrize("number", [1, 2])
 def test_right_backends_pass(backend: str, number: int) -> None:
-    found = verdict(CASES[number], keel.find(backend))
+    found = verdict(CASES[number], keel.testing.find(backend))
     assert found.status == "pass", found.sentence
 
 

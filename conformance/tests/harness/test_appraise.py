@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.harness import appraise
 from keel_conformance.harness.job import Appraise, Appraised, Performed, Raised, Settings, Tried

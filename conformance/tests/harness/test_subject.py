@@ -43,7 +43,7 @@ def test_a_backend_of_torch_compile_is_found() -> None:
     found = subject("aot_eager")
     assert found.name == "aot_eager" and subject("aot_eager") is found
     call = torch.ops.aten.neg.default, (torch.ones(3),), {}
-    batch = keel.compile_calls([call], backends=found.backends, strict=True)
+    batch = keel.testing.compile_calls([call], backends=found.backends, strict=True)
     assert batch.owners == (frozenset({"aot_eager"}),)
 
 

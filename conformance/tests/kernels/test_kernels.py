@@ -32,15 +32,15 @@ def test_cases() -> None:
 
 
 def test_every_scalar_operation_and_monoid_has_kernels() -> None:
-    assert {name.partition("-to-")[0] for name, _ in scalars.names()} == set(keel.SCALARS)
-    assert {f.name.split("-")[1] for f in forms.FORMS.values() if f.name.startswith("fold-")} == set(keel.MONOIDS)
+    assert {name.partition("-to-")[0] for name, _ in scalars.names()} == set(keel.loops.SCALARS)
+    assert {f.name.split("-")[1] for f in forms.FORMS.values() if f.name.startswith("fold-")} == set(keel.loops.MONOIDS)
 
 
 def test_all_kernels_keep_the_rules() -> None:
     for case in CASES[::25]:
         made = kernels.made_of(case)
-        keel.verify(made.kernel)
-        assert keel.parse(keel.show(made.kernel)) == made.kernel
+        keel.loops.verify(made.kernel)
+        assert keel.loops.parse(keel.loops.show(made.kernel)) == made.kernel
 
 
 def test_drawn_kernels_are_exact() -> None:
@@ -49,7 +49,7 @@ def test_drawn_kernels_are_exact() -> None:
         made = drawn.made(seed)
         plain, precise = made.memory(seed, 0), made.memory(seed, 0)
         for memory, wide in ((plain, False), (precise, True)):
-            keel.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0], precise=wide)
+            keel.loops.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0], precise=wide)
         for b, x, y in zip(made.kernel.buffers, plain, precise, strict=True):
             x, y = made.inner(x), made.inner(y)
             assert torch.equal(x.nan_to_num(), y.nan_to_num()), (seed, b.name)
@@ -73,33 +73,34 @@ def test_cpp_passes_several_built_at_once() -> None:
         assert found.status == "pass", (case.id, found.sentence)
 
 
-def wrong(change: Callable[[keel.Kernel, list[Tensor], list[int]], None]) -> Callable[[Sequence[keel.Kernel]], Any]:
+def wrong(change: Callable[[keel.loops.Kernel, list[Tensor], list[int]], None],
+          ) -> Callable[[Sequence[keel.loops.Kernel]], Any]:
     """The interpreter, and then a change of memory."""
-    def build(ks: Sequence[keel.Kernel]) -> list[keel.Launcher]:
-        def launcher(k: keel.Kernel) -> keel.Launcher:
+    def build(ks: Sequence[keel.loops.Kernel]) -> list[keel.Launcher]:
+        def launcher(k: keel.loops.Kernel) -> keel.Launcher:
             def run(*args: Any) -> None:
                 buffers, sizes = list(args[:len(k.buffers)]), list(args[len(k.buffers):])
-                keel.interpret(k, buffers, dict(zip(k.symbols, sizes, strict=True)))
+                keel.loops.interpret(k, buffers, dict(zip(k.symbols, sizes, strict=True)))
                 change(k, buffers, sizes)
             return run
         return [launcher(k) for k in ks]
     return build
 
 
-def beyond(k: keel.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
+def beyond(k: keel.loops.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
     out = buffers[-1]
     out.as_strided((1,), (1,), out.storage_offset() + len(out)).fill_(1)
 
 
-def argument(k: keel.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
+def argument(k: keel.loops.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
     buffers[0].zero_()
 
 
-def tail(k: keel.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
+def tail(k: keel.loops.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
     buffers[-1][8:].zero_()
 
 
-def rounded(k: keel.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
+def rounded(k: keel.loops.Kernel, buffers: list[Tensor], sizes: list[int]) -> None:
     buffers[-1].copy_(buffers[-1].bfloat16())
 
 
@@ -125,7 +126,7 @@ def test_what_a_target_lacks_is_not_claimed() -> None:
 
 
 def test_what_cannot_be_built_fails() -> None:
-    def build(ks: Sequence[keel.Kernel]) -> Any:
+    def build(ks: Sequence[keel.loops.Kernel]) -> Any:
         raise RuntimeError("no compiler")
 
     seen = kernels.perform_all([only("copy"), only("turn")], build)
@@ -140,7 +141,7 @@ def test_drawn_kernels_check_indices_right_ones_and_wrong_ones() -> None:
         records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == forms.ZERO]
         if records:
             memory = made.memory(seed, 0)
-            keel.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0])
+            keel.loops.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0])
             recorded += [bool((made.inner(memory[k]) != 0).any()) for k in records]
     assert True in recorded and False in recorded
 

@@ -21,7 +21,7 @@ ALL = [*MUTANTS.values(), *CONTROLS.values(), *BENIGN.values()]
 
 
 def results(backend: Backend, op: str, *args: object, **kwargs: object) -> tuple[torch.Tensor, ...]:
-    batch = keel.compile_calls([(overload(op), args, kwargs)], backends=[backend, "eager"], strict=True)
+    batch = keel.testing.compile_calls([(overload(op), args, kwargs)], backends=[backend, "eager"], strict=True)
     assert backend.name in batch.owners[0]
     return batch.run([(args, kwargs)])[0]
 
@@ -41,12 +41,13 @@ def test_any_process_finds_it_by_its_text(mutant: Mutant) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.level}-{m.name}")
 def test_it_says_what_it_breaks(mutant: Mutant) -> None:
     """Members by name, clauses by theirs, chapters of the contract as a whole; and which cases can show it."""
-    assert mutant.breaks and all(b in keel.MEMBERS or b in CLAUSES or b in CHAPTERS for b in mutant.breaks)
+    assert mutant.breaks and all(b in keel.opset.MEMBERS or b in CLAUSES or b in CHAPTERS for b in mutant.breaks)
     assert mutant.calls or mutant.programs
-    packets = {str(t).rpartition(".")[0] for op in keel.MEMBERS.values() for t in op.targets}
+    packets = {str(t).rpartition(".")[0] for op in keel.opset.MEMBERS.values() for t in op.targets}
     if mutant.level == "op":
-        for member in (b for b in mutant.breaks if b in keel.MEMBERS):
-            assert any(fits(str(t).rpartition(".")[0], mutant.calls) for t in keel.MEMBERS[member].targets), member
+        for member in (b for b in mutant.breaks if b in keel.opset.MEMBERS):
+            targets = keel.opset.MEMBERS[member].targets
+            assert any(fits(str(t).rpartition(".")[0], mutant.calls) for t in targets), member
         assert any(fits(p, mutant.calls) for p in packets)
 
 
@@ -57,7 +58,7 @@ def test_it_takes_all_arguments_of_the_operators_it_changes(mutant: Mutant) -> N
     if change is None:
         assert mutant.level != "op"                           # it has no function that stands for an operator
         return
-    for target in (t for op in keel.MEMBERS.values() for t in op.targets
+    for target in (t for op in keel.opset.MEMBERS.values() for t in op.targets
                    if fits(str(t).rpartition(".")[0], mutant.calls)):
         arguments = target._schema.arguments
         inspect.signature(change).bind(target, *(a.name for a in arguments if not a.kwarg_only),

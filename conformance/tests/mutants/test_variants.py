@@ -42,7 +42,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
 
 def run(backend: keel.Backend, op: str) -> tuple[Any, ...]:
     args = CALLS[op]
-    return keel.compile_calls([(overload(op), args, {})], backends=[backend, "eager"], strict=True).run([(args, {})])[0]
+    batch = keel.testing.compile_calls([(overload(op), args, {})], backends=[backend, "eager"], strict=True)
+    return batch.run([(args, {})])[0]
 
 
 @pytest.mark.parametrize("name", BENIGN)
@@ -74,8 +75,8 @@ BAD: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("op", BAD)
 def test_what_aot_eager_does_wrongly_it_is_not_asked_for(op: str) -> None:
     """Composites are written out for it, which it does right."""
-    batch = keel.compile_calls([(overload(op), BAD[op], {})], backends=[BENIGN["functional-again"].backend, "eager"],
-                               strict=True)
+    batch = keel.testing.compile_calls([(overload(op), BAD[op], {})], strict=True,
+                                       backends=[BENIGN["functional-again"].backend, "eager"])
     torch.testing.assert_close(batch.run([(BAD[op], {})])[0], tuple(tensors(overload(op)(*BAD[op]))),
                                check_stride=True)
 
@@ -83,15 +84,15 @@ def test_what_aot_eager_does_wrongly_it_is_not_asked_for(op: str) -> None:
 def test_what_aot_eager_does_right_it_is_asked_for() -> None:
     right = {"aten._fft_c2c.default": (C, [0, 1], 0, True),
              "aten.multi_margin_loss.default": (C.real, torch.tensor([1, 2, 0, 0]), 1, 1, None, 0)}
-    batch = keel.compile_calls([(overload(op), args, {}) for op, args in right.items()],
-                               backends=[BENIGN["functional-again"].backend, "eager"])
+    batch = keel.testing.compile_calls([(overload(op), args, {}) for op, args in right.items()],
+                                       backends=[BENIGN["functional-again"].backend, "eager"])
     assert set().union(*batch.owners) == {"aot_eager"}
 
 
 def test_sums_of_one_element_have_memory_of_their_own() -> None:
     x = torch.ones(1, 1)
     call = overload("aten.sum.dim_IntList"), (x, [0, 1], True), {}
-    batch = keel.compile_calls([call], backends=[BENIGN["sum-in-pairs"].backend, "eager"], strict=True)
+    batch = keel.testing.compile_calls([call], backends=[BENIGN["sum-in-pairs"].backend, "eager"], strict=True)
     (got,) = batch.run([call[1:]])[0]
     assert got.data_ptr() != x.data_ptr()
 
@@ -108,7 +109,7 @@ def test_collectives_keep_their_order_and_are_waited_for(name: str, program: str
 def test_blocks_leave_formats_alone() -> None:
     x = torch.randn(2, 3, 4, 5)
     call = overload("aten.clone.default"), (x,), {"memory_format": torch.channels_last}
-    batch = keel.compile_calls([call], backends=[BENIGN["in-blocks"].backend, "eager"], strict=True)
+    batch = keel.testing.compile_calls([call], backends=[BENIGN["in-blocks"].backend, "eager"], strict=True)
     (got,) = batch.run([call[1:]])[0]
     assert torch.equal(got, x) and got.is_contiguous(memory_format=torch.channels_last)
 
@@ -118,8 +119,8 @@ def test_a_control_fails(name: str) -> None:
     """On the first case of an operator with values, by the oracles' own word."""
     case = next(c for c in plan(tier="smoke", ops=["add"]) if c.kind == "op")
     trial = arguments(case, 0)
-    batch = keel.compile_calls([(overload(case.overload), trial.args, trial.kwargs)],
-                               backends=[CONTROLS[name].backend, "eager"], strict=True)
+    batch = keel.testing.compile_calls([(overload(case.overload), trial.args, trial.kwargs)],
+                                       backends=[CONTROLS[name].backend, "eager"], strict=True)
     verdict = judge(case, trial, batch.run([(trial.args, trial.kwargs)])[0])
     assert verdict.status == "fail"
 
@@ -134,7 +135,7 @@ def test_the_identity_has_the_first_arguments_elements() -> None:
 
 
 def test_controls_excuse_only_members_that_there_are() -> None:
-    assert set(MEANT) == set(CONTROLS) and not {m for some in MEANT.values() for m in some} - set(keel.MEMBERS)
+    assert set(MEANT) == set(CONTROLS) and not {m for some in MEANT.values() for m in some} - set(keel.opset.MEMBERS)
 
 
 def cases_of(op: str) -> list[Case]:

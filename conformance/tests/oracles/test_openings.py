@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.oracles.judge import judge
 from keel_conformance.oracles.openings import opened

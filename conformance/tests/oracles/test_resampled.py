@@ -7,7 +7,7 @@ import pytest
 import torch
 from judged import verdict
 
-from keel import MEMBERS, decomposition_of
+from keel.opset import MEMBERS, decomposition_of
 from keel_conformance.oracles.resampled import KERNELS
 
 aten = torch.ops.aten

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judged import verdict
 from torch import Tensor
 
-from keel import MEMBERS
+from keel.opset import MEMBERS
 from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan

@@ -41,12 +41,12 @@ def nothing_is_left() -> Any:
 
 @pytest.mark.parametrize("name", ["all-reduce-sum", "all-to-all", "not-used", "two-in-flight", "result-written-to"])
 def test_eager_passes(name: str) -> None:
-    found = verdict(name, keel.find("eager"))
+    found = verdict(name, keel.testing.find("eager"))
     assert found.status == "pass", found.sentence
 
 
 def test_a_backend_that_takes_some_operators_passes() -> None:
-    found = verdict("in-several-parts", keel.find("cpp"))
+    found = verdict("in-several-parts", keel.testing.find("cpp"))
     assert found.status == "pass", found.sentence
 
 

@@ -59,7 +59,7 @@ def test_cases() -> None:
 
 def test_facts_go_through_a_file(tmp_path: Path) -> None:
     case = CASES["mutation-overlapping-arguments"]
-    observed = programs.perform(case, programs.Compiler(keel.find("eager")))
+    observed = programs.perform(case, programs.Compiler(keel.testing.find("eager")))
     observed.save(tmp_path / "facts")
     again = programs.Observed.load(tmp_path / "facts")
     assert programs.judge(case, again).status == "pass"
@@ -71,7 +71,7 @@ def test_facts_go_through_a_file(tmp_path: Path) -> None:
                                   "partition-parts-against-the-whole", "random-backward-has-the-mask",
                                   "assertions-size-of-places", "assertions-bound-after-its-slice"])
 def test_right_backends_pass(backend: str, name: str) -> None:
-    found = verdict(name, keel.find(backend))
+    found = verdict(name, keel.testing.find(backend))
     assert found.status == "pass", found.sentence
 
 
@@ -176,7 +176,7 @@ def test_what_needs_a_package_that_is_not_here_is_not_run(monkeypatch: pytest.Mo
 
 
 def test_operators_that_are_left_out_go_elsewhere() -> None:
-    compiler = programs.Compiler(keel.find("cpp"))
+    compiler = programs.Compiler(keel.testing.find("cpp"))
     x = torch.arange(6.0)
     torch.compiler.reset()
     whole = compiler(lambda x: (x.relu() + 1).exp() * 2)(x)

@@ -80,7 +80,7 @@ def test_a_failure_names_the_function(monkeypatch: Any) -> None:
     sick = replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
     found = programs.judge(case, programs.perform(case, programs.Compiler(sick)))
     assert found.status == "fail" and ".result.wrong[1] values" in found.sentence
-    found = programs.judge(case, programs.perform(case, programs.Compiler(keel.find("eager"))))
+    found = programs.judge(case, programs.perform(case, programs.Compiler(keel.testing.find("eager"))))
     assert found.status == "pass", found.sentence
 
 

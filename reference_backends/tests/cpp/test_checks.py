@@ -66,7 +66,7 @@ def test_an_index_out_of_range_is_named(fn, dynamic):
     for wrong in (N, 10**12, -N - 1 if fn in WRAPS else -1, -(2**62)):
         bad = good.clone()
         bad[0, 33] = wrong
-        with pytest.raises(keel.BadIndex) as raised:
+        with pytest.raises(keel.loops.BadIndex) as raised:
             run(x, bad)
         error = str(raised.value)
         assert f"is given the index {wrong} of a dimension of size" in error and "test_checks.py" in error
@@ -84,7 +84,7 @@ SCATTER = """kernel k(at: i64[5], x: f32[5], trouble: inout i64[1], out: inout f
 
 @pytest.mark.parametrize("at, recorded", [([0, 1, 1, -1, -3], 0), ([0, 3, 1, 1, 1], 4), ([0, 1, -4, 1, 1], -4)])
 def test_a_store_elsewhere_is_recorded(at, recorded):
-    kernel = keel.parse(SCATTER)
+    kernel = keel.loops.parse(SCATTER)
     (launch,) = keel_cpp.target.build([keel.Source(kernel, keel_cpp.target.render(kernel))])
     trouble, out = torch.zeros(1, dtype=torch.int64), torch.zeros(3 + 2)
     launch(torch.tensor(at), torch.ones(5), trouble, out, 3)
@@ -132,16 +132,16 @@ def test_of_several_the_one_at_fault_is_named():
     def both(x, y, i, j):
         return x[i] + y[j]
     run, i = compiled(both), torch.tensor([0, 2])
-    with pytest.raises(keel.BadIndex, match="index 2 of a dimension of size 2"):
+    with pytest.raises(keel.loops.BadIndex, match="index 2 of a dimension of size 2"):
         run(torch.randn(3), torch.randn(2), i, i)
-    with pytest.raises(keel.BadIndex, match="index 3 of a dimension of size 3"):
+    with pytest.raises(keel.loops.BadIndex, match="index 3 of a dimension of size 3"):
         run(torch.randn(3), torch.randn(2), i + 1, i - 1)
 
 
 def test_a_dimension_without_elements_has_no_index():
     run = compiled(rows)
     assert run(torch.randn(3, 0), torch.empty(3, 0, dtype=torch.int64)).shape == (3, 0)
-    with pytest.raises(keel.BadIndex, match="index 0 of a dimension of size 0"):
+    with pytest.raises(keel.loops.BadIndex, match="index 0 of a dimension of size 0"):
         run(torch.randn(3, 0), torch.zeros(3, 2, dtype=torch.int64))
 
 
@@ -150,7 +150,7 @@ def test_what_a_mask_hides_is_no_trouble():
     x, target = torch.randn(6, 4), torch.tensor([0, -100, 3, -100, 1, 2])
     run = compiled(cross_entropy)
     torch.testing.assert_close(run(x, target), cross_entropy(x, target))
-    with pytest.raises(keel.BadIndex, match="index 4 of a dimension of size 4"):
+    with pytest.raises(keel.loops.BadIndex, match="index 4 of a dimension of size 4"):
         run(x, target + (target == 3))
 
 
@@ -161,5 +161,5 @@ def test_an_index_that_its_mask_leaves_out_may_be_anything():
     run, mask = compiled(chosen), (i < 5) & (i > -5)
     assert torch.equal(run(x, mask, i), chosen(x, mask, i))
     assert compiled(chosen)(x[:0], i > -99, i).tolist() == [7.0] * 4       # as in eager
-    with pytest.raises(keel.BadIndex, match="index 9 of a dimension of size 5"):
+    with pytest.raises(keel.loops.BadIndex, match="index 9 of a dimension of size 5"):
         run(x, i > -5, i)

@@ -128,10 +128,10 @@ def test_flags_are_joined() -> None:
 
 # -- the text ---------------------------------------------------------------------------------------------------------
 
-def kernels_of(program: Program, channels: Sequence[int], *, dynamic: bool = False) -> list[keel.Kernel]:
-    seen: list[keel.Kernel] = []
+def kernels_of(program: Program, channels: Sequence[int], *, dynamic: bool = False) -> list[keel.loops.Kernel]:
+    seen: list[keel.loops.Kernel] = []
 
-    def kept(kernel: keel.Kernel) -> str:
+    def kept(kernel: keel.loops.Kernel) -> str:
         seen.append(kernel)
         return target.render(kernel)
     own = keel.loop_backend(replace(target, render=kept))
@@ -151,7 +151,7 @@ def test_several_loops_over_a_row_share_the_choice() -> None:
     (kernel, *_) = kernels_of(normalized, (3, 2, 4))
     text = target.render(kernel)
     assert text.count("? i64") == 0 and len(re.findall(r"= i64\(in\d+ \+", text)) == 3, text
-    picked = [s for s in keel.walk(joined(kernel).body) if isinstance(s, Picked)]
+    picked = [s for s in keel.loops.walk(joined(kernel).body) if isinstance(s, Picked)]
     assert len(picked) > 1 and len({p.address for p in picked}) == 1
 
 
@@ -177,6 +177,6 @@ kernel odd(in0: f32[64], in1: f32[64]) -> (out0: f32[64]):
     %8 = where %3 %4 %7 : f32
     store out0[16*i0 + i1] %8
 """
-    kernel = keel.parse(text)
+    kernel = keel.loops.parse(text)
     assert joined(kernel) == kernel
 

@@ -8,13 +8,13 @@ from keel_eager import backend
 
 
 def test_it_is_found_by_name() -> None:
-    assert keel.find("eager") is backend and backend.last_resort
+    assert keel.testing.find("eager") is backend and backend.last_resort
 
 
 def test_it_takes_any_call_on_any_device() -> None:
     for device in ("cpu", "meta"):
         t = keel.TensorType.dense(torch.complex64, (4,), device)
-        assert keel.refusal(backend, keel.Call(torch.ops.aten.relu.default, (t,), {}, (t,))) is None
+        assert keel.testing.refusal(backend, keel.Call(torch.ops.aten.relu.default, (t,), {}, (t,))) is None
 
 
 def test_it_runs_what_others_leave() -> None:

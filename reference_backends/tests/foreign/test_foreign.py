@@ -57,12 +57,12 @@ def test_sizes_may_change() -> None:
         return (x @ w).softmax(-1).sum(0), x.shape[0] * 2
 
     compiled = keel.compile(fn, backends=[CPU, foreign("aot_eager")], strict=True, dynamic=True)
-    before = keel.compiled_graphs()
+    before = keel.testing.compiled_graphs()
     for rows in (3, 7, 12):
         x, w = torch.randn(rows, 4), torch.randn(4, 5)
         found, wanted = compiled(x, w), fn(x, w)
         same(found, wanted)
-    assert keel.compiled_graphs() - before == 1
+    assert keel.testing.compiled_graphs() - before == 1
 
 
 @pytest.mark.parametrize("name", ["eager", "aot_eager"])
@@ -104,13 +104,13 @@ def test_a_backend_that_torch_compile_does_not_know() -> None:
         keel.compile(torch.relu, backends=[foreign("inducktor")])
     assert caught.value.code == "not-here"
     with pytest.raises(keel.KeelError, match="Did you mean 'inductor'") as caught:
-        keel.torch_compile_backend("inducktor")
+        keel.plugin.torch_compile_backend("inducktor")
     assert caught.value.code == "unknown-backend"
 
 
 def test_keel_is_not_foreign_to_itself() -> None:
     with pytest.raises(keel.KeelError, match="no backend named 'keel'"):
-        keel.torch_compile_backend("keel")
+        keel.plugin.torch_compile_backend("keel")
 
 
 @pytest.mark.parametrize("op, reason", [

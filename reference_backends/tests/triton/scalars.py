@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel import DTYPE_NAMES, Source
-from keel.loops import SCALARS, Kernel
+from keel import Source
+from keel.loops import DTYPE_NAMES, SCALARS, Kernel
 from keel_triton.build import build
 from keel_triton.render import render
 

@@ -138,7 +138,7 @@ def _compiled(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton-cache"))
-    kernel = keel.parse(text)
+    kernel = keel.loops.parse(text)
     (one,) = plan(kernel)
     blocks, _, _ = settle(kernel, one, {})
     variant = Variant(constants(one, blocks), blocks[0].warps)
@@ -152,8 +152,8 @@ def _compiled(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_places_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
-    kernel, x, want = keel.parse(POOLED), torch.randn(420), torch.empty(360)
-    keel.interpret(kernel, [x, want], {})
+    kernel, x, want = keel.loops.parse(POOLED), torch.randn(420), torch.empty(360)
+    keel.loops.interpret(kernel, [x, want], {})
     found = torch.empty(360, device="cuda")
     (launch,) = build([keel.Source(kernel, render(kernel))])
     launch(x.cuda(), found)

@@ -64,7 +64,7 @@ def test_a_file_of_the_name_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     assert load(text).f() == 7 and inspect.getsource(load(text).f) == "def f(): return 7\n"
 
 
-def modules_of(kernels: list[keel.Kernel], monkeypatch: pytest.MonkeyPatch) -> int:
+def modules_of(kernels: list[keel.loops.Kernel], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many modules a build loads."""
     seen: list[str] = []
     monkeypatch.setattr(built, "load", lambda text: seen.append(text) or load(text))

@@ -131,8 +131,8 @@ def test_one_source_is_compiled_for_each_dtype_that_it_is_of() -> None:
 
     compiler, modules, loads = Compiler(), set(), set()
     for dtype in ("f64", "i16", "i8"):
-        k = keel.parse(f"kernel copy(a: {dtype}[64]) -> (o: {dtype}[64]):\n  parallel i < 64:\n    %0 = load a[i]\n"
-                       "    store o[i] %0\n")
+        k = keel.loops.parse(f"kernel copy(a: {dtype}[64]) -> (o: {dtype}[64]):\n"
+                             "  parallel i < 64:\n    %0 = load a[i]\n    store o[i] %0\n")
         (one,) = plan(k)
         module = load(render(k))
         blocks, _, _ = settle(k, one, {})

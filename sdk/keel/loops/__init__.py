@@ -9,6 +9,7 @@ from keel.loops.index import (
     Loaded,
     Mod,
     axes_of,
+    bounds,
     dims_of,
     index,
     loaded_of,
@@ -38,8 +39,10 @@ from keel.loops.scalars import SCALARS, ByKind, Scalar, ScalarText, scalar_text
 from keel.loops.size_text import size_text
 from keel.loops.text import parse, show
 from keel.loops.verify import verify
+from keel.types import DTYPE_NAMES
 
 __all__ = [
+    "DTYPE_NAMES",
     "MONOIDS",
     "SCALARS",
     "Apply",
@@ -66,6 +69,7 @@ __all__ = [
     "Stmt",
     "Store",
     "axes_of",
+    "bounds",
     "combination",
     "dims_of",
     "dtypes_of",

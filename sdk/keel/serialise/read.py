@@ -46,8 +46,8 @@ _BARRED: Mapping[str, str] = {
 
 
 def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = ()) -> fx.GraphModule:
-    """The graph that ``keel.save_graph`` wrote: a functional graph of ATen operators with a value on every node, its
-    constants as parameters and buffers.
+    """The graph that ``keel.serialise.save_graph`` wrote: a functional graph of ATen operators with a value on every
+    node, its constants as parameters and buffers.
 
     An exported program is called as it was exported, and ends in copies to the inputs and buffers that it writes; any
     other graph takes and gives its flat inputs and results.  Arguments of types that the graph was not traced for raise
@@ -68,7 +68,7 @@ def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = (
         raise bad_file(path, e, what=_WHAT) from e
 
 
-_WHAT = "It is no graph that keel.save_graph wrote."
+_WHAT = "It is no graph that keel.serialise.save_graph wrote."
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

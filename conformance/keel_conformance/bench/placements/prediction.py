@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from keel import Backend, Call, Refusal, refusal
+from keel import Backend, Call, Refusal
+from keel.testing import refusal
 
 from ...report import Bar
 from ...workers.pool import Outcome

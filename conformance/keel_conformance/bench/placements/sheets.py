@@ -10,7 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from keel import Backend, Cost, find
+from keel import Backend, Cost
+from keel.testing import find
 from keel_foreign import foreign
 
 from ..calibrate import calibrate

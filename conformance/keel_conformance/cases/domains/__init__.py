@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from keel import MEMBERS, Op
+from keel.opset import MEMBERS, Op
 from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import (
     attention,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names

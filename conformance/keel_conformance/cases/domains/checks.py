@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import Arg, Ask, always, domain, given, wrong
 from keel_conformance.cases.values import Draw

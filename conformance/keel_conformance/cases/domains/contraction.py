@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels, Negative
 from keel_conformance.cases.domains.calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
 from keel_conformance.cases.values import Draw, fill

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given, wrong
 

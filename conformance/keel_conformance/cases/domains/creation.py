@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import OWN, Arg, Ask, domain

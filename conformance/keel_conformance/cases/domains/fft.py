@@ -6,7 +6,7 @@ from math import prod
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, Drawn, domain, given
 from keel_conformance.cases.values import Draw, fill, kinds_of

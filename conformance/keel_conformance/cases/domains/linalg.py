@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel import About, Op
+from keel.opset import About, Op
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw, fill

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw

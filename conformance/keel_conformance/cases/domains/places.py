@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel import About, Op
+from keel.opset import About, Op
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names

@@ -15,7 +15,8 @@ from zlib import crc32
 
 import torch
 
-from keel import DTYPE_NAMES, MEMBERS, Op
+from keel.loops import DTYPE_NAMES
+from keel.opset import MEMBERS, Op
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels, Negative
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given, wrong
 from keel_conformance.cases.layouts import LAYOUTS

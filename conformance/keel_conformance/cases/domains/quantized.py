@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel import About, Op
+from keel.opset import About, Op
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from keel import Op
+from keel.opset import Op
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
 from keel_conformance.cases.values import Draw

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from keel import Backend, Call, Cost, find, refusal
+from keel import Backend, Call, Cost
+from keel.testing import find, refusal
 from keel_conformance.bench.jobs import Job, Selection
 from keel_conformance.bench.placements import mixtures, prediction, sheets, timed
 from keel_conformance.bench.run_time import LOCK

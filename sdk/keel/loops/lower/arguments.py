@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import torch
 
-from keel.loops.bounds import keeps_all, keeps_none
+from keel.loops.clamp_bounds import keeps_all, keeps_none
 from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
 from keel.types import Dim, TensorType
 

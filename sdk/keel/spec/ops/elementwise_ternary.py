@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel.loops.bounds import keeps_all
+from keel.loops.clamp_bounds import keeps_all
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
 from keel.spec.numerics import Numerics

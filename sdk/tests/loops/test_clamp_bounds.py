@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel.loops.bounds import BY_VALUE, keeps_all, keeps_none
+from keel.loops.clamp_bounds import BY_VALUE, keeps_all, keeps_none
 from keel.spec import decomposition_of
 
 from .lower.calls import check
