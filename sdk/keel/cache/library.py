@@ -149,14 +149,21 @@ def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
         if full is not None:
             with workspace(full) as place:
                 made = _attempt(place, command, text)
+                full = lacks_room(place) if isinstance(made, str) else None
     except OSError as raised:
-        raise KeelError("build-failed", f"There is no place to compile {what} in.", {"system": f"{raised}."},
-                        do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.") from raised
+        raise _no_place(what, raised) from raised
     if isinstance(made, bytes):
         return made
+    if full is not None:
+        raise _no_place(what, full)
     raise KeelError("build-failed", f"{command[0]} rejected the text of {what}.",
                     {command[0]: "\n    ".join(made.strip().splitlines()[:20])},
                     do="KEEL_DUMP=<folder> keeps the text that was compiled.")
+
+
+def _no_place(what: str, why: OSError) -> KeelError:
+    return KeelError("build-failed", f"There is no place to compile {what} in.", {"system": f"{why}."},
+                     do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.")
 
 
 def _attempt(place: Path, command: Sequence[str], text: str) -> bytes | str:

@@ -5,6 +5,8 @@ import ctypes
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,25 @@ def test_what_the_compiler_rejects(folder: Path) -> None:
 def test_a_compiler_that_makes_nothing() -> None:
     with pytest.raises(KeelError, match="It made no file"):
         compile_library("acme", ["true"], "text")
+
+
+def test_disks_that_are_full_are_not_the_texts_fault(tmp_path: Path) -> None:
+    """In a process of its own, for a limit on the size of files is one of the whole process."""
+    script = tmp_path / "limited.py"
+    script.write_text(f"""
+import resource, sys, warnings
+from keel.cache import compile_library
+from keel.errors import KeelError
+warnings.simplefilter("ignore")
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+try:
+    compile_library("acme", {list(COMMAND)!r}, "int number(void) {{ return 5; }}")
+except KeelError as error:
+    sys.exit(0 if "There is no place to compile" in str(error) and "File too large" in str(error) else str(error))
+sys.exit("It was compiled.")
+""")
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_full_disk_is_left_for_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
