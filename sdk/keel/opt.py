@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from keel.documents import shown
 from keel.errors import KeelError
 from keel.loop_level import fitted
 from keel.loops.dims import evaluate
@@ -15,6 +16,9 @@ from keel.loops.ir import Check, Kernel, Load, Position, Store, walk
 from keel.loops.text import parse
 from keel.loops.verify import verify
 from keel.plugin import Backend, LoopTarget, Source
+
+MOST_BYTES = 1 << 32
+"""What the buffers of a kernel may take that is run from its text."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,16 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
     """Runs ``kernel`` on made-up inputs, by the interpreter and, if one is given, by the backend's target too.
 
     ``sizes`` has the values of the kernel's symbols.  Floats are drawn from the normal distribution; integers so small
-    that they serve as any index the kernel makes of loaded ones.  Raises KeelError[bad-option] for missing sizes.
+    that they serve as any index the kernel makes of loaded ones.  Raises KeelError[bad-option] for missing sizes, and
+    for buffers of more than ``MOST_BYTES``.
     """
     if missing := [s for s in kernel.symbols if s not in sizes]:
         raise KeelError("bad-option", f"{kernel.name} has sizes of unknown value: {', '.join(missing)}.",
                         do="Give each, for instance --size " + " --size ".join(f"{s}=8" for s in missing) + ".")
+    needed = sum(max(evaluate(b.size, sizes), 0) * b.dtype.itemsize for b in kernel.buffers)
+    if needed > MOST_BYTES:
+        raise KeelError("bad-option", f"The buffers of {kernel.name} take {shown(needed)} bytes, and a trial at most "
+                        f"{MOST_BYTES}.", do="Give smaller sizes.")
     buffers = made_up(kernel, sizes, seed)
     copies = [b.clone() for b in buffers]
     interpret(kernel, buffers, sizes)

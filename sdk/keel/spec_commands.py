@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from keel.errors import KeelError
+from keel.errors import KeelError, printable
 from keel.spec import MEMBERS, Op, lookup
 from keel.spec import diff as differences
 from keel.spec import lock as locks
@@ -60,7 +60,7 @@ def diff(
         return
     table = _table("part", "member", "change")
     for d in found:
-        table.add_row(d.level, d.member, escape(d.sentence))
+        table.add_row(d.level, escape(printable(d.member)), escape(printable(d.sentence)))
     console.print(table)
     console.print(f"The first version after {old['opset']} that may hold these changes is {needed}.")
 

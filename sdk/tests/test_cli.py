@@ -16,6 +16,7 @@ from keel.cli import main
 from keel.command_line import COMMANDS
 from keel.discovery import Discovery
 from keel.entry_points import Carried
+from keel.spec import lock as locks
 
 HERE = sys.modules["keel.commands"]
 ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)
@@ -180,6 +181,15 @@ def test_ops(out: Out) -> None:
 
 def test_an_unknown_command(out: Out) -> None:
     assert "No such command 'dance'" in out("dance", status=2)
+
+
+def test_names_of_a_lock_neither_steer_the_terminal_nor_mark_text_up(out: Out, tmp_path: Path) -> None:
+    held = locks.lock()
+    name, member = next(iter(held["members"].items()))
+    members = {**held["members"], "\x1b[31m[/x]": member}
+    (tmp_path / "lock.json").write_text(locks.text({**held, "members": members, "digest": locks.digest(members)}))
+    text = out("spec", "diff", str(tmp_path / "lock.json"))
+    assert "\\x1b[31m[/x]" in text and "It is gone." in text and "\x1b" not in text and name not in text
 
 
 def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

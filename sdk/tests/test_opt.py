@@ -66,6 +66,13 @@ def test_a_trial_needs_every_size() -> None:
         trial(read_kernel(TEXT), {})
 
 
+def test_a_trial_takes_no_more_memory_than_it_may() -> None:
+    for size in (1 << 31, 10**19):
+        with pytest.raises(KeelError, match=r"buffers of .* bytes, and a trial at most") as raised:
+            trial(read_kernel(TEXT), {"s0": size})
+        assert raised.value.code == "bad-option"
+
+
 @pytest.mark.parametrize("text, code", [("kernel", "bad-text"), (TEXT.replace("store out0", "store in0"), "bad-graph")])
 def test_a_broken_kernel(text: str, code: str) -> None:
     with pytest.raises(KeelError) as caught:

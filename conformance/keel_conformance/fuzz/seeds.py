@@ -136,7 +136,8 @@ HEAD = {"backend": "acme", "shard": "1/1", "cases": 2, "digest": "0" * 64, "torc
 
 
 def logs() -> list[bytes]:
-    figures = {"ulps": 1.5, "ratio": float("inf"), "masked": 0.0, "index": [0, 1]}
+    figures = {"ulps": 1.5, "ratio": float("inf"), "masked": 0.0, "index": [0, 1], "wrong": 3, "histogram": [1] * 12,
+               "fault": "result shared", "result": 1, "call": 0, "other": 0, "other_call": 1}
     verdicts = [{"case": f"neg/f32/{k}", "status": s, "oracle": "ulp", "sentence": "At (0,) it is 1, not 2.",
                  "clause": "neg.C1", "figures": figures, "seconds": 0.25} for k, s in enumerate(STATUSES)]
     lines = [{"run": HEAD}, {"begin": [v["case"] for v in verdicts]}, {"end": verdicts[:7]}, {"end": verdicts[7:]}]

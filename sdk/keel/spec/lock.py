@@ -144,6 +144,8 @@ def _check(member: Item) -> None:
                 item.flag() if name in ("exact", "optional") else item.text()
     elif said["results"].value is not None:
         said["results"].text()
+    if said["digest"].value != digest({k: v for k, v in member.value.items() if k != "digest"}):
+        said["digest"].refuse("It is not that of the member.")
 
 
 @cache

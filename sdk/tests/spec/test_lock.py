@@ -113,6 +113,16 @@ def test_reading_what_was_written(folder: Path) -> None:
         locked(Version(7, 3), folder)
 
 
+def test_a_member_that_was_changed_under_its_old_digest_is_found(folder: Path) -> None:
+    forged = lock(family().members.values())
+    name = next(iter(forged["members"]))
+    forged["members"] |= {name: {**forged["members"][name], "doc": "Another one."}}
+    file = folder / "forged.json"
+    file.write_text(text({**forged, "digest": digest(forged["members"])}))
+    with pytest.raises(KeelError, match=f"members.{name}.digest: It is not that of the member"):
+        read(file)
+
+
 def test_a_released_lock_never_changes(folder: Path) -> None:
     first = lock(family().members.values())
     file = write(folder, new=first, release=True)
