@@ -83,6 +83,7 @@ _MODULES: Mapping[str, str] = {
     "control": "keel.torch_adapter.control",
     "coverage": "keel.coverage",
     "documents": "keel.documents",
+    "harvest": "keel.torch_adapter.harvest",
     "partition": "keel.partition",
     "universe": "keel.torch_adapter.universe",
 }

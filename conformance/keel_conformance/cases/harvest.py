@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from keel import universe
+from keel import harvest as opinfos
 from keel.opset import MEMBERS, Op, overload_of
 from keel_conformance.cases.facets import facets, ranked
 from keel_conformance.cases.skeleton import (
@@ -61,7 +61,7 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
     wanted = {target: op for op in MEMBERS.values() if op.kind != "opaque"
               for target in op.targets[0 if op.samples is None else 1:]}
     found: dict[str, dict[str, Skeleton]] = {}
-    for called, args, kwargs in universe.calls(frozenset(wanted)):
+    for called, args, kwargs in opinfos.calls(frozenset(wanted)):
         op = wanted[called]
         try:
             made = skeleton_of(str(called), args, kwargs, own=_floating, keep=op.profile in KEPT)

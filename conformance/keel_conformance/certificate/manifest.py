@@ -12,6 +12,7 @@ from keel import KeelError, documents
 
 from ..cases.case import Case
 from ..harness import waivers
+from ..harness.draw import planned
 from ..harness.journal import FILE, read, stating
 from ..harness.run import digest
 from ..report import machine
@@ -32,7 +33,6 @@ def planned_of(head: Mapping[str, Any]) -> tuple[Case, ...]:
 
 @cache
 def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...]) -> tuple[Case, ...]:
-    from ..harness.cli import planned  # has this room's commands, and is there only once this module is
     return planned(profile=profile, tier=tier, seed=seed, ops=ops)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from keel import KeelError, documents
 
 from ..cases.case import Case
-from ..cases.plan import PROFILES, TIERS, plan
+from ..cases.plan import PROFILES, TIERS
 from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
@@ -25,7 +25,7 @@ from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
 from . import merge as shards
 from . import summary, waivers
-from .draw import by
+from .draw import planned
 from .job import Settings
 from .journal import FILE, Journal, stating
 from .run import Ran, Shard, digest, run
@@ -129,17 +129,6 @@ def merge(
         facts += reports(out, cases, verdicts, problems, importing=bool(backend) or ":" not in head["backend"])
     summary.show(_console(), verdicts, len(cases), facts, problems)
     raise typer.Exit(status(verdicts, problems))
-
-
-def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
-    """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
-    where nothing does.
-    """
-    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
-    if not found:
-        raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",
-                        do="* matches anything; another profile may have it.")
-    return found
 
 
 def status(verdicts: Sequence[Verdict], problems: Sequence[str]) -> int:

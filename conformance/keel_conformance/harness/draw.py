@@ -1,11 +1,13 @@
-"""The cases of many members drawn by several processes at once: one takes a minute and more for all of them."""
+"""The cases of a run, those of many members drawn by several processes at once: one takes a minute and more for all."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from keel import KeelError
+
 from ..cases.case import Case
-from ..cases.plan import Draw, of_members
+from ..cases.plan import Draw, of_members, plan
 from ..workers.pool import run_all
 from ..workers.start import forked
 from .supervise import WARM
@@ -25,6 +27,17 @@ class Share:
     names: tuple[str, ...]
     tier: str
     seed: int
+
+
+def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
+    """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
+    where nothing does.
+    """
+    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
+    if not found:
+        raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",
+                        do="* matches anything; another profile may have it.")
+    return found
 
 
 def by(jobs: int) -> Draw:

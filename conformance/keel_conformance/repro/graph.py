@@ -25,7 +25,7 @@ from . import script
 from .attempt import Bench
 from .literal import tensor
 from .minimise import Deadline, cut_where, cuts, ddmin, steepest
-from .write import Written, name_of
+from .written import Written, name_of
 
 CALLS, NOISE = 3, 8
 

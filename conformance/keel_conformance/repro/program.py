@@ -34,7 +34,7 @@ from . import script
 from .attempt import Bench
 from .literal import tensor, text_of
 from .minimise import Deadline, steepest
-from .write import Written, name_of
+from .written import Written, name_of
 
 Line = tuple[str, str, tuple[str, ...]]
 """A name, the expression that it stands for, and the names in that."""

@@ -1,10 +1,9 @@
 """Writes a script for each failure of a run, the first of each kind made as small as time allows, and tries them."""
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,23 +17,13 @@ from ..harness.subject import GROUP
 from ..results.verdict import Status, Verdict
 from . import minimise, script
 from .attempt import Bench, Calls, reason
+from .graph import of_graph
+from .kernel import of_kernel
 from .minimise import Deadline
+from .program import of_program
+from .written import FOLDER, Written, name_of
 
-FOLDER = "repro"
 FAILURES: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource", "flaky"})
-
-
-@dataclass(frozen=True)
-class Written:
-    """``path`` is below the folder of the run. ``shown`` says that the script was run and exited with 1, ``smaller``
-    that the failure was made smaller; without a script ``lacking`` says why.
-    """
-
-    case: str
-    path: str = ""
-    shown: bool = False
-    smaller: bool = False
-    lacking: str = ""
 
 
 def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], *, seconds: float = 600.0,
@@ -74,23 +63,15 @@ def alike(v: Verdict) -> tuple[str, ...]:
     return v.case.partition("/")[0], v.status, v.oracle, v.clause
 
 
-def name_of(case: Case) -> str:
-    """A file's name for a case, as readable as its id."""
-    return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9_.=-]+', '-', case.id)[:150]}.py"
-
-
 def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
          trying: bool) -> Written:
     match case.kind:
         case "op" | "negative":
             return of_call(folder, subject, case, v, bench, deadline, trying=trying)
         case "graph":
-            from .graph import of_graph
             return of_graph(folder, subject, case, v, bench, deadline, trying=trying)
         case "program":
-            from .program import of_program
             return of_program(folder, subject, case, v, bench, deadline, trying=trying)
-    from .kernel import of_kernel
     path = folder / name_of(case)
     path.write_text(of_kernel((case, subject, v), bench, trying=trying), encoding="utf-8")
     return Written(case.id, name_of(case), trying and bench.status(str(path)) == 1)

@@ -7,8 +7,9 @@ from pathlib import Path
 from ..cases.case import Case
 from ..harness.journal import FILE, read
 from ..report import named
-from ..repro.write import FOLDER, paths
+from ..repro.write import paths
 from ..repro.write import write as write_scripts
+from ..repro.written import FOLDER
 from . import files, page
 from .verdict import Verdict
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from keel import KeelError
-from keel_conformance.harness.cli import app, planned, status
+from keel_conformance.harness.cli import app, status
+from keel_conformance.harness.draw import planned
 from keel_conformance.harness.journal import Journal
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.harness.summary import show

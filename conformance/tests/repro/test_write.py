@@ -17,7 +17,8 @@ from keel_conformance.cases.plan import plan
 from keel_conformance.repro.attempt import Bench, Calls
 from keel_conformance.repro.minimise import Deadline
 from keel_conformance.repro.script import LINES, of_calls
-from keel_conformance.repro.write import Written, of_call, write
+from keel_conformance.repro.write import of_call, write
+from keel_conformance.repro.written import Written
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.trees import leaves
 

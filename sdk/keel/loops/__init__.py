@@ -32,12 +32,13 @@ from keel.loops.ir import (
     Store,
     dtypes_of,
     results_of,
+    show,
     walk,
 )
 from keel.loops.monoids import MONOIDS, Monoid
 from keel.loops.scalars import SCALARS, ByKind, Scalar, ScalarText, scalar_text
 from keel.loops.size_text import size_text
-from keel.loops.text import parse, show
+from keel.loops.text import parse
 from keel.loops.verify import verify
 from keel.types import DTYPE_NAMES
 

@@ -7,18 +7,22 @@ loaded, chosen by ``where`` and stored.  ``interpret`` is the definition.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import sympy
 import torch
 
+from keel.loops.dims import assumed, show_dim
 from keel.loops.index import Axis, Index, dims_of
-from keel.types import Dim, symbols_of
+from keel.loops.scalars import SCALARS
+from keel.types import DTYPE_NAMES, Dim, symbols_of
 
 Role = Literal["in", "out", "inout"]
 LoopKind = Literal["parallel", "reduce", "scan"]
 StoreMode = Literal["write", "add", "min", "max", "mul"]
+Dtypes = dict[int, torch.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Buffer:
     dtype: torch.dtype
     size: Dim
     role: Role
+
+
+Buffers = Mapping[str, Buffer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,8 +186,6 @@ class Kernel:
         return dims
 
     def __str__(self) -> str:
-        from keel.loops.text import show
-
         return show(self)
 
 
@@ -215,3 +220,102 @@ def dtypes_of(body: tuple[Stmt, ...]) -> dict[int, torch.dtype]:
                 pass
     return dtypes
 
+
+# -- its text, which keel.loops.text reads back -------------------------------------------------------------------
+
+def show(kernel: Kernel) -> str:
+    """The kernel's text, one statement a line, ending in a newline."""
+    buffers = {b.name: b for b in kernel.buffers}
+    lines = [_header(kernel), *_block(kernel.body, buffers, {}, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
+    """One statement's text; of a loop, its first line.  ``dtypes`` are those of the values before it."""
+    match stmt:
+        case Loop():
+            axes = ", ".join(f"{a.name} < {show_dim(a.size)}" for a in stmt.axes)
+            return f"{stmt.kind} {axes}:" if axes else f"{stmt.kind}:"
+        case Store():
+            mode = "" if stmt.mode == "write" else f"{stmt.mode} "
+            return f"store {mode}{stmt.buffer}[{stmt.index}] %{stmt.value}{_mask(stmt.mask)}"
+        case Const():
+            return f"%{stmt.result} = const {_literal(stmt.value)}{_type(stmt.dtype)}"
+        case Position():
+            return f"%{stmt.result} = position {stmt.index}"
+        case Load():
+            held = buffers[stmt.buffer].dtype if stmt.buffer in buffers else None
+            text = f"%{stmt.result} = load {stmt.buffer}[{stmt.index}]{_mask(stmt.mask)}"
+            return text if held == stmt.dtype else text + _type(stmt.dtype)
+        case Check():
+            wrap = " wrap" if stmt.wrap else ""
+            return (f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {show_dim(stmt.bound)}{wrap}"
+                    f"{_mask(stmt.mask)}")
+        case Apply():
+            text = f"%{stmt.result} = {stmt.op}{_values(stmt.args)}"
+            return text if follows(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
+        case Reduce() | Scan():
+            word = "reduce" if isinstance(stmt, Reduce) else "scan"
+            text = f"{', '.join(f'%{r}' for r in stmt.results)} = {word} {stmt.monoid}{_values(stmt.args)}"
+            same = tuple(dtypes.get(a) for a in stmt.args) == stmt.dtypes
+            return text if same else text + _type(*stmt.dtypes)
+
+
+def follows(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -> torch.dtype | None:
+    """The result dtype that the op's table row gives; None if the statement has to say it."""
+    row = SCALARS.get(op)
+    if row is None or row.result == "given":
+        return None
+    return torch.bool if row.result == "bool" else dtypes.get(args[-1]) if args else None
+
+
+def note(stmt: Stmt, dtypes: Dtypes) -> None:
+    """Adds the dtypes of the values that ``stmt`` assigns."""
+    match stmt:
+        case Const() | Position() | Load() | Check() | Apply():
+            dtypes[stmt.result] = stmt.dtype
+        case Reduce() | Scan():
+            dtypes |= zip(stmt.results, stmt.dtypes, strict=False)
+        case Store() | Loop():
+            pass
+
+
+def _header(kernel: Kernel) -> str:
+    outs = [b for b in kernel.buffers if b.role == "out"]
+    ins = [b for b in kernel.buffers if b.role != "out"]
+    if (*ins, *outs) != kernel.buffers:             # an unusual order: every buffer in the first list, with its role
+        ins, outs = list(kernel.buffers), []
+    text = f"kernel {kernel.name}({', '.join(_buffer(b, b.role == 'in') for b in ins)})"
+    text += f" -> ({', '.join(_buffer(b, True) for b in outs)})"
+    symbols = {s for d in kernel.sizes if isinstance(d, sympy.Expr) for s in d.free_symbols}
+    known = [s.name + ("" if assumed(s) == ">= 1" else f" {assumed(s)}") for s in sorted(symbols, key=lambda s: s.name)]
+    return f"{text} where {', '.join(known)}:" if known else f"{text}:"
+
+
+def _buffer(b: Buffer, plain: bool) -> str:
+    role = "" if plain else f"{b.role} "
+    return f"{b.name}: {role}{DTYPE_NAMES[b.dtype]}[{show_dim(b.size)}]"
+
+
+def _block(body: tuple[Stmt, ...], buffers: Buffers, dtypes: Dtypes, depth: int) -> Iterator[str]:
+    for stmt in body:
+        yield "  " * depth + line_of(stmt, buffers, dtypes)
+        note(stmt, dtypes)
+        if isinstance(stmt, Loop):
+            yield from _block(stmt.body, buffers, dtypes, depth + 1)
+
+
+def _literal(value: bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _type(*dtypes: torch.dtype) -> str:
+    return " : " + ", ".join(DTYPE_NAMES[d] for d in dtypes)
+
+
+def _values(values: tuple[int, ...]) -> str:
+    return "".join(f" %{v}" for v in values)
+
+
+def _mask(mask: int | None) -> str:
+    return "" if mask is None else f" if %{mask}"

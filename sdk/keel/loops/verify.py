@@ -28,12 +28,13 @@ from keel.loops.ir import (
     Scan,
     Stmt,
     Store,
+    line_of,
+    note,
     results_of,
     walk,
 )
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalars import SCALARS, Domain
-from keel.loops.text import line_of, note
 from keel.types import DTYPE_NAMES, Dim
 
 FLOATS = frozenset((torch.float32, torch.float64))

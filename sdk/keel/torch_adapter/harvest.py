@@ -9,15 +9,15 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from keel.torch_adapter.universe import examples, names, supports_autograd
+
 Found = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 LARGE, MOST = 400, 24
 """Tensors of more elements are passed over, and so are further calls of an operator."""
 
 
 def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[Found]:
-    """Calls of the ``wanted`` overloads with small tensors, in an order that is the same each time."""
-    from keel.torch_adapter.universe import examples, names, supports_autograd
-
+    """Calls of the ``wanted`` overloads with small tensors, in an order that is the same each time.  Takes minutes."""
     listener = _Listener(wanted)
     for name in names():
         if name in _ABORTS:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from keel.errors import KeelError
 from keel.torch_adapter.trace import aot_alone, assignments, trace
 
-__all__ = ["Example", "aot_alone", "assignments", "calls", "dtype_of", "examples", "names", "supports_autograd",
+__all__ = ["Example", "aot_alone", "assignments", "dtype_of", "examples", "names", "supports_autograd",
            "trace"]
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
@@ -63,13 +63,6 @@ def supports_autograd(name: str, device: str = "cpu") -> bool:
     """Whether gradients are promised on ``device``, in the dtype that the OpInfo is tried in there."""
     op, dtype = _catalogue()[name], dtype_of(name, device)
     return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes(device)
-
-
-def calls(wanted: frozenset[Callable[..., Any]]
-          ) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    """Small calls of the ``wanted`` overloads that the OpInfos come down to, forward and backward. Takes minutes."""
-    from keel.torch_adapter import harvest
-    return harvest.calls(wanted)
 
 
 def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0, device: str = "cpu") -> list[Example]:

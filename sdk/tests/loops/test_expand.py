@@ -11,11 +11,11 @@ from keel.errors import KeelError
 from keel.loops.expand import Program, _kinds, combination, compiled, expand, missing
 from keel.loops.expansions import EXPANSIONS, Expansion
 from keel.loops.interpret import interpret
-from keel.loops.ir import Apply, Kernel, walk
+from keel.loops.ir import Apply, Kernel, show, walk
 from keel.loops.meaning import compute
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalars import SCALARS, ByKind
-from keel.loops.text import parse, show
+from keel.loops.text import parse
 from keel.loops.verify import DOMAINS, verify
 from keel.types import DTYPE_NAMES
 

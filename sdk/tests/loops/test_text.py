@@ -11,8 +11,8 @@ from hypothesis import given
 from keel.errors import KeelError
 from keel.loops.dims import symbol
 from keel.loops.index import Axis, Loaded, index
-from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Store
-from keel.loops.text import parse, show
+from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Store, show
+from keel.loops.text import parse
 
 from ..soon import soon
 from .indices import SPACES, build, trees
