@@ -411,11 +411,11 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
                                  out_val=out[0] if len(out) == 1 else out))
         except (AssertionError, TypeError, ValueError, IndexError, AttributeError):
             return None                                      # of a form of the call that the formula does not know
-    name = call.name.split(".")[1]
-    if name in _CUBIC and call.tensors and call.tensors[0].rank >= 2:
+    member = OPSET.get(call.op)
+    if member is not None and member.factors is not None and call.tensors and call.tensors[0].rank >= 2:
         *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
-        return _CUBIC[name] * math.prod(batch) * m * n * min(m, n)
-    if name.startswith("_fft_") and call.tensors:
+        return member.factors * math.prod(batch) * m * n * min(m, n)
+    if call.name.startswith("aten._fft_") and call.tensors:
         t = call.tensors[0]
         along = math.prod(value_of(t.shape[d], sizes) for d in call.args[1])
         return 5.0 * elements(t, sizes) * math.log2(max(along, 2))
@@ -432,13 +432,6 @@ def _gradients(call: Call, sizes: Sizes) -> float:
     assert isinstance(out, TensorType) and isinstance(weight, TensorType)
     each = 2 * elements(out, sizes) * elements(weight, sizes) / max(value_of(weight.shape[0], sizes), 1)
     return each * sum(map(bool, args["output_mask"][:2]))
-
-
-_CUBIC = MappingProxyType({
-    "linalg_cholesky_ex": 1 / 3, "linalg_lu_factor_ex": 2 / 3, "linalg_qr": 4.0, "linalg_inv_ex": 2.0,
-    "_linalg_solve_ex": 2 / 3, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_ldl_factor_ex": 1 / 3,
-    "_linalg_eigh": 9.0, "_linalg_eig": 25.0, "linalg_eig": 25.0, "_linalg_svd": 21.0, "geqrf": 2.0,
-})
 
 
 def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple[float, bool]:

@@ -19,6 +19,7 @@ from keel.serialise.pickled import unpickled
 from keel.serialise.trees import nested
 from keel.serialise.values import Data, NoForm, decode, decode_type, encode
 from keel.serialise.write import FORMAT, NUMBERS, SIZES, same
+from keel.spec import MEMBERS
 from keel.spec.lock import overloads
 from keel.spec.versions import CURRENT, convert
 from keel.torch_adapter import (
@@ -36,13 +37,8 @@ from keel.torch_adapter import (
 aten = torch.ops.aten
 
 
-_BARRED: Mapping[str, str] = {
-    "higher_order.inline_asm_elementwise.default": "Its text is code of a device.",
-    "higher_order.triton_kernel_wrapper_functional.default": "It names a kernel by its number in one process.",
-    "higher_order.call_torchbind.default": "It calls a method of an object.",
-    "higher_order.print.default": "It prints, by a format that reaches into objects.",
-}
-"""Members that no file may call: they are code, or names of what one process has."""
+_BARRED: Mapping[str, str] = {name: op.barred for op in MEMBERS.values() if op.barred for name in op.overloads}
+"""What no file may call, and why."""
 
 
 def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = ()) -> fx.GraphModule:

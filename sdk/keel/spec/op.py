@@ -89,7 +89,9 @@ class Op:
     composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
     parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
     ``numerics`` are what is known of it as a function of numbers. ``unspecified`` gives the elements of results that
-    may be anything.
+    may be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; ""
+    is every release that is supported. ``factors`` is how many times m n min(m, n) scalar operations it takes to
+    factorize a matrix. ``barred`` says why no file may call it: it is code, or names what one process has.
     """
 
     name: str
@@ -113,6 +115,9 @@ class Op:
     places: Places | None = None
     numerics: Numerics = UNSTATED
     unspecified: Unspecified | None = None
+    cpu: str | None = ""
+    factors: float | None = None
+    barred: str | None = None
     reason: str | None = None
 
     @cached_property

@@ -126,7 +126,7 @@ def _varlen_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
     "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
     Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
     "Tokens behind the last sequence give anything.",
-), forms={"torch_attn._varlen_attn.default": _varlen}, tags=frozenset({"contraction"}))
+), forms={"torch_attn._varlen_attn.default": _varlen}, tags=frozenset({"contraction"}), cpu=None)
 def varlen_attention(q: Tensor, k: Tensor, v: Tensor, cum_seq_q: Tensor | None, cum_seq_k: Tensor | None, max_q: Any,
                      max_k: Any, dropout_p: float, is_causal: bool, return_debug_mask: bool, *,
                      scale: float | None = None, window_size_left: Any = None, window_size_right: Any = None,
@@ -143,7 +143,7 @@ def varlen_attention(q: Tensor, k: Tensor, v: Tensor, cum_seq_q: Tensor | None, 
 
 @family("_flash_attention_backward", "torch_attn::_varlen_attn_backward", clauses=(
     "The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",
-), forms={"torch_attn._varlen_attn_backward.default": _varlen_backward}, tags=frozenset({"contraction"}))
+), forms={"torch_attn._varlen_attn_backward.default": _varlen_backward}, tags=frozenset({"contraction"}), cpu=None)
 def varlen_attention_backward(
         grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, cum_seq_q: Tensor | None,
         cum_seq_k: Tensor | None, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, rng_state: Any,
@@ -167,7 +167,7 @@ family.primitive(
         Clause("logsumexp is to base 2, in float32; the third result has each query's largest score.", About.FLOAT32),
     ))
 family.primitive(
-    "flex_attention_backward", "higher_order::flex_attention_backward", tags=_WHOLE,
+    "flex_attention_backward", "higher_order::flex_attention_backward", tags=_WHOLE, cpu=None,
     dtypes=(torch.float32, torch.bfloat16),
     doc="The gradients of flex_attention with respect to query, key, value and what score_mod captures.", clauses=(
         "The gradient of a score is weight * (gradient of the weight - the row's sum of output times its gradient), "

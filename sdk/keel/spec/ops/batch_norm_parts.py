@@ -28,7 +28,7 @@ def _spread(values: Tensor, x: Tensor) -> Tensor:
 
 @family("batch_norm_stats", clauses=(
     _CHANNELS, "The second result is 1 / sqrt(variance + eps), of the biased variance."),
-        tags=frozenset({"reduction"}))
+        tags=frozenset({"reduction"}), cpu=None)
 def batch_norm_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """The mean and the reciprocal deviation of each channel."""
     var, mean = aten.var_mean.correction(accurate(x), _other(x), correction=0)
@@ -36,7 +36,7 @@ def batch_norm_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 @family("batch_norm_elemt", clauses=(_CHANNELS, "The result is (x - mean) * invstd * weight + bias, rounded once."),
-        numerics=Numerics(scaled_and_shifted=("input", "mean")))
+        numerics=Numerics(scaled_and_shifted=("input", "mean")), cpu=None)
 def batch_norm_apply(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor,
                      eps: float) -> Tensor:
     """Batch normalisation by given statistics."""
@@ -47,7 +47,7 @@ def batch_norm_apply(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean
 
 @family("batch_norm_backward_reduce", clauses=(
     _CHANNELS, "The results are the sums of the gradient and of gradient * (x - mean), and the gradients of weight and "
-    "bias; those not asked for are None."), tags=frozenset({"reduction"}))
+    "bias; those not asked for are None."), tags=frozenset({"reduction"}), cpu=None)
 def batch_norm_backward_sums(grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None,
                              input_g: bool, weight_g: bool, bias_g: bool) -> tuple[Any, ...]:
     """What devices add up before the gradient of the input can be had."""
@@ -61,7 +61,7 @@ def batch_norm_backward_sums(grad: Tensor, x: Tensor, mean: Tensor, invstd: Tens
 
 @family("batch_norm_backward_elemt", clauses=(
     _CHANNELS, "With n the sum of count, the result is (grad - sum_dy / n - (x - mean) * invstd^2 * sum_dy_xmu / n) * "
-    "invstd * weight, rounded once."))
+    "invstd * weight, rounded once."), cpu=None)
 def batch_norm_backward_apply(grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None,
                               sum_dy: Tensor, sum_dy_xmu: Tensor, count: Tensor) -> Tensor:
     """The gradient of the input, by sums over all devices."""

@@ -194,7 +194,7 @@ quantized.primitive(
     clauses=(*_GROUPS, "Scales are per row of self and per column of mat2, within each group."),
     out=(Out(chosen(fixed(torch.bfloat16), "out_dtype"), GROUPS, GROUP_ROWS),), dtypes=FP8[:1], samples=_scaled_groups,
     requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
-    budget={FP8[0]: Budget(times=2.0)}, tags=frozenset({"contraction"}))
+    budget={FP8[0]: Budget(times=2.0)}, tags=frozenset({"contraction"}), cpu="2.14")
 
 
 def _nibbles(dtype: torch.dtype) -> Iterator[Sample]:
@@ -211,7 +211,7 @@ quantized.primitive(
     out=(Out(like("self"), ShapeRule("[self.size(0), 8 mat2.size(0)]", lambda args: (
         args["self"].shape[0], as_dim(args["mat2"].shape[0] * 8))), DENSE),),
     dtypes=(torch.bfloat16,), samples=_nibbles, budget={torch.bfloat16: Budget(times=2.0)},
-    tags=frozenset({"contraction"}))
+    tags=frozenset({"contraction"}), cpu=None)
 
 
 @quantized("_weight_int8pack_mm", clauses=(

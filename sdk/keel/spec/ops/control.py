@@ -78,7 +78,8 @@ _declare(
     "A Triton kernel of the user: triton_kernel_wrapper_functional(kernel_idx=..., grid=..., kwargs=...).",
     "The results are copies of the tensors that the kernel writes, with what it wrote; the arguments are not changed.",
     "Elements that the kernel does not write keep the arguments' values.",
-    "The grid is that of the call; a configuration that autotuning would choose may be chosen once.")
+    "The grid is that of the call; a configuration that autotuning would choose may be chosen once.",
+    barred="It names a kernel by its number in one process.")
 _declare(
     "custom_call", "An operator of the user that writes to arguments: auto_functionalized_v2(operator, **kwargs).",
     "The results are those of the operator, then the tensors that it writes as they are after it; the arguments are "

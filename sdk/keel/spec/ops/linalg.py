@@ -154,6 +154,7 @@ _declare(
     "info is 0, or the order k > 0 of the first leading minor that is not positive definite; the factor is then not "
     "specified.",
            Clause("A minor that holds NaN is not positive definite.", About.NONFINITE), _RAISES, _BATCHES, _STABLE,
+    factors=1 / 3,
     out=(_SAME, _INFO), requires=(square("self"),), samples=lambda dtype: _each(positive, dtype, {}, {"upper": True}))
 
 _declare(
@@ -166,6 +167,7 @@ _declare(
            parameters=("pivot",)),
     _RAISES, _BATCHES,
     _STABLE,
+    factors=2 / 3,
     out=(Out(like("A"), shape_of("A"), COLUMNS), Out(INT32, batched("A", "[k]", lambda m, n, k: (k,)), DENSE),
          Out(INT32, batch("A"), DENSE)),
     requires=(matrix("A"),), samples=lambda dtype: _each(matrices, dtype))
@@ -196,6 +198,7 @@ _declare(
     "negative for a block of size 2.",
     Clause("What LD holds above the diagonal is not specified.", About.UNSPECIFIED),
     "info is 0, or the number k > 0 of the first block of D that is exactly singular.", _RAISES, _BATCHES, _STABLE,
+    factors=1 / 3,
     out=(_SAME, Out(INT32, batched("self", "[n]", lambda m, n, k: (n,)), DENSE), _INFO), requires=(square("self"),),
     samples=lambda dtype: _each(_indefinite, dtype), unspecified=above_diagonal)
 
@@ -205,6 +208,7 @@ _declare(
     "Q is the product of I - tau[i] v v^H in order, with v[i] = 1, zeros before it and column i of a below it.",
     "The signs (complex: phases) of the diagonal of R are not specified, and go together with those of Q.", _BATCHES,
     _STABLE,
+    factors=2.0,
     out=(_SAME, Out(like("self"), batched("self", "[k]", lambda m, n, k: (k,)), DENSE)), requires=(matrix("self"),),
     samples=lambda dtype: _each(matrices, dtype))
 
@@ -240,6 +244,7 @@ _declare(
            "not.", About.COMPLEX),
     Clause("Of a matrix that is not finite the result is not specified, and may be an error.", About.NONFINITE),
     "Without compute_v the eigenvectors are an empty tensor of shape [0].", _BATCHES, _STABLE,
+    factors=9.0,
     out=(Out(real(like("A")), batched("A", "[n]", lambda m, n, k: (n,)), DENSE),
          Out(like("A"), _wanted("compute_v", shape_of("A")), COLUMNS)),
     requires=(square("A"), Requires("triangle-known", "UPLO is U or L.",
@@ -252,6 +257,7 @@ _declare(
     "The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
     Clause("A matrix that is not finite is an error.", About.NONFINITE),
     "Of a matrix without a full set of eigenvectors the eigenvectors are dependent.", _BATCHES, _STABLE,
+    factors=25.0,
     out=(Out(complexed("self"), batched("self", "[n]", lambda m, n, k: (n,)), DENSE),
          Out(complexed("self"), shape_of("self"), columns_but_on_cuda("self"))),
     requires=(square("self"),), samples=lambda dtype: _each(squares, dtype))
@@ -270,6 +276,7 @@ _declare(
            parameters=("full_matrices",)), _PHASE,
     Clause("A matrix that holds NaN is an error.", About.NONFINITE),
     "Without compute_uv U and Vh are empty tensors of shape [0].", _BATCHES, _STABLE,
+    factors=21.0,
     out=(Out(like("A"), _svd_shape(lambda m, n, k: (m, m), lambda m, n, k: (m, k), "batch(A)[m, m]"), COLUMNS),
          Out(real(like("A")), batched("A", "[k]", lambda m, n, k: (k,)), DENSE),
          Out(like("A"), _svd_shape(lambda m, n, k: (n, n), lambda m, n, k: (k, n), "batch(A)[n, n]"),

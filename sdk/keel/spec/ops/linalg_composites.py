@@ -94,7 +94,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     return _exchanged(x, permutation, inverse=True, left=False)
 
 
-@family("_linalg_solve_ex", clauses=(
+@family("_linalg_solve_ex", factors=2 / 3, clauses=(
     "The result is X with A X = B, or X A = B without left.", _SAVED, _INFO,
     Clause("B is one vector per matrix if it has one dimension, or those of A but for the last.", parameters=("B",)),
     Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
@@ -110,7 +110,7 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
     return aten.squeeze.dim(x, -1) if vector else x, lu, pivots, info
 
 
-@family("linalg_inv_ex", clauses=(
+@family("linalg_inv_ex", factors=2.0, clauses=(
     "The result X has A X = X A = I but for rounding.", _INFO,
     Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
 ))
@@ -149,7 +149,7 @@ _LU_OF = ("LU and pivots factor the transposed matrix where A is real and contig
           "decides by the same layout.")
 
 
-@family("_linalg_det", clauses=(
+@family("_linalg_det", factors=2 / 3, clauses=(
     "The determinant is the product of the diagonal of U, negated for an odd number of row exchanges.", _LU_OF,
     Clause("A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.", About.EMPTY),
 ))
@@ -160,7 +160,7 @@ def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return product * sign.to(A.dtype), lu, pivots
 
 
-@family("_linalg_slogdet", clauses=(
+@family("_linalg_slogdet", factors=2 / 3, clauses=(
     "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.",
     _LU_OF,
     Clause("A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
@@ -225,7 +225,7 @@ def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool =
 
 # -- with Householder's reflectors ------------------------------------------------------------------------------------
 
-@family("linalg_qr", clauses=(
+@family("linalg_qr", factors=4.0, clauses=(
     "A = Q R: the columns of Q are orthonormal, R has zeros below its diagonal.",
     Clause("Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with "
            "complete; with r there is only R, and Q is an empty tensor of shape [0].", parameters=("mode",)),

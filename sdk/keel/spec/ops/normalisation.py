@@ -124,7 +124,7 @@ def rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None,
 
 @family("_fused_rms_norm_backward.default", clauses=(
     "The gradients are those of rms_norm for the given rstd; those not in output_mask are None.",
-))
+), cpu=None)
 def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], rstd: Tensor, weight: Tensor | None,
                       output_mask: Mask) -> tuple[Tensor | None, Tensor | None]:
     """Gradients with respect to input and weight."""

@@ -43,13 +43,15 @@ family.opaque(
            "backward reads; traced for a neutral device the same layers are written out.")
 family.opaque(
     "print", "_print", "higher_order::print", doc="A text written to the host's output.",
-    reason="It acts on the host's streams; nothing of it can be computed on a device.")
+    reason="It acts on the host's streams; nothing of it can be computed on a device.",
+    barred="It prints, by a format that reaches into objects.")
 family.opaque(
     "script_object_call", "higher_order::call_torchbind", doc="A method of a C++ object.",
-    reason="The object's class is the user's, with state that no graph tells.", profile="control")
+    reason="The object's class is the user's, with state that no graph tells.", profile="control",
+    barred="It calls a method of an object.")
 family.opaque(
     "inline_assembly", "higher_order::inline_asm_elementwise", doc="Machine code of one device, per element.",
-    reason="It is written in one device's instructions.", profile="control")
+    reason="It is written in one device's instructions.", profile="control", barred="Its text is code of a device.")
 family.opaque(
     "run_with_generator", "higher_order::graphsafe_run_with_rng_state", doc="An operator with a CUDA generator.",
     reason="It takes a generator object, which is no value of a graph; run_with_rng_state takes a state as a tensor.",

@@ -104,7 +104,8 @@ def linear_combination(x: Tensor, coefficients: Tensor) -> Tensor:
     return aten.view.default(total, [coefficients.shape[0], *shape])
 
 
-@family("_masked_scale", clauses=("The result is x * mask * scale, rounded once.",), tags=frozenset({"pointwise"}))
+@family("_masked_scale", clauses=("The result is x * mask * scale, rounded once.",), tags=frozenset({"pointwise"}),
+        cpu=None)
 def masked_scale(x: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient of a dropout with its mask as small integers."""
     return (accurate(x) * mask.to(accurate(x).dtype) * scale).to(x.dtype)

@@ -168,13 +168,13 @@ family.primitive(
     out=(Out(like("key"), ShapeRule("[num_splits, *shape(key)]", lambda args: (args["num_splits"], *args["key"].shape)),
              DENSE),),
     requires=(_KEY, Requires("splits-positive", "num_splits is positive.", lambda args: args["num_splits"] > 0)),
-    dtypes=(torch.uint64,), samples=_split, tags=_RANDOM)
+    dtypes=(torch.uint64,), samples=_split, tags=_RANDOM, cpu="2.14")
 
 family.primitive(
     "rng_key_fold_in", "_philox_key_fold_in", doc="A new key from each key and an integer.",
     clauses=(_KEYED, "Draws from the keys of different integers are independent."),
     out=(Out(like("key"), shape_of("key"), preserved("key")),), requires=(_KEY,),
-    dtypes=(torch.uint64,), samples=_split, tags=_RANDOM)
+    dtypes=(torch.uint64,), samples=_split, tags=_RANDOM, cpu="2.14")
 
 
 def _keyed(dtype: torch.dtype) -> Iterator[Sample]:
@@ -188,6 +188,7 @@ for _name, _overload, _doc in (
         ("rng_normal", "_philox_normal", "Numbers of the normal distribution of a mean and std, drawn with a key.")):
     family.primitive(
         _name, _overload, doc=_doc, out=_LIKE, requires=(_KEY,), dtypes=FLOATS, samples=_keyed, tags=_RANDOM,
+        cpu="2.14",
         clauses=("Only sizes, strides and dtype of self are read, not its values.", _KEYED,
                  "Different elements are independent, and so are different keys.",
                  Clause("A batch of keys broadcasts to self: each element draws from the key of its place.",
