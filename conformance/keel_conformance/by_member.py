@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 class ByMember(Generic[T]):
     """Collects things of one kind from a module: ``@rule("prod", "cumprod")`` says that the function below is the rule
-    of these members.
+    of these members, ``declare("mm", ...)`` what there is for one.
     """
 
     def __init__(self) -> None:
@@ -20,13 +20,17 @@ class ByMember(Generic[T]):
 
     def __call__(self, *members: str) -> Callable[[T], T]:
         """Raises ValueError for what is no member, or has one already."""
-        def declare(thing: T) -> T:
+        def below(thing: T) -> T:
             for name in members:
-                if name not in MEMBERS or name in self._found:
-                    raise ValueError(f"{name} is no member, or is declared twice.")
-                self._found[name] = thing
+                self.declare(name, thing)
             return thing
-        return declare
+        return below
+
+    def declare(self, member: str, thing: T) -> None:
+        """Raises ValueError as a call does."""
+        if member not in MEMBERS or member in self._found:
+            raise ValueError(f"{member} is no member, or is declared twice.")
+        self._found[member] = thing
 
     @property
     def found(self) -> Mapping[str, T]:

@@ -24,8 +24,8 @@ SPREAD = ("mm", "max_pool2d_with_indices", "layer_norm", "nll_loss", "sdpa", "ch
 
 
 @pytest.mark.parametrize(("name", "seed", "least", "apart"), [
-    *((name, 3, 60, 9) for name in SPREAD), *((name, 2, 200, 11) for name in bags.BUILD),
-    *((name, 1, 200, 11) for name in quantization_choices.BUILD)])
+    *((name, 3, 60, 9) for name in SPREAD), *((name, 2, 200, 11) for name in bags.BUILD.found),
+    *((name, 1, 200, 11) for name in quantization_choices.BUILD.found)])
 def test_eager_takes_every_choice(name: str, seed: int, least: int, apart: int) -> None:
     made = domain_of(name)
     assert made is not None
@@ -50,14 +50,14 @@ def test_calls_differ_in_values_alone(name: str) -> None:
 
 
 def test_what_is_ignored_is_nan() -> None:
-    made = contraction.BUILD["addmm"](MEMBERS["addmm"])
+    made = contraction.BUILD.found["addmm"](MEMBERS["addmm"])
     levels = next(c for c in choices(made, "standard", 0) if c["scale"] == "nan_ignored" and c["dtype"] == "f32")
     trial = made.make(levels, torch.float32, Draw("some case"))
     assert trial is not None and bool(trial.args[0].isnan().all()) and trial.kwargs["beta"] == 0
 
 
 def test_exact_sums_are_exact_in_any_order() -> None:
-    made = contraction.BUILD["mm"](MEMBERS["mm"])
+    made = contraction.BUILD.found["mm"](MEMBERS["mm"])
     levels = {"dtype": "f32", "k": "4096", "size": "3x5", "layout": "transposed", "which": "rest", "values": "exact"}
     assert made.allows(levels)
     trial = made.make(levels, torch.float32, Draw("some case"))
@@ -68,7 +68,7 @@ def test_exact_sums_are_exact_in_any_order() -> None:
 
 
 def test_a_clause_is_cited_where_its_choice_is() -> None:
-    made = losses.BUILD["nll_loss"](MEMBERS["nll_loss"])
+    made = losses.BUILD.found["nll_loss"](MEMBERS["nll_loss"])
     chosen = choices(made, "standard", 0)
     all_ignored = [c for c in chosen if "C4" in made.cites(c)]
     assert all_ignored and all(c["ignored"] == "all" and c["reduction"] == "mean" for c in all_ignored)
@@ -76,7 +76,7 @@ def test_a_clause_is_cited_where_its_choice_is() -> None:
 
 @pytest.mark.parametrize("name", ["avg_pool2d", "mm"])
 def test_eager_refuses_the_negative_ones(name: str) -> None:
-    for negative in {**pooling.BUILD, **contraction.BUILD}[name](MEMBERS[name]).negatives:
+    for negative in {**pooling.BUILD.found, **contraction.BUILD.found}[name](MEMBERS[name]).negatives:
         trial = negative.make(Draw("some case"))
         with pytest.raises((RuntimeError, ValueError)):
             target_of(name, negative.overload)(*trial.args, **trial.kwargs)

@@ -31,11 +31,12 @@ from keel_conformance.cases.exempt import exempt
 from keel_conformance.cases.generic import generic
 from keel_conformance.cases.negatives import negatives_of
 
-TABLES: tuple[Mapping[str, Callable[[Op], Domain]], ...] = (
-    contraction.BUILD, convolution.BUILD, pooling.BUILD, normalisation.BUILD, attention.BUILD, losses.BUILD,
-    linalg.BUILD, fft.BUILD, resampling.BUILD, quantized.BUILD, quantization_choices.BUILD, bags.BUILD, checks.BUILD,
-    creation.BUILD)
-"""Who gives the domain of a member, by its name."""
+OWN: Mapping[str, Callable[[Op], Domain]] = {
+    **contraction.BUILD.found, **convolution.BUILD.found, **pooling.BUILD.found, **normalisation.BUILD.found,
+    **attention.BUILD.found, **losses.BUILD.found, **linalg.BUILD.found, **fft.BUILD.found, **resampling.BUILD.found,
+    **quantized.BUILD.found, **quantization_choices.BUILD.found, **bags.BUILD.found, **checks.BUILD.found,
+    **creation.BUILD.found}
+"""Who gives the domain of a member that has its own."""
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (random.build, pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
@@ -46,7 +47,7 @@ def domain_of(name: str) -> Domain | None:
     op = MEMBERS[name]
     if exempt(op) is not None or not op.targets:
         return None
-    builders = [*(table[name] for table in TABLES if name in table), *BUILDERS, generic]
+    builders = [*([OWN[name]] if name in OWN else []), *BUILDERS, generic]
     domain = next((d for build in builders if (d := build(op)) is not None), None)
     if domain is None:
         return None

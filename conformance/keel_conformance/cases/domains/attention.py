@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw
@@ -156,30 +157,30 @@ _TELLING = ({"dtype": "f32", "size": "7q9k", "mask": "hidden_row", "scale": "usu
             {"dtype": "bf16", "size": "1q33k", "mask": "broadcast", "values": "random"},
             {"dtype": "f32", "size": "65q129k", "mask": "none", "values": "duplicates"})
 _HEADS = "Eager PyTorch's processor kernel takes as many heads of keys as of queries; models try fewer."
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "sdpa": lambda op: domain(op, _FACTORS, _sdpa, kinds=_KINDS, lay=_LAY, telling=_TELLING, cites={
-        "C1": lambda levels: True, "C2": lambda levels: True, "C3": given(mask="causal"),
-        "C4": given(mask="hidden_row")},
-        untested={"C5": _HEADS}),
-    "sdpa_backward": lambda op: domain(op, _FACTORS, _sdpa_back, kinds=_KINDS, lay=_LAY, telling=_TELLING, untested={
-        "C2": "Eager PyTorch's processor kernel gives no gradient of a mask."}),
-    "masked_softmax": lambda op: domain(op, {
-        "size": ("2x3x5x5", "1x1x1x1", "2x2x33x33", "3x1x9x9"),
-        "mask": ("queries_keys", "batch_keys", "own", "hidden_row")}, _masked_softmax,
-        dtypes=FLOATS, kinds=(*_KINDS, "exact"), cites={
-            "C1": lambda levels: True, "C3": given(mask="hidden_row")}),
-    "masked_softmax_backward": lambda op: domain(op, {
-        "size": ("2x3x4x5", "1x1x1x1", "2x2x8x33", "3x1x7x9", "2x1x17x129", "1x1x3x1025", "4x2x2x7")},
-        _masked_softmax_back, kinds=(*_KINDS, "cancel", "exact"),
-        few="It has no attributes."),
-    "split_queries_keys_values": lambda op: domain(op, {"size": tuple(WIDTHS)}, _split,
-                                                   kinds=(*_KINDS, "nonfinite", "exact"), few="It has no attributes."),
-    "multi_head_attention": lambda op: domain(op, {
-        "size": tuple(WIDTHS), "mask": ("none", "queries_keys", "batch_keys"), "source": ("self", "cross"),
-        "weights": ("averaged", "each", "none")}, _multi_head, dtypes=FLOATS[:2], kinds=_KINDS, cites={
-        "C3": given(mask=("queries_keys", "batch_keys")), "C4": lambda levels: True}),
-    "transformer_encoder_layer": lambda op: domain(op, {
-        "size": tuple(WIDTHS), "mask": ("none", "queries_keys", "batch_keys"), "activation": ("relu", "gelu"),
-        "order": ("last", "first")}, _encoder, dtypes=FLOATS[:2], kinds=_KINDS, cites={
-        "C2": given(mask=("queries_keys", "batch_keys"))}),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("sdpa", lambda op: domain(op, _FACTORS, _sdpa, kinds=_KINDS, lay=_LAY, telling=_TELLING, cites={
+    "C1": lambda levels: True, "C2": lambda levels: True, "C3": given(mask="causal"),
+    "C4": given(mask="hidden_row")},
+    untested={"C5": _HEADS}))
+declare("sdpa_backward", lambda op: domain(op, _FACTORS, _sdpa_back, kinds=_KINDS, lay=_LAY, telling=_TELLING,
+    untested={"C2": "Eager PyTorch's processor kernel gives no gradient of a mask."}))
+declare("masked_softmax", lambda op: domain(op, {
+    "size": ("2x3x5x5", "1x1x1x1", "2x2x33x33", "3x1x9x9"),
+    "mask": ("queries_keys", "batch_keys", "own", "hidden_row")}, _masked_softmax,
+    dtypes=FLOATS, kinds=(*_KINDS, "exact"), cites={
+        "C1": lambda levels: True, "C3": given(mask="hidden_row")}))
+declare("masked_softmax_backward", lambda op: domain(op, {
+    "size": ("2x3x4x5", "1x1x1x1", "2x2x8x33", "3x1x7x9", "2x1x17x129", "1x1x3x1025", "4x2x2x7")},
+    _masked_softmax_back, kinds=(*_KINDS, "cancel", "exact"),
+    few="It has no attributes."))
+declare("split_queries_keys_values", lambda op: domain(op, {"size": tuple(WIDTHS)}, _split, kinds=(*_KINDS, "nonfinite",
+    "exact"), few="It has no attributes."))
+declare("multi_head_attention", lambda op: domain(op, {
+    "size": tuple(WIDTHS), "mask": ("none", "queries_keys", "batch_keys"), "source": ("self", "cross"),
+    "weights": ("averaged", "each", "none")}, _multi_head, dtypes=FLOATS[:2], kinds=_KINDS, cites={
+    "C3": given(mask=("queries_keys", "batch_keys")), "C4": lambda levels: True}))
+declare("transformer_encoder_layer", lambda op: domain(op, {
+    "size": tuple(WIDTHS), "mask": ("none", "queries_keys", "batch_keys"), "activation": ("relu", "gelu"),
+    "order": ("last", "first")}, _encoder, dtypes=FLOATS[:2], kinds=_KINDS, cites={
+    "C2": given(mask=("queries_keys", "batch_keys"))}))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases import layouts, sizes
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
@@ -149,84 +150,91 @@ def _scan(overload: str, **more: Any) -> Along:
     return Along({"one": _dim(overload), "end": _end(overload), **more.pop("forms", {})}, many=2, **more)
 
 
-_SORT, _TOPK, _KTH = "sort.stable", "topk.default", "kthvalue.default"
-ALONG: Mapping[str, Along] = {
-    "sum": _several("sum.dim_IntList", "sum.default", terms=True, even=True, forms={"cast": _cast("sum.dim_IntList")},
-                    huge=(("b8", "all", "true"), ("u8", "one", "true")), telling=("i32", "all", "wide")),
-    "mean": _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
-                     dtypes=(*_FLOATS, torch.complex64, torch.complex128)),
-    "nansum": _several("nansum.default", terms=True, dtypes=_REALS),
-    "prod": Along({"one": _dim("prod.dim_int"), "keep": _dim("prod.dim_int", True), "end": _end("prod.dim_int"),
-                   "cast": _cast("prod.dim_int")}, products=True, telling=("u8", "end", "wide")),
-    "prod_all": Along({"all": _none("prod.default")}, _NONE, products=True, dtypes=_ALL),
-    "amax": _several("amax.default", "amax.default", empty=False),
-    "amin": _several("amin.default", "amin.default", empty=False),
-    "any": Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
-                  "two": _two("any.dims"), "list": _last("any.dims", True), "end": _end("any.dim"),
-                 "unlisted": _none("any.dims", [])}, _NONE, truth=(_LONE, _NO), telling=("b8", "two", "random")),
-    "all": Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
-                  "two": _two("all.dims"), "list": _last("all.dims", True), "end": _end("all.dim"),
-                 "unlisted": _none("all.dims", [])}, _NONE, truth=(_BUT_ONE, _EVERY), dtypes=_ALL,
-                 telling=("b8", "two", "random")),
-    **{name: Along({"one": _dim(f"{name}.default"), "end": _end(f"{name}.default"),
-                    "keep": _dim(f"{name}.default", True), "all": _none(f"{name}.default")}, _NONE, empty=False,
-                   huge=(("u8", "all", FEW), ("i8", "end", FEW)))
-       for name in ("argmax", "argmin")},
-    "max_with_index": _indexed("max.dim", huge=(("u8", "one", FEW),)),
-    "min_with_index": _indexed("min.dim", huge=(("u8", "one", FEW),)),
-    "max_all": Along({"all": _none("max.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
-    "min_all": Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
-    "aminmax": Along({"one": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim})),
-                      "keep": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim, "keepdim": True})),
-                      "end": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim - max(x.dim(), 1)})),
-                      "all": _none("aminmax.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)),
-    "reduce_xor": Along({"one": _dims("hash_tensor.default"), "keep": _dims("hash_tensor.default", keepdim=True),
-                         "all": _none("hash_tensor.default")}, _NONE, empty=False),
-    "count_nonzero": Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
-                            "end": _last("count_nonzero.dim_IntList"), "given": _dim("count_nonzero.default"),
-                            "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL,
-                           huge=(("b8", "all", "true"), ("u8", "one", "true"))),
-    "var": _named("var"), "std": _named("std"), "var_mean": _named("var_mean"), "std_mean": _named("std_mean"),
-    "cumsum": _scan("cumsum.default", terms=True, even=True, telling=("bf16", "end", "random"),
-                    forms={"cast": _cast("cumsum.default")}),
-    "cumprod": _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}),
-    "cummax": _scan("cummax.default"), "cummin": _scan("cummin.default"),
-    "logcumsumexp": _scan("logcumsumexp.default"),
-    "logsumexp": _several("logsumexp.default", dtypes=_FLOATS),
-    "linalg_vector_norm": Along(_norms("linalg_vector_norm.default", (
-        2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))), _NONE, empty=False, dtypes=_FLOATS),
-    "linalg_powsum": Along(_norms("linalg__powsum.default", (2, 1, 0, 3, -1, 0.5)), _NONE,
-                           dtypes=_FLOATS),
-    "sort": Along({
-        "one": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim})),
-        "down": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim, "descending": True})),
-        "loose": _dim("sort.default"), "loose_down": _end("sort.default", True),
-        "end": (f"aten.{_SORT}", lambda x, dim, dtype: (
-            (x,), {"stable": True, "dim": dim - max(x.dim(), 1), "descending": True}))}, many=2),
-    "topk": Along({"one": _of_size(_TOPK, lambda n: 1), "half": _of_size(_TOPK, lambda n: (n + 1) // 2),
-                   "whole": _of_size(_TOPK, lambda n: n), "least": _of_size(_TOPK, lambda n: min(n, 3), False),
-                   "unsorted": _of_size(_TOPK, lambda n: min(n, 3), True, False),
-                   "end": _of_size(_TOPK, lambda n: min(n, 3), end=True), "none": _of_size(_TOPK, lambda n: 0)},
-                  empty=False, many=2),
-    "kthvalue": Along({"first": _of_size(_KTH, lambda n: 1), "last": _of_size(_KTH, lambda n: n, True),
-                       "half": _of_size(_KTH, lambda n: (n + 1) // 2, end=True)}, empty=False, dtypes=_REALS, many=2),
-    # of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
-    "median": _indexed("median.dim", dtypes=_REALS, apart=True),
-    "nanmedian": _indexed("nanmedian.dim", dtypes=_REALS, apart=True),
-    "mode": _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2),
-    "median_all": Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS),
-    "nanmedian_all": Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS),
-    "softmax": _scan("_softmax.default", dtypes=_FLOATS, forms={}),
-    "log_softmax": _scan("_log_softmax.default", dtypes=_FLOATS),
-    "safe_softmax": _scan("_safe_softmax.default", dtypes=_FLOATS),
-}
+_SORT = "sort.stable"
+_TOPK = "topk.default"
+_KTH = "kthvalue.default"
+ALONG: ByMember[Along] = ByMember()
+declare = ALONG.declare
+declare("sum", _several("sum.dim_IntList", "sum.default", terms=True, even=True,
+    forms={"cast": _cast("sum.dim_IntList")}, huge=(("b8", "all", "true"), ("u8", "one", "true")), telling=("i32",
+    "all", "wide")))
+declare("mean", _several("mean.dim", "mean.default", terms=True, forms={"cast": _cast("mean.dim")},
+                         dtypes=(*_FLOATS, torch.complex64, torch.complex128)))
+declare("nansum", _several("nansum.default", terms=True, dtypes=_REALS))
+declare("prod", Along({"one": _dim("prod.dim_int"), "keep": _dim("prod.dim_int", True), "end": _end("prod.dim_int"),
+                       "cast": _cast("prod.dim_int")}, products=True, telling=("u8", "end", "wide")))
+declare("prod_all", Along({"all": _none("prod.default")}, _NONE, products=True, dtypes=_ALL))
+declare("amax", _several("amax.default", "amax.default", empty=False))
+declare("amin", _several("amin.default", "amin.default", empty=False))
+declare("any", Along({"one": _dim("any.dim"), "keep": _dim("any.dim", True), "all": _none("any.default"),
+                      "two": _two("any.dims"), "list": _last("any.dims", True), "end": _end("any.dim"),
+                     "unlisted": _none("any.dims", [])}, _NONE, truth=(_LONE, _NO), telling=("b8", "two", "random")))
+declare("all", Along({"one": _dim("all.dim"), "keep": _dim("all.dim", True), "all": _none("all.default"),
+                      "two": _two("all.dims"), "list": _last("all.dims", True), "end": _end("all.dim"),
+                     "unlisted": _none("all.dims", [])}, _NONE, truth=(_BUT_ONE, _EVERY), dtypes=_ALL,
+                     telling=("b8", "two", "random")))
+for _name in ("argmax", "argmin"):
+    declare(_name, Along({"one": _dim(f"{_name}.default"), "end": _end(f"{_name}.default"),
+                          "keep": _dim(f"{_name}.default", True), "all": _none(f"{_name}.default")}, _NONE, empty=False,
+                         huge=(("u8", "all", FEW), ("i8", "end", FEW))))
+declare("max_with_index", _indexed("max.dim", huge=(("u8", "one", FEW),)))
+declare("min_with_index", _indexed("min.dim", huge=(("u8", "one", FEW),)))
+declare("max_all", Along({"all": _none("max.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)))
+declare("min_all", Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)))
+declare("aminmax", Along({"one": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim})),
+                          "keep": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim, "keepdim": True})),
+                          "end": ("aten.aminmax.default", lambda x, dim, dtype: ((x,), {"dim": dim - max(x.dim(), 1)})),
+                          "all": _none("aminmax.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)))
+declare("reduce_xor", Along({"one": _dims("hash_tensor.default"), "keep": _dims("hash_tensor.default", keepdim=True),
+                             "all": _none("hash_tensor.default")}, _NONE, empty=False))
+declare("count_nonzero", Along({"one": _dims("count_nonzero.dim_IntList"), "two": _two("count_nonzero.dim_IntList"),
+                                "end": _last("count_nonzero.dim_IntList"), "given": _dim("count_nonzero.default"),
+                                "all": _none("count_nonzero.default")}, _NONE, dtypes=_ALL,
+                               huge=(("b8", "all", "true"), ("u8", "one", "true"))))
+declare("var", _named("var"))
+declare("std", _named("std"))
+declare("var_mean", _named("var_mean"))
+declare("std_mean", _named("std_mean"))
+declare("cumsum", _scan("cumsum.default", terms=True, even=True, telling=("bf16", "end", "random"),
+                        forms={"cast": _cast("cumsum.default")}))
+declare("cumprod", _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}))
+declare("cummax", _scan("cummax.default"))
+declare("cummin", _scan("cummin.default"))
+declare("logcumsumexp", _scan("logcumsumexp.default"))
+declare("logsumexp", _several("logsumexp.default", dtypes=_FLOATS))
+declare("linalg_vector_norm", Along(_norms("linalg_vector_norm.default", (
+    2, 1, 0, 3, -1, 0.5, float("inf"), float("-inf"))), _NONE, empty=False, dtypes=_FLOATS))
+declare("linalg_powsum", Along(_norms("linalg__powsum.default", (2, 1, 0, 3, -1, 0.5)), _NONE,
+                               dtypes=_FLOATS))
+declare("sort", Along({
+    "one": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim})),
+    "down": (f"aten.{_SORT}", lambda x, dim, dtype: ((x,), {"stable": True, "dim": dim, "descending": True})),
+    "loose": _dim("sort.default"), "loose_down": _end("sort.default", True),
+    "end": (f"aten.{_SORT}", lambda x, dim, dtype: (
+                (x,), {"stable": True, "dim": dim - max(x.dim(), 1), "descending": True}))}, many=2))
+declare("topk", Along({"one": _of_size(_TOPK, lambda n: 1), "half": _of_size(_TOPK, lambda n: (n + 1) // 2),
+                       "whole": _of_size(_TOPK, lambda n: n), "least": _of_size(_TOPK, lambda n: min(n, 3), False),
+                       "unsorted": _of_size(_TOPK, lambda n: min(n, 3), True, False),
+                       "end": _of_size(_TOPK, lambda n: min(n, 3), end=True), "none": _of_size(_TOPK, lambda n: 0)},
+                      empty=False, many=2))
+declare("kthvalue", Along({"first": _of_size(_KTH, lambda n: 1), "last": _of_size(_KTH, lambda n: n, True),
+    "half": _of_size(_KTH, lambda n: (n + 1) // 2, end=True)}, empty=False, dtypes=_REALS, many=2))
+# of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
+declare("median", _indexed("median.dim", dtypes=_REALS, apart=True))
+declare("nanmedian", _indexed("nanmedian.dim", dtypes=_REALS, apart=True))
+declare("mode", _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2))
+declare("median_all", Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS))
+declare("nanmedian_all", Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS))
+declare("softmax", _scan("_softmax.default", dtypes=_FLOATS, forms={}))
+declare("log_softmax", _scan("_log_softmax.default", dtypes=_FLOATS))
+declare("safe_softmax", _scan("_safe_softmax.default", dtypes=_FLOATS))
 _WHOLE = ("all", "two", "two_keep", "unlisted")
 """Forms that may reduce all elements."""
 _HALF_TO_FLOAT = ("softmax", "log_softmax")
 
 
 def build(op: Op) -> Domain | None:
-    along = ALONG.get(op.name)
+    along = ALONG.found.get(op.name)
     if along is None:
         return None
     here = {str(t) for t in op.targets}

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, always, domain
 from keel_conformance.cases.values import Draw
@@ -169,10 +170,10 @@ def _domain(op: Op, forms: tuple[str, ...], ask: Callable[[Levels], Ask | None],
 
 _LONG = Rule(("dtype", "mode"), lambda dtype, mode: mode != "mean" or dtype in ("f32", "f64"))
 """PyTorch itself adds 16-bit floats up in their own dtype there, and all of them in the backward pass."""
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "embedding_bag_forward_only": lambda op: _domain(op, ("plain", "padded", "last", "padded_last"), _forward,
-                                                     dtypes=FLOATS, rules=(_LONG,),
-                                                     lay=("contiguous", "offset", "rows_apart")),
-    "embedding_bag_dense_backward": lambda op: _domain(op, ("plain", "padded", "divided"), _backward,
-                                                       dtypes=FLOATS[:2], lay=("contiguous",)),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("embedding_bag_forward_only", lambda op: _domain(op, ("plain", "padded", "last", "padded_last"), _forward,
+                                                         dtypes=FLOATS, rules=(_LONG,),
+                                                         lay=("contiguous", "offset", "rows_apart")))
+declare("embedding_bag_dense_backward", lambda op: _domain(op, ("plain", "padded", "divided"), _backward,
+                                                           dtypes=FLOATS[:2], lay=("contiguous",)))

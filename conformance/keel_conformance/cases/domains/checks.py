@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import Arg, Ask, always, domain, given, wrong
 from keel_conformance.cases.values import Draw
@@ -122,5 +123,8 @@ def _tokens(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Level
                   cites=always(op), negatives=negatives, telling=wishes)
 
 
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "assert_async": _of_conditions, "assert_number_token": _of_numbers, "constrain_range_token": _of_ranges}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("assert_async", _of_conditions)
+declare("assert_number_token", _of_numbers)
+declare("constrain_range_token", _of_ranges)

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Negative
 from keel_conformance.cases.domains.calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
 from keel_conformance.cases.values import Draw, fill
@@ -222,9 +224,6 @@ _ADDED = {**_MN, "scale": tuple(SCALES), "beside": BESIDES}
 _SUMMED = {"C1": lambda levels: True, "C3": given(values="nonfinite"), "C5": NOTHING}
 _ROUNDED = {"C1": given(dtype=("f16", "bf16")), "C3": NOTHING}
 _WHOLE_SCALES = {"C2": "Eager PyTorch raises for a scale of integers that is no integer."}
-_UNTESTED: Mapping[str, Mapping[str, str]] = {
-    "addmm": _WHOLE_SCALES, "addmm_activation": _WHOLE_SCALES, "baddbmm": _WHOLE_SCALES,
-    "addmv": {"C3": "Integers are tried by mv."}}
 
 
 def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
@@ -232,11 +231,12 @@ def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, 
         "i64", "i32", "i16", "i8", "u8"))}, telling=_telling())
 
 
-def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
+def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]],
+                 untested: Mapping[str, str] = MappingProxyType({})) -> Domain:
     floats = FLOATS if "gelu" in factors else tuple(d for d in ALL if d.is_floating_point or d.is_complex)
     made = domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
                   cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
-                  untested=_UNTESTED.get(op.name, {}))
+                  untested=untested)
     square = [{**{f: levels[0] for f, levels in made.factors.items()}, "dtype": dtype, "k": k,
                "size": "17x17", "beside": "row", "scale": scale, "values": "random"}
               for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))
@@ -244,44 +244,44 @@ def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[s
     return replace(made, must=tuple(levels for levels in square if made.allows(levels)))
 
 
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "mm": lambda op: domain(op, _MN, _mm, dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(
-        {"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}), negatives=_shapes("aten.mm.default")),
-    "bmm": lambda op: domain(op, {"k": KS, "size": SIZES[:7], "batch": ("3", "1", "2", "0", "17")}, _bmm,
-                             dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(),
-                             negatives=_shapes("aten.bmm.default", True)),
-    "addmm": lambda op: _build_added(op, _addmm("aten.addmm.default"), _ADDED),
-    "addmm_activation": lambda op: _build_added(op, _addmm("aten._addmm_activation.default"), {
-        "k": ("64", "1", "9", "129"), "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES[:2],
-        "gelu": ("relu", "gelu")}),
-    "baddbmm": lambda op: _build_added(op, _baddbmm, {
-        "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES, "batch": ("3", "1", "2")}),
-    "addbmm": lambda op: _build_added(op, _addbmm, {
-        "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")}),
-    "mv": lambda op: _mv_like(op, _vector("aten.mv.default", False), {"rows": ("5", "1", "33", "0", "8"), **_K}),
-    "addmv": lambda op: _build_added(op, _vector("aten.addmv.default", True), {
-        "rows": ("5", "1", "33", "0", "8"), **_K, "scale": tuple(SCALES), "beside": ("full",)}),
-    "dot": lambda op: _mv_like(op, _dot("aten.dot.default"), {"k": (*KS, "70001")}),
-    "vdot": lambda op: _mv_like(op, _dot("aten.vdot.default"), {"k": (*KS, "70001")}),
-    "addr": lambda op: domain(op, {"size": SIZES, "scale": tuple(SCALES), "beside": BESIDES[:3]}, _addr,
-                              kinds=KINDS, cites={"C1": lambda levels: True},
-                              untested={"C2": "Bools have no scales to try; the samples have them."}),
-    "trilinear": lambda op: domain(op, {"form": tuple(_EXPANDED)}, _trilinear, kinds=FINITE_AND_NOT),
-    "int_mm": lambda op: domain(op, {"k": KS, "size": SIZES}, _int_mm, dtypes=(torch.int8,),
-                                kinds=("random", "specials", "wide", "duplicates"), lay=LAID,
-                                cites={"C2": NOTHING}, negatives=_shapes("aten._int_mm.default")[:3]),
-    "weight_int8_mm": lambda op: domain(
-        op, {"k": ("64", "32", "128", "1024"), "size": ("3x16", "1x32", "17x16", "8x64")}, _weight_int8,
-        dtypes=(*FLOATS[:1], *FLOATS[2:]), kinds=("random", "exact", "cancel")),
-    "scaled_mm": lambda op: domain(op, {"k": ("64", "16", "128", "256"), "size": ("3x16", "1x32", "17x16", "16x64"),
-                                        "scaled": ("one", "rows"), "out": ("bf16", "f32"), "bias": ("bias", "none")},
-                                   _scaled_mm, kinds=("own",), untested={
-        "C3": "Eager PyTorch on a processor gives no float8.", "C4": "It allows, and asks for nothing."}),
-    "grouped_mm": lambda op: domain(op, {"grouped": ("rows", "columns", "summed", "batch"), "ends": tuple(_OFFSETS),
-                                         "k": ("16", "64", "8"), "n": ("16", "8", "32")}, _grouped,
-                                    dtypes=(torch.bfloat16,), kinds=("random", "exact", "cancel"), cites={
-        "C2": given(ends=("empty_group", "first_empty"))}, untested={
-        "C3": "What is unspecified has no witness."}),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("mm", lambda op: domain(op, _MN, _mm, dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(
+    {"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}), negatives=_shapes("aten.mm.default")))
+declare("bmm", lambda op: domain(op, {"k": KS, "size": SIZES[:7], "batch": ("3", "1", "2", "0", "17")}, _bmm,
+                                 dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(),
+                                 negatives=_shapes("aten.bmm.default", True)))
+declare("addmm", lambda op: _build_added(op, _addmm("aten.addmm.default"), _ADDED, _WHOLE_SCALES))
+declare("addmm_activation", lambda op: _build_added(op, _addmm("aten._addmm_activation.default"), {
+    "k": ("64", "1", "9", "129"), "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES[:2],
+    "gelu": ("relu", "gelu")}, _WHOLE_SCALES))
+declare("baddbmm", lambda op: _build_added(op, _baddbmm, {"k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES),
+    "beside": BESIDES, "batch": ("3", "1", "2")}, _WHOLE_SCALES))
+declare("addbmm", lambda op: _build_added(op, _addbmm, {
+    "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")}))
+declare("mv", lambda op: _mv_like(op, _vector("aten.mv.default", False), {"rows": ("5", "1", "33", "0", "8"), **_K}))
+declare("addmv", lambda op: _build_added(op, _vector("aten.addmv.default", True), {
+    "rows": ("5", "1", "33", "0", "8"), **_K, "scale": tuple(SCALES), "beside": ("full",)}, {
+    "C3": "Integers are tried by mv."}))
+declare("dot", lambda op: _mv_like(op, _dot("aten.dot.default"), {"k": (*KS, "70001")}))
+declare("vdot", lambda op: _mv_like(op, _dot("aten.vdot.default"), {"k": (*KS, "70001")}))
+declare("addr", lambda op: domain(op, {"size": SIZES, "scale": tuple(SCALES), "beside": BESIDES[:3]}, _addr,
+                                  kinds=KINDS, cites={"C1": lambda levels: True},
+                                  untested={"C2": "Bools have no scales to try; the samples have them."}))
+declare("trilinear", lambda op: domain(op, {"form": tuple(_EXPANDED)}, _trilinear, kinds=FINITE_AND_NOT))
+declare("int_mm", lambda op: domain(op, {"k": KS, "size": SIZES}, _int_mm, dtypes=(torch.int8,),
+                                    kinds=("random", "specials", "wide", "duplicates"), lay=LAID,
+                                    cites={"C2": NOTHING}, negatives=_shapes("aten._int_mm.default")[:3]))
+declare("weight_int8_mm", lambda op: domain(
+    op, {"k": ("64", "32", "128", "1024"), "size": ("3x16", "1x32", "17x16", "8x64")}, _weight_int8,
+    dtypes=(*FLOATS[:1], *FLOATS[2:]), kinds=("random", "exact", "cancel")))
+declare("scaled_mm", lambda op: domain(op, {"k": ("64", "16", "128", "256"), "size": ("3x16", "1x32", "17x16", "16x64"),
+    "scaled": ("one", "rows"), "out": ("bf16", "f32"), "bias": ("bias", "none")}, _scaled_mm, kinds=("own",),
+    untested={"C3": "Eager PyTorch on a processor gives no float8.", "C4": "It allows, and asks for nothing."}))
+declare("grouped_mm", lambda op: domain(op, {"grouped": ("rows", "columns", "summed", "batch"), "ends": tuple(_OFFSETS),
+                                             "k": ("16", "64", "8"), "n": ("16", "8", "32")}, _grouped,
+                                        dtypes=(torch.bfloat16,), kinds=("random", "exact", "cancel"), cites={
+    "C2": given(ends=("empty_group", "first_empty"))}, untested={
+    "C3": "What is unspecified has no witness."}))
 FINITE_AND_NOT = ("random", "nonfinite", "cancel", "duplicates", "exact")
 LAID = ("contiguous", "transposed")

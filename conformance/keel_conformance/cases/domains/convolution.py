@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given, wrong
 
@@ -224,25 +225,25 @@ def _negatives() -> tuple[Negative, ...]:
               Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 2, 3, 3)), *_DOWN, 1))))
 
 
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "convolution": lambda op: domain(op, {**_FACTORS, "bias": ("bias", "none")}, _convolution, kinds=KINDS,
-                                     dtypes=FLOATS, lay=_LAY, telling=_TELLING, cites=_CITES,
-                                     negatives=_negatives(), facets=_facets()),
-    "convolution_told_how": lambda op: domain(op, {
-        "plane": PLANES[:9], "channels": ("4to6", "depthwise"),
-        "bias": ("bias", "none")}, _told_how, kinds=KINDS[:1] + KINDS[3:4], lay=_LAY),
-    "convolution_backward": lambda op: domain(op, {**_FACTORS, "mask": tuple(MASKS)}, _backward,
-                                              kinds=("random", "cancel", "exact", "duplicates"), lay=_LAY,
-                                              telling=_TELLING, facets=_facets(),
-                                              rules=(Rule(("dtype", "mask"), _masked),), cites={
-        "C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))}),
-    "convolution_2d_backward": lambda op: domain(op, {**_FACTORS, "transposed": ("plain",), "mask": ("all", "input")},
-                                                 _backward_2d, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),
-    "conv_tbc": lambda op: domain(op, {"size": ("5x2x3x4", "1x1x1x1", "9x3x7x5", "17x1x8x2"), "kernel": ("3", "1", "5"),
-                                       "pad": ("0", "1", "3")}, _tbc, dtypes=FLOATS[:2],
-                                kinds=("random", "exact", "cancel"), lay=("contiguous", "offset", "gapped")),
-    "direct_convolution": lambda op: domain(op, {
-        "overload": tuple(n for n in _DIRECT if n in {str(t) for t in op.targets}), "plane": PLANES,
-        "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
-        dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("convolution", lambda op: domain(op, {**_FACTORS, "bias": ("bias", "none")}, _convolution, kinds=KINDS,
+                                         dtypes=FLOATS, lay=_LAY, telling=_TELLING, cites=_CITES,
+                                         negatives=_negatives(), facets=_facets()))
+declare("convolution_told_how", lambda op: domain(op, {
+    "plane": PLANES[:9], "channels": ("4to6", "depthwise"),
+    "bias": ("bias", "none")}, _told_how, kinds=KINDS[:1] + KINDS[3:4], lay=_LAY))
+declare("convolution_backward", lambda op: domain(op, {**_FACTORS, "mask": tuple(MASKS)}, _backward,
+                                                  kinds=("random", "cancel", "exact", "duplicates"), lay=_LAY,
+                                                  telling=_TELLING, facets=_facets(),
+                                                  rules=(Rule(("dtype", "mask"), _masked),), cites={
+    "C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))}))
+declare("convolution_2d_backward", lambda op: domain(op, {**_FACTORS, "transposed": ("plain",), "mask": ("all",
+    "input")}, _backward_2d, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")))
+declare("conv_tbc", lambda op: domain(op, {"size": ("5x2x3x4", "1x1x1x1", "9x3x7x5", "17x1x8x2"), "kernel": ("3", "1",
+    "5"), "pad": ("0", "1", "3")}, _tbc, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel"), lay=("contiguous",
+    "offset", "gapped")))
+declare("direct_convolution", lambda op: domain(op, {
+    "overload": tuple(n for n in _DIRECT if n in {str(t) for t in op.targets}), "plane": PLANES,
+    "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
+    dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases import layouts
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import OWN, Arg, Ask, domain
@@ -41,6 +42,11 @@ def _pairs(op: Op) -> Domain:
                   kinds=("random", "specials", "duplicates", "exact", "wide"), lay=layouts.LAYOUTS[:1])
 
 
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "zeros": _constant("zeros"), "ones": _constant("ones"), "zero_tensor": _constant("_efficientzerotensor"),
-    "tril_indices": _places("tril_indices"), "triu_indices": _places("triu_indices"), "view_as_complex_copy": _pairs}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("zeros", _constant("zeros"))
+declare("ones", _constant("ones"))
+declare("zero_tensor", _constant("_efficientzerotensor"))
+declare("tril_indices", _places("tril_indices"))
+declare("triu_indices", _places("triu_indices"))
+declare("view_as_complex_copy", _pairs)

@@ -7,6 +7,7 @@ from math import prod
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, Drawn, domain, given
 from keel_conformance.cases.values import Draw, fill, kinds_of
@@ -77,16 +78,16 @@ _NAN = "The oracles know nothing of an element of a transform over what is not f
 _OPEN = "It follows from the others; no case transforms there and back."
 _GROWS = {"C4": given(size=("97", "127", "243", "1000", "1024"))}
 _ASKED = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "fft_c2c": lambda op: domain(op, {**FFT, "side": ("forward", "backward", "nowhere")}, _c2c, dtypes=_COMPLEX,
-                                 lay=LAY, kinds=KINDS, cites={
-        **_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
-        untested={"C3": _NAN, "C6": _OPEN}),
-    "fft_r2c": lambda op: domain(op, {**FFT, "side": ("one", "both")}, _r2c, dtypes=_REAL, lay=LAY,
-                                 kinds=KINDS, untested={"C3": _NAN}, cites={
-        **_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))}),
-    "fft_c2r": lambda op: domain(op, FFT, _c2r, dtypes=_COMPLEX, lay=LAY, kinds=KINDS, cites={
-        "C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]}),
-    "fft_fftfreq": lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)),
-    "fft_rfftfreq": lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("fft_c2c", lambda op: domain(op, {**FFT, "side": ("forward", "backward", "nowhere")}, _c2c, dtypes=_COMPLEX,
+                                     lay=LAY, kinds=KINDS, cites={
+    **_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
+    untested={"C3": _NAN, "C6": _OPEN}))
+declare("fft_r2c", lambda op: domain(op, {**FFT, "side": ("one", "both")}, _r2c, dtypes=_REAL, lay=LAY,
+                                     kinds=KINDS, untested={"C3": _NAN}, cites={
+    **_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))}))
+declare("fft_c2r", lambda op: domain(op, FFT, _c2r, dtypes=_COMPLEX, lay=LAY, kinds=KINDS, cites={
+    "C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]}))
+declare("fft_fftfreq", lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)))
+declare("fft_rfftfreq", lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw, fill
@@ -236,48 +237,48 @@ def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | 
 
 
 _ALWAYS: Callable[[Levels], bool] = lambda levels: True  # noqa: E731
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "cholesky": _made({**_SQUARE, **_HALVES, "condition": ("well", "ill", "indefinite")}, _cholesky, {
-        "C1": _ALWAYS, "C3": given(condition="indefinite")}, C4="The samples have a NaN.", C5=_RAISES),
-    "cholesky_or_raise": _made({**_SQUARE, **_HALVES, "condition": ("well", "ill")}, _cholesky_raising),
-    "lu_factor": _made({**_OBLONG, **_ANY}, _flat("linalg_lu_factor_ex.default"), {"C4": given(condition="singular")},
-                       C5="A backend may refuse that.", C6=_RAISES),
-    "lu_unpack": _made({**_OBLONG, **_ANY, "parts": ("both", "data", "pivots")}, _lu_unpack, {
-        "C3": given(parts=("data", "pivots"))}),
-    "geqrf": _made({**_OBLONG, **_ANY}, _flat("geqrf.default"), {"C3": given(condition="well")}),
-    "linalg_qr": _made({**_OBLONG, **_ANY, "mode": ("reduced", "complete", "r")}, _qr, {"C3": _ALWAYS}),
-    "svd": _made({**_OBLONG, **_ANY, "whole": ("whole", "part"), "vectors": ("vectors", "none")}, _flat(
-        "_linalg_svd.default", full_matrices=("whole", "whole"), compute_uv=("vectors", "vectors")), {
-            "C5": given(vectors="none")}, C4=_RAISES),
-    "linalg_polar": _made({**_OBLONG, "size": TALL, **_ANY}, _flat("linalg_polar.default"), {
-        "C1": _ALWAYS, "C2": given(condition="singular")}, C3=_RAISES),
-    "linalg_matrix_sqrth": _made({**_SQUARE, "condition": ("well", "ill", "indefinite")}, _root, {
-        "C1": _ALWAYS, "C2": _ALWAYS, "C3": given(condition="indefinite")}, C4=_RAISES),
-    "eigh": _made({**_SQUARE, "condition": ("well", "ill", "indefinite"), "uplo": ("L", "U", "l", "u"),
-                   "vectors": ("vectors", "none")}, _eigh, {"C4": _ALWAYS, "C6": given(vectors="none")},
-                  C5="What is not specified has no witness."),
-    "eig": _made({**_SQUARE, "condition": ("well", "ill", "diagonal", "scaled")}, _plain("linalg_eig.default"),
-                 C4=_RAISES, C5="What becomes of eigenvectors then is open."),
-    "linalg_eigvals": _made({**_SQUARE, "condition": ("well", "diagonal", "scaled")},
-                            _plain("_linalg_eigvals.default")),
-    "matrix_exp": _made({**_SQUARE, "condition": ("ill", "diagonal", "identity", "well")},
-                        _plain("linalg_matrix_exp.default"), C1="The samples have zeros.",
-                        C2="The samples have a NaN."),
-    "linalg_inv_ex": _made({**_SQUARE, "condition": ("well", "scaled", "diagonal", "identity")},
-                           _plain("linalg_inv_ex.default"), C3=_RAISES),
-    "linalg_det": _made({**_SQUARE, **_ANY}, _plain("_linalg_det.default"), {"C3": given(condition="singular")}),
-    "linalg_slogdet": _made({**_SQUARE, **_GOOD}, _plain("_linalg_slogdet.default"), {
-        "C1": _ALWAYS, "C3": given(n="0")}),
-    "linalg_lu_solve": _made({**_SQUARE, **_SIDES, "adjoint": ("plain", "adjoint")}, _lu_solve,
-                             C2="The samples have one.", C3="The samples broadcast."),
-    "linalg_solve_ex": _made({**_SQUARE, **_SIDES, **_GOOD, "systems": ("own_sides", "one_side")}, _solve,
-                             C4="The samples have vectors.", C5=_RAISES),
-    "triangular_solve": _made({**_SQUARE, **_SIDES, **_HALVES, "diagonal": ("own", "unit"), "condition": (
-        "well", "zero", "junk_nan")}, _triangular, {"C1": _ALWAYS, "C2": given(condition="zero")},
-        C3="The samples broadcast."),
-    "triangular_solve_and_copy": _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES, "diagonal": ("own", "unit"),
-                                        "turned": ("plain", "turned")}, _triangular_and_copy),
-    "cholesky_solve": _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES}, _cholesky_solved(False),
-                            C3="The samples broadcast."),
-    "cholesky_inverse": _made({**_SQUARE, **_HALVES}, _cholesky_solved(True)),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("cholesky", _made({**_SQUARE, **_HALVES, "condition": ("well", "ill", "indefinite")}, _cholesky, {
+    "C1": _ALWAYS, "C3": given(condition="indefinite")}, C4="The samples have a NaN.", C5=_RAISES))
+declare("cholesky_or_raise", _made({**_SQUARE, **_HALVES, "condition": ("well", "ill")}, _cholesky_raising))
+declare("lu_factor", _made({**_OBLONG, **_ANY}, _flat("linalg_lu_factor_ex.default"),
+    {"C4": given(condition="singular")}, C5="A backend may refuse that.", C6=_RAISES))
+declare("lu_unpack", _made({**_OBLONG, **_ANY, "parts": ("both", "data", "pivots")}, _lu_unpack, {
+    "C3": given(parts=("data", "pivots"))}))
+declare("geqrf", _made({**_OBLONG, **_ANY}, _flat("geqrf.default"), {"C3": given(condition="well")}))
+declare("linalg_qr", _made({**_OBLONG, **_ANY, "mode": ("reduced", "complete", "r")}, _qr, {"C3": _ALWAYS}))
+declare("svd", _made({**_OBLONG, **_ANY, "whole": ("whole", "part"), "vectors": ("vectors", "none")}, _flat(
+    "_linalg_svd.default", full_matrices=("whole", "whole"), compute_uv=("vectors", "vectors")), {
+                "C5": given(vectors="none")}, C4=_RAISES))
+declare("linalg_polar", _made({**_OBLONG, "size": TALL, **_ANY}, _flat("linalg_polar.default"), {
+    "C1": _ALWAYS, "C2": given(condition="singular")}, C3=_RAISES))
+declare("linalg_matrix_sqrth", _made({**_SQUARE, "condition": ("well", "ill", "indefinite")}, _root, {
+    "C1": _ALWAYS, "C2": _ALWAYS, "C3": given(condition="indefinite")}, C4=_RAISES))
+declare("eigh", _made({**_SQUARE, "condition": ("well", "ill", "indefinite"), "uplo": ("L", "U", "l", "u"),
+                       "vectors": ("vectors", "none")}, _eigh, {"C4": _ALWAYS, "C6": given(vectors="none")},
+                      C5="What is not specified has no witness."))
+declare("eig", _made({**_SQUARE, "condition": ("well", "ill", "diagonal", "scaled")}, _plain("linalg_eig.default"),
+                     C4=_RAISES, C5="What becomes of eigenvectors then is open."))
+declare("linalg_eigvals", _made({**_SQUARE, "condition": ("well", "diagonal", "scaled")},
+                                _plain("_linalg_eigvals.default")))
+declare("matrix_exp", _made({**_SQUARE, "condition": ("ill", "diagonal", "identity", "well")},
+                            _plain("linalg_matrix_exp.default"), C1="The samples have zeros.",
+                            C2="The samples have a NaN."))
+declare("linalg_inv_ex", _made({**_SQUARE, "condition": ("well", "scaled", "diagonal", "identity")},
+                               _plain("linalg_inv_ex.default"), C3=_RAISES))
+declare("linalg_det", _made({**_SQUARE, **_ANY}, _plain("_linalg_det.default"), {"C3": given(condition="singular")}))
+declare("linalg_slogdet", _made({**_SQUARE, **_GOOD}, _plain("_linalg_slogdet.default"), {
+    "C1": _ALWAYS, "C3": given(n="0")}))
+declare("linalg_lu_solve", _made({**_SQUARE, **_SIDES, "adjoint": ("plain", "adjoint")}, _lu_solve,
+                                 C2="The samples have one.", C3="The samples broadcast."))
+declare("linalg_solve_ex", _made({**_SQUARE, **_SIDES, **_GOOD, "systems": ("own_sides", "one_side")}, _solve,
+                                 C4="The samples have vectors.", C5=_RAISES))
+declare("triangular_solve", _made({**_SQUARE, **_SIDES, **_HALVES, "diagonal": ("own", "unit"), "condition": (
+    "well", "zero", "junk_nan")}, _triangular, {"C1": _ALWAYS, "C2": given(condition="zero")},
+    C3="The samples broadcast."))
+declare("triangular_solve_and_copy", _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES, "diagonal": ("own",
+    "unit"), "turned": ("plain", "turned")}, _triangular_and_copy))
+declare("cholesky_solve", _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES}, _cholesky_solved(False),
+                                C3="The samples broadcast."))
+declare("cholesky_inverse", _made({**_SQUARE, **_HALVES}, _cholesky_solved(True)))

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw
@@ -45,27 +47,10 @@ def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[Arg, Arg]:
     return Arg(shape, low, high), Arg(shape, low, high)
 
 
-_OPERANDS: Mapping[str, _Of] = {
-    "mse_loss": lambda shape, levels: (_pair(shape, levels), ()),
-    "huber_loss": lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
-    "smooth_l1_loss": lambda shape, levels: (_pair(shape, levels), (BETAS[levels["delta"]],)),
-    "soft_margin_loss": lambda shape, levels: (
-        (Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
-         Arg(shape, draw=_signs, lies="dense")), ()),
-    "binary_cross_entropy": lambda shape, levels: ((
-        Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)), Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
-        Arg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None), ()),
-}
-_MORE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "mse_loss": {"reach": tuple(FAR)}, "huber_loss": {"reach": tuple(FAR), "delta": tuple(DELTAS)},
-    "smooth_l1_loss": {"reach": tuple(FAR), "delta": tuple(BETAS)}, "soft_margin_loss": {"reach": tuple(FAR)},
-    "binary_cross_entropy": {"weight": ("weight", "none")}}
-
-
-def _elementwise(name: str, back: bool) -> Callable[[Levels], Ask]:
+def _elementwise(name: str, operands_of: _Of, back: bool) -> Callable[[Levels], Ask]:
     def ask(levels: Levels) -> Ask:
         shape, reduction = SHAPES[levels["shape"]], REDUCTIONS[levels["reduction"]]
-        operands, more = _OPERANDS[name](shape, levels)
+        operands, more = operands_of(shape, levels)
         if not back:
             return Ask(f"aten.{name}.default", (*operands, reduction, *more))
         gradient = Arg(shape if reduction == 0 else (), -2, 2, kind="random")
@@ -182,43 +167,57 @@ def _multilabel(back: bool) -> Callable[[Levels], Ask | None]:
 # -- their domains ----------------------------------------------------------------------------------------------------
 
 _KINDS = ("random", "nonfinite", "duplicates", "exact")
-BUILD: dict[str, Callable[[Op], Domain]] = {}
-for _name, _more in _MORE.items():
-    def _both(name: str = _name, more: Mapping[str, tuple[str, ...]] = _more) -> dict[str, Callable[[Op], Domain]]:
-        factors = {"shape": tuple(SHAPES), "reduction": tuple(REDUCTIONS), **more}
-        untested = {"C3": "Eager PyTorch raises for it."} if name == "binary_cross_entropy" else {}
-        return {name: lambda op: domain(op, factors, _elementwise(name, False), kinds=_KINDS, untested=untested),
-                f"{name}_backward": lambda op: domain(op, factors, _elementwise(name, True), kinds=_KINDS, cites={
-                    "C2": given(reduction="mean")})}
-    BUILD |= _both()
-BUILD |= {
-    "binary_cross_entropy_with_logits": lambda op: domain(op, {
-        "shape": tuple(s for s in SHAPES if s != "0d"), "reduction": tuple(REDUCTIONS), "reach": tuple(FAR),
-        "weight": ("weight", "positive", "none", "weight_positive")}, _logits, kinds=_KINDS, cites={
-            "C2": given(reach="far")}),
-    "nll_loss": lambda op: domain(op, _of_image(False, False), _nll(False), kinds=_KINDS, cites={
-        "C1": given(ignored=("some", "all")), "C3": given(weight="weight"),
-        "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean"},
-        untested={"C5": "Eager PyTorch ends the process in some builds, or raises."}, telling=(
-            {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
-            {"dtype": "f32", "size": "3of9at7x5", "reduction": "sum", "ignored": "some", "index": "-100",
-             "weight": "weight", "layout": "channels_last"},
-            {"dtype": "f32", "size": "33of17", "reduction": "mean", "ignored": "all", "index": "-1"})),
-    "nll_loss_backward": lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, cites={
-        "C2": given(reduction="mean")}),
-    "nll_loss2d_backward": lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS,
-                                             lay=("contiguous",)),
-    "multi_margin_loss": lambda op: domain(op, {
-        "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
-        "weight": ("weight", "none")}, _margin(False), dtypes=FLOATS[:2], kinds=_KINDS[::2], cites={
-            "C2": lambda levels: True, "C4": given(size="lone")}),
-    "multi_margin_loss_backward": lambda op: domain(op, {
-        "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
-        "weight": ("weight", "none")}, _margin(True), dtypes=FLOATS[:2], kinds=("random", "duplicates")),
-    "multilabel_margin_loss": lambda op: domain(op, {
-        "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(False), dtypes=FLOATS[:2],
-        kinds=("random", "duplicates", "exact")),
-    "multilabel_margin_loss_backward": lambda op: domain(op, {
-        "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(True), dtypes=FLOATS[:2],
-        kinds=("random", "duplicates"), lay=("contiguous",), few="It is tried in one layout alone."),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+
+
+def _declare(name: str, operands: _Of, untested: Mapping[str, str] = MappingProxyType({}),
+             **more: tuple[str, ...]) -> None:
+    """A loss of each element, and its gradient."""
+    factors = {"shape": tuple(SHAPES), "reduction": tuple(REDUCTIONS), **more}
+    declare(name, lambda op: domain(op, factors, _elementwise(name, operands, False), kinds=_KINDS, untested=untested))
+    declare(f"{name}_backward", lambda op: domain(op, factors, _elementwise(name, operands, True), kinds=_KINDS, cites={
+        "C2": given(reduction="mean")}))
+
+
+_declare("mse_loss", lambda shape, levels: (_pair(shape, levels), ()), reach=tuple(FAR))
+_declare("huber_loss", lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
+         reach=tuple(FAR), delta=tuple(DELTAS))
+_declare("smooth_l1_loss", lambda shape, levels: (_pair(shape, levels), (BETAS[levels["delta"]],)),
+         reach=tuple(FAR), delta=tuple(BETAS))
+_declare("soft_margin_loss", lambda shape, levels: (
+    (Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])), Arg(shape, draw=_signs, lies="dense")),
+    ()), reach=tuple(FAR))
+_declare("binary_cross_entropy", lambda shape, levels: (
+    (Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)), Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
+     Arg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None), ()),
+    {"C3": "Eager PyTorch raises for it."}, weight=("weight", "none"))
+declare("binary_cross_entropy_with_logits", lambda op: domain(op, {
+    "shape": tuple(s for s in SHAPES if s != "0d"), "reduction": tuple(REDUCTIONS), "reach": tuple(FAR),
+    "weight": ("weight", "positive", "none", "weight_positive")}, _logits, kinds=_KINDS, cites={
+        "C2": given(reach="far")}))
+declare("nll_loss", lambda op: domain(op, _of_image(False, False), _nll(False), kinds=_KINDS, cites={
+    "C1": given(ignored=("some", "all")), "C3": given(weight="weight"),
+    "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean"},
+    untested={"C5": "Eager PyTorch ends the process in some builds, or raises."}, telling=(
+        {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
+        {"dtype": "f32", "size": "3of9at7x5", "reduction": "sum", "ignored": "some", "index": "-100",
+         "weight": "weight", "layout": "channels_last"},
+        {"dtype": "f32", "size": "33of17", "reduction": "mean", "ignored": "all", "index": "-1"})))
+declare("nll_loss_backward", lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, cites={
+    "C2": given(reduction="mean")}))
+declare("nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS,
+                                                 lay=("contiguous",)))
+declare("multi_margin_loss", lambda op: domain(op, {
+    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
+    "weight": ("weight", "none")}, _margin(False), dtypes=FLOATS[:2], kinds=_KINDS[::2], cites={
+        "C2": lambda levels: True, "C4": given(size="lone")}))
+declare("multi_margin_loss_backward", lambda op: domain(op, {
+    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
+    "weight": ("weight", "none")}, _margin(True), dtypes=FLOATS[:2], kinds=("random", "duplicates")))
+declare("multilabel_margin_loss", lambda op: domain(op, {
+    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(False), dtypes=FLOATS[:2],
+    kinds=("random", "duplicates", "exact")))
+declare("multilabel_margin_loss_backward", lambda op: domain(op, {
+    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(True), dtypes=FLOATS[:2],
+    kinds=("random", "duplicates"), lay=("contiguous",), few="It is tried in one layout alone."))

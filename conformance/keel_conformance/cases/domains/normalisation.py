@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, From, domain, given
 from keel_conformance.cases.values import Draw
@@ -208,28 +209,28 @@ _HALF = given(dtype=("f16", "bf16"))
 _TRAINING = given(training="training")
 _NEVER_TRAINS = "This member does not train."
 _ONLY_TRAINS = "This member has no running statistics that stay."
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "layer_norm": lambda op: _rows(op, _layer, _OF, {"C3": _NAN, "C4": _HALF}),
-    "rms_norm": lambda op: _rows(op, _rms, {"data": DATA, "affine": AFFINE[1:3], "eps": (*EPS, "none")}, {
-        "C2": given(eps="none"), "C3": _NAN}),
-    "layer_norm_backward": lambda op: _rows(op, _layer_back, _MASKED, {}),
-    "group_norm": lambda op: _images(op, _group, {**_OF, "groups": ("1", "2", "3", "6", "4")}, {
-        "C2": _HALF, "C3": _NAN}, lay=("contiguous", "channels_last")),
-    "group_norm_backward": lambda op: _images(op, _group_back, {**_MASKED, "groups": ("1", "2", "3", "4")},
-                                              lay=("contiguous",)),
-    "batch_norm_functional": lambda op: _images(op, _batch("_native_batch_norm_legit_functional"), {
-        **_OF, "training": ("training", "not"), "momentum": tuple(MOMENTA)}, {
-        "C1": _TRAINING, "C2": _TRAINING, "C3": given(training="not"), "C4": _HALF}),
-    "batch_norm_no_stats": lambda op: _images(op, _batch("_native_batch_norm_legit"), {**_OF, "momentum": ("0.1",)}, {
-        "C4": _HALF}, untested={"C2": _ONLY_TRAINS, "C3": _ONLY_TRAINS}),
-    "batch_norm_no_training": lambda op: _images(op, _batch("_native_batch_norm_legit_no_training"), {
-        **_OF, "momentum": ("0.1",)}, {"C4": _HALF}, untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS}),
-    "batch_norm_with_update": lambda op: _images(op, _batch("_batch_norm_with_update_functional"), {
-        **_OF, "momentum": tuple(MOMENTA)}, {"C4": _HALF}, untested={"C3": _ONLY_TRAINS}),
-    "batch_norm_no_update": lambda op: _images(op, _batch("_batch_norm_no_update"), {
-        **_OF, "momentum": ("0.1",)}, {"C4": _HALF}, untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS}),
-    "batch_norm_backward": lambda op: _images(op, _batch_back(False), {
-        **_MASKED, "training": ("training", "not"), "eps": ("1e-5", "1e-3")}),
-    "batch_norm_backward_with_reserve": lambda op: _images(op, _batch_back(True), {
-        **_MASKED, "training": ("training", "not"), "eps": ("1e-5", "1e-3")}),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("layer_norm", lambda op: _rows(op, _layer, _OF, {"C3": _NAN, "C4": _HALF}))
+declare("rms_norm", lambda op: _rows(op, _rms, {"data": DATA, "affine": AFFINE[1:3], "eps": (*EPS, "none")}, {
+    "C2": given(eps="none"), "C3": _NAN}))
+declare("layer_norm_backward", lambda op: _rows(op, _layer_back, _MASKED, {}))
+declare("group_norm", lambda op: _images(op, _group, {**_OF, "groups": ("1", "2", "3", "6", "4")}, {
+    "C2": _HALF, "C3": _NAN}, lay=("contiguous", "channels_last")))
+declare("group_norm_backward", lambda op: _images(op, _group_back, {**_MASKED, "groups": ("1", "2", "3", "4")},
+                                                  lay=("contiguous",)))
+declare("batch_norm_functional", lambda op: _images(op, _batch("_native_batch_norm_legit_functional"), {
+    **_OF, "training": ("training", "not"), "momentum": tuple(MOMENTA)}, {
+    "C1": _TRAINING, "C2": _TRAINING, "C3": given(training="not"), "C4": _HALF}))
+declare("batch_norm_no_stats", lambda op: _images(op, _batch("_native_batch_norm_legit"), {**_OF, "momentum": ("0.1",)},
+    {"C4": _HALF}, untested={"C2": _ONLY_TRAINS, "C3": _ONLY_TRAINS}))
+declare("batch_norm_no_training", lambda op: _images(op, _batch("_native_batch_norm_legit_no_training"), {
+    **_OF, "momentum": ("0.1",)}, {"C4": _HALF}, untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS}))
+declare("batch_norm_with_update", lambda op: _images(op, _batch("_batch_norm_with_update_functional"), {
+    **_OF, "momentum": tuple(MOMENTA)}, {"C4": _HALF}, untested={"C3": _ONLY_TRAINS}))
+declare("batch_norm_no_update", lambda op: _images(op, _batch("_batch_norm_no_update"), {
+    **_OF, "momentum": ("0.1",)}, {"C4": _HALF}, untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS}))
+declare("batch_norm_backward", lambda op: _images(op, _batch_back(False), {
+    **_MASKED, "training": ("training", "not"), "eps": ("1e-5", "1e-3")}))
+declare("batch_norm_backward_with_reserve", lambda op: _images(op, _batch_back(True), {
+    **_MASKED, "training": ("training", "not"), "eps": ("1e-5", "1e-3")}))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases import layouts
 from keel_conformance.cases.case import Trial
 from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
@@ -249,62 +250,59 @@ _ADD = Placed({"one": ("aten.scatter_add.default", _scatter()), "wider": ("aten.
               sums=True)
 _REDUCES = (("sum", True), ("mean", False), ("amax", True), ("prod", False), ("amin", False), ("sum", False),
             ("mean", True), ("amax", False), ("prod", True), ("amin", True))
-PLACED: Mapping[str, Placed] = {
-    "gather": Placed({"one": ("aten.gather.default", _gather()), "end": ("aten.gather.default", _gather(True)),
-                      "narrow": ("aten.gather.default", _narrow)}, huge="u8"),
-    "scatter": Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
-                       "wider": ("aten.scatter.src", _wider())},
-                      unique=True),
-    "scatter_add": _ADD,
-    "scatter_reduce": Placed(
-        {f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
-         for r, own in _REDUCES} | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
-        dtypes=_REALS, sums=True),
-    "index": Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
-                     "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
-                     "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
-                     "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}, huge="u8"),
-    "index_put": Placed({"one": ("aten.index_put.default", _put(False)),
-                         "negative": ("aten.index_put.default", _put(True)),
-                         "broadcast": ("aten.index_put.default", _put_one),
-                         "add": ("aten.index_put.default", _put(False, True)),
-                         "add_negative": ("aten.index_put.default", _put(True, True)),
-                         "unsafe": ("aten._unsafe_index_put.default", _put(False)),
-                         "unsafe_add": ("aten._unsafe_index_put.default", _put(False, True))}, unique=True, sums=True),
-    "index_select": Placed({"one": ("aten.index_select.default", _select()),
-                            "end": ("aten.index_select.default", _select(end=True)),
-                            "narrow": ("aten.index_select.default", _select(torch.int32))}, huge="u8"),
-    "index_add": Placed({"one": ("aten.index_add.default", _slices()),
-                         "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
-                         "fraction": ("aten.index_add.default", _fraction)}, dtypes=_REALS, sums=True),
-    "index_copy": Placed({"one": ("aten.index_copy.default", _slices()),
-                          "end": ("aten.index_copy.default", _slices(True))}, unique=True),
-    "index_fill": Placed({"one": ("aten.index_fill.int_Scalar", _filled(False)),
-                          "end": ("aten.index_fill.int_Scalar", _filled(True)),
-                          "negative": ("aten.index_fill.int_Scalar", _filled(False, True))}),
-    "embedding": Placed({"one": ("aten.embedding.default", _embedding),
-                         "padded": ("aten.embedding.default", _padded_embedding),
-                         "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS),
-    "take": Placed({"one": ("aten.take.default", _take)}, huge="u8"),
-    "flip": Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
-                    "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
-                   whole=True),
-    "roll": Placed({"1": ("aten.roll.default", _rolled(1)), "flat": ("aten.roll.default", _rolled_flat),
-                    "twice": ("aten.roll.default", _rolled_twice), "again": ("aten.roll.default", _rolled_again),
-                    **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)}},
-                   whole=True),
-    "cat": Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),
-                   "mixed": ("aten.cat.default", _joined_mixed), "one": ("aten.cat.default", _joined(0))}, whole=True),
-    "stack": Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))},
-                    whole=True),
-    "pad": Placed({"both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
-                   "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
-                   "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1))}, whole=True),
-}
+PLACED: ByMember[Placed] = ByMember()
+declare = PLACED.declare
+declare("gather", Placed({"one": ("aten.gather.default", _gather()), "end": ("aten.gather.default", _gather(True)),
+                          "narrow": ("aten.gather.default", _narrow)}, huge="u8"))
+declare("scatter", Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
+                           "wider": ("aten.scatter.src", _wider())},
+                          unique=True))
+declare("scatter_add", _ADD)
+declare("scatter_reduce", Placed(
+    {f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
+     for r, own in _REDUCES} | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
+    dtypes=_REALS, sums=True))
+declare("index", Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
+                         "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
+                         "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
+                         "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}, huge="u8"))
+declare("index_put", Placed({"one": ("aten.index_put.default", _put(False)), "negative": ("aten.index_put.default",
+    _put(True)), "broadcast": ("aten.index_put.default", _put_one), "add": ("aten.index_put.default", _put(False,
+    True)), "add_negative": ("aten.index_put.default", _put(True, True)), "unsafe": ("aten._unsafe_index_put.default",
+    _put(False)), "unsafe_add": ("aten._unsafe_index_put.default", _put(False, True))}, unique=True, sums=True))
+declare("index_select", Placed({"one": ("aten.index_select.default", _select()),
+                                "end": ("aten.index_select.default", _select(end=True)),
+                                "narrow": ("aten.index_select.default", _select(torch.int32))}, huge="u8"))
+declare("index_add", Placed({"one": ("aten.index_add.default", _slices()),
+                             "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
+                             "fraction": ("aten.index_add.default", _fraction)}, dtypes=_REALS, sums=True))
+declare("index_copy", Placed({"one": ("aten.index_copy.default", _slices()),
+                              "end": ("aten.index_copy.default", _slices(True))}, unique=True))
+declare("index_fill", Placed({"one": ("aten.index_fill.int_Scalar", _filled(False)),
+                              "end": ("aten.index_fill.int_Scalar", _filled(True)),
+                              "negative": ("aten.index_fill.int_Scalar", _filled(False, True))}))
+declare("embedding", Placed({"one": ("aten.embedding.default", _embedding),
+                             "padded": ("aten.embedding.default", _padded_embedding),
+                             "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS))
+declare("take", Placed({"one": ("aten.take.default", _take)}, huge="u8"))
+declare("flip", Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
+                        "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
+                       whole=True))
+declare("roll", Placed({"1": ("aten.roll.default", _rolled(1)), "flat": ("aten.roll.default", _rolled_flat),
+                        "twice": ("aten.roll.default", _rolled_twice), "again": ("aten.roll.default", _rolled_again),
+                        **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)}},
+                       whole=True))
+declare("cat", Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),
+    "mixed": ("aten.cat.default", _joined_mixed), "one": ("aten.cat.default", _joined(0))}, whole=True))
+declare("stack", Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))},
+                        whole=True))
+declare("pad", Placed({"both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
+                       "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
+                       "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1))}, whole=True))
 
 
 def build(op: Op) -> Domain | None:
-    placed = PLACED.get(op.name)
+    placed = PLACED.found.get(op.name)
     if placed is None:
         return None
     here = {str(t) for t in op.targets}

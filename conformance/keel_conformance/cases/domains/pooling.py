@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from keel.opset import Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Negative
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given, wrong
 from keel_conformance.cases.layouts import LAYOUTS
@@ -224,12 +225,12 @@ def _telling(rank: int) -> Sequence[Levels]:
 
 _TIED = given(values=("duplicates", "ties", "exact"))
 _DTYPES = (*FLOATS, torch.int64)
-BUILD: dict[str, Callable[[Op], Domain]] = {
-    "im2col": lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(False),
-                                kinds=("random", "specials")),
-    "col2im": lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True),
-                                kinds=("random", "exact", "cancel")),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("im2col", lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(False),
+                                    kinds=("random", "specials")))
+declare("col2im", lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True),
+                                    kinds=("random", "exact", "cancel")))
 for _rank in (2, 3):
     def _of_rank(rank: int = _rank) -> dict[str, Callable[[Op], Domain]]:
         d = f"{rank}d"
@@ -270,4 +271,5 @@ for _rank in (2, 3):
                     "C2": "Which of several is kept is open, and no other oracle speaks of it.",
                     "C3": "Eager PyTorch raises for some of them only."}),
         }
-    BUILD |= _of_rank()
+    for _name, _build in _of_rank().items():
+        declare(_name, _build)

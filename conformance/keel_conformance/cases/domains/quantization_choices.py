@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import OWN, Arg, Ask, always, domain, given
 from keel_conformance.cases.domains.quantized import RANGES, around, integers
@@ -317,21 +318,21 @@ _POSITIVE = ("zero", "middle", "high", "fraction", "quarter", "beyond")
 _LEARNED = {"size": tuple(LEARNED), "range": tuple(RANGES), "scale": tuple(STEP), "factor": tuple(FACTORS)}
 _CHANNELS = {**_LEARNED, "scale": SCALES, "point": POINTS, "axis": ("first", "last", "second")}
 _OUTS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "quantize_per_token": _made(_TOKEN, _per_token, dtypes=_HALVES),
-    "dequantize_per_token": _made(_TOKEN, _back_per_token, kinds=("own",), dtypes=_OUTS),
-    "quantize_per_group": _made(_GROUP, _per_group, dtypes=_HALVES),
-    "dequantize_per_group": _made({**_GROUP, "point": (*POINTS, "none")}, _back_per_group, kinds=("own",),
-                                  dtypes=_OUTS, cites={"C3": given(point="none")}),
-    "choose_scale": _made(_DATA, _chosen("choose_qparams"), kinds=("own",), dtypes=_HALVES, telling=_OF_DATA),
-    "choose_scale_symmetric": _made(_DATA, _chosen("choose_qparams_symmetric"), kinds=("own",), dtypes=_HALVES,
-                                    telling=_OF_DATA),
-    "choose_scale_per_token": _made({"size": tuple(TOKENS), "data": DATA}, _chosen_per_token, kinds=("own",),
-                                    dtypes=_HALVES, telling=_OF_DATA),
-    "learned_fake_quantize": _made({**_LEARNED, "point": _POINTS}, _learned(False), kinds=_KINDS[:4]),
-    "learned_fake_quantize_backward": _made({**_LEARNED, "point": _POSITIVE}, _learned(True),
-                                            kinds=("random", "huge", "exact")),
-    "learned_fake_quantize_per_channel": _made(_CHANNELS, _learned_per_channel(False)),
-    "learned_fake_quantize_per_channel_backward": _made(_CHANNELS, _learned_per_channel(True),
-                                                        kinds=("random", "huge", "exact", "duplicates")),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("quantize_per_token", _made(_TOKEN, _per_token, dtypes=_HALVES))
+declare("dequantize_per_token", _made(_TOKEN, _back_per_token, kinds=("own",), dtypes=_OUTS))
+declare("quantize_per_group", _made(_GROUP, _per_group, dtypes=_HALVES))
+declare("dequantize_per_group", _made({**_GROUP, "point": (*POINTS, "none")}, _back_per_group, kinds=("own",),
+                                      dtypes=_OUTS, cites={"C3": given(point="none")}))
+declare("choose_scale", _made(_DATA, _chosen("choose_qparams"), kinds=("own",), dtypes=_HALVES, telling=_OF_DATA))
+declare("choose_scale_symmetric", _made(_DATA, _chosen("choose_qparams_symmetric"), kinds=("own",), dtypes=_HALVES,
+                                        telling=_OF_DATA))
+declare("choose_scale_per_token", _made({"size": tuple(TOKENS), "data": DATA}, _chosen_per_token, kinds=("own",),
+                                        dtypes=_HALVES, telling=_OF_DATA))
+declare("learned_fake_quantize", _made({**_LEARNED, "point": _POINTS}, _learned(False), kinds=_KINDS[:4]))
+declare("learned_fake_quantize_backward", _made({**_LEARNED, "point": _POSITIVE}, _learned(True),
+                                                kinds=("random", "huge", "exact")))
+declare("learned_fake_quantize_per_channel", _made(_CHANNELS, _learned_per_channel(False)))
+declare("learned_fake_quantize_per_channel_backward", _made(_CHANNELS, _learned_per_channel(True),
+                                                            kinds=("random", "huge", "exact", "duplicates")))

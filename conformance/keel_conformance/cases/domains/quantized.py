@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw
@@ -162,15 +163,15 @@ def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | 
             {"size": "2x3x4x5", "range": "four", "values": "random", "point": "high", "layout": "gapped"}))
 
 
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    "quantize_per_tensor": _made({**_BASE, "given": ("numbers", "tensors")}, _per_tensor),
-    "dequantize_per_tensor": _made({**_BASE, "given": ("numbers", "tensors")}, _back_per_tensor, ("own",)),
-    "quantize_per_channel": _made(_AXES, _per_channel),
-    "dequantize_per_channel": _made({**_AXES, "given": ("points", "none")}, _back_per_channel, ("own",), {
-        "C3": given(given="none")}),
-    "fake_quantize_per_tensor": _made(_BASE, _fake, ("random", "huge")),
-    "fake_quantize_by_tensors": _made({**_BASE, "enabled": ("on", "off")}, _fake_by_tensors, ("random", "huge"), {
-        "C3": given(enabled="off")}),
-    "fake_quantize_per_channel": _made({**_AXES, "range": ("i8", "narrow", "i16")}, _fake_per_channel,
-                                       ("random", "huge")),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+declare("quantize_per_tensor", _made({**_BASE, "given": ("numbers", "tensors")}, _per_tensor))
+declare("dequantize_per_tensor", _made({**_BASE, "given": ("numbers", "tensors")}, _back_per_tensor, ("own",)))
+declare("quantize_per_channel", _made(_AXES, _per_channel))
+declare("dequantize_per_channel", _made({**_AXES, "given": ("points", "none")}, _back_per_channel, ("own",), {
+    "C3": given(given="none")}))
+declare("fake_quantize_per_tensor", _made(_BASE, _fake, ("random", "huge")))
+declare("fake_quantize_by_tensors", _made({**_BASE, "enabled": ("on", "off")}, _fake_by_tensors, ("random", "huge"), {
+    "C3": given(enabled="off")}))
+declare("fake_quantize_per_channel", _made({**_AXES, "range": ("i8", "narrow", "i16")}, _fake_per_channel,
+                                           ("random", "huge")))

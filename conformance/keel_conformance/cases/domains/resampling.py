@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
+from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given
 from keel_conformance.cases.values import Draw
@@ -115,22 +116,13 @@ def _affine(levels: Levels) -> Ask:
                                                       levels["corners"] == "aligned"))
 
 
-def _shuffled(overload: str, shapes: Mapping[str, tuple[tuple[int, ...], int]]) -> Callable[[Levels], Ask]:
+def _shuffled(overload: str, shapes: Mapping[str, tuple[tuple[int, ...], int]]) -> Callable[[Op], Domain]:
     def ask(levels: Levels) -> Ask:
         shape, by = shapes[levels["size"]]
         return Ask(f"aten.{overload}.default", (Arg(shape), by))
-    return ask
+    return lambda op: domain(op, {"size": tuple(shapes)}, ask, dtypes=_EXACT, kinds=("random", "specials"))
 
 
-_SHUFFLES: Mapping[str, Mapping[str, tuple[tuple[int, ...], int]]] = {
-    "pixel_shuffle": {"8by2": ((2, 8, 3, 5), 2), "9by3": ((1, 9, 4, 2), 3), "4by2": ((4, 7, 1), 2),
-                      "by1": ((2, 3, 5, 4), 1), "64by4": ((1, 64, 3, 3), 4), "none": ((0, 4, 3, 3), 2)},
-    "pixel_unshuffle": {"by2": ((2, 3, 8, 10), 2), "by3": ((1, 1, 9, 6), 3), "rank3": ((3, 4, 6), 2),
-                        "by1": ((2, 3, 5, 4), 1), "by4": ((1, 2, 8, 12), 4)},
-    "channel_shuffle": {"6by3": ((2, 6, 4, 5), 3), "6by2": ((1, 6, 3, 3), 2), "8by4": ((3, 8, 7), 4),
-                        "by1": ((2, 5, 4, 3), 1), "whole": ((2, 5, 3, 2), 5), "17x2": ((1, 34, 3, 2), 17)},
-}
-"""Of a tensor without elements eager PyTorch's pixel_unshuffle gives the sizes it was given."""
 _EXACT = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.complex64)
 _KINDS = ("random", "exact", "duplicates", "cancel")
 
@@ -160,17 +152,24 @@ def _build_resized(op: Op) -> Domain:
 
 
 _ASKED = {"plane": tuple(PLANES), "mode": tuple(MODES), "padding": tuple(PADDINGS), "corners": ("not", "aligned")}
-BUILD: Mapping[str, Callable[[Op], Domain]] = {
-    **{name: _build_resized for base in _OF for name in (base, f"{base}_backward")},
-    **{name: lambda op, shapes=shapes: domain(op, {"size": tuple(shapes)}, _shuffled(op.name, shapes), dtypes=_EXACT,
-                                              kinds=("random", "specials")) for name, shapes in _SHUFFLES.items()},
-    "grid_sampler": lambda op: domain(op, _ASKED, _sampled(False), dtypes=FLOATS[:2], kinds=_KINDS, cites={
-        "C2": lambda levels: True}, untested={"C4": "What is not specified has no witness.",
-                                              "C5": "Eager PyTorch has no such kernel on a processor."}),
-    "grid_sampler_backward": lambda op: domain(op, {**_ASKED, "mask": ("both", "grid")}, _sampled(True),
-                                               dtypes=FLOATS[:2], kinds=("random", "exact"), cites={
-        "C3": given(mask="grid")}),
-    "affine_grid_generator": lambda op: domain(op, {
-        "size": ("2x3x4x5", "1x1x1x1", "3x2x7x9", "1x2x3x4x5", "2x1x2x1x3"), "corners": ("not", "aligned")}, _affine,
-        dtypes=FLOATS[:2], kinds=_KINDS),
-}
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+for _base in _OF:
+    declare(_base, _build_resized)
+    declare(f"{_base}_backward", _build_resized)
+# of a tensor without elements eager PyTorch's pixel_unshuffle gives the sizes it was given
+declare("pixel_shuffle", _shuffled("pixel_shuffle", {"8by2": ((2, 8, 3, 5), 2), "9by3": ((1, 9, 4, 2), 3), "4by2": ((4,
+    7, 1), 2), "by1": ((2, 3, 5, 4), 1), "64by4": ((1, 64, 3, 3), 4), "none": ((0, 4, 3, 3), 2)}))
+declare("pixel_unshuffle", _shuffled("pixel_unshuffle", {"by2": ((2, 3, 8, 10), 2), "by3": ((1, 1, 9, 6), 3),
+    "rank3": ((3, 4, 6), 2), "by1": ((2, 3, 5, 4), 1), "by4": ((1, 2, 8, 12), 4)}))
+declare("channel_shuffle", _shuffled("channel_shuffle", {"6by3": ((2, 6, 4, 5), 3), "6by2": ((1, 6, 3, 3), 2),
+    "8by4": ((3, 8, 7), 4), "by1": ((2, 5, 4, 3), 1), "whole": ((2, 5, 3, 2), 5), "17x2": ((1, 34, 3, 2), 17)}))
+declare("grid_sampler", lambda op: domain(op, _ASKED, _sampled(False), dtypes=FLOATS[:2], kinds=_KINDS, cites={
+    "C2": lambda levels: True}, untested={"C4": "What is not specified has no witness.",
+                                                  "C5": "Eager PyTorch has no such kernel on a processor."}))
+declare("grid_sampler_backward", lambda op: domain(op, {**_ASKED, "mask": ("both", "grid")}, _sampled(True),
+                                                   dtypes=FLOATS[:2], kinds=("random", "exact"), cites={
+    "C3": given(mask="grid")}))
+declare("affine_grid_generator", lambda op: domain(op, {
+    "size": ("2x3x4x5", "1x1x1x1", "3x2x7x9", "1x2x3x4x5", "2x1x2x1x3"), "corners": ("not", "aligned")}, _affine,
+    dtypes=FLOATS[:2], kinds=_KINDS))
