@@ -35,9 +35,9 @@ OWN: Mapping[str, Callable[[Op], Domain]] = {
     **contraction.BUILD.found, **convolution.BUILD.found, **pooling.BUILD.found, **normalisation.BUILD.found,
     **attention.BUILD.found, **losses.BUILD.found, **linalg.BUILD.found, **fft.BUILD.found, **resampling.BUILD.found,
     **quantized.BUILD.found, **quantization_choices.BUILD.found, **bags.BUILD.found, **checks.BUILD.found,
-    **creation.BUILD.found}
+    **creation.BUILD.found, **random.BUILD.found}
 """Who gives the domain of a member that has its own."""
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (random.build, pointwise.build, axis.build, places.build)
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

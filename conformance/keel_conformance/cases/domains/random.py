@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.cases.domain import Domain, Levels, Rule
+from keel_conformance.by_member import ByMember
+from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
 from keel_conformance.cases.values import Draw
 
@@ -106,70 +107,19 @@ RATES: Mapping[str, tuple[float, float]] = {"few": (0.0, 20.0), "many": (110.0, 
 """Of Poisson's distribution: exp(-rate) is no float32 above 103, and bfloat16 has all integers to 256."""
 SURE = ("none", "all")
 """Shares of which nothing is left to chance."""
-TAME = ("bernoulli", "poisson", "gamma", "binomial", "normal_around", "multinomial")
 _P = {"p": tuple(SHARES)}
 _PAIRED, _BOUNDED = {"pair": tuple(PAIRS)}, {"bounds": tuple(BOUNDS)}
 _COUNTS = {"bounds": ("coin", "byte", "high")}
 HIGHS = {"coin": 2, "byte": 127, "high": 100}
-MADE: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]], _Make, tuple[torch.dtype, ...]]] = {
-    "uniform": ("rand.default", {}, _sized, FLOATS), "normal": ("randn.default", {}, _sized, FLOATS),
-    "randint": ("randint.low", _BOUNDED, lambda levels, shape: (
-        (*_bounds(levels), [*shape]), {"dtype": OWN}), _INTEGERS),
-    "randint_from_0": ("randint.default", _COUNTS, lambda levels, shape: (
-        (HIGHS[levels["bounds"]], [*shape]), {"dtype": OWN}), _INTEGERS),
-    "rand_like": ("rand_like.default", {}, _like(), FLOATS), "randn_like": ("randn_like.default", {}, _like(), FLOATS),
-    "randint_like": ("randint_like.default", _COUNTS, _like(lambda levels: (HIGHS[levels["bounds"]],)), _INTEGERS),
-    "randint_like_between": ("randint_like.low_dtype", _BOUNDED, _like(_bounds), _INTEGERS),
-    "uniform_between": ("uniform.default", _PAIRED, _like(_pair), FLOATS),
-    "normal_functional": ("normal_functional.default", _PAIRED, _like(_spread), FLOATS),
-    "normal_of_size": ("normal.float_float", _PAIRED, lambda levels, shape: (
-        (*_spread(levels), [*shape]), {"dtype": OWN}), FLOATS),
-    "log_normal": ("log_normal.default", {"pair": ("usual",)}, _like(_pair), FLOATS),
-    "exponential": ("exponential.default", _P, _like(lambda levels: (SHARES[levels["p"]] + 0.5,)), FLOATS),
-    "cauchy": ("cauchy.default", _PAIRED, _like(_spread), FLOATS),
-    "geometric": ("geometric.default", {"p": ("half", "few", "most")}, _like(lambda levels: (SHARES[levels["p"]],)),
-                  FLOATS),
-    "bernoulli": ("bernoulli.default", {}, lambda levels, shape: ((_share(levels),), {}), FLOATS),
-    "bernoulli_like": ("bernoulli.p", _P, _like(lambda levels: (SHARES[levels["p"]],)), FLOATS),
-    "native_dropout": ("native_dropout.default", {**_P, "train": ("train", "not")}, lambda levels, shape: (
-        (Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS),
-    "poisson": ("poisson.default", {"rate": tuple(RATES)}, lambda levels, shape: (
-        (Arg(shape, *RATES[levels["rate"]], kind="random"),), {}), FLOATS),
-    "binomial": ("binomial.default", {}, lambda levels, shape: (
-        (Arg(shape, draw=_counts), _share(levels)), {}), FLOATS[:2]),
-    "normal_around": ("normal.Tensor_Tensor", {}, lambda levels, shape: (
-        (Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}), FLOATS),
-    "multinomial": ("multinomial.default", {"again": ("with", "without")}, _chosen, FLOATS),
-    "rrelu": ("rrelu_with_noise_functional.default", {"train": ("train", "not")}, lambda levels, shape: (
-        (Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5, levels["train"] == "train"), {}),
-        FLOATS[:2]),                                           # eager PyTorch has others' noise wrong
-    "gamma": ("_standard_gamma.default", {}, lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
-              FLOATS[:2]),
-}
-
-
-_NEGATIVES = {"geometric": tuple(
-    wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
-    for p in (1.5, 0.0, -0.25))}
 
 
 def _permutation(levels: Levels) -> Ask:
     return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
 
 
-_APART: Mapping[str, tuple[Mapping[str, tuple[str, ...]], Callable[[Levels], Ask], tuple[torch.dtype, ...]]] = {
-    "randperm": ({"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120", "40009", "50021",
-                        "70001")}, _permutation, _INTEGERS),
-    "random_integers": ({"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype, (
-        *_INTEGERS, torch.float16, torch.bfloat16)),
-    "randint_like_tensor": ({"shape": tuple(SHAPES), "high": ("i64", "i32")}, _below_a_tensor, _INTEGERS),
-    "sample_dirichlet": ({"rows": tuple(ROWS), "alpha": tuple(ALPHAS)}, _together, FLOATS[:2]),
-}
-"""Those whose calls are written out: their factors, their calls, their dtypes."""
-
-
-def _apart(op: Op) -> Domain:
-    factors, ask, dtypes = _APART[op.name]
+def _written(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask],
+             dtypes: tuple[torch.dtype, ...]) -> Domain:
+    """Of one whose calls are written out."""
     few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
     held = Rule(("dtype", "n"), lambda dtype, n: int(n) < 128 or dtype in ("i64", "i32"))
     rules = (few,) if "shape" in factors else (held,) if "n" in factors else ()
@@ -180,19 +130,15 @@ def _apart(op: Op) -> Domain:
                            {"dtype": "f64", "rows": "20000x3"}) if "n" not in factors else ())
 
 
-def build(op: Op) -> Domain | None:
-    if op.name in _APART:
-        return _apart(op)
-    if op.name not in MADE:
-        return None
-    overload, factors, make, dtypes = MADE[op.name]
-
+def _drawn(op: Op, overload: str, factors: Mapping[str, tuple[str, ...]], make: _Make,
+           dtypes: tuple[torch.dtype, ...], negatives: tuple[Negative, ...]) -> Domain:
     def ask(levels: Levels) -> Ask:
         shape = SHAPES[levels["shape"]]
         args, kwargs = make(levels, shape)
         notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
         return Ask(f"aten.{overload}", args, kwargs, notes=notes)
-    tensors = any(isinstance(a, Arg) for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0])
+    given = [a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0]
+             if isinstance(a, Arg)]
     rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
     if "bounds" in factors:
         rules.append(Rule(("dtype", "bounds"), lambda dtype, bounds: bounds != "wide" or dtype == "i64"))
@@ -200,7 +146,63 @@ def build(op: Op) -> Domain | None:
         rules += [Rule(("p", "layout"), lambda p, layout: p not in SURE or layout == "contiguous"),
                   Rule(("p", "values"), lambda p, values: p not in SURE or values != "specials")]
     return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes, rules=tuple(rules),
-                  kinds=("random", "specials") if tensors and op.name not in TAME else ("own",),
-                  negatives=_NEGATIVES.get(op.name, ()),
+                  kinds=("random", "specials") if any(not a.kind and a.draw is None for a in given) else ("own",),
+                  negatives=negatives,
                   telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
                   cites=always(op))
+
+
+BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
+declare = BUILD.declare
+
+
+def _declare(name: str, overload: str, factors: Mapping[str, tuple[str, ...]], make: _Make,
+             dtypes: tuple[torch.dtype, ...], negatives: tuple[Negative, ...] = ()) -> None:
+    declare(name, lambda op: _drawn(op, overload, factors, make, dtypes, negatives))
+
+
+_declare("uniform", "rand.default", {}, _sized, FLOATS)
+_declare("normal", "randn.default", {}, _sized, FLOATS)
+_declare("randint", "randint.low", _BOUNDED, lambda levels, shape: ((*_bounds(levels), [*shape]), {"dtype": OWN}),
+    _INTEGERS)
+_declare("randint_from_0", "randint.default", _COUNTS, lambda levels, shape: ((HIGHS[levels["bounds"]], [*shape]),
+    {"dtype": OWN}), _INTEGERS)
+_declare("rand_like", "rand_like.default", {}, _like(), FLOATS)
+_declare("randn_like", "randn_like.default", {}, _like(), FLOATS)
+_declare("randint_like", "randint_like.default", _COUNTS, _like(lambda levels: (HIGHS[levels["bounds"]],)), _INTEGERS)
+_declare("randint_like_between", "randint_like.low_dtype", _BOUNDED, _like(_bounds), _INTEGERS)
+_declare("uniform_between", "uniform.default", _PAIRED, _like(_pair), FLOATS)
+_declare("normal_functional", "normal_functional.default", _PAIRED, _like(_spread), FLOATS)
+_declare("normal_of_size", "normal.float_float", _PAIRED, lambda levels, shape: ((*_spread(levels), [*shape]),
+    {"dtype": OWN}), FLOATS)
+_declare("log_normal", "log_normal.default", {"pair": ("usual",)}, _like(_pair), FLOATS)
+_declare("exponential", "exponential.default", _P, _like(lambda levels: (SHARES[levels["p"]] + 0.5,)), FLOATS)
+_declare("cauchy", "cauchy.default", _PAIRED, _like(_spread), FLOATS)
+_declare("geometric", "geometric.default", {"p": ("half", "few", "most")}, _like(lambda levels: (SHARES[levels["p"]],)),
+    FLOATS, tuple(wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
+                  for p in (1.5, 0.0, -0.25)))
+_declare("bernoulli", "bernoulli.default", {}, lambda levels, shape: ((_share(levels),), {}), FLOATS)
+_declare("bernoulli_like", "bernoulli.p", _P, _like(lambda levels: (SHARES[levels["p"]],)), FLOATS)
+_declare("native_dropout", "native_dropout.default", {**_P, "train": ("train", "not")},
+    lambda levels, shape: ((Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS)
+_declare("poisson", "poisson.default", {"rate": tuple(RATES)},
+    lambda levels, shape: ((Arg(shape, *RATES[levels["rate"]], kind="random"),), {}), FLOATS)
+_declare("binomial", "binomial.default", {}, lambda levels, shape: ((Arg(shape, draw=_counts), _share(levels)), {}),
+    FLOATS[:2])
+_declare("normal_around", "normal.Tensor_Tensor", {},
+    lambda levels, shape: ((Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}), FLOATS)
+_declare("multinomial", "multinomial.default", {"again": ("with", "without")}, _chosen, FLOATS)
+# rrelu of other floats: eager PyTorch has the noise of these wrong
+_declare("rrelu", "rrelu_with_noise_functional.default", {"train": ("train", "not")},
+    lambda levels, shape: ((Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5,
+                            levels["train"] == "train"), {}), FLOATS[:2])
+_declare("gamma", "_standard_gamma.default", {}, lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
+    FLOATS[:2])
+declare("randperm", lambda op: _written(op, {"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120",
+    "40009", "50021", "70001")}, _permutation, _INTEGERS))
+declare("random_integers", lambda op: _written(op, {"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype,
+    (*_INTEGERS, torch.float16, torch.bfloat16)))
+declare("randint_like_tensor", lambda op: _written(op, {"shape": tuple(SHAPES), "high": ("i64", "i32")},
+    _below_a_tensor, _INTEGERS))
+declare("sample_dirichlet", lambda op: _written(op, {"rows": tuple(ROWS), "alpha": tuple(ALPHAS)}, _together,
+    FLOATS[:2]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from keel.opset import About, Op
+from keel.opset import MEMBERS, About, Op
 from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given
@@ -69,17 +69,6 @@ def _resized(names: Mapping[int, str], back: bool, aligned: bool) -> Callable[[L
     return ask
 
 
-_OF: Mapping[str, tuple[Mapping[int, str], bool]] = {
-    "upsample_nearest": ({k: f"upsample_nearest{k}d" for k in (1, 2, 3)}, False),
-    "upsample_nearest_exact": ({k: f"_upsample_nearest_exact{k}d" for k in (1, 2, 3)}, False),
-    "upsample_linear": ({1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_trilinear3d"}, True),
-    "upsample_cubic": ({2: "upsample_bicubic2d"}, True),
-    "upsample_linear_aa": ({2: "_upsample_bilinear2d_aa"}, True),
-    "upsample_cubic_aa": ({2: "_upsample_bicubic2d_aa"}, True),
-    "upsample_lanczos_aa": ({2: "_upsample_lanczos2d_aa"}, True),
-}
-
-
 def _grid(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     """Places inside and outside, none of them where one element gives way to the next."""
     return draw.uniform(prod(shape), -1.6, 1.6).to(dtype)
@@ -129,9 +118,9 @@ _KINDS = ("random", "exact", "duplicates", "cancel")
 
 def _build_resized(op: Op) -> Domain:
     back = op.name.endswith("_backward")
-    names, aligned = _OF[op.name.removesuffix("_backward")]
-    here = {str(t).split(".")[1] for t in op.targets}
-    names = {k: n for k, n in names.items() if (f"{n}_backward" if back else n) in here}
+    packets = [str(t).split(".")[1].removesuffix("_backward") for t in op.targets if str(t).endswith(".default")]
+    names = {k: name for name in packets for k in (1, 2, 3) if f"{k}d" in name}
+    aligned = "nearest" not in op.name
     nearest, aa = "nearest" in op.name, op.name.endswith(("_aa", "_aa_backward"))
     sizes = tuple(s for s, (n, _) in RESIZED.items() if len(n) in names)
     factors = {"size": sizes, "batch": tuple(BATCH), "scales": SCALES,
@@ -154,9 +143,9 @@ def _build_resized(op: Op) -> Domain:
 _ASKED = {"plane": tuple(PLANES), "mode": tuple(MODES), "padding": tuple(PADDINGS), "corners": ("not", "aligned")}
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-for _base in _OF:
-    declare(_base, _build_resized)
-    declare(f"{_base}_backward", _build_resized)
+for _name in MEMBERS:
+    if _name.startswith("upsample_"):
+        declare(_name, _build_resized)
 # of a tensor without elements eager PyTorch's pixel_unshuffle gives the sizes it was given
 declare("pixel_shuffle", _shuffled("pixel_shuffle", {"8by2": ((2, 8, 3, 5), 2), "9by3": ((1, 9, 4, 2), 3), "4by2": ((4,
     7, 1), 2), "by1": ((2, 3, 5, 4), 1), "64by4": ((1, 64, 3, 3), 4), "none": ((0, 4, 3, 3), 2)}))
