@@ -161,9 +161,9 @@ _MEASURES, _PLACES = ("ulps", "ratio", "masked"), ("call", "result", "other", "o
 _FIGURES = (*_MEASURES, *_PLACES, "wrong", "fault", "index", "histogram")
 
 
-def _figure(name: str, item: documents.Item) -> Any:
+def _figure(figure: str, item: documents.Item) -> Any:
     """A figure of a verdict as oracles give it.  Raises Malformed."""
-    match name:
+    match figure:
         case "fault":
             return item.prose(200)
         case "index":
@@ -172,7 +172,7 @@ def _figure(name: str, item: documents.Item) -> Any:
             return [count.integer(0) for count in item.items(count=len(LABELS))]
         case "wrong":
             return item.integer(0)
-    if name in _PLACES:
+    if figure in _PLACES:
         return item.integer(0, 1 << 16)
     if type(item.value) not in (int, float):                  # of floats also those that are no numbers
         item.refuse("It is no number.")
