@@ -216,7 +216,7 @@ def test_files_that_do_not_load(change: Callable[..., None], code: str, why: str
 
 def test_damaged_files(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:40])
-    with pytest.raises(KeelError, match=r"\[bad-file\].*It is no graph that keel.save_graph wrote"):
+    with pytest.raises(KeelError, match=r"\[bad-file\].*It is no graph that keel.serialise.save_graph wrote"):
         load_graph(saved)
     with pytest.raises(KeelError, match="There is no file"):
         load_graph(saved.with_name("lost"))
