@@ -14,7 +14,7 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check bless cases conform scaffolds fuzz bench new docs demo
+.PHONY: help dev test check house bless cases conform scaffolds fuzz bench new docs demo
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -41,6 +41,9 @@ check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile sdk/tests $(ARGS)
+
+house: $(STAMP)  ## print the figures of the code's structure, each a ceiling that may only fall
+	$(BIN)/python -m pytest -q -s -k 'figures or declarations' sdk/tests/test_house.py sdk/tests/test_operator_names.py
 
 bless: $(STAMP)  ## rewrite golden files, then show what changed
 	$(BIN)/python -m pytest -q --bless $(ARGS) || true

@@ -198,6 +198,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def results_of(stmt: Stmt) -> tuple[int, ...]:
+    """The numbers of the values that the statement assigns."""
     match stmt:
         case Const() | Position() | Load() | Check() | Apply():
             return (stmt.result,)

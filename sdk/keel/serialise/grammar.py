@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -192,46 +192,60 @@ class _Graph:
                 each(item.items())
             case dict() if len(item.value) == 1:
                 (kind, held), = item.table().items()
-                match kind:
-                    case "float":
-                        held.one_of(("inf", "-inf", "nan"), "'inf', '-inf' or 'nan'")
-                    case "complex":
-                        for part in held.items(count=2):
-                            if not isinstance(part.value, dict):
-                                part.number()
-                            elif [*part.value] != ["float"]:
-                                part.refuse("It is no number.")
-                        each(held.items())
-                    case "node":
-                        if held.text() not in known:
-                            held.refuse(f"{shown(held.value)} is no value above.")
-                    case "graph":
-                        if held.text() not in inner:
-                            held.refuse(f"{shown(held.value)} is no graph of this one.")
-                    case "tuple":
-                        each(held.items())
-                    case "dict":
-                        for pair in held.items():
-                            key, value = pair.items(count=2)
-                            if not isinstance(key.value, str | int | float | bool):
-                                key.refuse("It is no key: a text or a number.")
-                            each([key, value])
-                    case "slice":
-                        each(held.items(count=3))
-                    case "device":
-                        held.like(_DEVICE, "a device, as cpu or cuda:0")
-                    case "operator":
-                        held.like(_OPERATOR, "the full name of an operator")
-                    case "dtype":
-                        held.one_of([*DTYPES], "a dtype")
-                    case "layout":
-                        held.one_of([*LAYOUTS], "a layout")
-                    case "memory_format":
-                        held.one_of([*MEMORY_FORMATS], "a memory format")
-                    case _:
-                        item.refuse(f"{shown(kind)} is no kind of argument.")
+                self._tagged(item, kind, held, known, inner, each)
             case _:
                 item.refuse("It is no argument.")
+
+    def _tagged(self, item: Item, kind: str, held: Item, known: Collection[str], inner: Collection[str],
+                each: Callable[[list[Item]], None]) -> None:
+        """A value that a key tells the kind of: ``{kind: held}``."""
+        match kind:
+            case "complex":
+                for part in held.items(count=2):
+                    if not isinstance(part.value, dict):
+                        part.number()
+                    elif [*part.value] != ["float"]:
+                        part.refuse("It is no number.")
+                each(held.items())
+            case "node":
+                if held.text() not in known:
+                    held.refuse(f"{shown(held.value)} is no value above.")
+            case "graph":
+                if held.text() not in inner:
+                    held.refuse(f"{shown(held.value)} is no graph of this one.")
+            case "tuple":
+                each(held.items())
+            case "dict":
+                for pair in held.items():
+                    key, value = pair.items(count=2)
+                    if not isinstance(key.value, str | int | float | bool):
+                        key.refuse("It is no key: a text or a number.")
+                    each([key, value])
+            case "slice":
+                each(held.items(count=3))
+            case _:
+                if not _is_constant(kind, held):
+                    item.refuse(f"{shown(kind)} is no kind of argument.")
+
+
+def _is_constant(kind: str, held: Item) -> bool:
+    """Checks a number or a name of PyTorch's that JSON has no form for; False of another kind."""
+    match kind:
+        case "float":
+            held.one_of(("inf", "-inf", "nan"), "'inf', '-inf' or 'nan'")
+        case "device":
+            held.like(_DEVICE, "a device, as cpu or cuda:0")
+        case "operator":
+            held.like(_OPERATOR, "the full name of an operator")
+        case "dtype":
+            held.one_of([*DTYPES], "a dtype")
+        case "layout":
+            held.one_of([*LAYOUTS], "a layout")
+        case "memory_format":
+            held.one_of([*MEMORY_FORMATS], "a memory format")
+        case _:
+            return False
+    return True
 
 
 def _new_name(item: Item, known: set[str]) -> None:

@@ -1,0 +1,51 @@
+"""The Python files of this repository, and what they import."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KEEL = ROOT / "sdk" / "keel"
+
+# Packages that a third party could have written, or that stand beside Keel: none has a door that others lack.
+OUTSIDE = {
+    name: root / name
+    for root in (ROOT / "reference_backends", ROOT / "conformance", ROOT / "templates")
+    for name in sorted(p.name for p in root.glob("keel_*"))
+}
+SCAFFOLD = ROOT / "templates" / "keel_templates" / "scaffold"
+
+
+def sources(*folders: Path) -> list[Path]:
+    """Python files under ``folders``, tests and scaffolds (which are templates) left out."""
+    found = [p for folder in folders for p in folder.rglob("*.py")]
+    return sorted(p for p in found if "tests" not in p.parts and SCAFFOLD not in p.parents)
+
+
+def code() -> list[Path]:
+    return sources(KEEL, *OUTSIDE.values())
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def module_of(path: Path) -> str:
+    """``sdk/keel/loops/ir.py`` is ``keel.loops.ir``; a package is the name of its folder."""
+    parts = path.relative_to(next(r for r in path.parents if r.parent == ROOT)).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Every import in the file, also those inside functions: (line, module in full, imported name or '')."""
+    package = module_of(path).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import():
+                yield from ((node.lineno, alias.name, "") for alias in node.names)
+            case ast.ImportFrom(module=module, level=level):
+                base = package[: len(package) - level + 1] if level else []
+                origin = ".".join([*base, *([module] if module else [])])
+                yield from ((node.lineno, origin, alias.name) for alias in node.names)

@@ -1,0 +1,186 @@
+"""The figures of the house, which ``make house`` prints: each is a ceiling that may only fall."""
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import keel
+
+from .source_files import code, imports, module_of, short
+
+STATEMENTS, LINES, RUN = 60, 500, 12
+"""More lines make a function long, a file large; so many lines of code that stand twice make a run."""
+Files = Mapping[str, Path]
+"""Each module's file."""
+Graph = Mapping[str, set[str]]
+
+CEILINGS = {
+    "modules in import circles": 0,
+    "rooms of the conformance suite in import circles": 11,
+    f"functions over {STATEMENTS} lines": 0,
+    f"files over {LINES} lines": 5,
+    "public names without a docstring": 0,
+    f"runs of {RUN} lines that stand twice": 0,
+}
+
+
+def modules() -> Files:
+    return {module_of(path): path for path in code()}
+
+
+# -- imports -------------------------------------------------------------------------------------------------
+
+def graph(files: Files) -> Graph:
+    """Of each module the modules that it imports, also inside functions.  A package imports what its __init__ does."""
+    found = defaultdict[str, set[str]](set)
+    for module, path in files.items():
+        for _, origin, name in imports(path):
+            reached = next((m for m in (f"{origin}.{name}", origin) if m in files), module)
+            found[module] |= {reached} - {module}
+    return found
+
+
+def rooms(modules: Graph, root: str) -> Graph:
+    """The same between the rooms of a package, which are the packages and modules directly in it."""
+    found = defaultdict[str, set[str]](set)
+    for module, reached in modules.items():
+        inside = [name.split(".")[1] for name in (module, *sorted(reached)) if name.startswith(f"{root}.")]
+        if module.startswith(f"{root}."):
+            found[inside[0]] |= {*inside[1:]} - {inside[0]}
+    return found
+
+
+def in_circles(graph: Graph) -> list[str]:
+    """The nodes from which a path leads back to themselves."""
+    return sorted(node for node in graph if node in reachable(graph, graph[node]))
+
+
+def reachable(graph: Graph, start: Iterable[str]) -> set[str]:
+    found, left = set[str](), list(start)
+    while left:
+        if (node := left.pop()) not in found:
+            found.add(node)
+            left += graph.get(node, ())
+    return found
+
+
+# -- what files hold -----------------------------------------------------------------------------------------
+
+def long_functions(path: Path) -> list[str]:
+    functions = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef))
+    return [f"{path.name}:{f.lineno} {f.name}" for f in functions
+            if f.end_lineno is not None and f.end_lineno - f.lineno >= STATEMENTS]
+
+
+def code_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines that hold code, with their numbers: comments, docstrings, blank lines and imports left out."""
+    text = path.read_text()
+    words = (token for token in tokenize.generate_tokens(io.StringIO(text).readline)
+             if token.string.strip() and token.type != tokenize.COMMENT)
+    kept = {line for token in words for line in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                kept -= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if number in kept]
+
+
+def twice(paths: Iterable[Path]) -> list[str]:
+    """Where runs begin whose lines stand elsewhere, too; one that is longer counts once."""
+    places = defaultdict[tuple[str, ...], list[tuple[Path, int, int]]](list)
+    for path in paths:
+        lines = code_lines(path)
+        for i in range(len(lines) - RUN + 1):
+            places[tuple(text for _, text in lines[i:i + RUN])].append((path, i, lines[i][0]))
+    starts = {(path, i): line for found in places.values() if len(found) > 1 for path, i, line in found}
+    return [f"{path.name}:{line}" for (path, i), line in starts.items() if (path, i - 1) not in starts]
+
+
+def undocumented() -> list[str]:
+    """Public functions and classes that say nothing of themselves."""
+    found = [(room, name, getattr(import_module(room), name)) for room in ("keel", *(f"keel.{r}" for r in keel._ROOMS))
+             for name in import_module(room).__all__]
+    return sorted(f"{room}.{name}" for room, name, value in found
+                  if getattr(value, "__module__", "").startswith("keel") and callable(value)
+                  and (not (value.__doc__ or "").strip() or value.__doc__.startswith(f"{name}(")))
+
+
+# -- the figures ---------------------------------------------------------------------------------------------
+
+def figures() -> dict[str, list[str]]:
+    """Of each figure what counts."""
+    files = modules()
+    found = graph(files)
+    return {
+        "modules in import circles": in_circles(found),
+        "rooms of the conformance suite in import circles": in_circles(rooms(found, "keel_conformance")),
+        f"functions over {STATEMENTS} lines": [f for path in files.values() for f in long_functions(path)],
+        f"files over {LINES} lines": [short(p) for p in files.values() if len(p.read_text().splitlines()) > LINES],
+        "public names without a docstring": undocumented(),
+        f"runs of {RUN} lines that stand twice": twice(files.values()),
+    }
+
+
+def lines_of_packages() -> dict[str, int]:
+    found = defaultdict[str, int](int)
+    for module, path in modules().items():
+        found[module.partition(".")[0]] += len(code_lines(path))
+    return dict(found)
+
+
+def test_figures_only_fall() -> None:
+    found = figures()
+    for figure, places in found.items():
+        print(f"{len(places):6}  {figure}", *([f"({', '.join(places)})"] if places else []))
+    for package, lines in lines_of_packages().items():
+        print(f"{lines:6}  lines of code in {package}")
+    assert found.keys() == CEILINGS.keys()
+    risen = {figure: places for figure, places in found.items() if len(places) > CEILINGS[figure]}
+    assert not risen
+
+
+# -- what counts ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("found, circles", [
+    ({"a": {"b"}, "b": {"c"}, "c": set()}, []), ({"a": {"b"}, "b": {"a"}, "c": {"a"}}, ["a", "b"]),
+    ({"a": {"b"}, "b": {"c"}, "c": {"a"}}, ["a", "b", "c"]),
+])
+def test_circles_are_recognized(found: Graph, circles: list[str]) -> None:
+    assert in_circles(found) == circles
+
+
+def test_rooms_import_each_other_where_their_modules_do() -> None:
+    found = rooms({"p.a.one": {"p.b.two", "q.c"}, "p.b.two": {"p.b.three"}, "p.b.three": {"p.a.four"}}, "p")
+    assert found == {"a": {"b"}, "b": {"a"}} and in_circles(found) == ["a", "b"]
+
+
+BODY = "".join(f"    x{i} = {i}\n" for i in range(RUN))
+
+
+@pytest.mark.parametrize("count, figure, texts", [
+    (0, long_functions, ["def f():\n" + "    pass\n" * (STATEMENTS - 1)]),
+    (1, long_functions, ["def f():\n" + "    pass\n" * STATEMENTS]),
+    (2, twice, ["def f():\n" + BODY, "def g():\n\n    # other\n" + BODY]),
+    (2, twice, ["def f():\n" + BODY + "    y = 1\n", "def g():\n" + BODY + "    y = 1\n"]),
+    (0, twice, ["def f():\n" + BODY, "def g():\n" + BODY.replace("x3", "y3")]),
+    (0, twice, ["from a import (\n" + "    b,\n" * RUN + ")\n"] * 2),
+])
+def test_what_counts(count: int, figure: Callable[..., list[str]], texts: list[str], tmp_path: Path) -> None:
+    paths = [tmp_path / f"m{i}.py" for i in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    assert len(figure(paths) if figure is twice else figure(paths[0])) == count
+
+
+def test_code_lines_leave_out_what_is_no_code(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text('"""Doc\n\nstring."""\nimport a\n\n# why\nx = """text\nin it"""\n'
+                    'def f():\n    "Says."\n    return x\n')
+    assert [number for number, _ in code_lines(path)] == [7, 8, 9, 11]
