@@ -3,42 +3,61 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from torch import fx
+
+from keel.errors import KeelError, KeelWarning
 
 META = "keel.dump"
 """The key of ``gm.meta`` under which a part's graph carries the folder that its backend may write into."""
 
 
 def folder(kind: str) -> Path | None:
-    """A new folder for one graph, ``<KEEL_DUMP>/<number>-<kind>``; None unless the variable is set."""
+    """A new folder for one graph, ``<KEEL_DUMP>/<number>-<kind>``; None unless the variable is set.
+
+    Raises KeelError[bad-option] where none can be made.
+    """
     root = os.environ.get("KEEL_DUMP")
     if not root:
         return None
-    for number in range(len(list(Path(root).glob("*-*"))), 1 << 20):
-        path = Path(root) / f"{number:02d}-{kind}"
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return path
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        for number in range(len(list(Path(root).glob("*-*"))), 1 << 20):
+            with suppress(FileExistsError):
+                path = Path(root) / f"{number:02d}-{kind}"
+                path.mkdir()
+                return path
+    except OSError as e:
+        raise KeelError("bad-option", f"KEEL_DUMP={root} is no folder that can be written to.",
+                        {"system": e.strerror or str(e)}) from e
     raise AssertionError("unreachable")
 
 
 def inside(where: Path | None, name: str) -> Path | None:
     """A folder of that name in a graph's folder, for another plan of the graph; None if there is no folder."""
     if where is not None:
-        (where / name).mkdir(exist_ok=True)
+        _act(where / name, lambda path: path.mkdir(exist_ok=True))
     return where / name if where is not None else None
 
 
 def write(where: Path | None, name: str, text: Callable[[], str]) -> None:
     """Writes ``text()`` to a file of the folder; nothing at all if there is no folder."""
     if where is not None:
-        (where / name).write_text(text().rstrip("\n") + "\n")
+        held = text().rstrip("\n") + "\n"
+        _act(where / name, lambda path: path.write_text(held, encoding="utf-8"))
+
+
+def _act(path: Path, act: Callable[[Path], object]) -> None:
+    """A disk that is full costs the file, with a warning, which Python shows once for a graph, and no compilation."""
+    try:
+        act(path)
+    except OSError as e:
+        warnings.warn(f"KEEL_DUMP: {path.parent} lacks files: {e.strerror or e}.", KeelWarning, stacklevel=1)
 
 
 def count(where: Path | None, pattern: str) -> int:

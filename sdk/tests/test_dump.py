@@ -1,6 +1,7 @@
 """KEEL_DUMP."""
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 import keel
-from keel import dump
+from keel import KeelError, KeelWarning, dump
 
 from .line import takes, whole
 
@@ -38,3 +39,22 @@ def test_folders_do_not_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
     names = [dump.folder("inference").name for _ in range(3)]  # type: ignore[union-attr]
     assert names == ["00-inference", "01-inference", "02-inference"]
+
+
+def test_a_dump_that_cannot_be_begun_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        monkeypatch.setenv("KEEL_DUMP", str(root))
+        with pytest.raises(KeelError, match=r"KEEL_DUMP=.* is no folder") as raised:
+            keel.compile(lambda x: x + 1, backends=[whole("rest", last_resort=True)])(torch.ones(3))
+        assert raised.value.code == "bad-option"
+
+
+def test_a_disk_that_is_full_costs_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.warns(KeelWarning, match="00-inference lacks files: No space left"):
+        result = keel.compile(lambda x: x + 1, backends=[whole("rest", last_resort=True)])(torch.ones(3))
+    assert torch.equal(result, torch.full((3,), 2.0))

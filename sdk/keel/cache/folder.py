@@ -2,7 +2,8 @@
 
 Whoever can write to the folder can have code run in the processes that read from it.  So the folder is opened once,
 what was opened is checked, and everything after goes through the open descriptor: exchanging a part of its path in
-the meantime gains nothing.
+the meantime gains nothing.  Compilers alone need a path: of the folder they work in, so nobody else may be able to
+rename a folder above it.
 """
 from __future__ import annotations
 
