@@ -38,8 +38,9 @@ def root() -> Path:
     """The folder of all caches: ``KEEL_CACHE_DIR``, or ``keel`` in the user's cache (``XDG_CACHE_HOME``, ~/.cache)."""
     if named := os.environ.get("KEEL_CACHE_DIR"):
         return Path(named).absolute()
-    if home := os.environ.get("XDG_CACHE_HOME"):
-        return Path(home).absolute() / "keel"
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(home):                                    # others count as none, its specification says
+        return Path(home) / "keel"
     try:
         return Path.home() / ".cache" / "keel"
     except RuntimeError:                                       # a user without a home, as in some containers

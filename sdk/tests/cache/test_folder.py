@@ -123,6 +123,9 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KEEL_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert rooms.root() == Path("/caches/keel")
+    for odd in ("", "caches", "./caches"):
+        monkeypatch.setenv("XDG_CACHE_HOME", odd)
+        assert rooms.root() == Path.home() / ".cache" / "keel"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
     assert rooms.root() == Path("/home/someone/.cache/keel")
