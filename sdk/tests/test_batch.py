@@ -19,7 +19,7 @@ adder = keel.Backend(name="adder", device="cpu", supports=only_add, compile=lamb
 
 def test_each_call_has_its_result_and_its_owner():
     calls = [(aten.add.Tensor, (X, Y), {"alpha": 2}), (aten.max.dim, (X, 1), {}), (aten.cat.default, ([X, Y],), {})]
-    batch = keel.compile_calls(calls, backends=[adder, "eager"])
+    batch = keel.testing.compile_calls(calls, backends=[adder, "eager"])
     assert batch.owners == (frozenset({"adder"}), frozenset({"eager"}), frozenset({"eager"}))
     assert batch.refusals[0] == () and "is not for me" in batch.refusals[1][0]
     other = [((X + 1, Y * 2), {"alpha": 2}), ((X * 2, 1), {}), (([-X, Y],), {})]
@@ -41,39 +41,40 @@ def test_a_call_that_breaks_a_precondition_is_for_eager_to_refuse(asked):
     with pytest.raises((IndexError, RuntimeError)) as eager:
         op(*args, **kwargs)
     with pytest.raises((type(eager.value), keel.KeelError)):
-        keel.compile_calls([asked], backends=["cpp", "eager"], strict=True).run([(args, kwargs)])
+        keel.testing.compile_calls([asked], backends=["cpp", "eager"], strict=True).run([(args, kwargs)])
 
 
 def test_no_backend_is_asked_for_a_call_that_breaks_a_precondition():
-    eager = keel.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp", "eager"])
+    eager = keel.testing.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp", "eager"])
     assert eager.owners == (frozenset({"eager"}),)
     assert "aten.sub.Tensor requires what this call does not keep: " in eager.refusals[0][0]
     with pytest.raises(keel.KeelError, match=r"aten\.sub\.Tensor requires what this call does not keep") as error:
-        keel.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp"], strict=True)
+        keel.testing.compile_calls([(aten.sub.Tensor, (X > 0, X), {})], backends=["interp"], strict=True)
     assert error.value.code == "no-owner"
 
 
 def test_a_composite_is_done_in_pieces():
-    batch = keel.compile_calls([(aten._softmax.default, (X, 1, False), {})], backends=["interp", adder, "eager"])
+    calls = [(aten._softmax.default, (X, 1, False), {})]
+    batch = keel.testing.compile_calls(calls, backends=["interp", adder, "eager"])
     assert "interp" in batch.owners[0]
     assert torch.allclose(batch.run([((X, 1, False), {})])[0][0], X.softmax(1))
 
 
 def test_sizes_that_only_a_run_tells():
     x = torch.tensor([0.0, 1.0, 2.0])
-    batch = keel.compile_calls([(aten.nonzero.default, (x,), {})], backends=["eager"])
+    batch = keel.testing.compile_calls([(aten.nonzero.default, (x,), {})], backends=["eager"])
     assert batch.run([((x,), {})])[0][0].tolist() == [[1], [2]]
     assert batch.run([((x - 1,), {})])[0][0].tolist() == [[0], [2]]
 
 
 def test_what_cannot_be_traced_is_said():
     with pytest.raises(keel.KeelError, match=r"aten\.mm\.default cannot be traced") as raised:
-        keel.compile_calls([(aten.mm.default, (X, X), {})], backends=["eager"])
+        keel.testing.compile_calls([(aten.mm.default, (X, X), {})], backends=["eager"])
     assert raised.value.code == "bad-graph"
 
 
 def test_arguments_of_other_types_are_refused():
-    batch = keel.compile_calls([(aten.neg.default, (X,), {})], backends=["interp", "eager"])
+    batch = keel.testing.compile_calls([(aten.neg.default, (X,), {})], backends=["interp", "eager"])
     with pytest.raises(keel.KeelError, match="other types") as raised:
         batch.run([((X.t(),), {})])
     assert raised.value.code == "bad-input"
@@ -84,7 +85,7 @@ def test_nothing_is_read_of_nothing_that_is_repeated():
     nothing = torch.zeros(1).expand(0)
     asked = [(aten.ne.Scalar, (nothing, 2), {}), (aten.sum.default, (nothing,), {}),
              (aten.add.Tensor, (torch.zeros(1, 3).expand(0, 3), X[:1, :3]), {})]
-    batch = keel.compile_calls(asked, backends=["interp", "eager"], strict=True)
+    batch = keel.testing.compile_calls(asked, backends=["interp", "eager"], strict=True)
     assert batch.owners == (frozenset({"interp"}),) * 3
     for (op, args, _), (found,) in zip(asked, batch.run([(args, kwargs) for _, args, kwargs in asked]), strict=True):
         assert torch.equal(found, op(*args))

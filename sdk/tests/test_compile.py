@@ -249,33 +249,33 @@ def over_tokens(x: Tensor, w: Tensor) -> Tensor:
 def test_twenty_sizes_take_two_compilations_and_size_one_a_third(trained: bool, backends: list[Backend]) -> None:
     compiled = keel.compile(over_tokens, backends=backends)
     w = R(4, 5, requires_grad=trained)
-    before = keel.compiled_graphs()
+    before = keel.testing.compiled_graphs()
     for n in range(21, 1, -1):
         x = R(n, 3, 4)
         torch.testing.assert_close(compiled(x, w), over_tokens(x, w))
         if trained:
             grads = [torch.autograd.grad(f(x, w).square().sum(), w)[0] for f in (compiled, over_tokens)]
             torch.testing.assert_close(*grads)
-    assert keel.compiled_graphs() - before <= 2
+    assert keel.testing.compiled_graphs() - before <= 2
     torch.testing.assert_close(compiled(R(1, 3, 4), w).shape, torch.Size([3, 5]))
-    assert keel.compiled_graphs() - before <= 3
+    assert keel.testing.compiled_graphs() - before <= 3
 
 
 def test_dynamic_compiles_once_for_all_sizes(backends: list[Backend]) -> None:
     compiled = keel.compile(over_tokens, backends=backends, dynamic=True)
-    before = keel.compiled_graphs()
+    before = keel.testing.compiled_graphs()
     for n in (7, 2, 9):
         x, w = R(n, n + 1, 4), R(4, 5)
         torch.testing.assert_close(compiled(x, w), over_tokens(x, w))
-    assert keel.compiled_graphs() - before == 1
+    assert keel.testing.compiled_graphs() - before == 1
 
 
 def test_static_compiles_once_for_each_size() -> None:
     compiled = keel.compile(over_tokens, backends=[whole()], dynamic=False)
-    before = keel.compiled_graphs()
+    before = keel.testing.compiled_graphs()
     for n in (5, 2, 9):
         compiled(R(n, 3, 4), R(4, 5))
-    assert keel.compiled_graphs() - before == 3
+    assert keel.testing.compiled_graphs() - before == 3
 
 
 def test_a_backend_of_known_sizes_refuses_others_with_a_sentence_and_takes_them_where_they_are_static() -> None:

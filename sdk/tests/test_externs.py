@@ -4,9 +4,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel import MEMBERS, aten_externs
+from keel import aten_externs
 from keel.loops.define import Definition
 from keel.loops.lower import lower
+from keel.opset import MEMBERS
 from keel.types import Call, TensorType
 
 aten = torch.ops.aten

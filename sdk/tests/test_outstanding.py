@@ -63,7 +63,7 @@ def test_exported_programs_and_calls_take_them(name: str) -> None:
     program = torch.export.export(Twice(), (x.clone(),))
     torch.testing.assert_close(keel.compile_exported(program, backends=[raw, "eager"])(x), x * 2)
     mul = torch.ops.aten.mul.Tensor
-    batch = keel.compile_calls([(mul, (x, x), {})], backends=[raw, "eager"])
+    batch = keel.testing.compile_calls([(mul, (x, x), {})], backends=[raw, "eager"])
     torch.testing.assert_close(batch.run([((x, x), {})])[0][0], x * x)
 
 

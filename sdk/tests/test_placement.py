@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import keel
-from keel import Backend, Cost, KeelError, KeelWarning, Link
+from keel import Backend, Cost, KeelError, KeelWarning
 from keel.compiler import Compiled, DynamoBackend, read_settings
+from keel.cost import Link
 
 from .line import takes
 

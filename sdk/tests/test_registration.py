@@ -9,21 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from keel import (
-    Backend,
-    ByKind,
-    Cost,
-    Extern,
-    KeelError,
-    Limits,
-    Link,
-    LoopTarget,
-    Pattern,
-    Refusal,
-    Rule,
-    Staged,
-    Support,
-)
+from keel import Backend, Cost, Extern, KeelError, Limits, LoopTarget, Refusal, Rule, Staged, Support
+from keel.cost import Link, Pattern
+from keel.loops import ByKind
 from keel.types import Call
 
 FLOATS = {torch.float32: 1e9}

@@ -44,7 +44,7 @@ def subject(text: str) -> Subject:
     """The backend that ``text`` names.
 
     That is an installed Keel backend; ``module:attribute``, a Backend; or a backend of ``torch.compile``. Raises
-    KeelError: unknown-backend with the nearest names, and what ``keel.find`` raises of one that is installed.
+    KeelError: unknown-backend with the nearest names, and what ``keel.testing.find`` raises of one that is installed.
     """
     if ":" in text:
         return Subject(text, _value(text))

@@ -1,4 +1,4 @@
-"""Loop-IR kernels straight on a loop target's ``render`` and ``build``, compared with ``keel.interpret``.
+"""Loop-IR kernels straight on a loop target's ``render`` and ``build``, compared with ``keel.loops.interpret``.
 
 What is exact must be met bit for bit; a scalar operation keeps the budget of the operator of its name.
 """

@@ -66,15 +66,16 @@ def _script(asked: Asked, made: Made, call: int, checks: tuple[str, ...]) -> str
     case, text, v = asked
     backend, memory = backend_of(text), made.memory(case.seed, call)
     kernel = show(made.kernel).strip().splitlines()
-    body = [f"target = keel.resolve([{backend.single}])[0].target", "ready = keel.fitted(kernel, target)",
+    body = [f"target = keel.testing.resolve([{backend.single}])[0].target",
+            "ready = keel.testing.fitted(kernel, target)",
             "(launch,) = target.build([keel.Source(ready, target.render(ready))])",
             "memory = [", *(f"    {tensor(m)}," for m in memory), "]",
             f"memory = [m.to({subject(text).device!r}) for m in memory]",
             f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory)"
             f"{''.join(f', {n}' for n in made.symbols(call))})", *checks]
-    whole = ['kernel = keel.parse("""' + kernel[0], *kernel[1:], '""")']
+    whole = ['kernel = keel.loops.parse("""' + kernel[0], *kernel[1:], '""")']
     try:
         return assembled(title(v, text), backend.imports, [*whole, *body])
     except ValueError:                                         # of many statements: all in one line
-        return assembled(title(v, text), backend.imports, [f"kernel = keel.parse({chr(10).join(kernel) + chr(10)!r})",
-                                                           *body])
+        line = f"kernel = keel.loops.parse({chr(10).join(kernel) + chr(10)!r})"
+        return assembled(title(v, text), backend.imports, [line, *body])

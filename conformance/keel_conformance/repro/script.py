@@ -103,7 +103,7 @@ def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
         imports = []
         run, made = f'run = torch.compile({op}, backend="{calls.subject}", dynamic=False)', "run(*args, **kwargs)"
     else:
-        run = f"batch = keel.compile_calls([({op}, *calls[0])], backends={backend.backends}, strict=True)"
+        run = f"batch = keel.testing.compile_calls([({op}, *calls[0])], backends={backend.backends}, strict=True)"
         made = "batch.run([(args, kwargs)])[0]"
     expected = _checks(calls, verdict, made, plain)
     body = [*lines, run, *expected]

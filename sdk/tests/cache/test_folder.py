@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from keel import Cache, KeelWarning
+from keel import KeelWarning
+from keel.cache import Cache
 from keel.cache import folder as rooms
 
 KEY, DATA = ("text",), b"what is kept"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from keel import KeelError, KeelWarning, compile_library, load_library
-from keel.cache import library
+from keel import KeelError, KeelWarning
+from keel.cache import compile_library, library, load_library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 COMMAND = ("cc", "-shared", "-fPIC", "-xc", "-")

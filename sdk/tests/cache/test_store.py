@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from keel import Cache, KeelError
+from keel import KeelError
+from keel.cache import Cache
 from keel.cache.folder import draft_name
 from keel.cache.store import STALE, digest, sealed, size_limit, unsealed
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from keel import KeelError, compiler_fingerprint, run_compiler
-from keel.cache import toolchain
+from keel import KeelError
+from keel.cache import compiler_fingerprint, run_compiler, toolchain
 from keel.cache.toolchain import stopped_with_this
 
 

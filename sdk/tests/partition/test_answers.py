@@ -195,7 +195,7 @@ def test_what_is_the_users_is_never_swallowed(handler: Callable[..., None]) -> N
         keel.compile(program, backends=[acme(interrupted), "eager"])(X)
     for backend in (acme(signalled), acme(cost=sheet(sin=signalled))):
         with pytest.raises(Timeout):
-            keel.refusal(backend, CALL) if backend.cost is None else sheet_of(backend)
+            keel.testing.refusal(backend, CALL) if backend.cost is None else sheet_of(backend)
 
 
 CALL = Call(torch.ops.aten.sin.default, (keel.TensorType(torch.float32, (4,), (1,), torch.device("cpu")),), {},

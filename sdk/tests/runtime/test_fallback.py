@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import fx
 
-from keel import Backend, KeelError, KeelWarning, refusal
+from keel import Backend, KeelError, KeelWarning
 from keel.graph.calls import call_of
 from keel.partition import place
 from keel.runtime.fallback import compile_parts
+from keel.testing import refusal
 
 from ..line import takes, trace, whole
 

@@ -167,7 +167,7 @@ def test_compiled_calls_run_in_any_mode_after_any_other(modes: tuple[str, ...]) 
     calls = [(aten.tanh.default, (x,), {}), (aten.mm.default, (x, w), {}),
              (aten.convolution.default, (x[None], torch.ones(6, 6, 1), None, [1], [0], [1], False, [0], 1), {})]
     with MODES[modes[0]]() if modes[0] == "inference" else nullcontext():
-        batch = keel.compile_calls(calls, backends=["cpp", "eager"])
+        batch = keel.testing.compile_calls(calls, backends=["cpp", "eager"])
     for name in (*modes, *modes):
         with MODES[name]():
             got = batch.run([(args, kwargs) for _, args, kwargs in calls])

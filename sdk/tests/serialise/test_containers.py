@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from keel import KeelError, load_graph, save_graph
+from keel import KeelError
+from keel.serialise import load_graph, save_graph
 
 from .archives import changed
 

@@ -18,7 +18,8 @@ import pytest
 import torch
 from torch import nn
 
-from keel import KeelError, load_graph, save_graph
+from keel import KeelError
+from keel.serialise import load_graph, save_graph
 
 from ..soon import soon
 from .archives import changed, data_of, parts_of, put
