@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import typer
 
 from keel.claims import claimed, claims_of, damaged, is_own
 from keel.command_help import summary
-from keel.entry_points import Carried
-from keel.errors import KeelError
+from keel.entry_points import Carried, unreadable
+from keel.errors import KeelError, message_of
 
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 COMMANDS: Mapping[str, str] = {
@@ -51,14 +52,29 @@ def run(argv: Sequence[str]) -> int:
 def _app(argv: Sequence[str]) -> typer.Typer:
     asked = _asked(argv)
     if asked == "spec":
-        from keel.spec_commands import app as spec
+        spec = _own("keel.spec_commands")
         whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         whole.add_typer(_with_mounted(spec, SPEC_GROUP, _asked(argv[argv.index("spec") + 1:])), name="spec")
         return whole
     if asked in COMMANDS:
-        from keel.commands import app
-        return _with_mounted(app, GROUP, asked)
+        return _with_mounted(_own("keel.commands"), GROUP, asked)
     return _with_mounted(_listing(), GROUP, asked)
+
+
+def _own(module: str) -> typer.Typer:
+    """The commands of one of Keel's modules.  Raises KeelError[broken-plugin] where PyTorch cannot be imported because
+    of what is wrong with other packages.
+    """
+    try:
+        found: typer.Typer = import_module(module).app
+    except Exception as raised:
+        if not (faults := unreadable()):
+            raise
+        raise KeelError("broken-plugin", "PyTorch cannot be imported. It asks for the entry points of all packages, "
+                        "and some are damaged.", {"PyTorch": f"{type(raised).__name__}: {message_of(raised)}",
+                                              **{fault.package: " ".join(fault.sentences) for fault in faults}},
+                        do=f"Install {faults[0].package} again, or uninstall it.") from raised
+    return found
 
 
 def _asked(argv: Sequence[str]) -> str | None:

@@ -77,6 +77,19 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
     return points, faults
 
 
+def unreadable() -> list[Fault]:
+    """Distributions whose entry points Python's own reader does not read: who asks it for any group hears of them, as
+    PyTorch does when it is imported.
+    """
+    faults = []
+    for dist in distributions():
+        try:
+            dist.entry_points                                 # noqa: B018 it is read when it is asked for
+        except Exception as e:
+            faults.append(Fault(_printable(_folder_name(dist)), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
+    return faults
+
+
 # -- a text -------------------------------------------------------------------------------------------
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -216,3 +218,14 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     for line in ("command 'bench' of evil cannot be used: the name belongs to torch-keel",
                  "command 'backends' of evil cannot be used: Keel has one of that name"):
         assert line in text
+
+
+@pytest.mark.parametrize("asked", [("backends",), ("spec", "overloads")], ids=" ".join)
+def test_what_keeps_pytorch_from_being_imported_is_named(asked: tuple[str, ...], tmp_path: Path) -> None:
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_bytes(b"[other]\nlone\xff\n")
+    ran = subprocess.run([sys.executable, "-m", "keel.cli", *asked], capture_output=True, text=True, timeout=100,
+                         env={**os.environ, "PYTHONPATH": str(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"})
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert "PyTorch cannot be imported" in ran.stderr and "odd: Its entry_points.txt cannot be read" in ran.stderr

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keel.entry_points import FEW, MOST, Carried, Fault, carried
+from keel.entry_points import FEW, MOST, Carried, Fault, carried, unreadable
 
 GROUP = "acme.parts"
 Install = Callable[..., Path]
@@ -127,6 +127,15 @@ def test_a_text_is_taken_apart_once(install: Install, monkeypatch: pytest.Monkey
     first = read()
     monkeypatch.setattr(HERE, "_section", lambda text, group: pytest.fail("it is taken apart again"))
     assert read() == first == ([("zeta", "once", "b:c")], [])
+
+
+def test_what_pythons_own_reader_does_not_read(install: Install) -> None:
+    install("latin-1.dist-info", "[other]\n\xe5 = b:c".encode("latin-1"))
+    install("lone-1.dist-info", b"[other]\nlone\n")
+    install("zeta-1.dist-info", section("a = b:c"))
+    install("quiet-1.dist-info", None)
+    assert {fault.package for fault in unreadable()} == {"latin", "lone"}
+    assert all(fault.sentences[0].startswith("Its entry_points.txt cannot be read: ") for fault in unreadable())
 
 
 LINE = st.text(st.characters(codec="utf-8") | st.sampled_from("=[]#:\n\x00\x1b "), max_size=30)
