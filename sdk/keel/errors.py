@@ -90,3 +90,9 @@ def message_of(raised: BaseException) -> str:
         return str(raised)
     except Exception:
         return ""
+
+
+def first_line(raised: BaseException) -> str:
+    """``ValueError: what it says``, of which the first line counts; ``ValueError.`` where it says nothing."""
+    lines = message_of(raised).strip().splitlines()
+    return f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."

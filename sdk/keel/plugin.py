@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from keel.cost import Cost
-from keel.errors import KeelError, KeelWarning, message_of
+from keel.errors import KeelError, KeelWarning, first_line
 from keel.interrupts import is_interrupt
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
@@ -164,7 +164,6 @@ class Backend:
     host_scalars: bool = False                               # asked about calls with 0-d tensors on cpu too
     last_resort: bool = False                                # takes only what no other backend takes
     cost: Cost | None = None                                 # its data sheet; None: placed by order alone
-    cache_key: Callable[[], str] | None = None               # changes whenever compiled parts must not be reused
     target: LoopTarget | None = None                         # what ``loop_backend`` made it of
     api: int = API
 
@@ -180,7 +179,6 @@ class Backend:
         checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs",
                      takes=1)
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
-        checked_call(what, "cache_key", self.cache_key, "it returns a text", optional=True, takes=0)
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
@@ -381,9 +379,9 @@ def answer(backend: Backend, call: Call) -> Refusal | None:
         if is_interrupt(raised):
             raise
         raise CannotSay("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
-                        {backend.name: _first_line(raised)}, None, "This is a defect of the plugin: its `supports` "
+                        {backend.name: first_line(raised)}, None, "This is a defect of the plugin: its `supports` "
                         "returns None to take a call, or a sentence that says why not.", backend.name,
-                        _first_line(raised)) from raised
+                        first_line(raised)) from raised
 
 
 def _off_device(backend: Backend, call: Call) -> Refusal | None:
@@ -526,11 +524,6 @@ def _kind(dtype: torch.dtype) -> str:
     if dtype.is_complex or dtype.is_floating_point:
         return "complex" if dtype.is_complex else "float"
     return "bool" if dtype == torch.bool else "int"
-
-
-def _first_line(error: BaseException) -> str:
-    text = message_of(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else f"{type(error).__name__}."
 
 
 __all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Refuses", "Rule",

@@ -109,14 +109,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "supports takes names only": (lambda: backend(supports=lambda *, call: None), "it takes a Call"),
     "compile takes nothing": (lambda: backend(compile=lambda: None), "it takes a graph"),
     "probe takes a device": (lambda: backend(probe=lambda device: None), "it returns None, or the sentence"),
-    "cache_key takes a graph": (lambda: backend(cache_key=lambda gm: ""), "it returns a text"),
     "when takes nothing": (lambda: Rule(ops=("aten.mm",), when=lambda: None), "it takes a Call"),  # type: ignore
     "begin takes nothing": (lambda: Staged(begin=lambda: None), "it takes a graph"),  # type: ignore
     "compile is no function": (lambda: backend(compile=7), "a function"),
     "compile is asynchronous": (lambda: backend(compile=later), "plain function"),
     "begin is no function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]
     "probe is an answer": (lambda: backend(probe=None), "a function"),
-    "cache_key is a text": (lambda: backend(cache_key="1"), "a function"),
     "cost is a number": (lambda: backend(cost=1.0), "keel.Cost"),
     "last_resort is a text": (lambda: backend(last_resort="yes"), "last_resort=True"),
     "api is a text": (lambda: backend(api="1"), "api=1"),

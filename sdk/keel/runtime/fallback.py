@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch import fx
 
-from keel.errors import KeelError, KeelWarning, message_of
+from keel.errors import KeelError, KeelWarning, first_line
 from keel.graph.calls import where
 from keel.interrupts import is_interrupt
 from keel.partition.plan import Part, Plan, Refusals
@@ -161,10 +161,9 @@ def _calls(number: int) -> str:
 
 def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> KeelError:
     """The error of a part, of ``nodes``, for which its backend raised that."""
-    lines = message_of(raised).strip().splitlines()
     name, calls = part.owner.name, _calls(len(nodes))
     return KeelError(
         "compile-raised", f"{name} could not compile part {part.name} of {calls}, which it took.",
-        {part.owner.name: f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."},
+        {part.owner.name: first_line(raised)},
         next((at for n in nodes if (at := where(n))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")

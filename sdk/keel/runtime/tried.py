@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.errors import KeelError, message_of
+from keel.errors import KeelError, first_line
 from keel.interrupts import is_interrupt
 from keel.torch_adapter import Boxed
 from keel.types import leaves
@@ -199,8 +199,7 @@ def recording(devices: Iterable[torch.device]) -> bool:
 
 def reason(raised: BaseException) -> str:
     """One line: what was not done, and who says why."""
-    what = message_of(raised).strip().partition("\n")[0]
     if not isinstance(raised, KeelError):
-        return f"{type(raised).__name__}: {what}" if what else f"{type(raised).__name__}."
+        return first_line(raised)
     said = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}
-    return " ".join([what, *(f"{who}: {why}" for who, why in said.items())])
+    return " ".join([str(raised).partition("\n")[0], *(f"{who}: {why}" for who, why in said.items())])

@@ -19,6 +19,7 @@ from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from keel.errors import first_line
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.lacking import METAS
 from keel.torch_adapter.layouts import fault_of, laid_out
@@ -120,7 +121,7 @@ def _in_words() -> Iterator[None]:
     except (NotRecorded, _Mutates):
         raise
     except Exception as e:
-        raise NotRecorded(f"It raised {type(e).__name__}: {str(e).strip().partition(chr(10))[0]}") from e
+        raise NotRecorded(f"It raised {first_line(e)}") from e
 
 
 _NOTHING = (aten.detach.default, aten.alias.default)
