@@ -76,6 +76,12 @@ def mapped(x: Tensor) -> Tensor:
     return torch.vmap(lambda row: row.sum() * 2.5 + row.max() * 3 - 1)(x)
 
 
+def turned(x: Tensor) -> Tensor:
+    """The gradient is multiplied by the conjugates of the numbers."""
+    y = torch.complex(x, x.sin()) * 1j
+    return ((y / (1 + 2j)).real + (x * 3j).abs() + torch.view_as_real(y.conj() - 2j).sum(-1)).sin()
+
+
 def chunks(x: Tensor) -> Any:
     a, b = x.chunk(2)
     return a * b, a, *x.unbind(0)
@@ -105,8 +111,8 @@ def with_a_break(x: Tensor) -> Tensor:
     return y.sin() + x
 
 
-PROGRAMS = [control_flow, checkpointed, custom, custom_that_writes, inverse, attention, transform, mapped, chunks,
-            mixed_precision, sorts, many, strided, with_a_break]
+PROGRAMS = [control_flow, checkpointed, custom, custom_that_writes, inverse, attention, transform, mapped, turned,
+            chunks, mixed_precision, sorts, many, strided, with_a_break]
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
+from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
 from keel.torch_adapter.assertions import assert_promises, factorizations_checked, read_apart, said
@@ -231,12 +232,30 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
 
 
 def _made_of_numbers(graph: fx.Graph) -> None:
-    """Has tensors made of numbers where vmap converts a number, as if it were a tensor."""
+    """Has tensors made of numbers that stand for tensors: vmap converts such, and gradients conjugate them."""
     for node in graph.find_nodes(op="call_function", target=aten._to_copy.default):
-        source = node.args[0]
-        if not isinstance(source.meta.get("val") if isinstance(source, fx.Node) else source, torch.Tensor):
-            node.target = aten.scalar_tensor.default
-            node.kwargs = {k: v for k, v in node.kwargs.items() if k in ("dtype", "layout", "device", "pin_memory")}
+        if isinstance(node.args[0], fx.Node) and not isinstance(node.args[0].meta.get("val"), torch.Tensor):
+            _make(node, node.args[0], node.meta["val"].dtype)
+    for node in graph.nodes:
+        if isinstance(node.target, OpOverload) and not node.all_input_nodes and _stand_for_tensors(node):
+            with unset_fake_temporarily(), _disable_current_modes():
+                value = node.target(*node.args, **node.kwargs)
+                number = value.item()
+            _make(node, number, value.dtype)
+
+
+def _stand_for_tensors(node: fx.Node) -> bool:
+    """Whether all that a call computes with is numbers, though its operator takes tensors."""
+    if torch.Tag.nondeterministic_seeded in node.target.tags:  # type: ignore[union-attr]
+        return False
+    parameters = node.target._schema.arguments  # type: ignore[union-attr]
+    tensors = [a for p, a in zip(parameters, node.args, strict=False) if str(p.type) == "Tensor"]
+    return bool(tensors) and all(isinstance(a, int | float | complex) for a in tensors)
+
+
+def _make(node: fx.Node, number: Any, dtype: torch.dtype) -> None:
+    node.target, node.args = aten.scalar_tensor.default, (number,)
+    node.kwargs = {"dtype": dtype, **{k: v for k, v in node.kwargs.items() if k == "device"}}
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
