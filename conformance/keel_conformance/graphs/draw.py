@@ -58,14 +58,16 @@ class Draw:
         # Numbers of inputs and nodes are told apart at the end, when all inputs are known.
         return Value(-len(self.inputs), tuple(shape), dtype, max(-low, high) if sure else 6.0, sure)
 
-    def do(self, op: str, *args: Value, bound: float | None = None, **attrs: Any) -> Value:
-        """Appends a node; its type is what the operator says on tensors without memory."""
+    def do(self, op: str, *args: Value, bound: float | None = None, rounds: bool = False, **attrs: Any) -> Value:
+        """Appends a node; its type is what the operator says on tensors without memory. ``rounds`` says that it makes
+        more of integers than integers.
+        """
         fake = [torch.empty(a.shape, dtype=getattr(torch, a.dtype), device="meta") for a in args]
         found = OPS[op](*fake, **attrs)
         self.nodes.append(Node(op, tuple(a.number for a in args), tuple(attrs.items())))
         value = Value(len(self.nodes) - 1, tuple(found.shape), str(found.dtype).removeprefix("torch."),
                       max(a.bound for a in args) if bound is None else bound,
-                      all(a.sure for a in args) and op not in ROUNDING)
+                      all(a.sure for a in args) and not rounds)
         self.pool.append(value)
         return value
 
@@ -112,35 +114,34 @@ class Draw:
         v = self.pick()
         for _ in range(self.random.randint(1, 4)):
             w = self.partner(v)
-            match self.random.choice(("add", "sub", "mul", "maximum", "minimum", "neg", "abs", "relu", "scalar")):
-                case "add" | "sub" as op:
-                    v, w = self.fit(v, self.limit / 2), self.fit(w, self.limit / 2)
-                    v = self.do(op, v, w, bound=v.bound + w.bound)
-                case "mul":
-                    root = int(self.limit ** 0.5)
-                    v, w = self.fit(v, root), self.fit(w, root)
-                    v = self.do("mul", v, w, bound=v.bound * w.bound)
-                case "maximum" | "minimum" as op:
-                    v = self.do(op, v, w)
-                case "scalar":
-                    v = self.fit(v, self.limit / 4)
-                    v = self.do("mul_scalar", v, by=2, bound=2 * v.bound) if self.random.random() < 0.5 else (
-                        self.do("add_scalar", v, by=3, bound=v.bound + 3))
-                case op:
-                    v = self.do(op, v)
+            v = self.random.choice(STEPS)(self, v, w)
+
+    def total(self, op: str, v: Value, w: Value) -> Value:
+        v, w = self.fit(v, self.limit / 2), self.fit(w, self.limit / 2)
+        return self.do(op, v, w, bound=v.bound + w.bound)
+
+    def times(self, v: Value, w: Value) -> Value:
+        root = int(self.limit ** 0.5)
+        v, w = self.fit(v, root), self.fit(w, root)
+        return self.do("mul", v, w, bound=v.bound * w.bound)
+
+    def by_number(self, v: Value) -> Value:
+        v = self.fit(v, self.limit / 4)
+        return self.do("mul_scalar", v, by=2, bound=2 * v.bound) if self.random.random() < 0.5 else (
+            self.do("add_scalar", v, by=3, bound=v.bound + 3))
 
     def transcendental(self) -> None:
         v = self.pick()
-        op = self.random.choice(("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt"))
+        op = self.random.choice(SMOOTH)
         if op in ("sqrt", "log", "rsqrt"):
             v = self.do("add_scalar", self.do("abs", v), by=1)
-        self.do(op, self.do("tanh", v) if op == "exp" else v, bound=6.0)
+        self.do(op, self.do("tanh", v, rounds=True) if op == "exp" else v, bound=6.0, rounds=True)
 
     def reduce(self, v: Value | None = None) -> Value:
         """Over one axis or two, kept or not; twice over the same value half of the time."""
         v = v or self.pick()
         dims = sorted(self.random.sample(range(len(v.shape)), self.random.choice((1, 1, min(2, len(v.shape))))))
-        op = self.random.choice(("sum", "amax", "amin"))
+        op = self.random.choice(("sum", *EXTREMES))
         count = prod(v.shape[d] for d in dims)
         if op == "sum":
             v = self.fit(v, max(self.limit // count, 1))
@@ -152,113 +153,148 @@ class Draw:
     def centred(self) -> None:
         """x - amax(x), over the same axis or, a near miss, over another."""
         v = self.fit(self.pick(), self.limit / 2)
-        top = self.do(self.random.choice(("amax", "amin")), v, dim=[self.dim(v)], keepdim=True)
+        top = self.do(self.random.choice(EXTREMES), v, dim=[self.dim(v)], keepdim=True)
         self.do("sub", v, top, bound=2 * v.bound)
 
     def softmax(self) -> None:
         """Written out; a near miss sums over another axis, or leaves the maximum out."""
-        v = self.do("tanh", self.pick())
+        v = self.do("tanh", self.pick(), rounds=True)
         d = self.dim(v)
         near = self.random.random()
         top = self.do("amax", v, dim=[d], keepdim=True)
         shifted = v if near < 0.2 else self.do("sub", v, top)
-        raised = self.do("exp", shifted)
+        raised = self.do("exp", shifted, rounds=True)
         total = self.do("sum", raised, dim=[self.dim(v) if near > 0.7 else d], keepdim=True)
-        self.do("div", raised, total)
+        self.do("div", raised, total, rounds=True)
 
     def normalised(self) -> None:
         """(x - mean) * rsqrt(var + eps), or a near miss of it: other axes, another divisor, no mean."""
         v = self.pick()
         d = self.dim(v)
         near = self.random.random()
-        mean = self.do("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True)
+        mean = self.do("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True, rounds=True)
         apart = self.do("sub", v, mean)
         if near < 0.5:
             square = self.do("mul", apart, v if near < 0.15 else apart)
-            spread = self.do("mean", self.do("abs", square), dim=[d], keepdim=True)
+            spread = self.do("mean", self.do("abs", square), dim=[d], keepdim=True, rounds=True)
         else:
-            spread = self.do("var", v, dim=[d], keepdim=True, correction=0)
-        self.do("mul", apart, self.do("rsqrt", self.do("add_scalar", spread, by=1e-2)), bound=8.0)
+            spread = self.do("var", v, dim=[d], keepdim=True, correction=0, rounds=True)
+        inverse = self.do("rsqrt", self.do("add_scalar", spread, by=1e-2), rounds=True)
+        self.do("mul", apart, inverse, bound=8.0)
 
     def library(self) -> None:
         v = self.pick()
-        match self.random.choice(("softmax", "log_softmax", "layer_norm")):
-            case "layer_norm":
-                self.do("layer_norm", v)
-            case op:
-                self.do(op, v, dim=self.dim(v))
+        self.random.choice(WHOLE)(self, v)
+
+    def soft(self, op: str, v: Value) -> None:
+        self.do(op, v, dim=self.dim(v), rounds=True)
+
+    def layer_norm(self, v: Value) -> None:
+        self.do("layer_norm", v, rounds=True)
 
     def move(self) -> None:
         """Transposes, reshapes across dimensions that were fused, flips, slices, joins."""
         v = self.pick()
+        if self.random.choice(MOVES)(self, v) is None:
+            self.cut(v)
+
+    def permute(self, v: Value) -> Value:
         rank = len(v.shape)
-        match self.random.choice(("permute", "reshape", "flip", "roll", "unsqueeze", "expand", "slice", "cat", "stack",
-                                  "pad", "tril", "split")):
-            case "permute":
-                self.do("permute", v, order=self.random.sample(range(rank), rank))
-            case "reshape":
-                self.do("reshape", v, shape=[prod(v.shape)] if self.random.random() < 0.4 else [
-                    v.shape[0], prod(v.shape[1:])] if rank > 1 else [1, *v.shape])
-            case "split" if divisors := [d for d in (2, 3, 4, 5, 7, 8) if v.shape[-1] % d == 0 and v.shape[-1] > d]:
-                d = self.random.choice(divisors)
-                self.do("reshape", v, shape=[*v.shape[:-1], d, v.shape[-1] // d])
-            case "flip":
-                self.do("flip", v, dim=[self.dim(v)])
-            case "roll":
-                self.do("roll", v, by=self.random.choice((1, -1, 3)), dim=self.dim(v))
-            case "unsqueeze":
-                self.do("unsqueeze", v, dim=self.random.randint(0, rank))
-            case "expand" if prod(v.shape) * 3 <= ROOM:
-                self.do("expand", self.do("unsqueeze", v, dim=0), shape=[3, *v.shape])
-            case "cat" if prod(v.shape) * 2 <= ROOM:
-                self.do("cat", v, self.do("neg", v), dim=self.dim(v))
-            case "stack" if prod(v.shape) * 2 <= ROOM:
-                self.do("stack", v, self.do("relu", v), dim=self.random.randint(0, rank))
-            case "pad" if prod(v.shape) <= ROOM // 4:
-                self.do("pad", v, by=[1, 2], value=3.0, bound=max(v.bound, 3))
-            case "tril" if rank > 1:
-                self.do(self.random.choice(("tril", "triu")), v, diagonal=self.random.choice((0, -1, 1)))
-            case _:
-                d = self.dim(v)
-                n = v.shape[d]
-                start = self.random.randrange(max(n // 2, 1))
-                self.do("slice", v, dim=d, start=start, stop=max(n - self.random.randrange(2), start + 1),
-                        step=self.random.choice((1, 1, 2)))
+        return self.do("permute", v, order=self.random.sample(range(rank), rank))
+
+    def reshape(self, v: Value) -> Value:
+        return self.do("reshape", v, shape=[prod(v.shape)] if self.random.random() < 0.4 else [
+            v.shape[0], prod(v.shape[1:])] if len(v.shape) > 1 else [1, *v.shape])
+
+    def split(self, v: Value) -> Value | None:
+        if not (divisors := [d for d in (2, 3, 4, 5, 7, 8) if v.shape[-1] % d == 0 and v.shape[-1] > d]):
+            return None
+        d = self.random.choice(divisors)
+        return self.do("reshape", v, shape=[*v.shape[:-1], d, v.shape[-1] // d])
+
+    def flip(self, v: Value) -> Value:
+        return self.do("flip", v, dim=[self.dim(v)])
+
+    def roll(self, v: Value) -> Value:
+        return self.do("roll", v, by=self.random.choice((1, -1, 3)), dim=self.dim(v))
+
+    def unsqueeze(self, v: Value) -> Value:
+        return self.do("unsqueeze", v, dim=self.random.randint(0, len(v.shape)))
+
+    def expand(self, v: Value) -> Value | None:
+        if prod(v.shape) * 3 > ROOM:
+            return None
+        return self.do("expand", self.do("unsqueeze", v, dim=0), shape=[3, *v.shape])
+
+    def cat(self, v: Value) -> Value | None:
+        return self.do("cat", v, self.do("neg", v), dim=self.dim(v)) if prod(v.shape) * 2 <= ROOM else None
+
+    def stack(self, v: Value) -> Value | None:
+        if prod(v.shape) * 2 > ROOM:
+            return None
+        return self.do("stack", v, self.do("relu", v), dim=self.random.randint(0, len(v.shape)))
+
+    def pad(self, v: Value) -> Value | None:
+        if prod(v.shape) > ROOM // 4:
+            return None
+        return self.do("pad", v, by=[1, 2], value=3.0, bound=max(v.bound, 3))
+
+    def triangle(self, v: Value) -> Value | None:
+        if len(v.shape) < 2:
+            return None
+        return self.do(self.random.choice(("tril", "triu")), v, diagonal=self.random.choice((0, -1, 1)))
+
+    def cut(self, v: Value) -> Value:
+        d = self.dim(v)
+        n = v.shape[d]
+        start = self.random.randrange(max(n // 2, 1))
+        return self.do("slice", v, dim=d, start=start, stop=max(n - self.random.randrange(2), start + 1),
+                       step=self.random.choice((1, 1, 2)))
 
     def twice(self) -> None:
         """A move of a move: one that turns back, and a near miss; a slice of a slice."""
         v = self.pick(lambda x: len(x.shape) > 1)
+        self.random.choice(TWICE)(self, v)
+
+    def permute_twice(self, v: Value) -> None:
+        self.permute(self.permute(v))
+
+    def cut_twice(self, v: Value) -> None:
         rank = len(v.shape)
-        match self.random.choice(("permute", "slice", "reshape")):
-            case "permute":
-                w = self.do("permute", v, order=self.random.sample(range(rank), rank))
-                self.do("permute", w, order=self.random.sample(range(rank), rank))
-            case "slice":
-                for _ in range(2):
-                    d = self.random.randrange(rank)
-                    start = self.random.randrange(max(v.shape[d] // 2, 1))
-                    v = self.do("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
-            case _:
-                w = self.do("permute", v, order=self.random.sample(range(rank), rank))
-                self.do("reshape", w, shape=[prod(w.shape)] if rank < 3 else [w.shape[0], prod(w.shape[1:])])
+        for _ in range(2):
+            d = self.random.randrange(rank)
+            start = self.random.randrange(max(v.shape[d] // 2, 1))
+            v = self.do("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
+
+    def permute_and_fuse(self, v: Value) -> None:
+        w = self.permute(v)
+        self.do("reshape", w, shape=[prod(w.shape)] if len(v.shape) < 3 else [w.shape[0], prod(w.shape[1:])])
 
     def alike(self) -> None:
         """Two nodes of one operator and operand with other numbers."""
         v = self.fit(self.pick(), self.limit / 4)
-        match self.random.choice(("amax", "add_scalar", "mul_scalar", "roll", "clamp")):
-            case "amax":
-                keep = self.random.random() < 0.5
-                for d in self.random.sample(range(len(v.shape)), min(2, len(v.shape))):
-                    self.do("amax", v, dim=[d], keepdim=keep)
-            case "roll":
-                for by in self.random.sample((1, 2, -1), 2):
-                    self.do("roll", v, by=by, dim=self.dim(v))
-            case "clamp":
-                for top in self.random.sample((1, 2, 3), 2):
-                    self.do("clamp", v, low=-top, high=top, bound=min(v.bound, top))
-            case op:
-                for by in self.random.sample((1, 2, 3), 2):
-                    self.do(op, v, by=by, bound=v.bound + by if op == "add_scalar" else v.bound * by)
+        self.random.choice(ALIKE)(self, v)
+
+    def amax_alike(self, v: Value) -> None:
+        keep = self.random.random() < 0.5
+        for d in self.random.sample(range(len(v.shape)), min(2, len(v.shape))):
+            self.do("amax", v, dim=[d], keepdim=keep)
+
+    def rolls_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, -1), 2):
+            self.do("roll", v, by=by, dim=self.dim(v))
+
+    def clamps_alike(self, v: Value) -> None:
+        for top in self.random.sample((1, 2, 3), 2):
+            self.do("clamp", v, low=-top, high=top, bound=min(v.bound, top))
+
+    def sums_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, 3), 2):
+            self.do("add_scalar", v, by=by, bound=v.bound + by)
+
+    def products_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, 3), 2):
+            self.do("mul_scalar", v, by=by, bound=v.bound * by)
 
     def narrowed(self) -> None:
         """A cast there and back, which rounds what is sure to the nearest; half of it, cut off at the point."""
@@ -314,20 +350,25 @@ class Draw:
         v = self.pick(lambda x: len(x.shape) > 1)
         if len(v.shape) < 2:
             return
+        self.random.choice(INDEXED)(self, v)
+
+    def rows(self, op: str, v: Value) -> None:
+        many = min(self.random.choice((1, 3, 8)), max(ROOM // max(prod(v.shape[1:]), 1), 1))
+        self.do(op, v, self.give([many], "int64", 0, v.shape[0] - 1))
+
+    def gather(self, v: Value) -> None:
         n = v.shape[0]
-        match self.random.choice(("take", "select_rows", "gather", "index_add", "scatter_add")):
-            case "take" | "select_rows" as op:
-                many = min(self.random.choice((1, 3, 8)), max(ROOM // max(prod(v.shape[1:]), 1), 1))
-                self.do(op, v, self.give([many], "int64", 0, n - 1))
-            case "gather":
-                self.do("gather", v, self.give([min(n, 3), *v.shape[1:]], "int64", 0, n - 1), dim=0)
-            case op:
-                v = self.fit(v, max(self.limit // n, 1))
-                if v.sure and v.bound * n > self.limit:
-                    return
-                shape = [n] if op == "index_add" else list(v.shape)
-                more = {} if op == "index_add" else {"dim": 0}
-                self.do(op, v, self.give(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
+        self.do("gather", v, self.give([min(n, 3), *v.shape[1:]], "int64", 0, n - 1), dim=0)
+
+    def added_up(self, op: str, v: Value) -> None:
+        """By rows, or element by element."""
+        n = v.shape[0]
+        v = self.fit(v, max(self.limit // n, 1))
+        if v.sure and v.bound * n > self.limit:
+            return
+        shape = [n] if op == "index_add" else list(v.shape)
+        more = {} if op == "index_add" else {"dim": 0}
+        self.do(op, v, self.give(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
 
     def window(self) -> None:
         v = self.pick(lambda x: x.shape[-1] >= 3)
@@ -363,8 +404,31 @@ class Draw:
             self.do("cumsum", v, dim=d, bound=v.bound * v.shape[d])
 
 
-ROUNDING = frozenset(("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt", "div", "mean",
-                      "var", "softmax", "log_softmax", "layer_norm"))
+def _of(function: Callable[..., Any], op: str) -> Callable[..., Any]:
+    """A motif that takes the name of what it draws."""
+    return lambda draw, *values: function(draw, op, *values)
+
+
+def _pair(op: str) -> Callable[[Draw, Value, Value], Value]:
+    return lambda draw, v, w: draw.do(op, v, w)
+
+
+def _one(op: str) -> Callable[[Draw, Value, Value], Value]:
+    return lambda draw, v, w: draw.do(op, v)
+
+
+EXTREMES = ("amax", "amin")
+SMOOTH = ("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt")
+STEPS = (_of(Draw.total, "add"), _of(Draw.total, "sub"), Draw.times, _pair("maximum"), _pair("minimum"), _one("neg"),
+         _one("abs"), _one("relu"), lambda draw, v, w: draw.by_number(v))
+WHOLE = (_of(Draw.soft, "softmax"), _of(Draw.soft, "log_softmax"), Draw.layer_norm)
+MOVES: tuple[Callable[[Draw, Value], Value | None], ...] = (
+    Draw.permute, Draw.reshape, Draw.flip, Draw.roll, Draw.unsqueeze, Draw.expand, Draw.cut, Draw.cat, Draw.stack,
+    Draw.pad, Draw.triangle, Draw.split)
+TWICE = (Draw.permute_twice, Draw.cut_twice, Draw.permute_and_fuse)
+ALIKE = (Draw.amax_alike, Draw.sums_alike, Draw.products_alike, Draw.rolls_alike, Draw.clamps_alike)
+INDEXED = (_of(Draw.rows, "take"), _of(Draw.rows, "select_rows"), Draw.gather, _of(Draw.added_up, "index_add"),
+           _of(Draw.added_up, "scatter_add"))
 EXACT = (Draw.pointwise, Draw.pointwise, Draw.reduce, Draw.centred, Draw.move, Draw.move, Draw.mask, Draw.integers,
          Draw.index, Draw.window, Draw.product, Draw.scan, Draw.twice, Draw.alike, Draw.narrowed)
 ROUNDED = (*EXACT, Draw.transcendental, Draw.transcendental, Draw.softmax, Draw.softmax, Draw.normalised,
