@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from keel.plugin import Refusal
-from keel.spec import bind
+from keel.spec import MEMBERS, bind
 from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -92,8 +92,7 @@ def _topk(call: Call) -> Refusal | None:
 
 
 LIMITS: Mapping[str, Mapping[str, Limit]] = {"cuda": {
-    **dict.fromkeys(("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default",
-                     "aten.addmv.default", "aten.mv.default", "aten.dot.default"), _no_integers),
+    **{name: _no_integers for op in MEMBERS.values() if op.blas for name in op.overloads if name.endswith(".default")},
     "aten._int_mm.default": _int_mm, "aten._scaled_mm.default": _scaled_mm,
     "aten.histc.default": _no_halves, "aten.topk.default": _topk,
     "aten.embedding_dense_backward.default": _lacks(*_WHOLE, torch.complex64, torch.complex128),

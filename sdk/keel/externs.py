@@ -21,17 +21,6 @@ from keel.types import DTYPE_NAMES, Call, TensorType
 
 aten = torch.ops.aten
 
-_FILLING: Mapping[str, Callable[..., Any]] = {
-    "aten.mm.default": aten.mm.out,
-    "aten.bmm.default": aten.bmm.out,
-    "aten.addmm.default": aten.addmm.out,
-    "aten.baddbmm.default": aten.baddbmm.out,
-    "aten.addmv.default": aten.addmv.out,
-    "aten.mv.default": aten.mv.out,
-    "aten.dot.default": aten.dot.out,
-}
-"""Overloads whose out form fills the tensor it is given, whatever its strides, by their functional form."""
-
 _FRESH = (
     # convolution and its like
     "aten.convolution.default", "aten.convolution_backward.default", "aten.im2col.default", "aten.col2im.default",
@@ -116,7 +105,8 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     primitive of the operator set is there: what has no better place among these is done by loops where it has any on
     ``dtypes``, those of the target.
     """
-    known = {name: Extern(run=run, out=out) for name, out in _FILLING.items() if (run := _overload(name)) is not None}
+    known = {str(run): Extern(run=run, out=_overload(f"{str(run).removesuffix('.default')}.out"))
+             for op in MEMBERS.values() if op.blas for run in op.targets if str(run).endswith(".default")}
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
     rest = tuple(str(t) for op in MEMBERS.values() if _is_kernel(op) for t in op.targets) if device == "cpu" else ()
     for names, refuse in (((*_FRESH, *_BY_DEVICE.get(device, ())), None), ((*_WITHOUT_LOOPS, *rest), has_loops)):

@@ -14,7 +14,7 @@ from keel.spec import MEMBERS
 
 ROOT = Path(__file__).parents[2]
 
-TABLES, COMPARISONS = 34, 45
+TABLES, COMPARISONS = 26, 45
 """How many there are. A change that takes some away lowers the ceiling with them."""
 
 DECLARATIONS = "sdk/keel/spec/ops"
@@ -92,6 +92,8 @@ def count(tree: ast.AST) -> tuple[list[int], list[int]]:
     tables, comparisons = list[int](), list[int]()
     literals = set[int]()
     for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["__all__"]:
+            literals.add(id(node.value))                       # what a module exports
         lines = [literal.lineno for literal in compared(node) if names_operator(literal)]  # type: ignore[attr-defined]
         if isinstance(node, ast.Compare):
             lines = lines[:1]
@@ -133,6 +135,7 @@ def test_what_is_left_out_is_there() -> None:
     ("T = frozenset({'sin', 'cos', 'tan', *MORE})", [1], []),
     ("T = ('aten.sum.dim_IntList', 'aten.mm.default', 'aten.bmm.default')", [1], []),
     ("T = {'sin', 'cos'}", [], []),
+    ("__all__ = ['sin', 'cos', 'tan']", [], []),
     ("T = {'sin', 'cos', 'tan', 'red', 'green', 'blue'}", [], []),
     ("if op.name == 'sin':\n    pass", [], [1]),
     ("x = name in ('sin', 'cos', 'tan')", [], [1]),

@@ -33,8 +33,6 @@ TAME = ("random", "duplicates", "exact", "specials")
 """Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
 CALM = ("random", "linalg", "quantized")
 """Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
-WARY = frozenset({"histc", "histogram_of_count", "histogramdd_edges", "histogramdd_of_counts", "binary_cross_entropy"})
-"""Members that eager PyTorch refuses such values."""
 
 ROW_MAJOR = frozenset({
     "as_strided_scatter", "weight_norm",
@@ -59,7 +57,7 @@ def generic(op: Op) -> Domain | None:
     apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
     free = bool(op.tags.intersection(FREE))
     kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(
-        TAME[:3] if op.profile in CALM or op.name in WARY else TAME)
+        TAME[:3] if op.profile in CALM or op.numerics.finite else TAME)
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
     factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from keel.opset import MEMBERS
+
 Written = tuple[str, tuple[Any, ...], dict[str, Any]]
 """An overload and arguments."""
 
@@ -22,10 +24,20 @@ def mask(*shape: int) -> torch.Tensor:
 
 LISTS: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3,), (2, 3), (), (0,)), ((17,), (33, 5), (129,)), ((1025,),), ((2, 3, 4, 5), (7,)), ((0, 3), (1,), (8, 8)))
-ONE = ("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
-       "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
-       "tan", "tanh", "trunc", "clone", "zero")
-TWO = ("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow")
+
+
+def _given(name: str, overload: str) -> int:
+    """How many lists of tensors an overload of a member of lists takes; 0 of one that there is not."""
+    full = f"aten._foreach_{name}.{overload}"
+    target = next((t for t in MEMBERS[f"foreach_{name}"].targets if str(t) == full), None)
+    return 0 if target is None else sum(str(a.type) == "List[Tensor]" for a in target._schema.arguments)  # type: ignore[attr-defined]
+
+
+_NAMES = [name.removeprefix("foreach_") for name in MEMBERS if name.startswith("foreach_")]
+ONE = [name for name in _NAMES if _given(name, "default") == 1 and name != "max"]
+"""Of one list, of tensors that may have no elements."""
+TWO = [name for name in _NAMES if _given(name, "List") == 2]
+"""Of two lists, or of one and numbers."""
 
 
 def lists(shapes: tuple[tuple[int, ...], ...], seed: int = 0) -> list[torch.Tensor]:

@@ -18,6 +18,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from ..by_member import ByMember
 from .tracked import overflow, ulp
 
 LEVEL = 1e-9
@@ -67,6 +68,70 @@ class Wide:
         return np.where((x >= self.low) & (x <= self.high - 1), 1.0 / (self.high - self.low), 0.0)
 
 
+def _number(x: Any) -> int:
+    return int(x.item()) if isinstance(x, Tensor) else int(x)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a member draws by: a law for its arguments. ``half_open`` says that the upper bound may not be drawn,
+    ``positive`` that the lower one, 0, may not; ``halved`` that of complex numbers each part has half the variance.
+    """
+
+    law: Callable[[Named], Law]
+    half_open: bool = False
+    positive: bool = False
+    halved: bool = False
+
+
+LAWS: ByMember[Drawn] = ByMember()
+
+
+def law(*members: str, **facts: bool) -> Callable[[Callable[[Named], Law]], Callable[[Named], Law]]:
+    """Declares the law of members."""
+    def declare(function: Callable[[Named], Law]) -> Callable[[Named], Law]:
+        for name in members:
+            LAWS.declare(name, Drawn(function, **facts))
+        return function
+    return declare
+
+
+@law("uniform", "rand_like", half_open=True)
+def _unit(n: Named) -> Law:
+    return _uniform(0.0, 1.0)
+
+
+@law("uniform_between", half_open=True)
+def _between(n: Named) -> Law:
+    return _uniform(n["from"], n["to"])
+
+
+@law("rng_uniform")
+def _keyed_uniform(n: Named) -> Law:
+    return _uniform(n["low"], n["high"])
+
+
+@law("normal", "randn_like", halved=True)
+def _standard(n: Named) -> Law:
+    return _normal(0.0, 1.0)
+
+
+@law("rng_normal", "normal_functional", "normal_around", "normal_of_size")
+def _around(n: Named) -> Law:
+    return _normal(n["mean"], n["std"])
+
+
+@law("randint", "randint_like_between")
+def _between_integers(n: Named) -> Law:
+    return _integers(n["low"], n["high"])
+
+
+@law("randint_from_0", "randint_like", "randint_like_tensor")
+def _below(n: Named) -> Law:
+    return _integers(0, _number(n["high"]))
+
+
+@law("random_integers")
 def _whole(named: Named) -> Law:
     """aten::random: from a lower bound, to an upper one or to all that the dtype holds exactly."""
     dtype = named["self"].dtype
@@ -77,28 +142,49 @@ def _whole(named: Named) -> Law:
     return _integers(low, most if high is None else high)
 
 
-def _number(x: Any) -> int:
-    return int(x.item()) if isinstance(x, Tensor) else int(x)
+@law("gamma", positive=True)
+def _gamma(n: Named) -> Law:
+    return stats.gamma(_np(n["self"])), False
 
 
-LAWS: Mapping[str, Callable[[Named], Law]] = {
-    "uniform": lambda n: _uniform(0.0, 1.0), "rand_like": lambda n: _uniform(0.0, 1.0),
-    "normal": lambda n: _normal(0.0, 1.0), "randn_like": lambda n: _normal(0.0, 1.0),
-    "uniform_between": lambda n: _uniform(n["from"], n["to"]), "rng_uniform": lambda n: _uniform(n["low"], n["high"]),
-    "rng_normal": lambda n: _normal(n["mean"], n["std"]), "normal_functional": lambda n: _normal(n["mean"], n["std"]),
-    "normal_around": lambda n: _normal(n["mean"], n["std"]), "normal_of_size": lambda n: _normal(n["mean"], n["std"]),
-    "randint": lambda n: _integers(n["low"], n["high"]), "randint_from_0": lambda n: _integers(0, n["high"]),
-    "randint_like": lambda n: _integers(0, n["high"]), "randint_like_between": lambda n: _integers(n["low"], n["high"]),
-    "randint_like_tensor": lambda n: _integers(0, _number(n["high"])), "random_integers": _whole,
-    "gamma": lambda n: (stats.gamma(_np(n["self"])), False), "poisson": lambda n: (stats.poisson(_np(n["self"])), True),
-    "binomial": lambda n: (stats.binom(_np(n["count"]), _np(n["prob"].broadcast_to(n["count"].shape))), True),
-    "bernoulli": lambda n: (stats.bernoulli(_np(n["self"])), True),
-    "bernoulli_like": lambda n: (stats.bernoulli(_np(n["p"])), True),
-    "exponential": lambda n: (stats.expon(scale=1.0 / n["lambd"]), False),
-    "cauchy": lambda n: (stats.cauchy(n["median"], n["sigma"]), False),
-    "geometric": lambda n: (stats.geom(n["p"]), True),
-    "log_normal": lambda n: (stats.lognorm(n["std"], scale=math.exp(n["mean"])), False),
-}
+@law("exponential", positive=True)
+def _exponential(n: Named) -> Law:
+    return stats.expon(scale=1.0 / n["lambd"]), False
+
+
+@law("poisson")
+def _poisson(n: Named) -> Law:
+    return stats.poisson(_np(n["self"])), True
+
+
+@law("binomial")
+def _binomial(n: Named) -> Law:
+    return stats.binom(_np(n["count"]), _np(n["prob"].broadcast_to(n["count"].shape))), True
+
+
+@law("bernoulli")
+def _bernoulli(n: Named) -> Law:
+    return stats.bernoulli(_np(n["self"])), True
+
+
+@law("bernoulli_like")
+def _bernoulli_like(n: Named) -> Law:
+    return stats.bernoulli(_np(n["p"])), True
+
+
+@law("cauchy")
+def _cauchy(n: Named) -> Law:
+    return stats.cauchy(n["median"], n["sigma"]), False
+
+
+@law("geometric")
+def _geometric(n: Named) -> Law:
+    return stats.geom(n["p"]), True
+
+
+@law("log_normal")
+def _log_normal(n: Named) -> Law:
+    return stats.lognorm(n["std"], scale=math.exp(n["mean"])), False
 
 
 def draws(name: str, named: Named) -> bool:
@@ -122,20 +208,14 @@ def breach(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
             return _keys(name, named, results[0])
         case "rrelu":
             return _rrelu(named, results, level)
-    law = LAWS.get(name)
-    if law is None or not results[0].numel():
+    drawn = LAWS.found.get(name)
+    if drawn is None or not results[0].numel():
         return ""
     if results[0].is_complex():
         parts = torch.view_as_real(results[0])
-        scale = math.sqrt(0.5) if name in ("normal", "randn_like") else 1.0
-        return distributed(parts / scale, law(named), level, half_open=name in HALF_OPEN)
-    return distributed(results[0], law(named), level, half_open=name in HALF_OPEN, positive=name in POSITIVE)
-
-
-HALF_OPEN = frozenset({"uniform", "rand_like", "uniform_between"})
-"""Whose upper bound may not be drawn."""
-POSITIVE = frozenset({"gamma", "exponential"})
-"""Whose lower bound, 0, may not be drawn."""
+        scale = math.sqrt(0.5) if drawn.halved else 1.0
+        return distributed(parts / scale, drawn.law(named), level, half_open=drawn.half_open)
+    return distributed(results[0], drawn.law(named), level, half_open=drawn.half_open, positive=drawn.positive)
 
 
 def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, positive: bool = False) -> str:
@@ -317,12 +397,12 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
     """Whether what two calls drew may be independent: each draw is taken to its place in its distribution, and these
     places are neither the same nor correlated.  Of members that have a law, permutations and masks.
     """
-    if name in LAWS:
+    if name in LAWS.found:
         if any(not r[0].numel() or r[0].is_complex() for r in results) or len({r[0].numel() for r in results}) > 1:
             return ""
         places = []
         for k, (n, r) in enumerate(zip(named, results, strict=True)):
-            of, discrete = LAWS[name](n)
+            of, discrete = LAWS.found[name].law(n)
             places.append(_transformed(_np(r[0]), of, discrete, seed=k))
         kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
         first, second = (p[kept] for p in places)

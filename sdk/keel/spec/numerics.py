@@ -73,6 +73,8 @@ class Numerics:
     """It steps at single points, where its two operands are equal, and has one value on both sides of them."""
     interval: tuple[float, float] = (-4.0, 4.0)
     """Where most of it happens: its domain, a little beyond the ends, or where it is neither flat nor out of range."""
+    finite: bool = False
+    """It is defined for finite operands only, within the range that it is told or that follows from what it means."""
     exact_zero: bool = False
     """A result is 0 only where the exact one is: none underflows to 0 (of sums: Higham 2002, problem 2.19)."""
     series: bool = False

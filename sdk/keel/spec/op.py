@@ -90,7 +90,8 @@ class Op:
     parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
     ``numerics`` are what is known of it as a function of numbers. ``unspecified`` gives the elements of results that
     may be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; ""
-    is every release that is supported. ``factors`` is how many times m n min(m, n) scalar operations it takes to
+    is every release that is supported; with ``blas`` that kernel is one call of BLAS, which fills the tensor that it is
+    given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it takes to
     factorize a matrix. ``barred`` says why no file may call it: it is code, or names what one process has.
     """
 
@@ -116,6 +117,7 @@ class Op:
     numerics: Numerics = UNSTATED
     unspecified: Unspecified | None = None
     cpu: str | None = ""
+    blas: bool = False
     factors: float | None = None
     barred: str | None = None
     reason: str | None = None

@@ -86,7 +86,7 @@ family.primitive(
     "mm", "mm", "mm.dtype", doc="The product of two matrices.", clauses=_ADDS,
     out=(Out(chosen(like("self"), "out_dtype"), MATRIX, DENSE),), dtypes=NUMBERS, samples=_matrices, budget=_BUDGET,
     requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS))
+    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS), blas=True)
 family.primitive(
     "bmm", "bmm", "bmm.dtype", doc="The products of matrices in two batches, pair by pair.", clauses=_ADDS,
     out=(Out(chosen(like("self"), "out_dtype"), ShapeRule(
@@ -94,7 +94,7 @@ family.primitive(
         lambda args: (*args["self"].shape[:2], args["mat2"].shape[2])), DENSE),),
     dtypes=NUMBERS, samples=_batches, budget=_BUDGET,
     requires=(_rank("self", 3), _rank("mat2", 3), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS))
+    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS), blas=True)
 quantized.primitive(
     "int_mm", "_int_mm", doc="The product of two int8 matrices, in int32.",
     clauses=(Clause("Products are summed in int32, which wraps around.", About.INTEGER_EDGE),
@@ -255,14 +255,14 @@ def _baddbmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, b
     return _plus(x, aten.bmm.dtype(a, b, out_dtype), beta, alpha, out_dtype)
 
 
-@family("addmm", "addmm.dtype", clauses=_PLUS, forms={"aten.addmm.dtype": _addmm_dtype},
+@family("addmm", "addmm.dtype", blas=True, clauses=_PLUS, forms={"aten.addmm.dtype": _addmm_dtype},
         tags=frozenset({"contraction"}))
 def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The product of two matrices, added to what broadcasts to it."""
     return _plus(x, aten.mm.default(a, b), beta, alpha, a.dtype)
 
 
-@family("baddbmm", "baddbmm.dtype", clauses=_PLUS, forms={"aten.baddbmm.dtype": _baddbmm_dtype},
+@family("baddbmm", "baddbmm.dtype", blas=True, clauses=_PLUS, forms={"aten.baddbmm.dtype": _baddbmm_dtype},
         tags=frozenset({"contraction"}))
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The products of two batches of matrices, added to what broadcasts to them."""
@@ -303,13 +303,13 @@ _SUM = (Clause("16-bit floats are multiplied and summed in float32, and rounded 
         Clause("With nothing to sum the result is 0.", About.EMPTY))
 
 
-@family("mv", clauses=_SUM, tags=frozenset({"contraction"}))
+@family("mv", blas=True, clauses=_SUM, tags=frozenset({"contraction"}))
 def mv(x: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
     return _summed(accurate(x) * accurate(vec), [1], x.dtype)
 
 
-@family("addmv", clauses=(_PLUS[0], *_SUM), tags=frozenset({"contraction"}))
+@family("addmv", blas=True, clauses=(_PLUS[0], *_SUM), tags=frozenset({"contraction"}))
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The product of a matrix and a vector, added to what broadcasts to it."""
     product = aten.sum.dim_IntList(accurate(mat) * accurate(vec), [1])
@@ -318,7 +318,7 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1)
     return _plus(x, product, beta, alpha, mat.dtype)
 
 
-@family("dot", clauses=_SUM, tags=frozenset({"contraction"}))
+@family("dot", blas=True, clauses=_SUM, tags=frozenset({"contraction"}))
 def dot(x: Tensor, other: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements."""
     return _summed(accurate(x) * accurate(other), [0], x.dtype)

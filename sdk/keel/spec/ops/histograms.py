@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics
 from keel.spec.op import UNORDERED, Family
 
 aten = torch.ops.aten
 family = Family("histograms")
+_FINITE = Numerics(finite=True)
 Tensor = torch.Tensor
 
 TAGS = frozenset({"indexing"})
@@ -49,7 +51,7 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
     return found
 
 
-@family("histc.default", tags=TAGS, clauses=(
+@family("histc.default", numerics=_FINITE, tags=TAGS, clauses=(
     *_BINS, "min and max, if equal, give way to the least and the greatest element.", _RANGE[0].format(1),
     "The bin of x is the integer part of (x - min) * bins / (max - min)."))
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
@@ -105,7 +107,8 @@ def histogram(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density:
     return _density(hist, [bins]) if density else hist, aten.clone.default(bins)
 
 
-@family("histogram.bin_ct", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
+@family("histogram.bin_ct", numerics=_FINITE, tags=TAGS | UNORDERED,
+        clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
 def histogram_of_count(x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None,
                        weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Tensor]:
     """How many elements fall into each of equal bins, and their edges."""
@@ -114,7 +117,7 @@ def histogram_of_count(x: Tensor, bins: int = 100, *, range: Sequence[float] | N
     return histogram(x, edges, weight=weight, density=density)[0], edges
 
 
-@family("_histogramdd_bin_edges.default", tags=TAGS, clauses=(
+@family("_histogramdd_bin_edges.default", numerics=_FINITE, tags=TAGS, clauses=(
     _RANGE[0].format(0.5), _RANGE[1], Clause("range has two bounds per column.", parameters=("range",))))
 def histogramdd_edges(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
                       weight: Tensor | None = None, density: bool = False) -> list[Tensor]:
@@ -141,7 +144,7 @@ def histogramdd(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = No
     return _density(hist, bins) if density else hist
 
 
-@family("_histogramdd_from_bin_cts.default", tags=TAGS | UNORDERED, clauses=(
+@family("_histogramdd_from_bin_cts.default", numerics=_FINITE, tags=TAGS | UNORDERED, clauses=(
     *_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
 def histogramdd_of_counts(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
                           weight: Tensor | None = None, density: bool = False) -> Tensor:

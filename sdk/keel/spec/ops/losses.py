@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 
@@ -106,7 +107,8 @@ for _name, _doc, _rule, _gradient in (
                      doc=f"The gradient of {_name} with respect to its input.")
 family.composite("soft_margin_loss", "soft_margin_loss", doc="log(1 + exp(-target x)).", clauses=(
     "The loss is log(1 + exp(-target * x)), for targets of 1 and -1.", _REDUCED))
-family.composite("binary_cross_entropy", "binary_cross_entropy", doc="The cross-entropy of probabilities.", clauses=(
+family.composite("binary_cross_entropy", "binary_cross_entropy", doc="The cross-entropy of probabilities.",
+                 numerics=Numerics(finite=True), clauses=(
     "The loss is -weight (target log(x) + (1 - target) log(1 - x)), logarithms being at least -100.", _REDUCED,
     Clause("An x outside [0, 1] is an error, or gives NaN.", About.NONFINITE)))
 family.composite("binary_cross_entropy_with_logits", "binary_cross_entropy_with_logits",
