@@ -4,8 +4,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from importlib import import_module
-from importlib.util import find_spec
 
 from keel import KeelError
 from keel.opset import MEMBERS
@@ -15,6 +13,7 @@ from keel_conformance.cases.clauses import cited
 from keel_conformance.cases.covering import covering, further
 from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.rooms import ROOMS, room_of
 from keel_conformance.cases.sift import sifted
 from keel_conformance.cases.smoke import few
 from keel_conformance.threads import threads
@@ -38,7 +37,6 @@ ARRAYS = {"standard": 1, "full": 4}
 """Covering arrays of a member, each of other choices."""
 LEAST = 200
 """Where there are fewer choices of a member than this, more are drawn, if there are more."""
-ROOMS = ("programs", "graphs", "kernels")
 
 
 Draw = Callable[[Sequence[str], str, int], Iterable[Case]]
@@ -97,10 +95,8 @@ def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
 
 def of_rooms(tier: str, seed: int) -> Iterator[Case]:
     """The programs, graphs and kernels of a plan."""
-    for room in ROOMS:
-        module = import_module(f"keel_conformance.{room}") if find_spec(f"keel_conformance.{room}") else None
-        cases: Iterable[Case] = module.cases(tier, seed) if hasattr(module, "cases") else ()
-        yield from cases
+    for kind in ROOMS:
+        yield from room_of(kind).cases(tier, seed)
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from keel.opset import MEMBERS
 from ..cases.arguments import arguments
 from ..cases.blank import repeatable
 from ..cases.case import Case, Trial
+from ..cases.rooms import room_of
 from ..devices import HOST, answers, computes
 from ..oracles.judge import judge, together
 from ..oracles.rules import flat
@@ -27,7 +27,7 @@ from ..trees import mapped
 from ..workers.pool import Tell
 from . import clauses
 from .job import DRAWS, OURS, Appraise, Appraised, Raised, Tried
-from .perform import ROOMS, Clock, overload, placed_on
+from .perform import Clock, overload, placed_on
 
 
 def appraise(job: Appraise, tell: Tell) -> Appraised:
@@ -168,9 +168,9 @@ def _program(case: Case, tried: Tried, file: str, device: str, clock: Clock, tel
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     tell(f"judging {case.id}")
-    room = import_module(f"..{ROOMS[case.kind]}", __package__)
     with clock.at("judging"):
-        verdict: Verdict = room.judge(case, Observed.load(Path(file)), device if computes(device) else HOST)
+        where = device if computes(device) else HOST
+        verdict: Verdict = room_of(case.kind).judge(case, Observed.load(Path(file)), where)
     return verdict
 
 

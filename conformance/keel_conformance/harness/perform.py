@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from keel import KeelError, TensorType
 from keel.opset import MEMBERS
 
 from ..cases.arguments import arguments
-from ..cases.case import Case, Trial
+from ..cases.case import Case, Kind, Trial
+from ..cases.rooms import room_of
 from ..devices import HOST, answers, computes, wait
 from ..programs.compiler import Compiler
 from ..results.fault import Fault
@@ -31,7 +31,6 @@ from .guard import Placed, kept, over, overlaps, placed, same_bits, span
 from .job import DRAWS, Perform, Performed, Phase, Raised, Tried
 from .subject import Subject, subject
 
-ROOMS = {"program": "programs", "graph": "graphs", "kernel": "kernels"}
 NOTHING = "Keel itself does all of it, as a view, a constant or nothing at all, so no backend is asked."
 SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
 
@@ -320,9 +319,9 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
 
 # -- programs, graphs and kernels --------------------------------------------------------------------------------------
 
-def _programs(job: Perform, under_test: Subject, kind: str, clock: Clock, tell: Tell) -> list[Tried]:
+def _programs(job: Perform, under_test: Subject, kind: Kind, clock: Clock, tell: Tell) -> list[Tried]:
     """Cases of which each leaves in a file of its own what was observed."""
-    room = import_module(f"..{ROOMS[kind]}", __package__)
+    room = room_of(kind)
     target = under_test.backend.target
     if kind == "kernel" and target is None:
         why = f"{under_test.name} is no loop target, so it is given no kernels."

@@ -11,7 +11,7 @@ import torch
 from keel.testing import claims_of
 
 from ..cases.arguments import arguments
-from ..cases.case import Case
+from ..cases.case import Case, Kind
 from ..harness.job import DRAWS
 from ..harness.subject import GROUP
 from ..results.verdict import Status, Verdict
@@ -65,13 +65,11 @@ def alike(v: Verdict) -> tuple[str, ...]:
 
 def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
          trying: bool) -> Written:
-    match case.kind:
-        case "op" | "negative":
-            return of_call(folder, subject, case, v, bench, deadline, trying=trying)
-        case "graph":
-            return of_graph(folder, subject, case, v, bench, deadline, trying=trying)
-        case "program":
-            return of_program(folder, subject, case, v, bench, deadline, trying=trying)
+    return WRITERS[case.kind](folder, subject, case, v, bench, deadline, trying=trying)
+
+
+def _of_kernel(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
+               trying: bool) -> Written:
     path = folder / name_of(case)
     path.write_text(of_kernel((case, subject, v), bench, trying=trying), encoding="utf-8")
     return Written(case.id, name_of(case), trying and bench.status(str(path)) == 1)
@@ -123,3 +121,9 @@ def _registered(subject: str) -> bool:
     """Whether it is a backend of ``torch.compile``, which a script reaches without Keel."""
     own = [p for p in claims_of(GROUP).get(subject, ()) if p.module != "keel_foreign"]
     return not own and subject in torch.compiler.list_backends(exclude_tags=())
+
+
+WRITERS: Mapping[Kind, Callable[..., Written]] = {
+    "op": of_call, "negative": of_call, "graph": of_graph, "program": of_program, "kernel": _of_kernel,
+}
+"""What writes the script of a case of each kind."""
