@@ -88,3 +88,16 @@ def test_each_device_has_its_attention() -> None:
     assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in CPU
     assert "aten._scaled_dot_product_efficient_attention.default" in aten_externs("cuda")
     assert "aten.mm.default" in aten_externs("privateuseone")
+
+
+def test_what_is_said_to_be_a_call_of_blas_fills_what_it_is_given() -> None:
+    x, y, vector = torch.rand(2, 2), torch.rand(2, 2), torch.rand(2)
+    operands = {"mm": (x, y), "mv": (x, vector), "dot": (vector, vector), "addmm": (x, x, y),
+                "addmv": (vector, x, vector), "bmm": (x[None], y[None]), "baddbmm": (x[None], x[None], y[None])}
+    for op in (op for op in MEMBERS.values() if op.blas):
+        out = aten_externs("cpu")[next(str(t) for t in op.targets if str(t).endswith(".default"))].out
+        expected = op.targets[0](*operands[op.name])
+        filled = torch.empty_strided(expected.shape, [2 * s for s in expected.stride()])
+        assert out is not None
+        assert out(*operands[op.name], out=filled) is filled
+        assert filled.equal(expected)

@@ -14,7 +14,7 @@ from keel.spec import MEMBERS
 
 ROOT = Path(__file__).parents[2]
 
-TABLES, COMPARISONS = 26, 45
+TABLES, COMPARISONS = 25, 45
 """How many there are. A change that takes some away lowers the ceiling with them."""
 
 DECLARATIONS = "sdk/keel/spec/ops"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel.opset import Op
+from keel.opset import MEMBERS, Op
 from keel_conformance.by_member import ByMember
 from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
 from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given, wrong
@@ -159,18 +159,14 @@ def _tbc(levels: Levels) -> Ask | None:
                                          Arg((outputs,), lies="none"), pad))
 
 
-_DIRECT: Mapping[str, Callable[[Geometry, Arg | None], tuple[Any, ...] | None]] = {
-    "aten.slow_conv_dilated2d.default": lambda g, b: (list(g.kernel), b, *g.settings[:3]),
-    "aten.slow_conv_dilated3d.default": lambda g, b: (list(g.kernel), b, *g.settings[:3]),
-    "aten._slow_conv2d_forward.default": lambda g, b: None if g.settings[2] != [1, 1] else (
-        list(g.kernel), b, *g.settings[:2]),
-    "aten.slow_conv3d_forward.default": lambda g, b: None if g.settings[2] != [1, 1, 1] else (
-        list(g.kernel), b, *g.settings[:2]),
-    "aten.slow_conv_transpose2d.default": lambda g, b: (list(g.kernel), b, *g.settings[:2], g.settings[4],
-                                                        g.settings[2]),
-    "aten.slow_conv_transpose3d.default": lambda g, b: (list(g.kernel), b, *g.settings[:2], g.settings[4],
-                                                        g.settings[2]),
-}
+def _settings(overload: str, g: Geometry, bias: Arg | None) -> tuple[Any, ...] | None:
+    """What comes after input and weight, by the overload's parameters; None where it has no dilation and needs one."""
+    stride, padding, dilation, _, output_padding, _ = g.settings
+    given = {"kernel_size": list(g.kernel), "bias": bias, "stride": stride, "padding": padding, "dilation": dilation,
+             "output_padding": output_padding}
+    target = next(t for t in MEMBERS["direct_convolution"].targets if str(t) == overload)
+    names = [a.name for a in target._schema.arguments[2:]]  # type: ignore[attr-defined]
+    return tuple(given[n] for n in names) if "dilation" in names or set(dilation) == {1} else None
 
 
 def _direct(levels: Levels) -> Ask | None:
@@ -179,7 +175,7 @@ def _direct(levels: Levels) -> Ask | None:
     g = geometry({**levels, "transposed": "transposed" if transposed else "plain"})
     if g is None or len(g.size) != (2 if "2d" in name else 3) or 0 in g.x or g.settings[5] != 1:
         return None
-    settings = _DIRECT[name](g, Arg((g.out[1],), lies="none") if levels["bias"] == "bias" else None)
+    settings = _settings(name, g, Arg((g.out[1],), lies="none") if levels["bias"] == "bias" else None)
     if settings is None:
         return None
     return Ask(name, (Arg(g.x, lies="none"), Arg(g.weight, lies="none"), *settings))
@@ -244,6 +240,6 @@ declare("conv_tbc", lambda op: domain(op, {"size": ("5x2x3x4", "1x1x1x1", "9x3x7
     "5"), "pad": ("0", "1", "3")}, _tbc, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel"), lay=("contiguous",
     "offset", "gapped")))
 declare("direct_convolution", lambda op: domain(op, {
-    "overload": tuple(n for n in _DIRECT if n in {str(t) for t in op.targets}), "plane": PLANES,
+    "overload": tuple(str(t) for t in op.targets if "slow_conv" in str(t)), "plane": PLANES,
     "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
     dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")))
