@@ -21,7 +21,8 @@ from keel.graph.left_out import refuse_left_out
 from keel.graph.negotiate import negotiate
 from keel.partition.assign import place
 from keel.partition.plan import Plan
-from keel.plugin import Backend, CannotSay, answer
+from keel.plugin import Backend
+from keel.refusals import CannotSay, answer
 from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form
 from keel.spec.normal import overload_of
 from keel.torch_adapter import Boxed, Captured, observed

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from keel.errors import KeelError
-from keel.plugin import Backend, Refusal, answer
+from keel.plugin import Backend, Refusal
+from keel.refusals import answer
 from keel.spec import MEMBERS
 from keel.torch_adapter import overload_names
 from keel.types import Call

@@ -5,7 +5,7 @@ from keel.compiler import compiled_graphs
 from keel.discovery import Discovery, discover, find, resolve, survey
 from keel.explanation import Explanation
 from keel.loop_level import fitted
-from keel.plugin import refusal
+from keel.refusals import refusal
 
 __all__ = [
     "Asked",

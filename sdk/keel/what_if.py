@@ -18,7 +18,8 @@ from keel.partition.assign import Price, place
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
 from keel.pins import is_of
-from keel.plugin import Backend, CannotSay, Refusal, answer
+from keel.plugin import Backend, Refusal
+from keel.refusals import CannotSay, answer
 from keel.types import Call
 
 MOST = 24

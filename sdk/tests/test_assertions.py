@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import keel
 from keel import Backend
 from keel.discovery import resolve
-from keel.plugin import refusal
+from keel.refusals import refusal
 from keel.types import Call, SymType, TensorType
 
 from .assertions import PROGRAMS, Inputs, Program, trusting

@@ -15,7 +15,7 @@ from .source_files import KEEL, OUTSIDE, ROOT, code, imports, short, sources
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
     "errors", "extras", "interrupts", "interpreter", "documents", "entry_points", "claims", "types", "dump", "cache",
-    "quarantine", "symbols", "loops", "torch_adapter", "spec", "opset", "registration", "cost", "plugin",
+    "quarantine", "symbols", "loops", "torch_adapter", "spec", "opset", "registration", "cost", "plugin", "refusals",
     "extern_limits", "externs", "graph", "serialise", "partition", "schedule", "runtime", "loop_level", "discovery",
     "pins", "compiler", "compile", "batch", "closure", "coverage", "export", "what_if", "reports",
     "explanation_text", "explanation", "testing", "explain_page", "minify", "opt", "new", "spec_commands", "commands",

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from keel.errors import KeelError, KeelWarning
-from keel.plugin import Backend, Refusal, Rule, Support, refusal
+from keel.plugin import Backend, Refusal, Rule, Support
+from keel.refusals import refusal
 from keel.types import Call, SymType, TensorType, symbol
 
 aten = torch.ops.aten

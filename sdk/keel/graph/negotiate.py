@@ -18,7 +18,8 @@ from keel.errors import KeelError
 from keel.graph.calls import bases, call_of, is_call, where
 from keel.graph.expand import Lookup, expand
 from keel.graph.left_out import refuse_left_out, why_undone
-from keel.plugin import Backend, Refusal, refusal
+from keel.plugin import Backend, Refusal
+from keel.refusals import refusal
 from keel.spec import broken, descent, evens
 from keel.torch_adapter import (
     Captured,

@@ -19,7 +19,8 @@ from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
 from keel.partition.certificate import Refused
 from keel.partition.plan import Plan
-from keel.plugin import Backend, CannotSay, Refusal, answer
+from keel.plugin import Backend, Refusal
+from keel.refusals import CannotSay, answer
 from keel.types import Call
 
 

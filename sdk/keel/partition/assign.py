@@ -18,7 +18,8 @@ from keel.partition.launches import Solution, solve
 from keel.partition.plan import Claim, Part, Plan, Refusals
 from keel.partition.problem import Problem
 from keel.partition.units import Units, units_of
-from keel.plugin import Backend, Refusal, refusal
+from keel.plugin import Backend, Refusal
+from keel.refusals import refusal
 from keel.types import Call
 
 Price = Callable[[Units, tuple[Backend, ...], NDArray[np.bool_]], Problem | None]

@@ -18,7 +18,8 @@ from keel.graph.calls import where as line_of
 from keel.partition.bill import bill
 from keel.partition.plan import Plan
 from keel.partition.room import rooms
-from keel.plugin import CannotSay, Refusal, answer
+from keel.plugin import Refusal
+from keel.refusals import CannotSay, answer
 from keel.types import Call
 
 

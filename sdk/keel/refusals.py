@@ -1,0 +1,202 @@
+"""Whether a backend takes a call, and why not: its rows of data read, or its function asked."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+import torch
+
+from keel.errors import KeelError, KeelWarning, first_line
+from keel.interrupts import is_interrupt
+from keel.plugin import Backend, Refusal, Rule, Support
+from keel.types import Call, SymType, TensorType, leaves
+
+
+def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | None:
+    """Why ``backend`` does not take ``call``; None if it takes it.
+
+    A ``supports`` that raises, or that returns something else than None, a sentence or a Refusal, counts as a refusal,
+    with a KeelWarning; under ``strict`` it raises KeelError[refuse-raised].
+    """
+    try:
+        return answer(backend, call)
+    except CannotSay as error:
+        if strict:
+            raise
+        warnings.warn(str(error), KeelWarning, stacklevel=2)
+        return error.refusal
+
+
+@dataclass(eq=False)
+class CannotSay(KeelError):
+    """KeelError[refuse-raised]: a ``supports`` that raised, or returned no answer."""
+
+    backend: str = ""
+    raised: str = ""
+
+    @property
+    def refusal(self) -> Refusal:
+        """What it counts as where it is no error."""
+        return Refusal(f"{self.backend} raised {self.raised}")
+
+
+def answer(backend: Backend, call: Call) -> Refusal | None:
+    """Why ``backend`` does not take ``call``; None if it takes it.  Raises ``CannotSay``, and what is the user's."""
+    if (elsewhere := _off_device(backend, call)) is not None:
+        return elsewhere
+    try:
+        if isinstance(backend.supports, Support):
+            return _refused(backend, backend.supports, call)
+        return _sentence(backend.supports(call))
+    except CannotSay:                                         # of the backend that this one stands for
+        raise
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        raise CannotSay("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
+                        {backend.name: first_line(raised)}, None, "This is a defect of the plugin: its `supports` "
+                        "returns None to take a call, or a sentence that says why not.", backend.name,
+                        first_line(raised)) from raised
+
+
+def _off_device(backend: Backend, call: Call) -> Refusal | None:
+    if backend.device == "*":
+        return None
+    for t in (*call.tensors, *(o for o in call.out if isinstance(o, TensorType))):
+        on_host = backend.host_scalars and t.rank == 0 and t.device.type == "cpu"
+        if t.device.type != backend.device and not on_host:
+            return Refusal(f"{backend.name} works on {backend.device} tensors, not on {t}" +
+                           (" on cpu." if t.device.type == "cpu" else "."), f"a copy on {backend.device}")
+    return None
+
+
+def _refused(backend: Backend, support: Support, call: Call) -> Refusal | None:
+    """The refusal of the row that came nearest to taking the call; None if one takes it."""
+    rows = [r for r in support.rules if _names(r, call)]
+    if not rows:
+        return Refusal(f"{backend.name} has no {call.name}.", _sibling(support, call))
+    nearest: tuple[int, Refusal] | None = None
+    for row in rows:
+        failed = next(((step, why) for step, check in enumerate(_CHECKS)
+                       if (why := check(backend.name, row, call)) is not None), None)
+        if failed is None:
+            return None
+        if nearest is None or failed[0] > nearest[0]:
+            nearest = failed
+    return nearest[1] if nearest else None
+
+
+def _names(rule: Rule, call: Call) -> bool:
+    named = {"*", call.name, call.name.rpartition(".")[0], *_families(call)}
+    return not named.isdisjoint(rule.ops)
+
+
+def _families(call: Call) -> set[str]:
+    tags = {tag.name for tag in getattr(call.op, "tags", ())}
+    return tags | {"view"} if getattr(call.op, "is_view", False) else tags
+
+
+def _sibling(support: Support, call: Call) -> str | None:
+    """Another overload of the same operator that the table has."""
+    packet = call.name.rpartition(".")[0]
+    return next((o for rule in support.rules for o in rule.ops if o.rpartition(".")[0] == packet), None)
+
+
+def _bad_dtype(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.dtypes is None:
+        return None
+    for t in call.tensors or call.out:
+        if isinstance(t, TensorType) and t.dtype not in rule.dtypes:
+            return Refusal(f"{name} has no {call.name} on {_show(t.dtype)}.",
+                           f"a cast to {_listed(rule.dtypes, t.dtype)}")
+    return None
+
+
+def _bad_result(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.results is None:
+        return None
+    for t in call.out:
+        if isinstance(t, TensorType) and t.dtype not in rule.results:
+            return Refusal(f"{name} has no {call.name} with a result of {_show(t.dtype)}.",
+                           f"a result of {_listed(rule.results, t.dtype)}")
+    return None
+
+
+def _bad_rank(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.ranks is None:
+        return None
+    low, high = rule.ranks
+    span = f"rank {low}" if low == high else f"rank {low} to {high}"
+    for t in call.tensors:
+        if not low <= t.rank <= high:
+            return Refusal(f"{name} takes {call.name} at {span}, not at rank {t.rank}.",
+                           f"{t} reshaped to rank {min(max(t.rank, low), high)}")
+    return None
+
+
+def _not_contiguous(name: str, rule: Rule, call: Call) -> Refusal | None:
+    for t in call.tensors if rule.contiguous else ():
+        if not t.is_contiguous:
+            return Refusal(f"{name} takes {call.name} on contiguous tensors, not on {t}.", "a contiguous copy")
+    return None
+
+
+def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if not rule.static:
+        return None
+    given = [v for v in leaves([list(call.args), list(call.kwargs.values())]) if isinstance(v, TensorType | SymType)]
+    for kind in (*given, *call.out):
+        unknown = kind.symbols if isinstance(kind, TensorType) else isinstance(kind, SymType) and not _known(kind)
+        if unknown:
+            return Refusal(f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in given)}.",
+                           "sizes that are marked static, as by dynamic=False, or padded to one size")
+    return None
+
+
+def _at(kind: TensorType | SymType | None, given: bool) -> str:
+    if isinstance(kind, SymType):
+        return f"with the number {kind.expr}{'' if given else ' as its result'}"
+    return f"on {kind}" if given else f"with a result of {kind}"
+
+
+def _known(number: SymType) -> bool:
+    return not getattr(number.expr, "free_symbols", None)
+
+
+def _declined(name: str, rule: Rule, call: Call) -> Refusal | None:
+    return _sentence(rule.when(call)) if rule.when else None
+
+
+# From the coarsest to the finest: the row that fails at the last of them comes nearest to taking the call.
+_CHECKS = (_bad_dtype, _bad_result, _bad_rank, _not_contiguous, _not_static, _declined)
+
+
+def _sentence(answer: object) -> Refusal | None:
+    match answer:
+        case None | Refusal():
+            return answer
+        case str() if answer.strip():
+            return Refusal(answer)
+    if isinstance(answer, Coroutine):
+        answer.close()                                        # or else Python warns that nobody awaits it
+    shown = repr(answer) if answer is None or isinstance(answer, str | bytes | int | float | tuple | list | dict) else (
+        f"a {type(answer).__name__}")
+    raise TypeError(f"`supports` returned {shown[:80]}.")
+
+
+def _show(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _listed(dtypes: frozenset[torch.dtype], near: torch.dtype) -> str:
+    """The dtypes in words: those of the same kind as ``near`` first, then by width."""
+    def far(d: torch.dtype) -> tuple[bool, int, str]:
+        return _kind(d) != _kind(near), d.itemsize, str(d)
+    return " or ".join(_show(d) for d in sorted(dtypes, key=far))
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype.is_complex or dtype.is_floating_point:
+        return "complex" if dtype.is_complex else "float"
+    return "bool" if dtype == torch.bool else "int"
