@@ -83,6 +83,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     def of(kind: Kind) -> Any:
         def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
             without_writes(gm)
+            objects = _objects_returned(gm)
             mutations = taken_out(gm)
             captured = tidied(gm, kind)
             static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
@@ -91,6 +92,8 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             if kind != "backward":
                 run = _no_views(run)
                 _none_donated()
+            if objects:
+                run = _with_objects(run, objects)
             if mutations is not None:
                 # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
                 run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
@@ -128,6 +131,33 @@ def _no_views(run: Boxed) -> Boxed:
     def apart(args: list[Any]) -> Sequence[Any]:
         return [r.detach() if isinstance(r, torch.Tensor) and r._is_view() else r for r in run(args)]
     return apart
+
+
+def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
+    """Takes out of a graph's results what is no value, by number: the device mesh of a DTensor, say, as an attribute of
+    the graph."""
+    output = gm.graph.output_node()
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
+    found: dict[int, Any] = {}
+    for i, node in enumerate(results):
+        if isinstance(node, fx.Node) and node.op == "get_attr":
+            value = _attribute(gm, str(node.target))
+            if not isinstance(value, torch.Tensor):
+                found[i] = getattr(value, "real_obj", value)  # a fake one stands for it in the trace
+                results[i] = None
+    if found:
+        output.args = (tuple(results),)
+        for node in gm.graph.find_nodes(op="get_attr"):
+            if not node.users:
+                gm.graph.erase_node(node)
+        gm.recompile()
+    return found
+
+
+def _with_objects(run: Boxed, objects: Mapping[int, Any]) -> Boxed:
+    def filled(args: list[Any]) -> Sequence[Any]:
+        return [objects.get(i, r) for i, r in enumerate(run(args))]
+    return filled
 
 
 @contextmanager
