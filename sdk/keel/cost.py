@@ -44,6 +44,16 @@ Sizes = Mapping[str, int]
 """Typical values of size symbols, by name."""
 
 
+LONGEST, SLOWEST = 1e30, 1e-30
+"""Seconds and factors of a data sheet are at most, and rates at least, such that sums and products of them stay finite
+numbers."""
+
+
+def _rate(what: str, field: str, value: float) -> None:
+    checked_number(what, field, value, above=True)
+    checked_number(what, field, value, least=SLOWEST)
+
+
 @dataclass(frozen=True)
 class Link:
     """How a device exchanges tensors with host memory: bytes per second, and seconds for the first byte."""
@@ -52,8 +62,8 @@ class Link:
     latency: float
 
     def __post_init__(self) -> None:
-        checked_number("A Link", "bandwidth", self.bandwidth, above=True)
-        checked_number("A Link", "latency", self.latency)
+        _rate("A Link", "bandwidth", self.bandwidth)
+        checked_number("A Link", "latency", self.latency, most=LONGEST)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Pattern:
         object.__setattr__(self, "names", texts("A Pattern", "names", self.names, "aten.mm"))
         checked_operators("A Pattern", "names", self.names, families=_kinds())
         if self.seconds is not None:
-            checked_number("A Pattern", "seconds", self.seconds)
+            checked_number("A Pattern", "seconds", self.seconds, most=LONGEST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +132,23 @@ class Cost:
         what = "A data sheet"
         for dtype, rate in table(what, "flops", self.flops, "torch.dtype").items():
             checked_dtype(what, "flops", dtype)
-            checked_number(what, f"flops[{dtype}]", rate, above=True)
-        for name in ("scalars", "bandwidth", "memory"):
-            checked_number(what, name, getattr(self, name), above=True)
+            _rate(what, f"flops[{dtype}]", rate)
+        for name in ("scalars", "bandwidth"):
+            _rate(what, name, getattr(self, name))
+        checked_number(what, "memory", self.memory, above=True)
         for name in ("launch", "call", "border", "copies"):
-            checked_number(what, name, getattr(self, name))
+            checked_number(what, name, getattr(self, name), most=LONGEST)
         for name in ("weights", "passes"):
             given = table(what, name, getattr(self, name), "operator")
             checked_operators(what, name, given, families=_kinds())
             for operator, number in given.items():
-                checked_number(what, f"{name}[{operator!r}]", number)
+                checked_number(what, f"{name}[{operator!r}]", number, most=LONGEST)
         checked_operators(what, "seconds", table(what, "seconds", self.seconds, "operator"))
         for operator, seconds in self.seconds.items():
             if callable(seconds):
                 checked_call(what, f"seconds[{operator!r}]", seconds, "it takes a Call, and returns seconds", takes=1)
             else:
-                checked_number(what, f"seconds[{operator!r}]", seconds)
+                checked_number(what, f"seconds[{operator!r}]", seconds, most=LONGEST)
         checked_flag(what, "fuses", self.fuses)
         checked_type(what, "link", self.link, (Link, type(None)), "keel.cost.Link(bandwidth, latency), or leave it out")
         checked_type(what, "patterns", self.patterns, (tuple, list), "a tuple of Pattern values")
@@ -316,14 +327,20 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
 
 
 def slowed(cost: Cost, by: float) -> Cost:
-    """The sheet of a backend on which all takes ``by`` times as long."""
+    """The sheet of a backend on which all takes ``by`` times as long, within what sheets may say."""
+    def time(given: float) -> float:
+        return min(by * given, LONGEST)
+
+    def rate(given: float) -> float:
+        return max(given / by, SLOWEST)
+
     def longer(given: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
-        return (lambda call: by * given(call)) if callable(given) else by * given
+        return (lambda call: time(given(call))) if callable(given) else time(given)
     return replace(
-        cost, flops={d: rate / by for d, rate in cost.flops.items()}, scalars=cost.scalars / by,
-        bandwidth=cost.bandwidth / by, launch=cost.launch * by, call=cost.call * by,
-        link=None if cost.link is None else Link(cost.link.bandwidth / by, cost.link.latency * by),
-        patterns=tuple(p if p.seconds is None else replace(p, seconds=by * p.seconds) for p in cost.patterns),
+        cost, flops={d: rate(given) for d, given in cost.flops.items()}, scalars=rate(cost.scalars),
+        bandwidth=rate(cost.bandwidth), launch=time(cost.launch), call=time(cost.call),
+        link=None if cost.link is None else Link(rate(cost.link.bandwidth), time(cost.link.latency)),
+        patterns=tuple(p if p.seconds is None else replace(p, seconds=time(p.seconds)) for p in cost.patterns),
         seconds={name: longer(given) for name, given in cost.seconds.items()})
 
 

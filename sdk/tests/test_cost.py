@@ -6,12 +6,14 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sympy
 import torch
 
-from keel.cost import Cost, Link, Pattern, crossing, named, price, read_sheets, slowed, work_of
+import keel
+from keel.cost import LONGEST, SLOWEST, Cost, Link, Pattern, crossing, named, price, read_sheets, slowed, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 
@@ -246,3 +248,38 @@ def test_names_in_files_of_sheets_import_nothing(field: str, name: str, tmp_path
     with pytest.raises(KeelError, match=r"is no operator that PyTorch has here|more than 100") as raised:
         read_sheets(file)
     assert raised.value.code == "bad-file" and {*sys.modules} == before
+
+
+TOO_FAR: dict[str, dict[str, Any]] = {
+    "a slow rate": {"scalars": 1e-308}, "slow memory": {"bandwidth": 5e-324},
+    "slow flops": {"flops": {torch.float32: 1e-31}},
+    "a long launch": {"launch": 1e308}, "no end": {"call": math.inf}, "many copies": {"copies": 1e31},
+    "a heavy weight": {"weights": {"aten.mm": 1e308}}, "many passes": {"passes": {"aten.mm": 1e31}},
+    "a long call": {"seconds": {"aten.mm": math.inf}},
+}
+
+
+@pytest.mark.parametrize("case", TOO_FAR)
+def test_numbers_that_sums_would_take_beyond_floats_are_refused(case: str, tmp_path: Path) -> None:
+    fields = {"flops": {torch.float32: 1e9}, "scalars": 1e8, "bandwidth": 1e9, **TOO_FAR[case]}
+    with pytest.raises(KeelError, match="bad-plugin"):
+        Cost(**fields)
+    plain = {**fields, "flops": {"f32": fields["flops"][torch.float32]}}
+    file = tmp_path / "sheets.json"
+    file.write_text(json.dumps({"sheets": {"acme": plain}}))
+    with pytest.raises(KeelError, match="bad-file"):
+        read_sheets(file)
+
+
+def test_a_graph_is_placed_by_the_furthest_numbers() -> None:
+    slow = Cost(flops={torch.float32: SLOWEST}, scalars=SLOWEST, bandwidth=SLOWEST, launch=LONGEST, call=LONGEST,
+                weights={"aten.mm": LONGEST}, passes={"aten.mm": LONGEST}, border=LONGEST, copies=LONGEST,
+                link=Link(SLOWEST, LONGEST), doubt=math.nextafter(1.0, 0.0))
+    fast = Cost(flops={torch.float32: 1e300}, scalars=math.inf, bandwidth=1e300, doubt=0.0)
+    assert slowed(slow, 2.0) == slow and slowed(fast, 1e-16).scalars == math.inf
+    x = torch.randn(4, 4)
+    for costs in ((slow, fast), (fast, slow), (slow, slow), (fast, fast)):
+        torch.compiler.reset()
+        sheets = dict(zip(("interp", "eager"), costs, strict=True))
+        run = keel.compile(lambda x: (x @ x).softmax(1), backends=["interp", "eager"], costs=sheets, placement="cost")
+        torch.testing.assert_close(run(x), (x @ x).softmax(1))

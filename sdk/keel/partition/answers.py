@@ -14,7 +14,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from keel.cost import Cost
+from keel.cost import LONGEST, Cost
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
 from keel.partition.certificate import Refused
@@ -141,7 +141,7 @@ class _Seconds:
             number = float(seconds)
         except OverflowError:
             number = math.inf
-        if not 0 <= number < math.inf:
+        if not 0 <= number <= LONGEST:
             raise self._fault(call, f"It returned {number:g}.")
         return number
 
