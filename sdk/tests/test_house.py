@@ -23,7 +23,7 @@ Graph = Mapping[str, set[str]]
 
 CEILINGS = {
     "modules in import circles": 0,
-    "rooms of the conformance suite in import circles": 11,
+    "rooms of the conformance suite in import circles": 7,
     f"functions over {STATEMENTS} lines": 0,
     f"files over {LINES} lines": 5,
     "public names without a docstring": 0,

@@ -20,7 +20,7 @@ from ..certificate.commands import certify_command, verify_command
 from ..mutants.selftest import selftest
 from ..options import CORES, picked
 from ..report import named
-from ..results.reports import SECONDS, reports
+from ..reporting.reports import SECONDS, reports
 from ..results.verdict import Verdict, conforms, totals
 from ..workers.run import Interruption, interruptible, progress_on
 from . import merge as shards

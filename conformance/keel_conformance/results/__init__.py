@@ -1,1 +1,1 @@
-"""What came of it: verdicts, their totals, and the files that say so to people and machines."""
+"""What came of it: verdicts, their totals, what was seen where a call ran, and how far results are off."""

@@ -23,7 +23,7 @@ from keel_conformance.certificate.verify import verify
 from keel_conformance.harness.cli import app
 from keel_conformance.harness.journal import FILE, Journal
 from keel_conformance.harness.run import Shard, head_of
-from keel_conformance.results import files
+from keel_conformance.reporting import files
 from keel_conformance.results.verdict import Verdict
 
 ABOUT: dict[str, Any] = {"profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}

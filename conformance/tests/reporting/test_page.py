@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from keel_conformance.cases.case import Case
-from keel_conformance.results import page
-from keel_conformance.results.files import Run, document
+from keel_conformance.reporting import page
+from keel_conformance.reporting.files import Run, document
 from keel_conformance.results.verdict import STATUSES, Verdict
 
 HEAD = {"backend": "acme", "shard": "2/3", "cases": 3, "digest": "a" * 64, "profile": "core", "tier": "smoke",

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..cases.case import Case
 from ..report import machine
+from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
 from .untested import Untested, untested
-from .verdict import BAD, STATUSES, Verdict, conforms, totals
 
 FORMAT = 1
 REPORT, JUNIT = "report.json", "junit.xml"

@@ -10,7 +10,7 @@ from keel_conformance.cases.plan import plan
 from keel_conformance.harness.cli import app
 from keel_conformance.harness.journal import Journal
 from keel_conformance.harness.run import Shard, head_of
-from keel_conformance.results.reports import reports
+from keel_conformance.reporting.reports import reports
 from keel_conformance.results.verdict import Status, Verdict
 
 CASES = plan(profile="core", tier="smoke", ops=["neg"])

@@ -10,8 +10,8 @@ from ..report import named
 from ..repro.write import paths
 from ..repro.write import write as write_scripts
 from ..repro.written import FOLDER
+from ..results.verdict import Verdict
 from . import files, page
-from .verdict import Verdict
 
 SECONDS = 600.0
 """For making failures smaller and trying their scripts, in all."""

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keel_conformance.cases.case import Case
-from keel_conformance.results import files
-from keel_conformance.results.files import Run, check, document, junit, schema, write
+from keel_conformance.reporting import files
+from keel_conformance.reporting.files import Run, check, document, junit, schema, write
 from keel_conformance.results.histogram import EDGES, LABELS, bars, spread
 from keel_conformance.results.verdict import BAD, STATUSES, Verdict
 

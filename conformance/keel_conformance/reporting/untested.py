@@ -13,7 +13,7 @@ from ..cases.case import Case
 from ..cases.domains import domain_of, exempt
 from ..cases.plan import PROFILES
 from ..programs.contract import CLAUSES
-from .verdict import Verdict
+from ..results.verdict import Verdict
 
 
 @dataclass(frozen=True)

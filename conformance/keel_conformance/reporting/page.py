@@ -11,8 +11,8 @@ from jinja2 import Environment, StrictUndefined
 
 from keel.loops import DTYPE_NAMES
 
-from .histogram import bars
-from .verdict import BAD
+from ..results.histogram import bars
+from ..results.verdict import BAD
 
 PAGE = "report.html"
 MOST_BYTES = 5_000_000
