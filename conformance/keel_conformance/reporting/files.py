@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from keel import documents
+
 from ..cases.case import Case
 from ..report import machine
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
@@ -137,8 +139,8 @@ def write(folder: Path, found: Mapping[str, Any], verdicts: Sequence[Verdict]) -
     """Writes ``report.json`` and ``junit.xml`` into the folder, and says where they are."""
     check(found)
     report, xml = folder / REPORT, folder / JUNIT
-    report.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    xml.write_bytes(junit(found, verdicts))
+    documents.replace_file(report, f"{json.dumps(found, indent=1, allow_nan=False)}\n".encode())
+    documents.replace_file(xml, junit(found, verdicts))
     return report, xml
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from keel import documents
 from keel.loops import DTYPE_NAMES
 
 from ..results.histogram import bars
@@ -45,7 +46,7 @@ def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -
                                accepted=[v for v in found["verdicts"] if v["status"] in ("waived", "xfail")][:200],
                                worst=_worst(found["worst"]), clauses=_by_reason(found["untested"]["clauses"]),
                                caseless=_by_reason(found["untested"]["caseless"]))
-        if len(text.encode()) <= MOST_BYTES:
+        if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES:
             return text
     raise ValueError(f"The page would have {len(text.encode())} bytes.")
 
@@ -56,7 +57,7 @@ def write(folder: Path, found: Mapping[str, Any]) -> Path:
     scripts = {p: (folder / p).read_text(encoding="utf-8") for p in sorted(paths) if (folder / p).is_file()
                and (folder / p).stat().st_size <= SCRIPT_BYTES}
     page = folder / PAGE
-    page.write_text(render(found, scripts), encoding="utf-8")
+    documents.replace_file(page, render(found, scripts).encode("utf-8", "backslashreplace"))
     return page
 
 

@@ -1,6 +1,7 @@
 """The page is one file without a network, says what the document says, and stays small."""
 from __future__ import annotations
 
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from keel_conformance.cases.case import Case
-from keel_conformance.reporting import page
+from keel_conformance.reporting import files, page
 from keel_conformance.reporting.files import Run, document
 from keel_conformance.results.verdict import STATUSES, Verdict
 
@@ -107,6 +108,20 @@ def test_it_is_written_with_the_scripts_that_lie_beside_it(tmp_path: Path) -> No
     (tmp_path / "repro").mkdir()
     (tmp_path / "repro" / "neg.py").write_text(scripts["repro/neg.py"])
     assert "x = 1 &lt; 2" in page.write(tmp_path, found).read_text()
+
+
+def test_reports_of_any_sentence_are_written_and_never_through_a_link(tmp_path: Path) -> None:
+    (some,) = cases(1)
+    verdicts = [Verdict(some.id, "fail", "ulp", "It said \ud800.", "neg.C1")]
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in (files.REPORT, files.JUNIT, page.PAGE):
+        os.symlink(mine, tmp_path / name)
+    found = made(verdicts, (some,))
+    files.write(tmp_path, found, verdicts)
+    assert "It said \\ud800." in page.write(tmp_path, found).read_text()
+    assert mine.read_text() == "mine" and {p.name for p in tmp_path.iterdir()} == {
+        "mine", files.REPORT, files.JUNIT, page.PAGE}
 
 
 def test_a_page_that_cannot_be_small_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
