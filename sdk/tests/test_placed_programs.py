@@ -95,6 +95,17 @@ def test_custom_operators_are_placed() -> None:
     assert owners == {"keel_placed.twice.default": "plain", "aten.mm.default": "acme"}
 
 
+def test_a_part_is_told_a_size_that_none_of_its_tensors_has() -> None:
+    """Behind the sort there are (n // 2 // 2 + 1) rows, of which n does not follow."""
+    def fn(x: Tensor) -> Tensor:
+        y = torch.cat([x[1::2][1::2], x[:1]]).sort()[0]
+        return torch.stack([y, y * 2], 1).view(-1)
+    compiled = keel.compile(fn, backends=[takes("sort", name="sorts"), "interp"], strict=True, dynamic=True)
+    for n in (7, 10, 13):
+        x = torch.randn(n)
+        torch.testing.assert_close(compiled(x), fn(x))
+
+
 @pytest.fixture
 def group() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import fx
 
 from keel.partition.plan import Part, Plan
 from keel.partition.units import is_arithmetic, is_pick
+from keel.symbols import free_symbols, told
+from keel.torch_adapter import expression
+from keel.types import leaves
 
 MANY = 10_000
 """Nodes of a graph that is large."""
@@ -53,6 +57,9 @@ def split(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
     """
     part_of = _part_of(gm.graph, plan)
     members, inputs = _members(gm, part_of, len(plan.parts))
+    if numbers := _numbers(gm.graph):
+        for nodes, given in zip(members, inputs, strict=True):
+            given |= _untold(numbers, nodes, given)
     crossing = _crossing(gm.graph, inputs)
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     made = []
@@ -128,6 +135,29 @@ def _members(gm: fx.GraphModule, part_of: Mapping[fx.Node, int],
             else:
                 inputs[i].add(a)
     return members, inputs
+
+
+def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
+    """The inputs of the graph that are the value of a symbol each, by its name."""
+    values = ((n, n.meta.get("val")) for n in graph.find_nodes(op="placeholder"))
+    return {str(expression(v)): n for n, v in values if isinstance(v, torch.SymInt)}
+
+
+def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
+    """The ``numbers`` that sizes of a part hold and no input of it tells: one may have ``n // 2`` rows, none ``n``."""
+    given = [dim for n in inputs for dim in _sizes(n)]
+    held = {name for dim in (*given, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
+    if not held - {str(dim) for dim in given}:                # each is a size by itself, as nearly always
+        return set()
+    return {numbers[name] for name in held - told(given) if name in numbers}
+
+
+def _sizes(node: fx.Node) -> Iterator[Any]:
+    """The sizes of a value that have symbols, and a value that is a number with some itself."""
+    for value in leaves(node.meta.get("val")):
+        for n in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if isinstance(n, torch.SymInt):
+                yield expression(n)
 
 
 def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
