@@ -39,6 +39,7 @@ test: $(STAMP)  ## every test
 
 check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile sdk/tests $(ARGS)
 

@@ -1,4 +1,5 @@
 """What all tests share: the ``golden`` fixture, which compares a text with the file that holds what it should be."""
+
 from __future__ import annotations
 
 import difflib

@@ -1,4 +1,5 @@
 """What the suite has for single members, each thing declared where it is defined: a rule, a property, a domain."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -20,10 +21,12 @@ class ByMember(Generic[T]):
 
     def __call__(self, *members: str) -> Callable[[T], T]:
         """Raises ValueError for what is no member, or has one already."""
+
         def below(thing: T) -> T:
             for name in members:
                 self.declare(name, thing)
             return thing
+
         return below
 
     def declare(self, member: str, thing: T) -> None:

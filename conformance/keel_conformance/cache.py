@@ -3,6 +3,7 @@
 Backends build kernels in processes forked for each trial: one that dies, hangs or gives a wrong number costs that trial
 and is counted.
 """
+
 from __future__ import annotations
 
 import os
@@ -39,15 +40,18 @@ N = 512
 
 # -- what is built -------------------------------------------------------------------------------------
 
+
 def sources(target: keel.LoopTarget, factor: float) -> list[keel.Source]:
     """Two kernels of a number that stands in their machine code."""
-    texts = (f"""kernel scaled(in0: f32[{N}]) -> (out0: f32[{N}]):
+    texts = (
+        f"""kernel scaled(in0: f32[{N}]) -> (out0: f32[{N}]):
   parallel i < {N}:
     %0 = load in0[i]
     %1 = const {factor!r} : f32
     %2 = mul %0 %1
     store out0[i] %2
-""", f"""kernel total(in0: f32[{N}]) -> (out0: f32[1]):
+""",
+        f"""kernel total(in0: f32[{N}]) -> (out0: f32[1]):
   parallel i < 1:
     reduce r < {N}:
       %0 = load in0[r]
@@ -55,14 +59,15 @@ def sources(target: keel.LoopTarget, factor: float) -> list[keel.Source]:
     %2 = const {factor!r} : f32
     %3 = mul %1 %2
     store out0[0] %3
-""")
+""",
+    )
     kernels = [keel.testing.fitted(keel.loops.parse(text), target) for text in texts]
     return [keel.Source(k, target.render(k)) for k in kernels]
 
 
 def check(target: keel.LoopTarget, factor: float) -> str:
     """Builds the kernels and runs them: RIGHT or WRONG.  Raises what the backend raises."""
-    x = torch.arange(N, dtype=torch.float32)                   # sums of few integers are exact in any order
+    x = torch.arange(N, dtype=torch.float32)  # sums of few integers are exact in any order
     scaled, total = torch.zeros(N), torch.zeros(1)
     first, second = target.build(sources(target, factor))
     first(x, scaled)
@@ -87,6 +92,7 @@ def targets() -> Iterator[dict[str, keel.LoopTarget]]:
 
 # -- processes -----------------------------------------------------------------------------------------
 
+
 def forked(work: Callable[[], str], cache: Path) -> int:
     """Starts a process that does ``work`` with that cache; ``outcome`` tells what came of it."""
     process = os.fork()
@@ -96,7 +102,7 @@ def forked(work: Callable[[], str], cache: Path) -> int:
     try:
         os.environ["KEEL_CACHE_DIR"] = str(cache)
         os.environ.pop("KEEL_CACHE_SIZE", None)
-        warnings.simplefilter("ignore")                        # a full or foreign folder is among the trials
+        warnings.simplefilter("ignore")  # a full or foreign folder is among the trials
         # The first use of PyTorch's pool after a fork replaces it, unguarded: that must not happen in two threads.
         torch.set_num_threads(1)
         code = {RIGHT: 0, WRONG: 4}[work()]
@@ -123,6 +129,7 @@ def outcome(process: int, limit: float = LIMIT) -> str:
 
 # -- damage --------------------------------------------------------------------------------------------
 
+
 def flip(path: Path, drawn: random.Random, entries: Sequence[Path]) -> None:
     held = bytearray(path.read_bytes())
     held[drawn.randrange(len(held))] ^= 1 << drawn.randrange(8)
@@ -137,7 +144,7 @@ def zero(path: Path, drawn: random.Random, entries: Sequence[Path]) -> None:
     """A block that never reached the disk."""
     held = bytearray(path.read_bytes())
     at = 512 * drawn.randrange(1 + len(held) // 512)
-    held[at:at + 4096] = bytes(len(held[at:at + 4096]))
+    held[at : at + 4096] = bytes(len(held[at : at + 4096]))
     path.write_bytes(held if any(held[at:]) else held[:-1])
 
 
@@ -145,7 +152,9 @@ def replace(path: Path, drawn: random.Random, entries: Sequence[Path]) -> None:
     """By another entry, by a library of the system, or by a text."""
     others: list[Callable[[], bytes]] = [
         lambda: drawn.choice([e for e in entries if e != path]).read_bytes(),
-        lambda: Path(sys.executable).resolve().read_bytes()[:100_000], lambda: b"#!/bin/sh\nexit 1\n"]
+        lambda: Path(sys.executable).resolve().read_bytes()[:100_000],
+        lambda: b"#!/bin/sh\nexit 1\n",
+    ]
     path.write_bytes(drawn.choice(others)())
 
 
@@ -166,18 +175,31 @@ def exchange(path: Path, drawn: random.Random, entries: Sequence[Path]) -> None:
     """A folder, a pipe or a link in its place."""
     path.unlink()
     made: list[Callable[[], Any]] = [
-        path.mkdir, lambda: (path / "inside").mkdir(parents=True), lambda: os.mkfifo(path),
-        lambda: path.symlink_to("nowhere"), lambda: path.symlink_to("/dev/zero"),
-        lambda: path.symlink_to(drawn.choice([e for e in entries if e != path]))]
+        path.mkdir,
+        lambda: (path / "inside").mkdir(parents=True),
+        lambda: os.mkfifo(path),
+        lambda: path.symlink_to("nowhere"),
+        lambda: path.symlink_to("/dev/zero"),
+        lambda: path.symlink_to(drawn.choice([e for e in entries if e != path])),
+    ]
     drawn.choice(made)()
 
 
-DAMAGE = {"a bit turned": flip, "cut short": cut, "a block of zeros": zero, "replaced": replace, "longer": append,
-          "empty": empty, "permissions": permission, "a folder, pipe or link": exchange}
+DAMAGE = {
+    "a bit turned": flip,
+    "cut short": cut,
+    "a block of zeros": zero,
+    "replaced": replace,
+    "longer": append,
+    "empty": empty,
+    "permissions": permission,
+    "a folder, pipe or link": exchange,
+}
 
 
-def damaged(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Random,
-            place: Path) -> dict[str, Counter[str]]:
+def damaged(
+    backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Random, place: Path
+) -> dict[str, Counter[str]]:
     """What came of ``count`` damaged entries, by the kind of damage."""
     found: dict[str, Counter[str]] = {kind: Counter() for kind in DAMAGE}
     clean = {}
@@ -203,6 +225,7 @@ def damaged(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.R
 
 # -- crowds --------------------------------------------------------------------------------------------
 
+
 def crowd(target: keel.LoopTarget, processes: int, threads: int, place: Path) -> Counter[str]:
     """What came of that many threads in that many processes that build at once, with a cache that is not there yet."""
     begins = time.monotonic() + 0.5
@@ -210,8 +233,8 @@ def crowd(target: keel.LoopTarget, processes: int, threads: int, place: Path) ->
     def one(seen: list[str], number: int) -> None:
         time.sleep(max(0.0, begins - time.monotonic()))
         try:
-            seen.append(check(target, 3.5))                    # what all build
-            seen.append(check(target, 2.0 + number % 4))       # what some build
+            seen.append(check(target, 3.5))  # what all build
+            seen.append(check(target, 2.0 + number % 4))  # what some build
         except BaseException as raised:
             print(f"{type(raised).__name__}: {raised}", file=sys.stderr)
             seen.append(RAISED)
@@ -226,11 +249,13 @@ def crowd(target: keel.LoopTarget, processes: int, threads: int, place: Path) ->
         if RAISED in seen or len(seen) != 2 * threads:
             raise SystemExit(1)
         return WRONG if WRONG in seen else RIGHT
+
     running = [forked(work, place) for _ in range(processes)]
     return Counter(outcome(each, 2 * LIMIT) for each in running)
 
 
 # -- kills ---------------------------------------------------------------------------------------------
+
 
 @dataclass
 class Killed:
@@ -251,10 +276,11 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
         def work(target: keel.LoopTarget = target, start: int = start) -> str:
             for turn in range(1 << 30):
                 if start % 4 < 2:
-                    check(target, 4.0 + start + turn / 64)     # new kernels, so the compiler runs
+                    check(target, 4.0 + start + turn / 64)  # new kernels, so the compiler runs
                 else:
                     store.put([str(turn % 4)], held[str(turn % 4)])
             return RIGHT
+
         process = forked(work, cache)
         time.sleep(drawn.random() * 0.6)
         os.kill(process, signal.SIGKILL)
@@ -263,8 +289,9 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
         def after(target: keel.LoopTarget = target) -> str:
             whole = all(store.get([key]) in (None, data) for key, data in held.items())
             return check(target, 3.5) if whole else WRONG
+
         found.after[outcome(forked(after, cache))] += 1
-    time.sleep(1.0)                                            # compilers that lost their caller end
+    time.sleep(1.0)  # compilers that lost their caller end
     left = list(cache.glob("keel-draft-*"))
     for path in left:
         os.utime(path, (0, 0))
@@ -275,19 +302,30 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
 
 # -- the command ---------------------------------------------------------------------------------------
 
+
 def bars(damage: dict[str, Counter[str]], crowds: Counter[str], killed: Killed) -> list[report.Bar]:
     whole = sum(damage.values(), Counter())
     note = ", ".join(f"{sum(seen.values())} {kind}" for kind, seen in damage.items())
-    rows = [report.Bar(f"damaged entries: {what}", whole[what], "0", whole[what] == 0, note if what == DIED else "")
-            for what in (DIED, WRONG, RAISED, HUNG)]
+    rows = [
+        report.Bar(f"damaged entries: {what}", whole[what], "0", whole[what] == 0, note if what == DIED else "")
+        for what in (DIED, WRONG, RAISED, HUNG)
+    ]
     rows.insert(0, report.Bar("damaged entries", whole.total(), "", None, "each in two processes, one after the other"))
     failed = crowds.total() - crowds[RIGHT]
-    rows.append(report.Bar("processes of crowds on a cold cache that fail", failed, "0", failed == 0,
-                           f"of {crowds.total()}"))
+    rows.append(
+        report.Bar("processes of crowds on a cold cache that fail", failed, "0", failed == 0, f"of {crowds.total()}")
+    )
     failed = killed.after.total() - killed.after[RIGHT]
     rows.append(report.Bar("processes after a kill that fail", failed, "0", failed == 0, f"of {killed.after.total()}"))
-    rows.append(report.Bar("drafts of killed processes that stay", killed.drafts - killed.swept, "0",
-                           killed.drafts == killed.swept, f"of {killed.drafts}, an hour later"))
+    rows.append(
+        report.Bar(
+            "drafts of killed processes that stay",
+            killed.drafts - killed.swept,
+            "0",
+            killed.drafts == killed.swept,
+            f"of {killed.drafts}, an hour later",
+        )
+    )
     return rows
 
 
@@ -301,7 +339,7 @@ def main(
     seed: Annotated[int, typer.Option(help="What damage and moments are drawn from.")] = 0,
 ) -> None:
     """Damage entries, build in crowds, kill writers. Exits with 1 if a process dies, fails or gives a wrong number."""
-    torch.set_num_threads(1)                                   # threads of OpenMP do not survive forking
+    torch.set_num_threads(1)  # threads of OpenMP do not survive forking
     began, drawn = time.monotonic(), random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="keel-cache-trials-") as folder, targets() as backends:
         place, crowds = Path(folder), Counter[str]()
@@ -313,9 +351,14 @@ def main(
     rows = bars(damage, crowds, after)
     report.show(Console(), rows)
     if json is not None:
-        report.write(json, rows, time.monotonic() - began,
-                     damage={kind: dict(seen) for kind, seen in damage.items()}, seed=seed,
-                     crowd={"processes": processes, "threads": threads, "rounds": rounds, "backends": list(backends)})
+        report.write(
+            json,
+            rows,
+            time.monotonic() - began,
+            damage={kind: dict(seen) for kind, seen in damage.items()},
+            seed=seed,
+            crowd={"processes": processes, "threads": threads, "rounds": rounds, "backends": list(backends)},
+        )
     if not all(row.holds is not False for row in rows):
         raise typer.Exit(1)
 

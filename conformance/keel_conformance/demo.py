@@ -2,6 +2,7 @@
 
 Everything happens in a temporary folder: the plugin is installed beside the environment, not into it.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -62,8 +63,11 @@ def main() -> None:
     with TemporaryDirectory(prefix="keel-demo-") as name:
         folder = Path(name)
         # Caches of its own: what is shown is a first run, on any machine.
-        os.environ |= {"KEEL_CACHE_DIR": f"{name}/keel", "TORCHINDUCTOR_CACHE_DIR": f"{name}/inductor",
-                       "HF_HUB_OFFLINE": "1"}
+        os.environ |= {
+            "KEEL_CACHE_DIR": f"{name}/keel",
+            "TORCHINDUCTOR_CACHE_DIR": f"{name}/inductor",
+            "HF_HUB_OFFLINE": "1",
+        }
         make_plugin(shown, folder)
         for model, title in MODELS.items():
             place(shown, model, title)
@@ -73,6 +77,7 @@ def main() -> None:
 
 
 # -- the vendor's side -------------------------------------------------------------------------------------
+
 
 def make_plugin(shown: Shown, folder: Path) -> None:
     """Renders, installs, discovers and tries a plugin; afterwards this process finds it too."""
@@ -84,8 +89,22 @@ def make_plugin(shown: Shown, folder: Path) -> None:
             lines = len(file.read_text().splitlines())
             shown.console.print(f"  {file.relative_to(folder)}  [dim]{lines} lines[/]", highlight=False)
     with shown.step("pip install, and the plugin is discovered"):
-        call([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-              "--no-build-isolation", "--target", str(site), str(plugin)], environment)
+        call(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-build-isolation",
+                "--target",
+                str(site),
+                str(plugin),
+            ],
+            environment,
+        )
         shown.console.print(call([command("keel"), "backends"], environment), markup=False, highlight=False)
     with shown.step("the plugin's own smoke test"):
         output = call([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(plugin)], environment)
@@ -101,14 +120,16 @@ def command(name: str) -> str:
 
 def call(arguments: Sequence[str], environment: dict[str, str]) -> str:
     """What the command printed. Raises RuntimeError with that if it failed."""
-    result = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            check=False)
+    result = subprocess.run(
+        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if result.returncode:
         raise RuntimeError(f"{' '.join(arguments)} failed:\n{result.stdout}")
     return result.stdout
 
 
 # -- the models ---------------------------------------------------------------------------------------------
+
 
 def place(shown: Shown, model: str, title: str) -> None:
     """Who takes what, forward and backward, and why not; and how far the results are from float64."""
@@ -132,9 +153,14 @@ def parts(explanation: keel.testing.Explanation) -> Table:
 def reasons(explanation: keel.testing.Explanation) -> Table:
     """The refusals that hit the most calls, in the backend's own words, with a line of the model that they hit."""
     found = sorted((r for graph in explanation.graphs for r in graph.refused), key=lambda r: -r.calls)
-    table = Table("calls", "went to", "why not elsewhere", "for instance at",
-                  title=f"Refusals: the first {min(REASONS, len(found))} of {len(found)}; keel explain shows all",
-                  title_justify="left")
+    table = Table(
+        "calls",
+        "went to",
+        "why not elsewhere",
+        "for instance at",
+        title=f"Refusals: the first {min(REASONS, len(found))} of {len(found)}; keel explain shows all",
+        title_justify="left",
+    )
     for refusal in found[:REASONS]:
         at = refusal.where[0].partition("   ")[0] if refusal.where else ""  # before the line's text
         table.add_row(str(refusal.calls), refusal.owner, escape(refusal.reason), Path(at).name)
@@ -143,8 +169,17 @@ def reasons(explanation: keel.testing.Explanation) -> Table:
 
 def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Table:
     """For each mode: the tensor that fares worst beside eager, and the typical one."""
-    table = Table("step", "tensors", "worst tensor", "its error", "eager's", "ratio", f"<= {TIMES:g} x",
-                  title="Errors against float64, relative to each tensor's norm", title_justify="left")
+    table = Table(
+        "step",
+        "tensors",
+        "worst tensor",
+        "its error",
+        "eager's",
+        "ratio",
+        f"<= {TIMES:g} x",
+        title="Errors against float64, relative to each tensor's norm",
+        title_justify="left",
+    )
     for mode in MODES:
         step = Step(mode)
         cases = [prepare(step, build(model, scale=scale)) for _ in range(2)]
@@ -152,8 +187,15 @@ def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Ta
         left = [leave(step, case, forward) for case, forward in zip(cases, forwards, strict=True)]
         verdicts = judge([compare(left[0], left[1], reference(step, build(model, scale=scale)))])
         worst = verdicts[0]
-        table.add_row(mode, str(len(verdicts)), worst.name, f"{worst.error:.2e}", f"{worst.eager:.2e}",
-                      f"{worst.times:.2f}", "yes" if all(v.holds for v in verdicts) else "[bold red]NO")
+        table.add_row(
+            mode,
+            str(len(verdicts)),
+            worst.name,
+            f"{worst.error:.2e}",
+            f"{worst.eager:.2e}",
+            f"{worst.times:.2f}",
+            "yes" if all(v.holds for v in verdicts) else "[bold red]NO",
+        )
     return table
 
 

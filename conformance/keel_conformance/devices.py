@@ -1,4 +1,5 @@
 """The device that a backend works on, where that is not the host: whether eager PyTorch computes there, and waiting."""
+
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,5 @@
 """What the commands that measure ask in the same words."""
+
 from __future__ import annotations
 
 import os

@@ -1,11 +1,15 @@
 """The options of ``keel_conformance.suite`` in pytest's ini file. Pytest loads this module always: it is small."""
+
 from __future__ import annotations
 
 import pytest
 
 OPTIONS = {
-    "keel_backend": ("what the conformance suite judges: an installed backend, module:attribute, or a backend of "
-                     "torch.compile", "string", ""),
+    "keel_backend": (
+        "what the conformance suite judges: an installed backend, module:attribute, or a backend of torch.compile",
+        "string",
+        "",
+    ),
     "keel_profile": ("what it has to hold", "string", "core"),
     "keel_tier": ("how many cases: smoke, standard, full", "string", "smoke"),
     "keel_ops": ("only what fits one of these patterns", "args", []),

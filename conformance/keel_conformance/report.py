@@ -1,4 +1,5 @@
 """The end of a measurement: a table of bars on the terminal, and the same in a file with the facts of the machine."""
+
 from __future__ import annotations
 
 import json
@@ -83,8 +84,13 @@ def list_needs(console: Console, title: str, rows: Sequence[tuple[str, Sequence[
 
 def write(path: Path, bars: Sequence[Bar], seconds: float, **more: Any) -> None:
     """The bars with the facts of the machine, and what ``more`` there is."""
-    record = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
-              "machine": machine(), "bars": [bar.as_json() for bar in bars], **more}
+    record = {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "machine": machine(),
+        "bars": [bar.as_json() for bar in bars],
+        **more,
+    }
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -5,6 +5,7 @@ Options of pytest's ini file, or fixtures of the same names that a conftest over
 ``keel_in_process``, true to run cases in the process of the tests, where a debugger reaches them and a crash ends all.
 With pytest-xdist, ``--dist loadgroup`` keeps together what is compiled together.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -42,18 +43,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "keel_case" in metafunc.fixturenames:
         cases = _plan(metafunc.config)
         group = {c.id: f"keel-{k}" for k, lane in enumerate(lanes(cases)) for c in lane}
-        metafunc.parametrize("keel_case", [pytest.param(c, id=c.id, marks=_marks(metafunc.config, group[c.id]))
-                                           for c in cases])
+        metafunc.parametrize(
+            "keel_case", [pytest.param(c, id=c.id, marks=_marks(metafunc.config, group[c.id])) for c in cases]
+        )
 
 
 @pytest.fixture(scope="session")
-def keel_verdicts(pytestconfig: pytest.Config, keel_backend: str, tmp_path_factory: pytest.TempPathFactory,
-                  ) -> Iterator[Verdicts]:
+def keel_verdicts(
+    pytestconfig: pytest.Config,
+    keel_backend: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Verdicts]:
     """The verdict on each case that is asked for, with those of the cases that are compiled with it."""
-    subject(keel_backend)                                     # a wrong name fails once, here
+    subject(keel_backend)  # a wrong name fails once, here
     settings = Settings(keel_backend, memory=None if pytestconfig.getini("keel_in_process") else Settings.memory)
-    verdicts = Verdicts(_plan(pytestconfig), Settler(settings, tmp_path_factory.mktemp("keel")),
-                        None if pytestconfig.getini("keel_in_process") else Hands())
+    verdicts = Verdicts(
+        _plan(pytestconfig),
+        Settler(settings, tmp_path_factory.mktemp("keel")),
+        None if pytestconfig.getini("keel_in_process") else Hands(),
+    )
     with closing(verdicts):
         yield verdicts
 
@@ -86,8 +94,10 @@ def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, p
     accepted = _waivers(pytestconfig, keel_backend)
     (verdict,) = waivers.applied([keel_verdicts.of(keel_case)], accepted, date.today())
     if verdict.status in BAD:
-        pytest.fail(" ".join(filter(None, [f"{verdict.status}: {verdict.sentence}",
-                                           verdict.clause and f"[{verdict.clause}]"])), pytrace=False)
+        pytest.fail(
+            " ".join(filter(None, [f"{verdict.status}: {verdict.sentence}", verdict.clause and f"[{verdict.clause}]"])),
+            pytrace=False,
+        )
     if verdict.status in NOT_JUDGED:
         pytest.skip(f"{verdict.status}: {verdict.sentence}")
     if verdict.status in ("waived", "xfail"):
@@ -99,15 +109,21 @@ def test_waivers_hold(keel_verdicts: Verdicts, keel_backend: str, pytestconfig: 
     cases, whole = [c.id for c in _plan(pytestconfig)], not pytestconfig.getini("keel_ops")
     accepted, today = _waivers(pytestconfig, keel_backend), date.today()
     verdicts = keel_verdicts.all()
-    wrong = [*waivers.problems(verdicts, accepted, cases, today, whole=whole),
-             *waivers.excess(waivers.applied(verdicts, accepted, today), whole=whole)]
+    wrong = [
+        *waivers.problems(verdicts, accepted, cases, today, whole=whole),
+        *waivers.excess(waivers.applied(verdicts, accepted, today), whole=whole),
+    ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
 
 
 def _plan(config: pytest.Config) -> tuple[Case, ...]:
-    return planned(profile=str(config.getini("keel_profile")), tier=str(config.getini("keel_tier")),
-                   seed=int(config.getini("keel_seed")), ops=list(config.getini("keel_ops")))
+    return planned(
+        profile=str(config.getini("keel_profile")),
+        tier=str(config.getini("keel_tier")),
+        seed=int(config.getini("keel_seed")),
+        ops=list(config.getini("keel_ops")),
+    )
 
 
 def _waivers(config: pytest.Config, backend: str) -> tuple[waivers.Waiver, ...]:

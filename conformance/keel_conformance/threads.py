@@ -1,4 +1,5 @@
 """How many threads eager PyTorch computes with: where work is divided decides how partial results are rounded."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import torch
 def threads(count: int) -> Iterator[None]:
     """Within it there are so many."""
     before = torch.get_num_threads()
-    if count != before:                                       # to set them costs, even as they are
+    if count != before:  # to set them costs, even as they are
         torch.set_num_threads(count)
     try:
         yield

@@ -1,4 +1,5 @@
 """Values in nested lists, tuples and dicts, as arguments and results of operators are."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
 """What is declared for members is found by their names; what is no member, or has been declared, is refused."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,6 +12,7 @@ def test_a_function_is_declared_for_several_members() -> None:
 
     @rule("prod", "cumprod")
     def product() -> None: ...
+
     assert rule.found == {"prod": product, "cumprod": product}
 
 

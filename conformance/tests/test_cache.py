@@ -1,4 +1,5 @@
 """A slice of the trials of the cache, by the command that runs all of them."""
+
 from __future__ import annotations
 
 import json
@@ -18,9 +19,29 @@ def test_a_slice_of_the_trials(tmp_path: Path) -> None:
     out = tmp_path / "cache.json"
     entries = 2 * len(DAMAGE)
     ran = subprocess.run(
-        [sys.executable, "-m", "keel_conformance.cache", "--entries", str(entries), "--processes", "2", "--threads",
-         "3", "--rounds", "1", "--killed", "4", "--seed", "1", "--json", str(out)], capture_output=True, text=True,
-        check=False)
+        [
+            sys.executable,
+            "-m",
+            "keel_conformance.cache",
+            "--entries",
+            str(entries),
+            "--processes",
+            "2",
+            "--threads",
+            "3",
+            "--rounds",
+            "1",
+            "--killed",
+            "4",
+            "--seed",
+            "1",
+            "--json",
+            str(out),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     record = json.loads(out.read_text())
     assert record["damage"] == {kind: {RIGHT: 2} for kind in DAMAGE}
@@ -55,7 +76,8 @@ def test_what_becomes_of_a_process(tmp_path: Path) -> None:
         "def raises(): raise ValueError('why')\n"
         "def hangs(): time.sleep(1000)\n"
         "works = (lambda: 'right', lambda: 'wrong numbers', raises, dies, hangs)\n"
-        "print(*(outcome(forked(w, Path('x')), limit=60 if w is not hangs else 0.2) for w in works), sep=', ')\n")
+        "print(*(outcome(forked(w, Path('x')), limit=60 if w is not hangs else 0.2) for w in works), sep=', ')\n"
+    )
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout.strip() == ", ".join((RIGHT, WRONG, RAISED, DIED, HUNG)) and "ValueError: why" in ran.stderr
 
@@ -74,7 +96,8 @@ def test_the_trials_see_a_cache_that_does_not_verify() -> None:
         "    path.write_bytes(other.read_bytes())\n"
         "cache.DAMAGE = {'swapped': swap}\n"
         "with cache.targets() as backends, tempfile.TemporaryDirectory() as folder:\n"
-        "    print(dict(cache.damaged(backends, 4, random.Random(1), Path(folder))['swapped']))\n")
+        "    print(dict(cache.damaged(backends, 4, random.Random(1), Path(folder))['swapped']))\n"
+    )
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     # Kernels of the C++ backend are named by what they compute, those of the rendered package are not.
     assert ran.stdout.strip() == str({RAISED: 2, WRONG: 2})

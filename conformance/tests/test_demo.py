@@ -1,4 +1,5 @@
 """The demo's own pieces; the demo as a whole is ``make demo``."""
+
 from __future__ import annotations
 
 import io
@@ -21,8 +22,9 @@ def text(renderable: object) -> str:
 
 
 def test_placement_and_reasons_are_shown() -> None:
-    picky = keel.Backend(name="picky", device="cpu", supports=lambda call: f"picky has no [{call.name}].",
-                         compile=lambda gm: gm.forward)
+    picky = keel.Backend(
+        name="picky", device="cpu", supports=lambda call: f"picky has no [{call.name}].", compile=lambda gm: gm.forward
+    )
     explanation = keel.explain(lambda x: x.exp() + 1, torch.ones(3), backends=[picky, "eager"])
     assert re.search(r"inference\s+│\s+-\s+│\s+2 in 1", text(demo.parts(explanation)))
     shown = text(demo.reasons(explanation))

@@ -1,4 +1,5 @@
 """The documentation holds: links lead somewhere, and the code on its pages runs and is as short as it says."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """docs/findings.md and the scripts beside it say the same, and each script stands alone."""
+
 from __future__ import annotations
 
 import ast
@@ -47,7 +48,7 @@ def test_the_table_of_what_is_mended_is_what_was_recorded() -> None:
     gone = {name: [release for release, said in by.items() if said == "gone"] for name, by in standing.items()}
     first = {name: min(seen, key=numbers) for name, seen in gone.items() if seen}
     assert dict(re.findall(r"^\| (\w+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)) == first
-    for name, release in first.items():                        # none comes back
+    for name, release in first.items():  # none comes back
         assert all(said == "gone" for other, said in standing[name].items() if numbers(other) >= numbers(release))
 
 
@@ -66,7 +67,11 @@ def numbers(release: str) -> tuple[int, ...]:
 def test_a_record_is_what_the_scripts_say_here() -> None:
     """Three that take a second each; ``run.py --check`` runs them all."""
     names = ["eager_hardsigmoid_gradient", "eager_learned_zero_point", "eager_bag_frequencies"]
-    done = subprocess.run([sys.executable, str(DOCS / "findings" / "run.py"), "--check", *names], text=True,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "findings" / "run.py"), "--check", *names],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(re.findall(r"^(?:holds|gone) ", done.stdout, re.MULTILINE)) == len(names)

@@ -1,4 +1,5 @@
 """What figures depend on besides the code."""
+
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError
@@ -13,5 +14,6 @@ def test_packages_that_are_not_installed_are_not_named(monkeypatch: pytest.Monke
         if name == "timm":
             raise PackageNotFoundError(name)
         return "1.0"
+
     monkeypatch.setattr(report, "version", version)
     assert report.machine()["packages"] == {"torch-keel": "1.0", "transformers": "1.0"}

@@ -1,4 +1,5 @@
 """A program with _batch_norm_no_update without a weight runs, and cannot be compiled as a whole nor exported."""
+
 import sys
 
 import torch

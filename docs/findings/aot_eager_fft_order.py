@@ -1,4 +1,5 @@
 """aot_eager cannot compile a Fourier transform whose dimensions are not listed in their order."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """A program with torch._foreach_addcmul or _foreach_addcdiv by a tensor of scalars runs, and cannot be compiled."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """aot_eager keeps the strides of what lift_fresh_copy copies; eager copies it row by row."""
+
 import sys
 
 import torch

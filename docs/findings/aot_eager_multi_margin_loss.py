@@ -1,4 +1,5 @@
 """aot_eager decomposes multi_margin_loss: without a reduction, the loss of a single example gets a dimension."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """aot_eager decomposes multilabel_margin_loss wrongly: classes after the first -1 count as targets."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """Within a compiled program the strides of reflection_pad3d are not those that the result has, nor eager's."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """Eager fmod and remainder of float32 on a CPU give NaN where the quotient overflows, by the lengths of rows."""
+
 import sys
 
 import torch

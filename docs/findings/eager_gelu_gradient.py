@@ -1,4 +1,5 @@
 """Eager gelu of float32 has the gradient 0 at -8, where it is -4e-14, and a wrong one before that."""
+
 import sys
 
 import torch

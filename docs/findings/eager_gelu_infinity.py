@@ -1,4 +1,5 @@
 """Eager gelu on a CPU gives NaN for infinity, in eights; one element alone gives infinity."""
+
 import sys
 
 import torch

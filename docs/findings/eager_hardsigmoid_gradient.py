@@ -1,4 +1,5 @@
 """Eager hardsigmoid of float64 has a gradient that is 1/6 in float32 only."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """Eager median and nanmedian along a dimension read memory outside of an expanded operand."""
+
 import sys
 
 import torch

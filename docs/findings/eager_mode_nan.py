@@ -1,4 +1,5 @@
 """Eager mode beside NaN is not the least of the most frequent values, which the order of the others decides."""
+
 import sys
 
 import torch

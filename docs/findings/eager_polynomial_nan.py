@@ -1,4 +1,5 @@
 """Eager polynomials (Chebyshev's u and w, say) of degree 2 and more at NaN return memory that was never written."""
+
 import sys
 
 import torch

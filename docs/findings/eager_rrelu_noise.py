@@ -1,4 +1,5 @@
 """Eager rrelu in training gives back other noise than it multiplied by where the noise is not contiguous."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor cannot compile aten.add.Scalar and aten.sub.Scalar whose alpha stands in its place, not by its name."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor on a CPU rounds the product of addcmul before it adds; eager's kernel does not, and the rest is lost."""
+
 import sys
 
 import torch

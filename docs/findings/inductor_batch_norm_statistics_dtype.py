@@ -1,4 +1,5 @@
 """inductor gives running statistics of 16 bits back in float32 where batch norm returns them."""
+
 import sys
 
 import torch

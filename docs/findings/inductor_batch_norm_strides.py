@@ -1,4 +1,5 @@
 """inductor lays batch_norm of a transposed argument out like the argument; eager row by row."""
+
 import sys
 
 import torch

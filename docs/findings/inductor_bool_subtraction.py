@@ -1,4 +1,5 @@
 """inductor subtracts bools where eager refuses to: 1 - mask and mask - True have values when they are compiled."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor lays copysign of a transposed and a dense operand out as the second one; eager as the first."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor computes elu, celu and selu of small float32 numbers with exp(x) - 1: 0 for -1e-8."""
+
 import sys
 
 import torch

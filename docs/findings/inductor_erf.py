@@ -1,4 +1,5 @@
 """inductor on a CPU has float32 erf right to an absolute error of 1e-7 only: near 0 its digits are lost."""
+
 import sys
 
 import torch

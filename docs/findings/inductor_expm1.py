@@ -1,4 +1,5 @@
 """inductor on a CPU computes float32 expm1 as exp(x) - 1: what expm1 is for is lost."""
+
 import sys
 
 import torch

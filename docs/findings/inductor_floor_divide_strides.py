@@ -1,4 +1,5 @@
 """inductor lays floor_divide of a transposed matrix by a row out row by row; eager like the matrix."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor floors the rounded quotient: 1 // 0.1 is 10, where the exact quotient is below 10 and eager gives 9."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor's fold of 1 x 1 blocks from a transposed tensor is wrong, and overwrites memory that is not its own."""
+
 import os
 
 import torch
@@ -13,4 +14,4 @@ expected = program(x)
 found = torch.compile(program, backend="inductor")(x)
 print("expected", expected[0, 1, 0].tolist())
 print("found   ", found[0, 1, 0].tolist(), flush=True)
-os._exit(0 if torch.equal(found, expected) else 1)     # an ordinary exit dies of the memory that was overwritten
+os._exit(0 if torch.equal(found, expected) else 1)  # an ordinary exit dies of the memory that was overwritten

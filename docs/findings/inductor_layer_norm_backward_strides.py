@@ -1,4 +1,5 @@
 """inductor lays the gradient of layer_norm of transposed arguments out like these; eager row by row."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor lays logsigmoid of a transposed matrix out like its operand; eager row by row."""
+
 import sys
 
 import torch

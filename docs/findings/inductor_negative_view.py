@@ -1,4 +1,5 @@
 """inductor reads an argument that is the negative view of another tensor without the sign."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor takes nextafter of 16-bit floats in float32: the neighbour is rounded back to the number itself."""
+
 import sys
 
 import torch

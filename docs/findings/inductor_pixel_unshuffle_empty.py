@@ -1,4 +1,5 @@
 """Compiled pixel_unshuffle of an empty batch has other sizes than eager's."""
+
 import sys
 
 import torch

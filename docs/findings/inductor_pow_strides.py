@@ -1,4 +1,5 @@
 """inductor lays a number to the power of a channels_last tensor out like the tensor; eager row by row."""
+
 import sys
 
 import torch

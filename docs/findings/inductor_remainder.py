@@ -1,4 +1,5 @@
 """inductor computes float32 remainder as x - y * floor(x / y): rounded where it is exact, NaN for an infinite y."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """inductor cannot run the backward pass of replication padding in channels_last: its own check of strides fails."""
+
 import sys
 
 import torch

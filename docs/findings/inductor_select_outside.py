@@ -1,4 +1,5 @@
 """inductor of PyTorch 2.11 reads memory behind the operand for a select out of range, and raises nothing."""
+
 import sys
 
 import torch

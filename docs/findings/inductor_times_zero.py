@@ -1,4 +1,5 @@
 """inductor simplifies x * 0 to 0, also where x is infinite or NaN, and forgets the sign."""
+
 import sys
 
 import torch

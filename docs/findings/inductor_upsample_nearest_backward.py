@@ -1,4 +1,5 @@
 """inductor's upsample_nearest2d_backward ignores the scales it is given: gradients go where nothing was read."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """openvino's amax, amin and argmax pass over NaN."""
+
 import sys
 
 import openvino.torch  # noqa: F401

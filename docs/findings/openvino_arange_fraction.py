@@ -1,4 +1,5 @@
 """openvino's arange of fractions counts in integers."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino returns the bits of bfloat16 as a float16 tensor: 0.1 becomes 1.45."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino leaves the running statistics of batch norm as they are in training."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino with aot_autograd cannot compile the backward pass of a convolution: its decomposition has wrong sizes."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino has erf right to an absolute error only: near 0 its digits are lost."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino cannot compile pooling, convolution or glu in a program: it guards on sizes that have no source."""
+
 import sys
 
 import openvino.torch  # noqa: F401

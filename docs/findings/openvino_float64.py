@@ -1,4 +1,5 @@
 """openvino computes float64 in float32, and hands the result out as float64."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino's division of integers with rounding_mode="floor" rounds towards zero."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino's results require no gradient: a compiled model cannot be trained, and a mixed one silently is not."""
+
 import sys
 
 import openvino.torch  # noqa: F401

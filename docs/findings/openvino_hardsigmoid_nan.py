@@ -1,4 +1,5 @@
 """openvino's hardsigmoid turns NaN into 0."""
+
 import sys
 
 import openvino.torch  # noqa: F401

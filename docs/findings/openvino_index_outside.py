@@ -1,4 +1,5 @@
 """openvino gives 0 for an index that is outside, and no error."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino computes int64 in 32 bits, and says nothing."""
+
 import sys
 
 import openvino.torch  # noqa: F401

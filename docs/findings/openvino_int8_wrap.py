@@ -1,4 +1,5 @@
 """openvino lets int8 and uint8 stop at the ends of their range, where they wrap around."""
+
 import sys
 
 import openvino.torch  # noqa: F401

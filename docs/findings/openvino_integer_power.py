@@ -1,4 +1,5 @@
 """openvino's powers of int64 stop at 32 bits."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino resamples by the ratio of the sizes, where a scale_factor was given: the places are others."""
+
 import sys
 
 import openvino.torch  # noqa: F401
@@ -6,8 +7,10 @@ import torch
 
 
 def program(x):
-    return (torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear"),
-            torch.nn.functional.interpolate(x, scale_factor=1.7, mode="nearest"))
+    return (
+        torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear"),
+        torch.nn.functional.interpolate(x, scale_factor=1.7, mode="nearest"),
+    )
 
 
 x = torch.arange(25.0).view(1, 1, 5, 5)

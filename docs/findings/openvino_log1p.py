@@ -1,4 +1,5 @@
 """openvino computes log1p as log(1 + x): what log1p is for is lost."""
+
 import sys
 
 import openvino.torch  # noqa: F401

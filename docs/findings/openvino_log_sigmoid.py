@@ -1,4 +1,5 @@
 """openvino's logsigmoid overflows: -inf for -100, 0 for 100."""
+
 import sys
 
 import openvino.torch  # noqa: F401

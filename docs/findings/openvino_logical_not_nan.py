@@ -1,4 +1,5 @@
 """openvino's logical_not takes NaN for false."""
+
 import sys
 
 import openvino.torch  # noqa: F401

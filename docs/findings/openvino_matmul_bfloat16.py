@@ -1,4 +1,5 @@
 """openvino multiplies float32 matrices in bfloat16, unasked, on processors that have instructions for it (AMX)."""
+
 import sys
 
 import openvino.torch  # noqa: F401

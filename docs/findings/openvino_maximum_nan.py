@@ -1,4 +1,5 @@
 """openvino's maximum and minimum drop a NaN in their first operand."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino loses what a program writes to its arguments."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino keeps the options of one compiled model for all later ones that are given none."""
+
 import sys
 
 import openvino.torch  # noqa: F401

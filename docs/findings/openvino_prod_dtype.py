@@ -1,4 +1,5 @@
 """openvino multiplies and adds up int8 in int8 and returns that dtype; PyTorch does in int64."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino gives float32 where a program draws float64."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino's remainder and fmod by an infinity give NaN."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """openvino hands out the same memory at every call: a result changes when the program is called again."""
+
 import sys
 
 import openvino.torch  # noqa: F401

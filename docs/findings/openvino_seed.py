@@ -1,4 +1,5 @@
 """openvino draws from a generator of its own: torch.manual_seed does not govern it."""
+
 import sys
 
 import openvino.torch  # noqa: F401

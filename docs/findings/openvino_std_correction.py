@@ -1,4 +1,5 @@
 """openvino's std() divides by n where it is asked to divide by n - 1."""
+
 import sys
 
 import openvino.torch  # noqa: F401

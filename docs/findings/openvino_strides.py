@@ -1,4 +1,5 @@
 """openvino lays results out row by row, whatever the strides of its operands are."""
+
 import sys
 
 import openvino.torch  # noqa: F401

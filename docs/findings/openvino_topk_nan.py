@@ -1,4 +1,5 @@
 """openvino's topk leaves out NaN, which counts as the greatest."""
+
 import sys
 
 import openvino.torch  # noqa: F401

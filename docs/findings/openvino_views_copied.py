@@ -1,4 +1,5 @@
 """openvino returns copies where a program returns views of its argument."""
+
 import sys
 
 import openvino.torch  # noqa: F401

@@ -1,4 +1,5 @@
 """ptxas takes |x| > -2 to be true of NaN, which is not greater than anything."""
+
 import os
 import re
 import subprocess

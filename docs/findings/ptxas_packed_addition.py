@@ -1,4 +1,5 @@
 """ptxas drops what is added to the upper half of a register, where nothing reads the lower one."""
+
 import os
 import re
 import subprocess
@@ -33,4 +34,4 @@ with tempfile.TemporaryDirectory() as folder:
     code = subprocess.run([f"{tools}/cuobjdump", "-sass", "add.cubin"], cwd=folder, capture_output=True, text=True)
 added = re.findall(r"I?ADD\S* R\d+, R\d+, (0x\w+)", code.stdout)
 print("to be added 0x2 to the upper half; ptxas adds", added)
-sys.exit(0 if added and all(int(a, 16) & 0xffff == 2 or int(a, 16) == 0x20000 for a in added) else 1)
+sys.exit(0 if added and all(int(a, 16) & 0xFFFF == 2 or int(a, 16) == 0x20000 for a in added) else 1)

@@ -5,6 +5,7 @@ python docs/findings/run.py [--record | --check] [NAME...]
 ``standing.json`` has what each script said on each release of PyTorch that it was run on. ``--record`` writes down what
 is seen; ``--check`` exits with 1 where that is not what is written.
 """
+
 import argparse
 import json
 import subprocess
@@ -25,7 +26,7 @@ def run(path: Path) -> tuple[str, str]:
     raised = any(line.startswith("Traceback") for line in done.stderr.splitlines())
     if done.returncode > 1 or (raised and done.returncode == 1):
         return "broken", f": {(done.stderr.strip().splitlines() or ['it says nothing'])[-1]}"
-    return ("holds" if done.returncode else "gone"), ""        # below 0: the deviation took the process down
+    return ("holds" if done.returncode else "gone"), ""  # below 0: the deviation took the process down
 
 
 def main() -> str | int | None:

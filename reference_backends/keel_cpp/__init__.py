@@ -1,4 +1,5 @@
 """A loop-level backend: C++ for the CPU, vectorised and on all threads."""
+
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_cpp.build import build
 from keel_cpp.probe import probe
@@ -10,8 +11,19 @@ from keel_cpp.tables import DTYPES, REDUCTIONS, SCALARS
 LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)
 
 target = LoopTarget(
-    name="cpp", device="cpu", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    checks=True, concurrent=True, externs=aten_externs("cpu", DTYPES), limits=LIMITS, suffix="cpp", probe=probe,
+    name="cpp",
+    device="cpu",
+    dtypes=DTYPES,
+    scalars=SCALARS,
+    reductions=REDUCTIONS,
+    render=render,
+    build=build,
+    checks=True,
+    concurrent=True,
+    externs=aten_externs("cpu", DTYPES),
+    limits=LIMITS,
+    suffix="cpp",
+    probe=probe,
     cost=COST,
 )
 backend = loop_backend(target)

@@ -2,6 +2,7 @@
 
 The cache is named by content: the text, the flags, the compiler's content and the CPU.
 """
+
 from __future__ import annotations
 
 import ast
@@ -26,16 +27,49 @@ from keel_cpp.text import prelude
 # sums would depend on addresses.  Passes that gain nothing here are off: they cost a third of the time, and jump
 # threading tears conditions apart that the vectoriser wants whole.
 FLAGS = (
-    "-std=c++17", "-O2", "-march=native", "-fopenmp-simd", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-strict-aliasing", "-fpeel-loops", "--param=vect-max-peeling-for-alignment=0",
-    "-fno-tree-slp-vectorize", "-fno-thread-jumps", "-fno-tree-pre", "-fno-gcse", "-fno-code-hoisting",
-    "-fno-schedule-insns2", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-ipa-icf",
-    "-fno-expensive-optimizations", "-fno-tree-tail-merge", "-fno-crossjumping", "-fno-ipa-ra", "-fno-partial-inlining",
-    "-fno-optimize-strlen", "-fno-caller-saves", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
-    "-fno-reorder-blocks-and-partition", "-fno-reorder-functions", "-fno-hoist-adjacent-loads", "-fno-ipa-bit-cp",
+    "-std=c++17",
+    "-O2",
+    "-march=native",
+    "-fopenmp-simd",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fpeel-loops",
+    "--param=vect-max-peeling-for-alignment=0",
+    "-fno-tree-slp-vectorize",
+    "-fno-thread-jumps",
+    "-fno-tree-pre",
+    "-fno-gcse",
+    "-fno-code-hoisting",
+    "-fno-schedule-insns2",
+    "-fno-ipa-cp",
+    "-fno-ipa-sra",
+    "-fno-ipa-icf",
+    "-fno-expensive-optimizations",
+    "-fno-tree-tail-merge",
+    "-fno-crossjumping",
+    "-fno-ipa-ra",
+    "-fno-partial-inlining",
+    "-fno-optimize-strlen",
+    "-fno-caller-saves",
+    "-fno-cse-follow-jumps",
+    "-fno-rerun-cse-after-loop",
+    "-fno-reorder-blocks-and-partition",
+    "-fno-reorder-functions",
+    "-fno-hoist-adjacent-loads",
+    "-fno-ipa-bit-cp",
     "-fno-ree",
-    "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fvisibility=hidden",
-    "-fPIC", "-shared", "-nostdlib", "-w", "-pipe",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-stack-protector",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-shared",
+    "-nostdlib",
+    "-w",
+    "-pipe",
 )
 WIDE = ("-mprefer-vector-width=512",)
 
@@ -81,7 +115,7 @@ def _share_openmp() -> None:
     maps = Path("/proc/self/maps")
     found = set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))
     own = str(Path(torch.__file__).parent)
-    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):      # other packages bring runtimes too
+    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):  # other packages bring runtimes too
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), "GOMP_parallel"):
             return
 
@@ -100,8 +134,10 @@ def _passing(buffers: int, symbols: int) -> CodeType:
 
     Made for each number of arguments, for a loop over them would cost more than the call.
     """
+
     def read(name: str) -> ast.expr:
         return ast.Name(name, ast.Load())
+
     tensors, sizes = [f"b{n}" for n in range(buffers)], [f"s{n}" for n in range(symbols)]
     pointers = [ast.Call(ast.Attribute(read(b), "data_ptr", ast.Load()), [], []) for b in tensors]
     call = ast.Call(read("function"), [*pointers, *map(read, sizes)], [])

@@ -3,6 +3,7 @@
 Inside, every straight-line run is a loop over the block's lanes, and what one run leaves for another lies in an array
 of one element per lane: accumulators, and values used in a later run.  What is the same in all columns stays scalar.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -145,8 +146,11 @@ class _Block:
     def _uniform(self, stmt: Stmt) -> bool:
         if isinstance(stmt, Loop | Store | Reduce | Scan):
             return False
-        return self.shape.axis not in axes_used(stmt, self.text.facts) and not self.varying & set(used_by(stmt)) \
+        return (
+            self.shape.axis not in axes_used(stmt, self.text.facts)
+            and not self.varying & set(used_by(stmt))
             and self.shape.axis not in self.text.facts.varies[stmt.result]
+        )
 
     def _kept(self, run: Sequence[Stmt]) -> list[int]:
         """Values of the run that are used outside it."""
@@ -171,7 +175,7 @@ class _Block:
         """A small loop as a function called with each of its points, for an inner loop would stop the vectoriser."""
         text = self.text
         names = [text.name(a.name) for a in loop.axes]
-        point = "_".join([*names, str(len(text.lines)), "point"])      # axes of one name may stand here twice
+        point = "_".join([*names, str(len(text.lines)), "point"])  # axes of one name may stand here twice
         with text.block(f"const auto {point} = [&]({', '.join(f'i64 {n}' for n in names)}) BODY", "};"):
             text.statements(loop.body)
         for values in product(*(range(a.size) for a in loop.axes if isinstance(a.size, int))):

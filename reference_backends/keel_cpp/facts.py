@@ -1,4 +1,5 @@
 """What the renderer has to know of a kernel before it writes a line: types, dependences, strides, work, conflicts."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -172,8 +173,11 @@ def stride(stmt: Load | Store, axis: Axis, facts: Facts) -> int:
 
 def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
     """What the accesses of ``body`` cost where ``axis`` is cut into lanes; a store counts twice."""
-    return sum(stride(s, axis, facts) * (2 if isinstance(s, Store) else 1)
-               for s in walk(tuple(body)) if isinstance(s, Load | Store))
+    return sum(
+        stride(s, axis, facts) * (2 if isinstance(s, Store) else 1)
+        for s in walk(tuple(body))
+        if isinstance(s, Load | Store)
+    )
 
 
 def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
@@ -184,7 +188,7 @@ def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool 
     ``out[2 * i] = m ? in[2 * i + 1] : 0; out[2 * i + 1] = m ? in[2 * i] : 0``.
     """
     if not all(is_positive(c.bound) for c in checks_in(body)):
-        return False                                           # an index of nothing has no worst place
+        return False  # an index of nothing has no worst place
     inner = [s for s in walk(tuple(body)) if isinstance(s, Load | Store)]
     guarded = guarded or any(s.mask is not None for s in inner)
     grouped = any(isinstance(s, Store) and stride(s, axis, facts) > 1 for s in inner)
@@ -209,7 +213,7 @@ def across(loop: Loop, facts: Facts) -> Axis | None:
         return None
     picked = [s for i in inner for s in i.body if isinstance(s, Picked)]
     if any(axis in facts.varies[v] for s in picked for v in s.chosen):
-        return None                                            # each lane would read from an address of its own
+        return None  # each lane would read from an address of its own
     outside = sum(lane_cost(i.body, axis, facts) for i in inner)
     inside = sum(lane_cost(i.body, a, facts) for i in inner if (a := for_lanes(i.axes, i.body, facts)) is not None)
     near = any(0 < stride(s, axis, facts) < FAR for i in inner for s in i.body if isinstance(s, Load | Store))
@@ -227,8 +231,14 @@ def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[L
     """The loads that run along ``side`` and are far apart along ``lane``, a plain distance each: a tile of them can be
     turned as a whole, where elements have the width of an integer's."""
     found = [s for s in body if type(s) is Load and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
-    return [s for s in found if s.mask is None and s.buffer not in facts.written and s.dtype.itemsize in (2, 4, 8)
-            and _plain(s.index, lane, facts)]
+    return [
+        s
+        for s in found
+        if s.mask is None
+        and s.buffer not in facts.written
+        and s.dtype.itemsize in (2, 4, 8)
+        and _plain(s.index, lane, facts)
+    ]
 
 
 def _plain(i: Index, axis: Axis, facts: Facts) -> bool:
@@ -238,6 +248,7 @@ def _plain(i: Index, axis: Axis, facts: Facts) -> bool:
 
 
 # -- levels -------------------------------------------------------------------------------------------------------
+
 
 def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[list[Stmt]]:
     """The statements of a nest by the loop in which they belong: k-th those that vary with axes[:k] and no further.
@@ -261,6 +272,7 @@ def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[lis
 
 
 # -- work ---------------------------------------------------------------------------------------------------------
+
 
 def work(body: Sequence[Stmt]) -> Dim:
     """Scalar operations of one run of ``body``, by estimate."""
@@ -289,6 +301,7 @@ def iterations(axes: Sequence[Axis]) -> Dim:
 
 # -- conflicts ------------------------------------------------------------------------------------------------------
 
+
 def in_order(loop: Loop) -> tuple[Axis, ...]:
     """The axes of a loop along which stores may meet at one element, so that their order counts."""
     met = [s for s in walk(loop.body) if isinstance(s, Store) and (s.mode != "write" or loaded_of(s.index))]
@@ -308,5 +321,6 @@ def _apart(i: Index, axis: Axis) -> bool:
             continue
         low = low + Index(0, ((atom, c),))
     found = bounds(low)
-    return found is not None and non_negative(found[0]) and non_negative(step - 1 - found[1]) and \
-        axis not in axes_of(low)
+    return (
+        found is not None and non_negative(found[0]) and non_negative(step - 1 - found[1]) and axis not in axes_of(low)
+    )

@@ -3,6 +3,7 @@
 A sum of float runs in float for 32 steps at most and is then added to a double; a sum of double carries its rounding
 error along.  A monoid without a text of its own is a function made of its steps.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -71,8 +72,10 @@ class Fold:
         if self.parted:
             names = ("sum", "err") if self.careful else ("sum",)
             return tuple(Variable("double", f"{name}{self.number}", "0.") for name in names)
-        return tuple(Variable(STORED[d], f"acc{r}", start)
-                     for r, d, start in zip(self.stmt.results, self.dtypes, self.starts, strict=True))
+        return tuple(
+            Variable(STORED[d], f"acc{r}", start)
+            for r, d, start in zip(self.stmt.results, self.dtypes, self.starts, strict=True)
+        )
 
     # -- declaring --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ The loop IR loads from every piece, under the condition that the element lies in
 Where the choice is the same all along the lanes of a loop, it is made of addresses instead, outside the loop: a row
 then takes one load for each element, not as many as there are pieces, and the C++ compiler has as much less to do.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -58,9 +59,9 @@ class _Rewrite:
         self.made = {r: s for s in walk(kernel.body) for r in results_of(s)}
         self.place = {r: n for n, r in enumerate(self.made)}
         self.next = max(self.made, default=-1) + 1
-        self.added: dict[int, dict[Stmt, int]] = {}            # by the value behind which it is computed: what, and
-                                                               # the value that it gives
-        self.here: frozenset[int] = frozenset()                # the values of the present loop
+        self.added: dict[int, dict[Stmt, int]] = {}  # by the value behind which it is computed: what, and
+        # the value that it gives
+        self.here: frozenset[int] = frozenset()  # the values of the present loop
 
     def body(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         return self._completed([self.loop(s) if isinstance(s, Loop) else s for s in body])
@@ -114,20 +115,29 @@ class _Rewrite:
     def _varies(self, pieces: Sequence[_Piece], lane: Axis) -> bool:
         """Whether the choice, or how far apart neighbours are, varies along ``lane``."""
         values, common = _values(pieces), _common(pieces)
-        return any(lane in self.facts.varies[v] for v in values) or lane in _different_axes(pieces) or \
-            any(lane in axes_of(self._base(p, common)) for p in pieces)
+        return (
+            any(lane in self.facts.varies[v] for v in values)
+            or lane in _different_axes(pieces)
+            or any(lane in axes_of(self._base(p, common)) for p in pieces)
+        )
 
     def _base(self, piece: _Piece, common: Terms) -> Index:
         """The part of the index of one piece alone that is not an axis times a size."""
-        return Index(piece.load.index.const, tuple(t for t in piece.load.index.terms
-                                                   if t not in common and not isinstance(t[0], Axis)))
+        return Index(
+            piece.load.index.const,
+            tuple(t for t in piece.load.index.terms if t not in common and not isinstance(t[0], Axis)),
+        )
 
     # -- what takes their place -------------------------------------------------------------------------------------
 
     def _picked(self, stmt: Stmt, lane: Axis) -> Picked | None:
         """The load from a chosen address that may take the place of a choice; None if none may."""
-        if not _is_choice(stmt) or (pieces := self._pieces_of(stmt)) is None or (mask := self._mask(pieces)) is None \
-                or self._varies(pieces, lane):
+        if (
+            not _is_choice(stmt)
+            or (pieces := self._pieces_of(stmt)) is None
+            or (mask := self._mask(pieces)) is None
+            or self._varies(pieces, lane)
+        ):
             return None
         first, common = pieces[0].load, _common(pieces)
         bases = {p.load.result: self._base(p, common) for p in pieces}
@@ -137,9 +147,12 @@ class _Rewrite:
 
         def choice(instead: Mapping[int, Position]) -> int:
             return self._chosen(stmt.result, instead, self.added.setdefault(last, {}))
+
         address = choice({p.load.result: Address(0, bases[p.load.result], p.load.buffer) for p in pieces})
-        steps = tuple((choice({p.load.result: Position(0, Index(p.load.index.coefficient(a))) for p in pieces}), a)
-                      for a in _different_axes(pieces))
+        steps = tuple(
+            (choice({p.load.result: Position(0, Index(p.load.index.coefficient(a))) for p in pieces}), a)
+            for a in _different_axes(pieces)
+        )
         within = Index(0, tuple(t for t in first.index.terms if t in common))
         return Picked.at(address, within, steps, first, stmt.result, next(iter(mask), None))
 
@@ -186,9 +199,13 @@ class _Rewrite:
     def _opposite(self, a: int, b: int) -> bool:
         """Whether one of two values is x < y and the other x >= y, of integers."""
         one, other = self.made.get(a), self.made.get(b)
-        return isinstance(one, Apply) and isinstance(other, Apply) and {one.op, other.op} == {"lt", "ge"} and \
-            tuple(map(self._meaning, one.args)) == tuple(map(self._meaning, other.args)) and \
-            not self.facts.dtypes[one.args[0]].is_floating_point
+        return (
+            isinstance(one, Apply)
+            and isinstance(other, Apply)
+            and {one.op, other.op} == {"lt", "ge"}
+            and tuple(map(self._meaning, one.args)) == tuple(map(self._meaning, other.args))
+            and not self.facts.dtypes[one.args[0]].is_floating_point
+        )
 
     def _meaning(self, number: int) -> Any:
         """What tells a number from others that are computed alike."""
@@ -216,8 +233,9 @@ def _common(pieces: Sequence[_Piece]) -> set[tuple[Any, Any]]:
 def _different_axes(pieces: Sequence[_Piece]) -> list[Axis]:
     """The axes along which the pieces have their elements differently far apart."""
     common = _common(pieces)
-    return list(dict.fromkeys(a for p in pieces for a, c in p.load.index.terms
-                              if isinstance(a, Axis) and (a, c) not in common))
+    return list(
+        dict.fromkeys(a for p in pieces for a, c in p.load.index.terms if isinstance(a, Axis) and (a, c) not in common)
+    )
 
 
 def _used(body: Sequence[Stmt], used: set[int]) -> tuple[Stmt, ...]:

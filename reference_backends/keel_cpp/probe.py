@@ -1,4 +1,5 @@
 """Whether this machine can compile and run the kernels: a compiler to call, and what its CPU can do."""
+
 from __future__ import annotations
 
 import platform

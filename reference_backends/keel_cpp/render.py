@@ -4,6 +4,7 @@ A nest without inner loops is cut into lanes along its axis of neighbouring acce
 either rows, whose inner loops are cut, or columns: blocks of neighbouring columns that go through the inner loops
 together (module columns).  Loops at the top run on all threads where that pays, and give the same bits on any number.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -87,10 +88,11 @@ def _worth(loop: Loop) -> bool:
 
 # -- parallel loops -------------------------------------------------------------------------------------------------
 
+
 def _parallel(text: Text, loop: Loop, threads: bool) -> None:
     ordered = in_order(loop)
     if ordered:
-        inner = Loop("scan", ordered, loop.body)                # a scan loop without a Scan: just in order
+        inner = Loop("scan", ordered, loop.body)  # a scan loop without a Scan: just in order
         free = tuple(a for a in loop.axes if a not in ordered)
         if not free:
             return _serial(text, inner)
@@ -144,8 +146,11 @@ def _tiles(text: Text, loop: Loop, lane: Axis, side: Axis) -> None:
     nest = levels(loop.body, [*outer, side, lane], text.facts)
     text.statements(nest[0])
     steps = [*map(Step, outer), Step(side, TILE), Step(lane, TILE)]
-    with _over(text, steps, work(loop.body) * TILE * TILE, True, lambda k: text.statements(nest[k])), \
-            _turned(text, loop.body, lane, side), text.loop(text.name(side.name), *text.ends(side)):
+    with (
+        _over(text, steps, work(loop.body) * TILE * TILE, True, lambda k: text.statements(nest[k])),
+        _turned(text, loop.body, lane, side),
+        text.loop(text.name(side.name), *text.ends(side)),
+    ):
         text.statements(nest[-2])
         _lanes(text, lane, text.ends(lane), nest[-1])
 
@@ -200,8 +205,9 @@ class Step:
 
 
 @contextmanager
-def _over(text: Text, steps: Sequence[Step], cost: Dim, threads: bool,
-          level: Callable[[int], None] = lambda k: None) -> Iterator[None]:
+def _over(
+    text: Text, steps: Sequence[Step], cost: Dim, threads: bool, level: Callable[[int], None] = lambda k: None
+) -> Iterator[None]:
     """The loops over ``steps``, plain axes before blocks, on all threads or nested; ``cost`` is that of one task.
 
     ``level(k)`` writes what belongs inside the first k of the axes.
@@ -225,6 +231,7 @@ def _over(text: Text, steps: Sequence[Step], cost: Dim, threads: bool,
 
 
 # -- folds ----------------------------------------------------------------------------------------------------------
+
 
 def _serial(text: Text, loop: Loop) -> None:
     """One iteration after the other, with scalar accumulators."""
@@ -257,7 +264,7 @@ def _lane_fold(text: Text, loop: Loop) -> None:
 
 def _open_fold(text: Text, loop: Loop, chunked: bool) -> tuple[Axis, list[Axis], list[list[Stmt]], list[Fold]]:
     lane = for_lanes(loop.axes, loop.body, text.facts)
-    assert lane is not None                                    # a loop without axes is small
+    assert lane is not None  # a loop without axes is small
     outer = [a for a in loop.axes if a != lane]
     nest = levels(loop.body, [*outer, lane], text.facts)
     text.statements(nest[0])

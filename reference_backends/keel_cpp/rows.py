@@ -3,6 +3,7 @@
 The exponentials of a softmax are needed for their sum and again for the quotients; computing them twice costs more
 than an array that stays in the first-level cache.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,8 +71,9 @@ class Place:
 
     def index(self, name: Callable[[str], str]) -> str:
         """The text of the element's index."""
-        return " + ".join(name(a.name) if n == 1 else f"{n} * {name(a.name)}"
-                          for a, n in zip(self.axes, self.steps, strict=True))
+        return " + ".join(
+            name(a.name) if n == 1 else f"{n} * {name(a.name)}" for a, n in zip(self.axes, self.steps, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def kept_rows(body: Sequence[Stmt], facts: Facts) -> Kept:
 class _Rows:
     def __init__(self, facts: Facts):
         self.facts = facts
-        self.first: dict[tuple[Any, Any], int] = {}             # (kind of place, key) -> the value computed first
+        self.first: dict[tuple[Any, Any], int] = {}  # (kind of place, key) -> the value computed first
         self.arrays: dict[int, int] = {}
         self.places: dict[int, Place] = {}
         self.read: dict[int, int] = {}
@@ -103,7 +105,7 @@ class _Rows:
             return stmt
         lane = for_lanes(stmt.axes, stmt.body, self.facts)
         if lane is None or (len(stmt.axes) > 1 and (stmt.kind == "scan" or in_order(stmt))):
-            return stmt                                         # it does not run along its lanes
+            return stmt  # it does not run along its lanes
         place = Place.of(stmt.axes, lane)
         return stmt if place is None else self._reduced(stmt, place)
 
@@ -114,7 +116,7 @@ class _Rows:
         live: set[int] = set()
         for inner in reversed(loop.body):
             if not isinstance(inner, Store | Reduce | Scan) and not live & set(results_of(inner)):
-                continue                                        # what needed it is read back
+                continue  # what needed it is read back
             known = [self.first.get((place.kind, keys[r])) for r in results_of(inner) if r in keys]
             if known and known[0] is not None and worth & set(results_of(inner)) and self._room(known[0], place):
                 (r,) = results_of(inner)

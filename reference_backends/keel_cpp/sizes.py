@@ -1,4 +1,5 @@
 """Sizes and indices as C++ expressions of type i64."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,8 +18,12 @@ def is_positive(d: Dim) -> bool:
     return non_negative(d - 1)
 
 
-FORMS = {"floordiv": "size_div({0}, {1})", "mod": "size_mod({0}, {1})", "max": "most({0}, {1})",
-         "min": "least({0}, {1})"}
+FORMS = {
+    "floordiv": "size_div({0}, {1})",
+    "mod": "size_mod({0}, {1})",
+    "max": "most({0}, {1})",
+    "min": "least({0}, {1})",
+}
 """What the functions of sizes are called in the prelude."""
 
 

@@ -1,4 +1,5 @@
 """Statements that the loop IR does not have: the renderer makes them of others."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ class Picked(Load):
         return (self.address, *(v for v, _ in self.steps))
 
     @classmethod
-    def at(cls, address: int, within: Index, steps: tuple[tuple[int, Axis], ...], of: Load, result: int,
-           mask: int | None) -> Picked:
+    def at(
+        cls, address: int, within: Index, steps: tuple[tuple[int, Axis], ...], of: Load, result: int, mask: int | None
+    ) -> Picked:
         values = Index(0, tuple((Loaded(v, BEYOND), 1) for v in (address, *(v for v, _ in steps))))
         along = Index(0, tuple((axis, BEYOND) for _, axis in steps))
-        return cls(result, of.buffer, within + values + along, of.dtype, mask, address=address, within=within,
-                   steps=steps)
+        return cls(
+            result, of.buffer, within + values + along, of.dtype, mask, address=address, within=within, steps=steps
+        )

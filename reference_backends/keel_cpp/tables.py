@@ -3,6 +3,7 @@
 An entry is a text over operands {0} {1} ... and the result's type {dtype}, or a function of (operands, operand dtype,
 result dtype) for what is written differently for floats and integers.  What the texts call is in prelude.h and math.h.
 """
+
 from __future__ import annotations
 
 import math
@@ -14,15 +15,27 @@ import torch
 Entry = str | Callable[[tuple[str, ...], torch.dtype, torch.dtype], str]
 
 DTYPES: Mapping[torch.dtype, str] = {
-    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "float", torch.float64: "double",
-    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
-    torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64", torch.bool: "bool",
-    torch.complex64: "c64", torch.complex128: "c128",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.bool: "bool",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 
 
 def _by(floating: str, integer: str, boolean: str = "") -> Entry:
     """The text for floats, integers and bool."""
+
     def text(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
         form = floating if source.is_floating_point else boolean if boolean and source == torch.bool else integer
         return form.format(*args, dtype=DTYPES[result])
@@ -37,15 +50,31 @@ def _functions(*names: str, arity: int = 1) -> Mapping[str, Entry]:
 
 
 SCALARS: Mapping[str, Entry] = {
-    "cast": "cast<{dtype}>({0})", "bitcast": "bits<{dtype}>({0})", "where": "{0} ? {1} : {2}",
-    "add": _by("{0} + {1}", "add({0}, {1})"), "sub": _by("{0} - {1}", "sub({0}, {1})"),
-    "mul": _by("{0} * {1}", "mul({0}, {1})"), "neg": _by("-{0}", "neg({0})"), "div": "{0} / {1}",
-    "eq": "{0} == {1}", "ne": "{0} != {1}",
-    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": _by("", "~{0}", "!{0}"),
-    "shl": "shl({0}, {1})", "shr": "{0} >> {1}",
-    "isnan": "{0} != {0}", "isinf": "isinf({0})", "reciprocal": "1 / {0}",
-    "mod": "modulo({0}, {1})", "fmod": "remainder({0}, {1})",
+    "cast": "cast<{dtype}>({0})",
+    "bitcast": "bits<{dtype}>({0})",
+    "where": "{0} ? {1} : {2}",
+    "add": _by("{0} + {1}", "add({0}, {1})"),
+    "sub": _by("{0} - {1}", "sub({0}, {1})"),
+    "mul": _by("{0} * {1}", "mul({0}, {1})"),
+    "neg": _by("-{0}", "neg({0})"),
+    "div": "{0} / {1}",
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "lt": "{0} < {1}",
+    "le": "{0} <= {1}",
+    "gt": "{0} > {1}",
+    "ge": "{0} >= {1}",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "not": _by("", "~{0}", "!{0}"),
+    "shl": "shl({0}, {1})",
+    "shr": "{0} >> {1}",
+    "isnan": "{0} != {0}",
+    "isinf": "isinf({0})",
+    "reciprocal": "1 / {0}",
+    "mod": "modulo({0}, {1})",
+    "fmod": "remainder({0}, {1})",
     **_functions("abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt"),
     **_functions("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "erfc", "erfinv"),
     **_functions("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
@@ -56,9 +85,12 @@ SCALARS: Mapping[str, Entry] = {
 
 # (identity, combination, which is a function of the prelude).  A sum of floats is more than this: see folds.
 REDUCTIONS: Mapping[str, tuple[str, str]] = {
-    "sum": ("{dtype}(0)", "add({0}, {1})"), "prod": ("{dtype}(1)", "mul({0}, {1})"),
-    "max": ("lowest<{dtype}>", "maximum({0}, {1})"), "min": ("highest<{dtype}>", "minimum({0}, {1})"),
-    "any": ("{dtype}(0)", "either({0}, {1})"), "all": ("{dtype}(1)", "both({0}, {1})"),
+    "sum": ("{dtype}(0)", "add({0}, {1})"),
+    "prod": ("{dtype}(1)", "mul({0}, {1})"),
+    "max": ("lowest<{dtype}>", "maximum({0}, {1})"),
+    "min": ("highest<{dtype}>", "minimum({0}, {1})"),
+    "any": ("{dtype}(0)", "either({0}, {1})"),
+    "all": ("{dtype}(1)", "both({0}, {1})"),
     "xor": ("{dtype}(0)", "exclusive({0}, {1})"),
 }
 
@@ -118,8 +150,8 @@ def _single(value: float) -> float:
 
 
 def _integer(value: int, ctype: str) -> str:
-    if ctype == "i32" and value > -2**31:
+    if ctype == "i32" and value > -(2**31):
         return str(value) if value >= 0 else f"({value})"
     if ctype == "u64" and value >= 2**63:
         return f"u64({value}u)"
-    return f"{ctype}({value})" if value > -2**63 else "lowest<i64>"
+    return f"{ctype}({value})" if value > -(2**63) else "lowest<i64>"

@@ -1,4 +1,5 @@
 """The text under construction: names, indentation, statements, and the loops that all shapes of code share."""
+
 from __future__ import annotations
 
 import re
@@ -33,18 +34,91 @@ from keel_cpp.sizes import NARROW, index_text, size_text
 from keel_cpp.statements import Address, Picked
 from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
-KEYWORDS = frozenset((
-    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-    "class", "compl", "concept", "const", "constexpr", "continue", "co_await", "co_return", "co_yield",
-    "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false",
-    "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept",
-    "not", "nullptr", "operator", "or", "private", "protected", "public", "register", "requires", "return",
-    "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
-    "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
-    "while", "xor",
-))
-OURS = re.compile(r"(v|worst|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
-                  r".*_(block|low|high|at|end|span|step|point|n)")
+KEYWORDS = frozenset(
+    (
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "compl",
+        "concept",
+        "const",
+        "constexpr",
+        "continue",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+    )
+)
+OURS = re.compile(
+    r"(v|worst|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+    r".*_(block|low|high|at|end|span|step|point|n)"
+)
 
 
 @lru_cache(maxsize=1)
@@ -71,11 +145,11 @@ class Text:
         self.buffers: dict[str, Buffer] = {b.name: b for b in kernel.buffers}
         self.values = {n: literal(c.value, c.dtype) for n, c in facts.constants.items()}
         self.known: dict[int, Fold] = {}
-        self.elements: dict[int, str] = {}                     # loads from elsewhere than their buffer
-        self.arrays: set[int] = set()                          # values kept in an array of the row,
-        self.places: dict[int, Place] = {}                     # where in it, and which values are read back instead
-        self.read: dict[int, int] = {}                         # of computed
-        self.worst: dict[int, str] = {}                        # of checks in lanes, what keeps the worst index
+        self.elements: dict[int, str] = {}  # loads from elsewhere than their buffer
+        self.arrays: set[int] = set()  # values kept in an array of the row,
+        self.places: dict[int, Place] = {}  # where in it, and which values are read back instead
+        self.read: dict[int, int] = {}  # of computed
+        self.worst: dict[int, str] = {}  # of checks in lanes, what keeps the worst index
         self.lines: list[str] = []
         self.depth = 0
         self.in_lanes = False
@@ -187,8 +261,11 @@ class Text:
             yield
             carry = f"++{sizes[0][0]}"
             for name, size in sizes[1:]:
-                carry = f"if (++{name} == {size}) {name} = 0, {carry}" if carry.startswith("++") else \
-                    f"if (++{name} == {size}) {{ {name} = 0; {carry} }}"
+                carry = (
+                    f"if (++{name} == {size}) {name} = 0, {carry}"
+                    if carry.startswith("++")
+                    else f"if (++{name} == {size}) {{ {name} = 0; {carry} }}"
+                )
                 carry = carry if carry.endswith(("}", ";")) else carry + ";"
             self.line(carry)
 
@@ -274,7 +351,7 @@ class Text:
 
     def _guarded(self, value: str, dtype: torch.dtype, start: str, on: str) -> str:
         """What is folded: the value, or ``start`` where ``on`` is a flag and false."""
-        if dtype == torch.bool:                                # logic, for a choice of bools would stay scalar
+        if dtype == torch.bool:  # logic, for a choice of bools would stay scalar
             form = "u8({value})" if not on else "u8({value} & {on})" if start == "u8(0)" else "u8({value} | !{on})"
             return form.format(value=value, on=on)
         return f"({on} ? {value} : {start})" if on else value

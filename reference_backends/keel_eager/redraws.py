@@ -3,6 +3,7 @@
 ``run_and_save_rng_state`` and ``run_with_rng_state`` know some devices by name and refuse the others, a vendor's among
 them.  There the state is that of the device's module, ``torch.get_device_module(device)``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ def _device(node: fx.Node) -> torch.device | None:
     if node.target not in _INSTEAD:
         return None
     drawn = node.meta["val"]
-    while isinstance(drawn, tuple | list):                    # behind the state, and the last of several
+    while isinstance(drawn, tuple | list):  # behind the state, and the last of several
         drawn = drawn[-1]
     return None if drawn.device.type in KNOWN else drawn.device
 
@@ -45,9 +46,11 @@ def _module(device: torch.device) -> Any:
     missing = [name for name in ("get_rng_state", "set_rng_state") if not hasattr(module, name)]
     if missing:
         raise KeelError(
-            "compile-raised", f"What a checkpoint draws on {device.type} cannot be drawn again in its backward.",
+            "compile-raised",
+            f"What a checkpoint draws on {device.type} cannot be drawn again in its backward.",
             {f"torch.{device.type}": f"It has no {' and no '.join(missing)}."},
-            do="Give the device's module both, or leave what draws (dropout) out of the checkpoint.")
+            do="Give the device's module both, or leave what draws (dropout) out of the checkpoint.",
+        )
     return module
 
 
@@ -78,4 +81,6 @@ def _restore(state: torch.Tensor, device: torch.device) -> None:
 
 higher = torch.ops.higher_order
 _INSTEAD: Mapping[Any, Callable[..., Any]] = {
-    higher.run_and_save_rng_state: saving, higher.run_with_rng_state: restoring}
+    higher.run_and_save_rng_state: saving,
+    higher.run_with_rng_state: restoring,
+}

@@ -1,4 +1,5 @@
 """Any backend of ``torch.compile`` as a Keel backend, so that its parts and a vendor's can share one model."""
+
 from __future__ import annotations
 
 import torch
@@ -46,6 +47,7 @@ def foreign(name: str, *, device: str = "*", cost: Cost | None = None) -> Backen
     forward and backward are parts like others, so it never sees autograd.  ``cost`` is its data sheet, by default
     that of ``SHEETS``, of a CPU.
     """
+
     def probe() -> str | None:
         try:
             torch_compile_backend(name)
@@ -53,9 +55,14 @@ def foreign(name: str, *, device: str = "*", cost: Cost | None = None) -> Backen
             return error.what
         return None
 
-    return Backend(name=name, device=device, supports=Support((Rule(ops=("*",), when=untraceable),)),
-                   compile=lambda gm: torch_compile_backend(name)(gm), probe=probe,
-                   cost=SHEETS.get(name) if cost is None else cost)
+    return Backend(
+        name=name,
+        device=device,
+        supports=Support((Rule(ops=("*",), when=untraceable),)),
+        compile=lambda gm: torch_compile_backend(name)(gm),
+        probe=probe,
+        cost=SHEETS.get(name) if cost is None else cost,
+    )
 
 
 inductor = foreign("inductor")

@@ -2,6 +2,7 @@
 
 Slow, without a toolchain, and the definition: what another target computes is right where it agrees with this one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,14 +30,23 @@ def launcher(text: str) -> Launcher:
     def run(*args: Tensor | int) -> None:
         buffers = [a for a in args if isinstance(a, Tensor)]
         sizes = [a for a in args if not isinstance(a, Tensor)]
-        with device("cpu"):                                   # the user may have another one as the default
+        with device("cpu"):  # the user may have another one as the default
             interpret(kernel, buffers, dict(zip(kernel.symbols, sizes, strict=True)))
+
     return run
 
 
 target = LoopTarget(
-    name="interp", device="cpu", dtypes=DTYPES, scalars=OPS, reductions=FOLDS, render=show, build=build,
-    checks=True, externs=aten_externs("cpu", DTYPES), suffix="loops",
+    name="interp",
+    device="cpu",
+    dtypes=DTYPES,
+    scalars=OPS,
+    reductions=FOLDS,
+    render=show,
+    build=build,
+    checks=True,
+    externs=aten_externs("cpu", DTYPES),
+    suffix="loops",
     limits=Limits(max_buffers=1 << 16, max_rank=1 << 16, atomics=frozenset({"add", "min", "max", "mul"})),
 )
 backend = loop_backend(target)

@@ -1,4 +1,5 @@
 """A loop-level backend: Triton for NVIDIA GPUs."""
+
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_triton.build import build
 from keel_triton.probe import probe
@@ -10,8 +11,19 @@ from keel_triton.tables import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024)
 
 target = LoopTarget(
-    name="triton", device="cuda", dtypes=DTYPES, scalars=SCALARS, reductions=REDUCTIONS, render=render, build=build,
-    checks=True, externs=aten_externs("cuda"), limits=LIMITS, suffix="py", probe=probe, cost=COST,
+    name="triton",
+    device="cuda",
+    dtypes=DTYPES,
+    scalars=SCALARS,
+    reductions=REDUCTIONS,
+    render=render,
+    build=build,
+    checks=True,
+    externs=aten_externs("cuda"),
+    limits=LIMITS,
+    suffix="py",
+    probe=probe,
+    cost=COST,
 )
 backend = loop_backend(target)
 

@@ -7,6 +7,7 @@ additions of places along axes so short that their quotients fit 8 bits, as adap
 Comparisons with what cannot be negative: of ``setp.gt.f32 p, |a|, -2`` they make ``true``, for NaN, too, which is not
 greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, too.  The negation of its opposite is left alone.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,8 +18,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 
 _PACKED = re.compile(r"\badd\.([su]16)x2\s+(%\w+),\s*(%\w+),\s*(%\w+);")
-_SINGLE = (r"{ .reg .b16 a, b, c, d; mov.b32 {a, b}, \3; mov.b32 {c, d}, \4; "
-           r"add.\1 a, a, c; add.\1 b, b, d; mov.b32 \2, {a, b}; }")
+_SINGLE = (
+    r"{ .reg .b16 a, b, c, d; mov.b32 {a, b}, \3; mov.b32 {c, d}, \4; "
+    r"add.\1 a, a, c; add.\1 b, b, d; mov.b32 \2, {a, b}; }"
+)
 _NOT_NEGATIVE = re.compile(r"\b(?:abs|ex2\.approx)(?:\.ftz)?\.f32\s+(%\w+),")
 _NEGATED = re.compile(r"\bneg(?:\.ftz)?\.f32\s+(%\w+),\s*(%\w+);")
 _COMPARED = re.compile(r"\bsetp\.(gt|ge|lt|le)((?:\.ftz)?\.f32)\s+(%\w+),\s*(%\w+),\s*0f([0-9A-Fa-f]{8});")
@@ -35,7 +38,7 @@ def ordered(ptx: str) -> str:
     """The same PTX without comparisons of float32 that hold for every number and not for NaN: the negation of the
     opposite, which holds for NaN.
     """
-    least = set(_NOT_NEGATIVE.findall(ptx))                    # registers of which 0 is the least
+    least = set(_NOT_NEGATIVE.findall(ptx))  # registers of which 0 is the least
     most = {d for d, a in _NEGATED.findall(ptx) if a in least}
 
     def turned(found: re.Match[str]) -> str:
@@ -46,6 +49,7 @@ def ordered(ptx: str) -> str:
         if not above and not below:
             return found.group()
         return f"{{ .reg .pred other; setp.{_UNLESS[how]}{kind} other, {what}, 0f{literal}; not.pred {to}, other; }}"
+
     return _COMPARED.sub(turned, ptx)
 
 

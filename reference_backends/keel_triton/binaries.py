@@ -1,4 +1,5 @@
 """Compiled kernels as bytes, in Keel's cache: Triton's own does not verify what it reads."""
+
 from __future__ import annotations
 
 import base64
@@ -51,8 +52,10 @@ def binary(source: Source, target: GPUTarget, options: Mapping[str, Any]) -> Bin
 
     With TRITON_ALWAYS_COMPILE=1 it is compiled in any case.
     """
+
     def make() -> bytes:
         return _packed(_compiled(source, target, options))
+
     key = _key(source, target, options)
     if triton.knobs.compilation.always_compile:
         CACHE.put(key, made := make())

@@ -3,6 +3,7 @@
 The numbers are for NVIDIA's Hopper: 132 multiprocessors that want about 2,000 threads each, loads of 16 bytes a thread.
 Nothing is tried out: the answer depends on its arguments only, so equal kernels compile once.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,8 +13,8 @@ from math import prod
 from keel.loops import Loop, evaluate
 from keel_triton.plan import Part, blocks, padded, steps
 
-PROGRAMS = 264              # two programs per multiprocessor
-TILE = 4096                 # the largest tile of rows by lanes
+PROGRAMS = 264  # two programs per multiprocessor
+TILE = 4096  # the largest tile of rows by lanes
 
 
 @dataclass(frozen=True, slots=True)

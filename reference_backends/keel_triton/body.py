@@ -3,6 +3,7 @@
 A value that belongs to a row has shape [XBLOCK, 1], one inside a loop [XBLOCK, width]; a value that varies along only
 one of the two keeps the other at 1, and a scalar has no shape.  Equal expressions are printed once.
 """
+
 from __future__ import annotations
 
 from collections import ChainMap
@@ -204,7 +205,7 @@ class _Printer:
 
     def stmt(self, s: Stmt, level: Level) -> None:
         if (made := results_of(s)) and all(r in self.values for r in made):
-            return                                         # it was hoisted out of its loop
+            return  # it was hoisted out of its loop
         match s:
             case Const():
                 self.bind(s.result, literal(s.value, s.dtype), NONE, s.dtype)
@@ -463,7 +464,7 @@ class _Printer:
         self.results(s, names, X)
 
     def along(self, how: str, s: Reduce | Scan, args: tuple[str, ...], rest: str = "") -> str:
-        if s.monoid == "sum" and how == "tl.reduce":       # tl.sum widens small integers
+        if s.monoid == "sum" and how == "tl.reduce":  # tl.sum widens small integers
             narrow = not s.dtypes[0].is_floating_point and s.dtypes[0].itemsize < 4
             return f"tl.sum({args[0]}, 1{rest}){f'.to({DTYPES[s.dtypes[0]]})' if narrow else ''}"
         operand = args[0] if len(args) == 1 else f"({', '.join(args)})"

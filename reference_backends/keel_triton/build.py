@@ -1,4 +1,5 @@
 """Sources to launchers: one module per graph, compiled functions per sizes, short calls."""
+
 from __future__ import annotations
 
 import hashlib
@@ -18,7 +19,7 @@ from keel_triton.blocks import Blocks, choose
 from keel_triton.driver import Run, runner
 from keel_triton.plan import NARROW, Launch, plan, reach
 
-SIZES = 256                 # how many sets of sizes a launcher keeps its compiled functions for
+SIZES = 256  # how many sets of sizes a launcher keeps its compiled functions for
 
 
 def build(sources: Sequence[Source]) -> Sequence[Launcher]:
@@ -42,6 +43,7 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
 
 
 # -- the module ----------------------------------------------------------------------------------------
+
 
 @lru_cache(maxsize=1024)
 def load(text: str) -> ModuleType:
@@ -95,7 +97,10 @@ def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
     from keel_triton.compiled import Variant, constants_of
 
     def launch(*args: Any) -> None:
-        buffers, sizes = args[:len(kernel.buffers)], dict(zip(kernel.symbols, args[len(kernel.buffers):], strict=True))
+        buffers, sizes = (
+            args[: len(kernel.buffers)],
+            dict(zip(kernel.symbols, args[len(kernel.buffers) :], strict=True)),
+        )
         given = dict(zip((b.name for b in kernel.buffers), buffers, strict=True))
         for one in plan(kernel):
             blocks, wide, numbers = settle(kernel, one, sizes)

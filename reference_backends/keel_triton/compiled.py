@@ -1,4 +1,5 @@
 """Triton functions compiled for given block sizes: once per process and, in Keel's cache, once per machine."""
+
 from __future__ import annotations
 
 import os
@@ -65,8 +66,12 @@ def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarg
     try:
         return binary(source_of(function, launch, variant), target, {**OPTIONS, "num_warps": variant.warps})
     except Exception as raised:
-        raise KeelError("build-failed", f"Triton could not compile {launch.name}.", {"triton": str(raised)},
-                        do="This is a defect of keel_triton; KEEL_DUMP=<folder> keeps the source.") from raised
+        raise KeelError(
+            "build-failed",
+            f"Triton could not compile {launch.name}.",
+            {"triton": str(raised)},
+            do="This is a defect of keel_triton; KEEL_DUMP=<folder> keeps the source.",
+        ) from raised
 
 
 class Compiler:
@@ -93,4 +98,3 @@ def _pool() -> ThreadPoolExecutor:
 
 
 compiler = Compiler()
-

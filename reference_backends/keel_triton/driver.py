@@ -2,6 +2,7 @@
 
 Triton's launcher does the same, but has a C compiler make a launcher for each signature first, and takes longer a call.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -12,9 +13,9 @@ from typing import Any
 
 from keel import KeelError
 
-MAX_DYNAMIC_SHARED = 8      # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 DEFAULT_SHARED = 48 * 1024
-INVALID_CONTEXT = 201       # CUDA_ERROR_INVALID_CONTEXT
+INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 Run = Callable[[list[int], int], None]
 
@@ -107,12 +108,21 @@ def parameters(kernel: Any, given: int) -> int:
     metadata = kernel.metadata
     scratch = metadata.global_scratch_size or metadata.profile_scratch_size
     if not given <= total <= given + 2 or scratch or metadata.num_ctas != 1:
-        raise KeelError("build-failed", f"{metadata.name} cannot be launched.", {
-            "triton": f"It made a function of {total} parameters for {given}, with {scratch} bytes of scratch memory."})
+        raise KeelError(
+            "build-failed",
+            f"{metadata.name} cannot be launched.",
+            {
+                "triton": f"It made a function of {total} parameters for {given}, with {scratch} bytes of "
+                f"scratch memory."
+            },
+        )
     return total
 
 
 def _done(call: str, code: int) -> None:
     if code:
-        raise KeelError("build-failed", f"The CUDA driver's {call} failed with error {code}.",
-                        do="CUresult in the CUDA driver API says what it means; an earlier kernel may be the cause.")
+        raise KeelError(
+            "build-failed",
+            f"The CUDA driver's {call} failed with error {code}.",
+            do="CUresult in the CUDA driver API says what it means; an earlier kernel may be the cause.",
+        )

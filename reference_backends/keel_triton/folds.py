@@ -1,4 +1,5 @@
 """Monoids in Triton: two states combined as text, and as a function that tl.reduce and tl.associative_scan take."""
+
 from __future__ import annotations
 
 import torch

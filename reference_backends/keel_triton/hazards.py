@@ -1,4 +1,5 @@
 """When the lanes of one program must wait for each other: they do not see each other's stores without a barrier."""
+
 from __future__ import annotations
 
 from keel.loops import Load, Loop, Store, walk

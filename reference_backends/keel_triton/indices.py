@@ -2,6 +2,7 @@
 
 Triton divides integers toward zero; where an index may be negative, // and % are corrected to those of Python.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -86,8 +87,11 @@ def runs(i: Index, axes: tuple[Axis, ...]) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(axes):
         stop = start + 1
-        while stop < len(axes) and (c := i.coefficient(axes[stop - 1])) != 0 and _same(
-                c, i.coefficient(axes[stop]) * axes[stop].size):
+        while (
+            stop < len(axes)
+            and (c := i.coefficient(axes[stop - 1])) != 0
+            and _same(c, i.coefficient(axes[stop]) * axes[stop].size)
+        ):
             stop += 1
         if stop > start + 1:
             yield start, stop

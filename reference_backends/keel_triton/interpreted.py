@@ -1,4 +1,5 @@
 """libdevice for Triton's interpreter, which has none: the same functions by PyTorch on the CPU."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,11 +12,38 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 _UNARY: dict[str, Callable[..., torch.Tensor]] = {
-    name: getattr(torch, name) for name in (
-        "exp", "exp2", "expm1", "rsqrt", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "trunc")}
+    name: getattr(torch, name)
+    for name in (
+        "exp",
+        "exp2",
+        "expm1",
+        "rsqrt",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "trunc",
+    )
+}
 _BINARY: dict[str, Callable[..., torch.Tensor]] = {
-    name: getattr(torch, name) for name in ("pow", "atan2", "copysign", "nextafter", "fmod")}
+    name: getattr(torch, name) for name in ("pow", "atan2", "copysign", "nextafter", "fmod")
+}
 
 
 def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 The order of parallel and reduce axes is free; neighbouring lanes should touch neighbouring elements.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from keel.loops import Axis, Index, Load, Loop, Position, Stmt, Store, evaluate,
 
 Body = tuple[Stmt, ...]
 
-TILES = (64, 32)            # how far a tile may reach along the axis that is split
+TILES = (64, 32)  # how far a tile may reach along the axis that is split
 # Sizes that are not known are taken to be large and odd.
 _GUESS: Mapping[str, int] = defaultdict(lambda: 997)
 
@@ -51,8 +52,13 @@ def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
     *others, last = axes
     if not _long(last.size):
         return axes, body
-    across = [a for s in body if isinstance(s, Load) and stride(s.index, last) > 1
-              for a in others if _long(a.size) and stride(s.index, a) == 1]
+    across = [
+        a
+        for s in body
+        if isinstance(s, Load) and stride(s.index, last) > 1
+        for a in others
+        if _long(a.size) and stride(s.index, a) == 1
+    ]
     if not across:
         return axes, body
     row = max(across, key=across.count)
@@ -62,8 +68,9 @@ def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
         return (*others, row), (Loop("parallel", (last,), body),)
     outer, inner = Axis(f"{last.name}a", last.size // part), Axis(f"{last.name}b", part)
     split = {last: index(outer) * part + index(inner)}
-    moved = tuple(replace(s, index=substitute(s.index, split)) if isinstance(s, Load | Store | Position) else s
-                  for s in body)
+    moved = tuple(
+        replace(s, index=substitute(s.index, split)) if isinstance(s, Load | Store | Position) else s for s in body
+    )
     return (*others, outer, row), (Loop("parallel", (inner,), moved),)
 
 

@@ -3,6 +3,7 @@
 Programs of one launch cannot wait for each other, so a loop that needs another's stores goes to a later launch, and
 loops that share a folded value go to one program together.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -76,8 +77,10 @@ def indices(body: Iterable[Stmt]) -> Iterator[Index]:
 
 def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
     """Which statements may be computed again anywhere: they give the same each time."""
-    return [isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored)
-            for s in body]
+    return [
+        isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored)
+        for s in body
+    ]
 
 
 def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
@@ -117,8 +120,10 @@ def _made(s: Stmt) -> set[int]:
 def _ordered(body: Body, groups: list[list[int]]) -> list[tuple[list[int], int]]:
     """Each group with the number of the launch it goes to; groups that need each other both ways become one."""
     while True:
-        after = [[p is not q and any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups]
-                 for p in groups]
+        after = [
+            [p is not q and any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups]
+            for p in groups
+        ]
         n = len(groups)
         for k in range(n):
             for i in range(n):
@@ -167,8 +172,9 @@ def _divided(piece: Piece, stored: frozenset[str]) -> list[Piece]:
     copied, body = _copied(piece.body, stored), piece.body
     fixed = [i for i in range(len(body)) if not copied[i]]
     alone = [g[0] for g in _groups(body, copied) if len(g) == 1 and _deep(body[g[0]])]
-    alone = [i for i in alone if not any(_conflict(body[i], body[j]) or _conflict(body[j], body[i])
-                                         for j in fixed if j != i)]
+    alone = [
+        i for i in alone if not any(_conflict(body[i], body[j]) or _conflict(body[j], body[i]) for j in fixed if j != i)
+    ]
     if not piece.axes or not alone:
         return [piece]
     inner = [_piece(body, [i], copied) for i in alone]

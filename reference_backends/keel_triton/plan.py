@@ -2,6 +2,7 @@
 
 ``render`` prints a plan and ``build`` launches it; both derive it from the kernel alone.
 """
+
 from __future__ import annotations
 
 import re
@@ -36,10 +37,10 @@ from keel_triton.phases import Body, launches
 
 Mode = Literal["block", "steps", "serial"]
 
-ONE_PASS = 4096             # the longest row held in one block by a loop that stands alone
-SEVERAL_PASSES = 16384      # the longest row held in one block where that saves reading it again
-UNROLLED = 16               # the longest loop that each lane runs by itself, its iterations written out
-NARROW = 2**31 - 2**21      # indices below this fit int32, the lanes past the end of the last block included
+ONE_PASS = 4096  # the longest row held in one block by a loop that stands alone
+SEVERAL_PASSES = 16384  # the longest row held in one block where that saves reading it again
+UNROLLED = 16  # the longest loop that each lane runs by itself, its iterations written out
+NARROW = 2**31 - 2**21  # indices below this fit int32, the lanes past the end of the last block included
 
 _TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
 
@@ -131,8 +132,14 @@ def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["
     dims = sorted({d for p in parts for d in _dims(p)}, key=str)
     derived = {a for d in dims for a in _opaque(d)}
     symbols = {str(s) for d in dims for a in _transparent(d) for s in a.free_symbols}
-    return Launch(name, parts, tuple(b for b in kernel.buffers if b.name in touched),
-                  tuple(s for s in kernel.symbols if s in symbols), tuple(sorted(derived, key=str)), index)
+    return Launch(
+        name,
+        parts,
+        tuple(b for b in kernel.buffers if b.name in touched),
+        tuple(s for s in kernel.symbols if s in symbols),
+        tuple(sorted(derived, key=str)),
+        index,
+    )
 
 
 def _part(axes: tuple[Axis, ...], body: Body) -> Part:
@@ -153,7 +160,7 @@ def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
             if isinstance(s, Load | Store):
                 lanes += bool(loop.axes) and s.index.coefficient(loop.axes[-1]) in (1, -1)
                 rows += bool(axes) and s.index.coefficient(axes[-1]) in (1, -1)
-    return "x" if rows and rows >= lanes else "r"          # windows overlap in both, and are short
+    return "x" if rows and rows >= lanes else "r"  # windows overlap in both, and are short
 
 
 def mode(loop: Loop, part: Part) -> Mode:
@@ -179,8 +186,9 @@ def steps(part: Part) -> tuple[Loop, ...]:
 
 def blocks(part: Part) -> tuple[int, ...]:
     """The padded lengths of the loops that run in one block."""
-    return tuple(padded(length(s)) for s in part.body
-                 if isinstance(s, Loop) and part.rank == 2 and mode(s, part) == "block")
+    return tuple(
+        padded(length(s)) for s in part.body if isinstance(s, Loop) and part.rank == 2 and mode(s, part) == "block"
+    )
 
 
 def length(loop: Loop) -> Dim:

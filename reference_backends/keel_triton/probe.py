@@ -1,4 +1,5 @@
 """Whether Triton kernels can run here: None, or the sentence that says why not."""
+
 from __future__ import annotations
 
 import importlib.util

@@ -1,4 +1,5 @@
 """Kernel to Triton source: one function per launch, a helper for each of its parts where there are several.  Pure."""
+
 from __future__ import annotations
 
 from keel.loops import Kernel
@@ -6,10 +7,10 @@ from keel_triton.body import body
 from keel_triton.indices import product_text
 from keel_triton.plan import Launch, plan
 
-HEADER = '''import triton
+HEADER = """import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-'''
+"""
 
 
 def render(kernel: Kernel) -> str:

@@ -2,6 +2,7 @@
 
 References take the buffers by name, flat, and return what the outputs must hold.
 """
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Programs off the beaten track, whole on each loop backend: complex numbers, sizes that only the run will tell."""
+
 from __future__ import annotations
 
 import pytest
@@ -32,12 +33,10 @@ def counted(x: Tensor) -> tuple[Tensor, ...]:
     return found, found.sum(), found[:, None] * found, torch.nonzero(x).float().exp()
 
 
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_complex_numbers_move(backend: str, dtype: torch.dtype) -> None:
-    for shape in ((5, 5), (70, 70)):                           # the larger is turned in tiles
+    for shape in ((5, 5), (70, 70)):  # the larger is turned in tiles
         x = torch.randn(*shape, dtype=dtype)
         torch._dynamo.reset()
         got = keel.compile(moved, backends=[backend], strict=True)(x)
@@ -51,7 +50,7 @@ def test_views_that_a_library_makes(backend: str) -> None:
     torch._dynamo.reset()
     run = keel.compile(viewed, backends=[backend], strict=True)
     first = run(x)
-    run(-x)                                                    # writes over what it does not give back
+    run(-x)  # writes over what it does not give back
     for g, w in zip(first, viewed(x), strict=True):
         torch.testing.assert_close(g, w)
     assert first[2].data_ptr() == x[2:].data_ptr()
@@ -62,7 +61,7 @@ def test_sizes_that_a_library_tells(backend: str) -> None:
     torch._dynamo.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         run = keel.compile(counted, backends=[backend, "eager"], fullgraph=True)  # assertions on sizes are eager's
-        for n in (6, 6, 9):                                    # the same sizes, another count; other sizes
+        for n in (6, 6, 9):  # the same sizes, another count; other sizes
             x = torch.randn(n, 4)
             for g, w in zip(run(x), counted(x), strict=True):
                 torch.testing.assert_close(g, w)

@@ -3,6 +3,7 @@
 What a user writes goes through Dynamo and autograd first, which take a hundred times as long as an operator's kernel.
 Here a call is a node of a functional graph at once; what follows is the same line that every program takes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,14 +45,18 @@ class Batch:
         """
         tensors = list(map(settled, _tensors(arguments)))
         if (given := tuple(map(type_of, tensors))) != self.inputs:
-            raise KeelError("bad-input", "The arguments are of other types than those of the compiled calls.",
-                            {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))})
+            raise KeelError(
+                "bad-input",
+                "The arguments are of other types than those of the compiled calls.",
+                {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))},
+            )
         with torch.no_grad(), without_autocast():
             return _by_call(self.call(tensors), self.counts)
 
 
-def compile_calls(calls: Sequence[Asked], *, backends: Sequence[str | Backend] | None = None,
-                  strict: bool = False) -> Batch:
+def compile_calls(
+    calls: Sequence[Asked], *, backends: Sequence[str | Backend] | None = None, strict: bool = False
+) -> Batch:
     """``calls``, functional overloads with their arguments, as one compiled graph of known sizes.
 
     A backend is asked for each call, or for the pieces of it, as of any program's.  Raises KeelError as
@@ -81,8 +86,9 @@ def _by_call(results: Iterable[Any], counts: Sequence[int]) -> list[tuple[Any, .
     return [tuple(islice(left, count)) for count in counts]
 
 
-def _placed(made: Compiled, ends: Sequence[Sequence[Any]]
-            ) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
+def _placed(
+    made: Compiled, ends: Sequence[Sequence[Any]]
+) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
     """Who does what each call's results, its ends, come from, and what other backends said of it."""
     who = {part.name: part.owner for part in made.parts}
     doing = {node: who[part.name] for part in made.plan.parts for node in part.nodes if part.name in who}
@@ -91,8 +97,13 @@ def _placed(made: Compiled, ends: Sequence[Sequence[Any]]
         behind = _behind([n for n in mine if isinstance(n, fx.Node)])
         seen |= behind
         owners.append(frozenset(doing[n.name] for n in behind if n.name in doing))
-        refusals.append(tuple(dict.fromkeys(
-            f"{name}: {why}" for n in behind for name, why in made.plan.refusals.get(n.name, {}).items())))
+        refusals.append(
+            tuple(
+                dict.fromkeys(
+                    f"{name}: {why}" for n in behind for name, why in made.plan.refusals.get(n.name, {}).items()
+                )
+            )
+        )
     return tuple(owners), tuple(refusals)
 
 

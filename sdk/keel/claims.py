@@ -1,4 +1,5 @@
 """Who owns a name that several distributions carry, and what is wrong with them.  Loads neither plugins nor PyTorch."""
+
 from __future__ import annotations
 
 from keel.entry_points import Carried, carried, normal
@@ -22,10 +23,15 @@ def claims_of(group: str) -> dict[str, list[Carried]]:
 
 def damaged(group: str) -> dict[str, KeelError]:
     """What is wrong with the metadata of distributions that carry a group, or may do so, by distribution."""
-    return {fault.package: KeelError("broken-plugin", f"the metadata of {fault.package} is damaged.",
-                                     {fault.package: " ".join(fault.sentences)},
-                                     do=f"Install {fault.package} again, or uninstall it.")
-            for fault in carried(group)[1]}
+    return {
+        fault.package: KeelError(
+            "broken-plugin",
+            f"the metadata of {fault.package} is damaged.",
+            {fault.package: " ".join(fault.sentences)},
+            do=f"Install {fault.package} again, or uninstall it.",
+        )
+        for fault in carried(group)[1]
+    }
 
 
 def _rank(point: Carried) -> tuple[bool, bool, str, str]:
@@ -40,6 +46,9 @@ def is_own(point: Carried) -> bool:
 
 def claimed(name: str, owner: Carried, other: Carried, kind: str = "backend") -> KeelError:
     """The error for a distribution that carries a name of another's."""
-    return KeelError("broken-plugin", f"{kind} {name!r} of {other.package} cannot be used: the name belongs to "
-                     f"{owner.package}.", {p.package: p.value for p in (owner, other)},
-                     do=f"Uninstall one of them, or have {other.package} carry another name.")
+    return KeelError(
+        "broken-plugin",
+        f"{kind} {name!r} of {other.package} cannot be used: the name belongs to {owner.package}.",
+        {p.package: p.value for p in (owner, other)},
+        do=f"Uninstall one of them, or have {other.package} carry another name.",
+    )

@@ -1,4 +1,5 @@
 """``keel``: the script, which says what to install where typer is not."""
+
 from __future__ import annotations
 
 import sys
@@ -16,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     from keel.command_line import run
+
     return run(sys.argv[1:] if arguments is None else arguments)
 
 

@@ -3,6 +3,7 @@
 A backend that takes exactly the operator set, in normal form, is what negotiation is held against; what comes out runs
 in eager PyTorch.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -102,9 +103,11 @@ Watcher = Callable[[Captured], Ending | None]
 
 def watching(watch: Watcher = ending) -> Callable[[Captured], Boxed]:
     """A compiler of captured graphs: each runs eagerly as what it ends in; as it is where ``watch`` gives nothing."""
+
     def compile_graph(captured: Captured) -> Boxed:
         end = watch(captured)
         return _eagerly(captured, captured.gm if end is None else end.gm)
+
     return compile_graph
 
 
@@ -113,6 +116,7 @@ def _eagerly(captured: Captured, gm: fx.GraphModule) -> Boxed:
         args = [*inputs, *captured.constants.values()]
         inputs.clear()
         return gm(*args)  # type: ignore[no-any-return]
+
     return run
 
 

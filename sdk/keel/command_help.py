@@ -1,4 +1,5 @@
 """What a command of another package does, in the words of its source.  Imports nothing of the package."""
+
 from __future__ import annotations
 
 import ast
@@ -16,7 +17,7 @@ def summary(point: EntryPoint) -> str | None:
     """
     try:
         attribute, tree = point.attr, ast.parse(_source(point.module).read_bytes())
-    except Exception:                                         # whatever is wrong with the package: help goes on
+    except Exception:  # whatever is wrong with the package: help goes on
         return None
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(_is_of(attribute, d) for d in node.decorator_list):

@@ -5,6 +5,7 @@ It loads the command that is asked for; help loads none, and so not PyTorch eith
 A package adds a subcommand by an entry point of group ``keel.commands``, or of ``keel.spec_commands`` for one of
 ``keel spec``: a name, and a Typer app.
 """
+
 from __future__ import annotations
 
 import sys
@@ -22,7 +23,7 @@ GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 COMMANDS: Mapping[str, str] = {
     "backends": "List installed backends: which can be used here, and what is wrong with the others.",
     "explain": "Compile models and say which backend takes what, who refuses and why, where in the code, what it all "
-               "takes by the data sheets, and what to implement next.",
+    "takes by the data sheets, and what to implement next.",
     "opt": "Take a kernel up again from its text.",
     "new": "Render a plugin package that installs and passes its own tests.",
     "ops": "Count the operators of the opset by family, list a family, or show an operator.",
@@ -42,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except Exception as error:
-        if not hasattr(error, "show"):                        # a usage error shows itself
+        if not hasattr(error, "show"):  # a usage error shows itself
             raise
         error.show()
         return int(getattr(error, "exit_code", 2))
@@ -54,7 +55,7 @@ def _app(argv: Sequence[str]) -> typer.Typer:
     if asked == "spec":
         spec = _own("keel.spec_commands")
         whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        whole.add_typer(_with_mounted(spec, SPEC_GROUP, _asked(argv[argv.index("spec") + 1:])), name="spec")
+        whole.add_typer(_with_mounted(spec, SPEC_GROUP, _asked(argv[argv.index("spec") + 1 :])), name="spec")
         return whole
     if asked in COMMANDS:
         return _with_mounted(_own("keel.commands"), GROUP, asked)
@@ -70,10 +71,15 @@ def _own(module: str) -> typer.Typer:
     except Exception as raised:
         if not (faults := unreadable()):
             raise
-        raise KeelError("broken-plugin", "PyTorch cannot be imported. It asks for the entry points of all packages, "
-                        "and some are damaged.", {"PyTorch": f"{type(raised).__name__}: {message_of(raised)}",
-                                              **{fault.package: " ".join(fault.sentences) for fault in faults}},
-                        do=f"Install {faults[0].package} again, or uninstall it.") from raised
+        raise KeelError(
+            "broken-plugin",
+            "PyTorch cannot be imported. It asks for the entry points of all packages, and some are damaged.",
+            {
+                "PyTorch": f"{type(raised).__name__}: {message_of(raised)}",
+                **{fault.package: " ".join(fault.sentences) for fault in faults},
+            },
+            do=f"Install {faults[0].package} again, or uninstall it.",
+        ) from raised
     return found
 
 
@@ -84,8 +90,12 @@ def _asked(argv: Sequence[str]) -> str | None:
 
 def _listing() -> typer.Typer:
     """Keel's own commands by what help says of them."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
-                      help="Put a PyTorch 2 backend under any accelerator.")
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="Put a PyTorch 2 backend under any accelerator.",
+    )
     for name, sentence in COMMANDS.items():
         app.command(name, help=sentence)(_listed)
     return app
@@ -112,8 +122,14 @@ def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Type
         if asked not in (None, name):
             continue
         if name in taken:
-            print(KeelError("broken-plugin", f"command {name!r} of {points[0].package} cannot be used: Keel "
-                            "has one of that name.", do="Leave it, or uninstall the package."), file=sys.stderr)
+            print(
+                KeelError(
+                    "broken-plugin",
+                    f"command {name!r} of {points[0].package} cannot be used: Keel has one of that name.",
+                    do="Leave it, or uninstall the package.",
+                ),
+                file=sys.stderr,
+            )
         elif asked is None:
             sentence = summary(points[0]) or f"A command of {points[0].package}; its --help says more."
             listed.command(name, help=sentence)(_listed)
@@ -128,9 +144,13 @@ def _command(name: str, point: Carried) -> typer.Typer:
     """Raises KeelError[broken-plugin]."""
     from keel.discovery import loaded, try_imports
     from keel.quarantine import Report
+
     [report] = [Report()] if is_own(point) else try_imports([point])
     found, _ = loaded("command", name, point, report)
     if not isinstance(found, typer.Typer):
-        raise KeelError("broken-plugin", f"command {name!r} cannot be used: {point.value} is of type "
-                        f"{type(found).__name__}, not a Typer app.", do=f"Report it to {point.package}.")
+        raise KeelError(
+            "broken-plugin",
+            f"command {name!r} cannot be used: {point.value} is of type {type(found).__name__}, not a Typer app.",
+            do=f"Report it to {point.package}.",
+        )
     return found

@@ -1,4 +1,5 @@
 """The commands of ``keel``: what is installed, who takes what, kernels taken up again, new plugins."""
+
 from __future__ import annotations
 
 import json as js
@@ -31,48 +32,74 @@ from keel.reports import duration
 from keel.spec_commands import ops
 from keel.what_if import Step, merged
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
-                  help="Put a PyTorch 2 backend under any accelerator.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Put a PyTorch 2 backend under any accelerator.",
+)
 AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
 
 
 @app.command()
 def backends(
-    again: Annotated[bool, typer.Option(help="Import plugins in a process of their own once more, also where it is "
-                                        "remembered how that went.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            help="Import plugins in a process of their own once more, also where it is remembered how that went."
+        ),
+    ] = False,
     limit: Annotated[float, typer.Option(help="Seconds that an import may take there.")] = LIMIT,
     json: AsJson = False,
 ) -> None:
     """List installed backends: which can be used here, and what is wrong with the others."""
     with _stdout_kept():
         found = survey(limit=limit, again=again)
-    rows = [_row(name, f"{name} of {point.package}" if i else name, point, found)
-            for name, points in sorted(installed().items()) for i, point in enumerate(points)]
-    rows += [{"name": "", "usable": False, **_facts(None), "package": package, "problem": str(problem), "notes": []}
-             for package, problem in found.damaged.items()]
+    rows = [
+        _row(name, f"{name} of {point.package}" if i else name, point, found)
+        for name, points in sorted(installed().items())
+        for i, point in enumerate(points)
+    ]
+    rows += [
+        {"name": "", "usable": False, **_facts(None), "package": package, "problem": str(problem), "notes": []}
+        for package, problem in found.damaged.items()
+    ]
     if json:
         print(js.dumps(rows, indent=1))
         return
     table = _table("name", "level", "device", "usable", "package")
     for r in rows:
-        table.add_row(escape(str(r["name"])), str(r["level"] or ""), str(r["device"] or ""),
-                      "yes" if r["usable"] else "no", escape(str(r["package"])))
+        table.add_row(
+            escape(str(r["name"])),
+            str(r["level"] or ""),
+            str(r["device"] or ""),
+            "yes" if r["usable"] else "no",
+            escape(str(r["package"])),
+        )
     console = Console(highlight=False)
     console.print(table)
     for r in rows:
         if r["problem"]:
             console.print(f"\n{escape(str(r['problem']))}", soft_wrap=True)
         if r["notes"]:
-            console.print(f"\n{escape(str(r['name']))} changed {escape(' and '.join(r['notes']))} when it was "
-                          "imported; Keel put that back.", soft_wrap=True)
+            console.print(
+                f"\n{escape(str(r['name']))} changed {escape(' and '.join(r['notes']))} when it was "
+                "imported; Keel put that back.",
+                soft_wrap=True,
+            )
 
 
 def _row(name: str, key: str, point: Carried, found: Discovery) -> dict[str, Any]:
     """What is known of a distribution's claim to a name; ``key`` is what ``found`` has it by."""
     problem = found.problems.get(key)
-    return {"name": name, "usable": key in found.backends, **_facts(found.backends.get(key)),
-            "package": _package(point), "problem": None if problem is None else str(problem),
-            "notes": list(found.notes.get(key, ()))}
+    return {
+        "name": name,
+        "usable": key in found.backends,
+        **_facts(found.backends.get(key)),
+        "package": _package(point),
+        "problem": None if problem is None else str(problem),
+        "notes": list(found.notes.get(key, ())),
+    }
 
 
 @contextmanager
@@ -82,7 +109,7 @@ def _stdout_kept() -> Iterator[None]:
     try:
         kept = os.dup(1)
         os.dup2(2, 1)
-    except OSError:                                           # one of them is closed
+    except OSError:  # one of them is closed
         yield
         return
     try:
@@ -95,7 +122,7 @@ def _stdout_kept() -> Iterator[None]:
 def _package(point: Carried) -> str:
     try:
         version = point.dist.version if point.dist else None
-    except Exception:                                         # a distribution without metadata
+    except Exception:  # a distribution without metadata
         version = None
     sound = isinstance(version, str) and version.isprintable() and len(version) < 100
     return f"{point.package} {version}" if sound else point.package
@@ -110,20 +137,30 @@ def _facts(backend: Any) -> dict[str, str | None]:
 
 @app.command()
 def explain(
-    what: Annotated[list[str], typer.Argument(metavar="MODULE:FACTORY...", help="Callables without arguments that "
-                                              "return a function or module, a tuple of arguments and, if need be, a "
-                                              "dict of others.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE:FACTORY...",
+            help="Callables without arguments that "
+            "return a function or module, a tuple of arguments and, if need be, a "
+            "dict of others.",
+        ),
+    ],
     backends: Annotated[str, typer.Option(help="Names in order of preference, with commas between.")] = "",
     strict: Annotated[bool, typer.Option(help="Make fallbacks errors.")] = False,
     dynamic: Annotated[bool | None, typer.Option(help="Compile for sizes that change.")] = None,
     placement: Annotated[str, typer.Option(help=f"One of {', '.join(PLACEMENTS)}.")] = "auto",
     costs: Annotated[Path | None, typer.Option(help="Data sheets, as keel bench --calibrate writes them.")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="What if there were no such backend or operator (cpp, "
-                                                      "softmax, cpp.softmax); repeatable.")] = None,
-    assume: Annotated[list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); "
-                                                     "repeatable.")] = None,
-    pin: Annotated[list[str] | None, typer.Option(help="Give an operator to a backend (softmax=cpp); "
-                                                  "repeatable.")] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="What if there were no such backend or operator (cpp, softmax, cpp.softmax); repeatable."),
+    ] = None,
+    assume: Annotated[
+        list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); repeatable.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="Give an operator to a backend (softmax=cpp); repeatable.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -134,10 +171,22 @@ def explain(
     found: dict[str, Explanation] = {}
     for name in what:
         fn, args, kwargs = _made(name)
-        found[name] = explained(fn, *args, backends=names, strict=strict, dynamic=dynamic, placement=placement,
-                                costs=costs, without=without or (), assume=assume or (), pins=pins, **kwargs)
+        found[name] = explained(
+            fn,
+            *args,
+            backends=names,
+            strict=strict,
+            dynamic=dynamic,
+            placement=placement,
+            costs=costs,
+            without=without or (),
+            assume=assume or (),
+            pins=pins,
+            **kwargs,
+        )
     if html is not None:
         from keel.explain_page import page
+
         html.write_text(page(found), encoding="utf-8")
     steps = merged(step for one in found.values() for step in one.steps)
     if json:
@@ -165,8 +214,9 @@ def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, An
     try:
         made = getattr(import_module(module), name)()
     except (ImportError, AttributeError, ValueError) as raised:
-        raise KeelError("bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"},
-                        do=usage) from raised
+        raise KeelError(
+            "bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"}, do=usage
+        ) from raised
     finally:
         sys.path.pop(0)
     match made:
@@ -182,8 +232,13 @@ def opt(
     file: Annotated[Path, typer.Argument(help="A kernel as text, as KEEL_DUMP writes it.")],
     backend: Annotated[str, typer.Option(help="A loop-level backend.")] = "",
     from_: Annotated[str, typer.Option("--from", help="The stage that the file holds: loops.")] = "loops",
-    to: Annotated[str, typer.Option(help="loops: in the backend's scalar ops. source: as it renders it. interp: run on "
-                                    "made-up inputs by the interpreter and, if one is given, by the backend.")] = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="loops: in the backend's scalar ops. source: as it renders it. interp: run on "
+            "made-up inputs by the interpreter and, if one is given, by the backend."
+        ),
+    ] = "",
     size: Annotated[list[str] | None, typer.Option(help="s0=8: the value of a size, for interp; repeatable.")] = None,
 ) -> None:
     """Take a kernel up again from its text."""
@@ -220,8 +275,13 @@ def _show_trial(trials: Sequence[kernels.Trial]) -> None:
     table = _table("buffer", "type", "first values by the interpreter", "by the backend", "largest difference")
     for t in trials:
         kind = f"{str(t.interpreted.dtype).removeprefix('torch.')}[{t.interpreted.numel()}]"
-        table.add_row(t.buffer, kind, _first(t.interpreted), "" if t.built is None else _first(t.built),
-                      "" if t.difference is None else f"{t.difference:.3g}")
+        table.add_row(
+            t.buffer,
+            kind,
+            _first(t.interpreted),
+            "" if t.built is None else _first(t.built),
+            "" if t.difference is None else f"{t.difference:.3g}",
+        )
     Console(highlight=False).print(table)
 
 

@@ -2,6 +2,7 @@
 
 ``keel`` imports this module when it is imported itself, so that ``keel.compile`` is always the function.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["compile", "dynamo_backend"]
 
 
-def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None = None, mode: str = "default",
-            dynamic: bool | None = None, fullgraph: bool = False, strict: bool = False,
-            fuel: int | None = None, placement: str = "auto", costs: Costs | None = None,
-            pins: Mapping[str, str] | None = None) -> Callable[..., Any]:
+def compile(
+    fn: Callable[..., Any],
+    *,
+    backends: Sequence[str | Backend] | None = None,
+    mode: str = "default",
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    strict: bool = False,
+    fuel: int | None = None,
+    placement: str = "auto",
+    costs: Costs | None = None,
+    pins: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
     """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by a backend that takes it.
 
     ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
@@ -41,13 +51,20 @@ def compile(fn: Callable[..., Any], *, backends: Sequence[str | Backend] | None 
 
     from keel.compiler import DynamoBackend, read_settings
 
-    settings = read_settings(mode, {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement,
-                                    "costs": costs, "pins": pins})
+    settings = read_settings(
+        mode,
+        {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement, "costs": costs, "pins": pins},
+    )
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
 
 
-def dynamo_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
-                   options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+def dynamo_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
     """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., ...})``."""
     from keel.compiler import DynamoBackend, read_settings
     from keel.torch_adapter import unwrapped

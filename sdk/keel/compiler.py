@@ -1,4 +1,5 @@
 """The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
+
 from __future__ import annotations
 
 import math
@@ -39,8 +40,16 @@ from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
 
-__all__ = ["Compiled", "Costs", "DynamoBackend", "Listener", "Settings", "compile_graph", "compiled_graphs",
-           "read_settings"]
+__all__ = [
+    "Compiled",
+    "Costs",
+    "DynamoBackend",
+    "Listener",
+    "Settings",
+    "compile_graph",
+    "compiled_graphs",
+    "read_settings",
+]
 
 Costs = Mapping[str, Cost] | str | os.PathLike[str]
 MODES = ("default", "reduce-overhead")
@@ -146,7 +155,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
             faults.append(fault)
             settings = replace(settings, backends=fault.without(settings.backends))
         except KeelError as raised:
-            if raised.code == "no-owner" and faults:          # nobody else takes what a backend was left out of
+            if raised.code == "no-owner" and faults:  # nobody else takes what a backend was left out of
                 raise faults[-1].error from raised
             raise
         else:
@@ -168,10 +177,12 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
     answers.tell()
 
     def anew(refusals: Refusals) -> Plan:
-        found = answers.of_the_user(again(gm, answers.backends, refusals, strict=strict,
-                                          price=price if plan.claim is not None else None))
+        found = answers.of_the_user(
+            again(gm, answers.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
+        )
         _certify(gm, found, constants, answers)
         return found
+
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
     compiled = Compiled(captured.kind, captured.gm, gm, plan, tuple(parts), constants)
@@ -191,14 +202,28 @@ def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers
         raise answers.contradiction(refused) or refused from None
 
 
-def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Compiled, run: Boxed,
-           folder: Path | None, listen: Listener | None, answers: Answers) -> Boxed:
+def _tried(
+    captured: Captured,
+    settings: Settings,
+    choice: Choice,
+    compiled: Compiled,
+    run: Boxed,
+    folder: Path | None,
+    listen: Listener | None,
+    answers: Answers,
+) -> Boxed:
     """``run``, or what its first calls find to be faster: one backend alone."""
     rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
     if not rivals or once is not None:
         if listen is not None:
-            listen(replace(compiled, untried=f"The graph may run only once: {once}" if once else
-                           "No other backend alone has all of it and is predicted to be nearly as fast."))
+            listen(
+                replace(
+                    compiled,
+                    untried=f"The graph may run only once: {once}"
+                    if once
+                    else "No other backend alone has all of it and is predicted to be nearly as fast.",
+                )
+            )
         return run
     if listen is not None:
         listen(replace(compiled, open=True))
@@ -210,7 +235,7 @@ def _tried(captured: Captured, settings: Settings, choice: Choice, compiled: Com
         inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
         meta = {dump.META: inside, FUEL: Fuel(settings.fuel)}
-        try:                                                  # strict: what fails is out, and goes to nobody else
+        try:  # strict: what fails is out, and goes to nobody else
             plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, meta=meta)
         except KeelError as raised:
             failed.append(replace(_expected(plan), why=reason(raised)))
@@ -226,16 +251,21 @@ def _nobody_else(refusals: Refusals) -> Plan:
 
 def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: Listener | None) -> Candidate:
     def hear(tried: tuple[Tried, ...]) -> None:
-        dump.write(folder, "09-tried.json", lambda: dump.json_text(
-            {"tried": [asdict(each) for each in tried], "kept": compiled.plan.as_json()}))
+        dump.write(
+            folder,
+            "09-tried.json",
+            lambda: dump.json_text({"tried": [asdict(each) for each in tried], "kept": compiled.plan.as_json()}),
+        )
         if listen is not None:
             listen(replace(compiled, tried=tried))
+
     return Candidate(_expected(compiled.plan), run, hear)
 
 
 def _expected(plan: Plan) -> Tried:
-    return Tried(tuple(sorted({part.owner.name for part in plan.parts})),
-                 math.inf if plan.claim is None else plan.claim.seconds)
+    return Tried(
+        tuple(sorted({part.owner.name for part in plan.parts})), math.inf if plan.claim is None else plan.claim.seconds
+    )
 
 
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
@@ -248,14 +278,23 @@ def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | No
         return None
     if not missing("placement"):
         return Pricing(constants, compete=False)
-    warnings.warn('Graphs are placed by the order of backends, not by cost: that needs the extra "placement" '
-                  '(pip install "torch-keel[placement]"). Pass placement="order" to choose that.', KeelWarning,
-                  stacklevel=2)
+    warnings.warn(
+        'Graphs are placed by the order of backends, not by cost: that needs the extra "placement" '
+        '(pip install "torch-keel[placement]"). Pass placement="order" to choose that.',
+        KeelWarning,
+        stacklevel=2,
+    )
     return None
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {"backends": (list, tuple), "strict": (bool,), "fuel": (int,),
-                                          "placement": (str,), "costs": (Mapping, str, os.PathLike), "pins": (Mapping,)}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "backends": (list, tuple),
+    "strict": (bool,),
+    "fuel": (int,),
+    "placement": (str,),
+    "costs": (Mapping, str, os.PathLike),
+    "pins": (Mapping,),
+}
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
@@ -264,26 +303,42 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     for name, value in given.items():
         if name not in _TYPES:
             near = get_close_matches(str(name), _TYPES, n=1)
-            raise KeelError("bad-option", f"There is no option {name!r}.", {"options": ", ".join(_TYPES)},
-                            do=f"Did you mean {near[0]!r}?" if near else None)
-        if not isinstance(value, _TYPES[name]) or (isinstance(value, int) and (
-                value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))):
+            raise KeelError(
+                "bad-option",
+                f"There is no option {name!r}.",
+                {"options": ", ".join(_TYPES)},
+                do=f"Did you mean {near[0]!r}?" if near else None,
+            )
+        if not isinstance(value, _TYPES[name]) or (
+            isinstance(value, int) and (value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))
+        ):
             raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
     if mode is not None and mode not in MODES:
-        raise KeelError("bad-option", f"There is no mode {mode!r}.", {"modes": ", ".join(MODES)},
-                        do="Leave the mode out, or use one of these.")
+        raise KeelError(
+            "bad-option",
+            f"There is no mode {mode!r}.",
+            {"modes": ", ".join(MODES)},
+            do="Leave the mode out, or use one of these.",
+        )
     if (placement := given.get("placement", "auto")) not in PLACEMENTS:
-        raise KeelError("bad-option", f"There is no placement {placement!r}.", {"placements": ", ".join(PLACEMENTS)},
-                        do="Leave it out, or use one of these.")
+        raise KeelError(
+            "bad-option",
+            f"There is no placement {placement!r}.",
+            {"placements": ", ".join(PLACEMENTS)},
+            do="Leave it out, or use one of these.",
+        )
     strict = given.get("strict", False)
     backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
     backends = pinned(backends, given.get("pins", {}))
     found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
     if placement in BY_COST and sheets_of(found.backends) is None:
         lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
-        raise KeelError("bad-option", f"The placement cannot be by cost: {' and '.join(lacking)} "
-                        f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
-                        do="Give each backend a `cost`, or leave the placement out.")
+        raise KeelError(
+            "bad-option",
+            f"The placement cannot be by cost: {' and '.join(lacking)} "
+            f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
+            do="Give each backend a `cost`, or leave the placement out.",
+        )
     return found
 
 
@@ -295,7 +350,11 @@ def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backe
     return tuple(replace(b, cost=sheets[b.name]) if b.name in sheets else b for b in backends)
 
 
-_MEANING = {"backends": "a list of names or Backend values", "strict": "True or False",
-            "fuel": "the number of fusions to allow", "placement": f"one of {', '.join(PLACEMENTS)}",
-            "costs": "data sheets by backend name, or the path of a file of them",
-            "pins": "names of backends by operator"}
+_MEANING = {
+    "backends": "a list of names or Backend values",
+    "strict": "True or False",
+    "fuel": "the number of fusions to allow",
+    "placement": f"one of {', '.join(PLACEMENTS)}",
+    "costs": "data sheets by backend name, or the path of a file of them",
+    "pins": "names of backends by operator",
+}

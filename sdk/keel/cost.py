@@ -3,6 +3,7 @@
 A call takes the longer of its arithmetic and its traffic with memory (Williams, Waterman and Patterson, "Roofline",
 2009).  The sheet is data: a vendor copies it from a product brief, or ``keel bench --calibrate`` measures it.
 """
+
 from __future__ import annotations
 
 import math
@@ -156,19 +157,31 @@ class Cost:
             checked_type(what, "patterns", pattern, Pattern, "rows that are Pattern values")
         checked_number(what, "doubt", self.doubt)
         if self.doubt >= 1:
-            bad(f"A data sheet has a doubt of {self.doubt}.",
-                "Write the share by which calls take more or less than it says, at least 0 and below 1.")
+            bad(
+                f"A data sheet has a doubt of {self.doubt}.",
+                "Write the share by which calls take more or less than it says, at least 0 and below 1.",
+            )
 
     def as_json(self) -> dict[str, Any]:
         """The sheet as plain data, without overrides that are functions."""
         plain = {k: v for k, v in self.seconds.items() if not callable(v)}
-        return {"flops": {DTYPE_NAMES[d]: rate for d, rate in self.flops.items()}, "scalars": self.scalars,
-                "bandwidth": self.bandwidth, "launch": self.launch, "call": self.call, "fuses": self.fuses,
-                "link": None if self.link is None else asdict(self.link),
-                "memory": None if math.isinf(self.memory) else self.memory, "weights": dict(self.weights),
-                "passes": dict(self.passes), "border": self.border, "copies": self.copies,
-                "seconds": plain, "doubt": self.doubt,
-                "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns]}
+        return {
+            "flops": {DTYPE_NAMES[d]: rate for d, rate in self.flops.items()},
+            "scalars": self.scalars,
+            "bandwidth": self.bandwidth,
+            "launch": self.launch,
+            "call": self.call,
+            "fuses": self.fuses,
+            "link": None if self.link is None else asdict(self.link),
+            "memory": None if math.isinf(self.memory) else self.memory,
+            "weights": dict(self.weights),
+            "passes": dict(self.passes),
+            "border": self.border,
+            "copies": self.copies,
+            "seconds": plain,
+            "doubt": self.doubt,
+            "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns],
+        }
 
     @staticmethod
     def from_json(text: str) -> Cost:
@@ -204,8 +217,11 @@ def _sheet(item: Item) -> Cost:
         if "link" in said and said["link"].value is not None:
             fields["link"] = Link(**{k: v.number() for k, v in said["link"].record(("bandwidth", "latency")).items()})
         patterns = said["patterns"].items(1 << 12) if "patterns" in said else ()
-        return Cost(flops={DTYPES_BY_NAME[name]: rate.number() for name, rate in flops.items()},
-                    patterns=tuple(map(_pattern, patterns)), **fields)
+        return Cost(
+            flops={DTYPES_BY_NAME[name]: rate.number() for name, rate in flops.items()},
+            patterns=tuple(map(_pattern, patterns)),
+            **fields,
+        )
     except KeelError as e:
         raise Malformed(item.place, e.what) from e
 
@@ -215,8 +231,11 @@ def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
 
     It imports nothing; to find out what somebody may have meant does.
     """
-    if not (kinds and name in _kinds()) and name not in _members() and not any(
-            name in (full, full.rpartition(".")[0]) for full in registered_names()):
+    if (
+        not (kinds and name in _kinds())
+        and name not in _members()
+        and not any(name in (full, full.rpartition(".")[0]) for full in registered_names())
+    ):
         item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
 
 
@@ -272,8 +291,11 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
     if cost.fuses and fusable(call):
         picked = _picked(call)
         alone += sum(work.read[i] for i in picked) / cost.bandwidth
-        return Price(alone, tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
-                     tuple(b / cost.bandwidth for b in work.written))
+        return Price(
+            alone,
+            tuple(0.0 if i in picked else b / cost.bandwidth for i, b in enumerate(work.read)),
+            tuple(b / cost.bandwidth for b in work.written),
+        )
     traffic, again = _passing(sum(work.read) + sum(work.written), call, cost)
     return replace(nothing, alone=alone if given else max(alone, traffic) + again + cost.call)
 
@@ -299,7 +321,7 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
         own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
         loop = cost.fuses and fusable(link.call)
         apart += own.alone
-        if before is not None and before[0] != loop:           # what loops pass on is charged by tensor
+        if before is not None and before[0] != loop:  # what loops pass on is charged by tensor
             apart += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
         busy += own.alone if loop else _busy(link.call, cost, sizes, link.pieces)[0]
         if not loop:
@@ -328,6 +350,7 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
 
 def slowed(cost: Cost, by: float) -> Cost:
     """The sheet of a backend on which all takes ``by`` times as long, within what sheets may say."""
+
     def time(given: float) -> float:
         return min(by * given, LONGEST)
 
@@ -336,12 +359,18 @@ def slowed(cost: Cost, by: float) -> Cost:
 
     def longer(given: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
         return (lambda call: time(given(call))) if callable(given) else time(given)
+
     return replace(
-        cost, flops={d: rate(given) for d, given in cost.flops.items()}, scalars=rate(cost.scalars),
-        bandwidth=rate(cost.bandwidth), launch=time(cost.launch), call=time(cost.call),
+        cost,
+        flops={d: rate(given) for d, given in cost.flops.items()},
+        scalars=rate(cost.scalars),
+        bandwidth=rate(cost.bandwidth),
+        launch=time(cost.launch),
+        call=time(cost.call),
         link=None if cost.link is None else Link(rate(cost.link.bandwidth), time(cost.link.latency)),
         patterns=tuple(p if p.seconds is None else replace(p, seconds=time(p.seconds)) for p in cost.patterns),
-        seconds={name: longer(given) for name, given in cost.seconds.items()})
+        seconds={name: longer(given) for name, given in cost.seconds.items()},
+    )
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:
@@ -351,6 +380,7 @@ def crossing(there: Cost, here: Cost, amount: float) -> float:
 
 
 # -- work -------------------------------------------------------------------------------------------------------------
+
 
 def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
     """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``.
@@ -368,8 +398,13 @@ def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
     scalars = most * _weight(call, most) if math.isnan(places) else places
     if _tagged(call, "pooling"):
         scalars = max(most, _window(call) * sum(elements(t, sizes) for t in results[:1]))
-    return Work(dtype, flops or 0.0, 0.0 if flops is not None else scalars,
-                tuple(read), tuple(size_of(t, sizes) for t in results))
+    return Work(
+        dtype,
+        flops or 0.0,
+        0.0 if flops is not None else scalars,
+        tuple(read),
+        tuple(size_of(t, sizes) for t in results),
+    )
 
 
 def picks(call: Call) -> str | None:
@@ -417,6 +452,7 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
     usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
     """
     from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
+
     if call.name in _GRADIENTS:
         return _gradients(call, sizes)
     formula = flop_registry.get(getattr(call.op, "overloadpacket", None))
@@ -424,10 +460,15 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
         args = [_shape(a, sizes) for a in call.args]
         out = tuple(_shape(t, sizes) for t in call.out)
         try:
-            return float(formula(*args, **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
-                                 out_val=out[0] if len(out) == 1 else out))
+            return float(
+                formula(
+                    *args,
+                    **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
+                    out_val=out[0] if len(out) == 1 else out,
+                )
+            )
         except (AssertionError, TypeError, ValueError, IndexError, AttributeError):
-            return None                                      # of a form of the call that the formula does not know
+            return None  # of a form of the call that the formula does not know
     member = OPSET.get(call.op)
     if member is not None and member.factors is not None and call.tensors and call.tensors[0].rank >= 2:
         *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
@@ -513,7 +554,7 @@ def _convolution(call: Call) -> tuple[str, ...]:
     if not isinstance(weight, TensorType) or weight.rank < 3:
         return ()
     if args.get("groups", 1) != 1:
-        return ("depthwise convolution", "grouped convolution")[weight.shape[1] != 1:]
+        return ("depthwise convolution", "grouped convolution")[weight.shape[1] != 1 :]
     return ("pointwise convolution",) if all(n == 1 for n in weight.shape[2:]) else ()
 
 
@@ -563,5 +604,3 @@ _LOOP_FAMILIES = frozenset({"statistics", "normalisation", "batch norm", "losses
 def _tagged(call: Call, tag: str) -> bool:
     member = OPSET.get(call.op)
     return member is not None and tag in member.tags
-
-

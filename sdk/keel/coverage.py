@@ -3,6 +3,7 @@
 The samples of the declarations are asked, as calls of the types that eager PyTorch gives. A call that is refused and is
 not in normal form is asked as its normal form is: in pieces.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -61,8 +62,15 @@ class Cell:
         return "none" if not taken else taken[0] if len(taken) == 1 else "mixed"
 
     def as_json(self) -> dict[str, Any]:
-        return {"op": self.op, "family": self.family, "dtype": dtype_name(self.dtype), "verdict": self.verdict,
-                "ways": dict(self.ways), "raised": self.raised, "why": self.why}
+        return {
+            "op": self.op,
+            "family": self.family,
+            "dtype": dtype_name(self.dtype),
+            "verdict": self.verdict,
+            "ways": dict(self.ways),
+            "raised": self.raised,
+            "why": self.why,
+        }
 
 
 def dtype_name(dtype: torch.dtype | None) -> str:
@@ -73,7 +81,7 @@ def way(backend: Backend, call: Call) -> tuple[Way, str]:
     """How a backend does a call; the sentence that says why it does not."""
     try:
         why = answer(backend, call)
-    except CannotSay as raised:                               # the cell says so; a warning for each would say no more
+    except CannotSay as raised:  # the cell says so; a warning for each would say no more
         why = raised.refusal
     if why is not None:
         return "refused", str(why)
@@ -100,7 +108,7 @@ def _ask(backend: Backend, op: Op, sample: Sample, cell: Cell) -> None:
         target = overload_of(op, sample.args, sample.kwargs)
         with torch.random.fork_rng(devices=()), torch.no_grad():
             made = call_of(target, sample.args, sample.kwargs, target(*sample.args, **sample.kwargs))
-    except Exception:                                         # the sample is of a dtype that eager PyTorch lacks
+    except Exception:  # the sample is of a dtype that eager PyTorch lacks
         cell.raised += 1
         return
     found, why = way(backend, made)
@@ -155,13 +163,15 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
         def listen(made: Compiled) -> None:
             trouble = tuple(str(e) for part in made.parts for e in part.trouble)
             hear(Done(_ways(backend, made.gm, made.plan), trouble))
-        refuse_left_out(captured.gm)                          # which would run in eager PyTorch, and say nothing here
+
+        refuse_left_out(captured.gm)  # which would run in eager PyTorch, and say nothing here
         run = compile_graph(captured, settings, listen)
 
         def told(inputs: list[Any]) -> Sequence[Any]:
-            with warnings.catch_warnings():                   # results that are cast would be of the right types
+            with warnings.catch_warnings():  # results that are cast would be of the right types
                 warnings.simplefilter("error", KeelWarning)
                 return run(inputs)
+
         return told
 
     def placed(captured: Captured) -> Boxed:
@@ -172,7 +182,9 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
             args = [*inputs, *captured.constants.values()]
             inputs.clear()
             return gm(*args)  # type: ignore[no-any-return]
+
         return run
+
     return built if build else placed
 
 

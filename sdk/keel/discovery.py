@@ -3,6 +3,7 @@
 A plugin is imported only when it is asked for by name, or when all are listed; a broken one never troubles the others.
 One of another distribution than Keel's is first imported in a process of its own (see ``keel.quarantine``).
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -69,8 +70,7 @@ def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
             problems[name] = error
         for other in points[1:]:
             problems[f"{name} of {other.package}"] = claimed(name, points[0], other)
-    return Discovery(backends, problems, {name: found for name, found in notes.items() if found},
-                     damaged(GROUP))
+    return Discovery(backends, problems, {name: found for name, found in notes.items() if found}, damaged(GROUP))
 
 
 def installed() -> dict[str, list[Carried]]:
@@ -92,12 +92,21 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
     points = installed()
     if name not in points:
         near = get_close_matches(name, points, n=1)
-        raise KeelError("unknown-backend", f"no installed backend is named {name!r}.",
-                        {"installed": ", ".join(sorted(points)) or "none",
-                         **{package: " ".join(error.reasons.values()) for package, error in damaged(GROUP).items()
-                            if error.reasons}},
-                        do=f"Did you mean {near[0]!r}?" if near else
-                        f"Install the package that carries it (an entry point of group {GROUP}).")
+        raise KeelError(
+            "unknown-backend",
+            f"no installed backend is named {name!r}.",
+            {
+                "installed": ", ".join(sorted(points)) or "none",
+                **{
+                    package: " ".join(error.reasons.values())
+                    for package, error in damaged(GROUP).items()
+                    if error.reasons
+                },
+            },
+            do=f"Did you mean {near[0]!r}?"
+            if near
+            else f"Install the package that carries it (an entry point of group {GROUP}).",
+        )
     point = points[name][0]
     [report] = [Report()] if is_own(point) else try_imports([point], limit=limit)
     return _load(name, point, report)[0]
@@ -107,8 +116,10 @@ def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool 
     """``first_imports`` of those that name something that can be imported; a problem for each other."""
     sound = [EntryPoint.pattern.fullmatch(point.value) is not None for point in points]
     tried = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
-    return [next(tried) if ok else Report(f"has the malformed entry point {shown(point.value)}")
-            for point, ok in zip(points, sound, strict=True)]
+    return [
+        next(tried) if ok else Report(f"has the malformed entry point {shown(point.value)}")
+        for point, ok in zip(points, sound, strict=True)
+    ]
 
 
 def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = False) -> tuple[Backend, ...]:
@@ -128,8 +139,11 @@ def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = F
     if not strict and not any(b.last_resort for b in found):
         found.append(find(LAST_RESORT))
     if not found:
-        raise KeelError("bad-option", "backends=[] leaves no backend to compile with under strict=True.",
-                        do=f"Name at least one: {', '.join(sorted(installed()))}.")
+        raise KeelError(
+            "bad-option",
+            "backends=[] leaves no backend to compile with under strict=True.",
+            do=f"Name at least one: {', '.join(sorted(installed()))}.",
+        )
     return tuple(found)
 
 
@@ -155,22 +169,33 @@ def _one(backend: object) -> Backend:
             _check_probe(backend)
             return backend
         case LoopTarget():
-            raise KeelError("bad-option", f"{backend.name} is a LoopTarget, not a Backend.",
-                            do="Wrap it: keel.loop_backend(target).")
+            raise KeelError(
+                "bad-option",
+                f"{backend.name} is a LoopTarget, not a Backend.",
+                do="Wrap it: keel.loop_backend(target).",
+            )
     raise KeelError("bad-option", f"{backend!r} is neither the name of a backend nor a Backend.", do=_LIST)
 
 
 def _load(name: str, point: Carried, report: Report) -> tuple[Backend, Sequence[str]]:
     """The backend, and what it changed in the process when it was imported."""
     value, notes = loaded("backend", name, point, report)
-    if not issubclass(type(value), Backend):                  # isinstance would ask the value
-        raise _broken(name, f"{point.value} is of type {type(value).__name__}, not a Backend", None,
-                      "Wrap it: keel.loop_backend(target)." if issubclass(type(value), LoopTarget) else None)
+    if not issubclass(type(value), Backend):  # isinstance would ask the value
+        raise _broken(
+            name,
+            f"{point.value} is of type {type(value).__name__}, not a Backend",
+            None,
+            "Wrap it: keel.loop_backend(target)." if issubclass(type(value), LoopTarget) else None,
+        )
     assert isinstance(value, Backend)
     _check_version(name, value.api, point.package)
     if value.name != name:
-        raise _broken(name, f"{point.value} is a backend that calls itself {value.name!r}", None,
-                      "Let the entry point and the Backend carry the same name.")
+        raise _broken(
+            name,
+            f"{point.value} is a backend that calls itself {value.name!r}",
+            None,
+            "Let the entry point and the Backend carry the same name.",
+        )
     if is_own(point):
         _check_probe(value)
         return value, notes
@@ -189,8 +214,9 @@ def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object
         printed = {"it printed last": report.said} if report.said else None
         raise _broken(name, f"{package} {report.problem}", printed, _AGAIN, kind)
     if report.raised:
-        raise _broken(name, f"{point.value} cannot be imported", {package: report.raised}, _hint(report.raised),
-                      kind) from _Elsewhere(report.trace)
+        raise _broken(
+            name, f"{point.value} cannot be imported", {package: report.raised}, _hint(report.raised), kind
+        ) from _Elsewhere(report.trace)
     try:
         with contained() as found:
             value = point.load()
@@ -213,8 +239,11 @@ class _Elsewhere(Exception):
 def _check_version(name: str, api: object, package: str) -> None:
     if api != API:
         newer = isinstance(api, int) and api > API
-        raise KeelError("api-version", f"backend {name!r} is made for version {api} of the plugin API, and this is "
-                        f"version {API}.", do="Update torch-keel." if newer else f"Update {package}.")
+        raise KeelError(
+            "api-version",
+            f"backend {name!r} is made for version {api} of the plugin API, and this is version {API}.",
+            do="Update torch-keel." if newer else f"Update {package}.",
+        )
 
 
 def _check_probe(backend: Backend) -> None:
@@ -229,15 +258,20 @@ def _check_probe(backend: Backend) -> None:
         return
     if not isinstance(sentence, str) or not sentence.strip():
         raise _broken(backend.name, f"its probe returned {sentence!r}", None, _PROBE)
-    raise KeelError("not-here", f"backend {backend.name!r} cannot run on this machine.", {backend.name: sentence},
-                    do="Leave it out of the list of backends, or give it what it misses.")
+    raise KeelError(
+        "not-here",
+        f"backend {backend.name!r} cannot run on this machine.",
+        {backend.name: sentence},
+        do="Leave it out of the list of backends, or give it what it misses.",
+    )
 
 
 _PROBE = "A probe returns None, or the sentence that says why the backend cannot run here."
 
 
-def _broken(name: str, why: str, reasons: Mapping[str, str] | None = None, do: str | None = None,
-            kind: str = "backend") -> KeelError:
+def _broken(
+    name: str, why: str, reasons: Mapping[str, str] | None = None, do: str | None = None, kind: str = "backend"
+) -> KeelError:
     return KeelError("broken-plugin", f"{kind} {name!r} cannot be used: {why}.", reasons, do=do or _DEFECT)
 
 

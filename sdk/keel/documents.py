@@ -4,6 +4,7 @@ Nothing here runs, imports or unpickles anything.  ``Item`` is a piece of a docu
 that whoever reads one says what it wants and never has to say where it did not get it.  ``claim`` is for folders that a
 command writes: it takes one that it made, or an empty one.  ``printable`` is for what is printed of a document.
 """
+
 from __future__ import annotations
 
 import json
@@ -43,8 +44,9 @@ class Malformed(ValueError):
         self.place, self.why = place, why
 
 
-def bad_file(path: str | os.PathLike[str], wrong: Malformed, *, what: str = "It is not what it has to be.",
-             do: str | None = None) -> KeelError:
+def bad_file(
+    path: str | os.PathLike[str], wrong: Malformed, *, what: str = "It is not what it has to be.", do: str | None = None
+) -> KeelError:
     """KeelError[bad-file] for what is ``wrong`` with the file.  ``what`` is a sentence about the file."""
     return KeelError("bad-file", f"{Path(path)} cannot be read. {what}", {wrong.place or "file": wrong.why}, do=do)
 
@@ -54,9 +56,9 @@ def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     device, a file that may not be read or that keeps its reader waiting, or one of more than ``most`` bytes.
     """
     try:
-        _regular(os.stat(path), most)                         # before it is opened, which some devices notice
+        _regular(os.stat(path), most)  # before it is opened, which some devices notice
         with open(path, "rb", opener=_at_once) as file:
-            _regular(os.fstat(file.fileno()), most)           # another one may have its place by now
+            _regular(os.fstat(file.fileno()), most)  # another one may have its place by now
             held: bytes | None = file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError) as e:
         raise KeelError("bad-option", f"There is no file {path}.") from e
@@ -65,7 +67,7 @@ def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     except ValueError as e:
         if isinstance(e, Malformed):
             raise
-        raise KeelError("bad-option", f"There is no file {path}.") from e     # a path that no file can have
+        raise KeelError("bad-option", f"There is no file {path}.") from e  # a path that no file can have
     if held is None:
         raise Malformed("", "It keeps its reader waiting.")
     if len(held) > most:
@@ -105,7 +107,7 @@ def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> An
     unless ``constants`` are wanted, for NaN and infinities, which JSON has not.
     """
     text = decoded(text) if isinstance(text, bytes) else text
-    if marks(text) > MOST_MARKS:                              # before memory is taken for any value
+    if marks(text) > MOST_MARKS:  # before memory is taken for any value
         raise Malformed(place, f"It has more than {MOST_MARKS} marks between values.")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=float if constants else _no_constant)
@@ -113,7 +115,7 @@ def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> An
         raise Malformed(_joined(place, f"line {e.lineno}, column {e.colno}"), f"It is no JSON: {e.msg}.") from e
     except RecursionError as e:
         raise Malformed(place, f"It is nested more than {DEEPEST} times.") from e
-    except ValueError as e:                                   # a key that stands twice, NaN, an integer without end
+    except ValueError as e:  # a key that stands twice, NaN, an integer without end
         raise Malformed(place, str(e)) from e
     return shallow(value, place)
 
@@ -154,14 +156,14 @@ def _deeper(value: Any, levels: int) -> bool:
 
 def shown(value: Any) -> str:
     """A value for a message, cut where it is long."""
-    if isinstance(value, int) and abs(value) >= LARGEST:      # Python has no text for some of them
+    if isinstance(value, int) and abs(value) >= LARGEST:  # Python has no text for some of them
         return "an integer of more than 64 bits"
     match value:
         case None | bool():
             return json.dumps(value)
         case str():
-            text = repr(value[:_QUOTED + 1])
-        case int() | float() | date() | time():               # TOML has dates and times
+            text = repr(value[: _QUOTED + 1])
+        case int() | float() | date() | time():  # TOML has dates and times
             text = str(value)
         case _:
             return _kind(value)
@@ -272,6 +274,7 @@ class Item:
 
 # -- what commands write -----------------------------------------------------------------------------------------------
 
+
 def replace_file(path: Path, held: bytes) -> None:
     """Puts a file in the place of whatever has this name.  In a folder that somebody else made that may be a link to a
     file of the user's, which is not written to, or a pipe.
@@ -300,17 +303,26 @@ def claim(folder: Path, maker: str) -> frozenset[str]:
         folder.mkdir(parents=True, exist_ok=True)
         held = sorted(p.name for p in folder.iterdir())
     except OSError as e:
-        raise KeelError("bad-option", f"{folder} is no folder that can be written to.",
-                        {maker: e.strerror or str(e)}) from e
+        raise KeelError(
+            "bad-option", f"{folder} is no folder that can be written to.", {maker: e.strerror or str(e)}
+        ) from e
     if not held:
         (folder / MARKER).write_text(f"{maker}\n", encoding="utf-8")
         return frozenset()
     lines = text_of(folder / MARKER).splitlines() if (folder / MARKER).is_file() else []
     if lines[:1] != [maker]:
-        whose = f"{lines[0]} made it." if lines else f"It holds {held[0]}" + \
-            (f" and {len(held) - 1} more, none of which it made." if len(held) > 1 else ", which it did not make.")
-        raise KeelError("bad-option", f"{maker} does not write into {folder}.", {maker: whose},
-                        do="Name a folder that is empty, or one that is not there yet.")
+        whose = (
+            f"{lines[0]} made it."
+            if lines
+            else f"It holds {held[0]}"
+            + (f" and {len(held) - 1} more, none of which it made." if len(held) > 1 else ", which it did not make.")
+        )
+        raise KeelError(
+            "bad-option",
+            f"{maker} does not write into {folder}.",
+            {maker: whose},
+            do="Name a folder that is empty, or one that is not there yet.",
+        )
     return frozenset(lines[1:])
 
 

@@ -1,4 +1,5 @@
 """KEEL_DUMP=dir: every stage of every graph as a file that can be read, and from which work can be taken up again."""
+
 from __future__ import annotations
 
 import json
@@ -33,8 +34,9 @@ def folder(kind: str) -> Path | None:
                 path.mkdir()
                 return path
     except OSError as e:
-        raise KeelError("bad-option", f"KEEL_DUMP={root} is no folder that can be written to.",
-                        {"system": e.strerror or str(e)}) from e
+        raise KeelError(
+            "bad-option", f"KEEL_DUMP={root} is no folder that can be written to.", {"system": e.strerror or str(e)}
+        ) from e
     raise AssertionError("unreachable")
 
 

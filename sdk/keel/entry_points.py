@@ -4,6 +4,7 @@ A distribution is known by the name of its metadata folder, as Python's own tool
 missing, damaged or another's name.  A line that is malformed costs itself, a file that cannot be read its distribution.
 Files are read whenever they are asked for, so what was installed meanwhile is found; taking a text apart is remembered.
 """
+
 from __future__ import annotations
 
 import os
@@ -33,7 +34,7 @@ class Carried(EntryPoint):
 
     def __init__(self, name: str, value: str, group: str, package: str, dist: Distribution | None = None) -> None:
         super().__init__(name, value, group)
-        vars(self).update(dist=dist, package=package)         # it is immutable
+        vars(self).update(dist=dist, package=package)  # it is immutable
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
         seen.add(normal(folder))
         try:
             text = dist.read_text(_FILE) or ""
-        except Exception as e:                                # it may come from an importer that somebody else wrote
+        except Exception as e:  # it may come from an importer that somebody else wrote
             faults.append(Fault(_printable(folder), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
             continue
-        if group not in text:                                 # most texts, some of which are large
+        if group not in text:  # most texts, some of which are large
             continue
         found, wrong = _lines_of(text, group)
         if not found and not wrong:
@@ -84,13 +85,14 @@ def unreadable() -> list[Fault]:
     faults = []
     for dist in distributions():
         try:
-            dist.entry_points                                 # noqa: B018 it is read when it is asked for
+            dist.entry_points  # noqa: B018 it is read when it is asked for
         except Exception as e:
             faults.append(Fault(_printable(_folder_name(dist)), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
     return faults
 
 
 # -- a text -------------------------------------------------------------------------------------------
+
 
 @lru_cache(maxsize=64)
 def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
@@ -106,8 +108,10 @@ def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple
         elif not equals or not value:
             wrong.append(f"The entry point {shown(line)} of group {group} is not of the form name = module:attribute.")
         elif not _NAME.fullmatch(name):
-            wrong.append(f"The entry point {shown(name)} of group {group} has a name that is not of letters, digits, "
-                         "_, - and dots.")
+            wrong.append(
+                f"The entry point {shown(name)} of group {group} has a name that is not of letters, digits, "
+                "_, - and dots."
+            )
         elif name in found:
             wrong.append(f"The entry point {shown(name)} of group {group} stands twice, of which the first counts.")
         else:
@@ -132,6 +136,7 @@ def _few(sentences: tuple[str, ...]) -> tuple[str, ...]:
 
 # -- whose it is --------------------------------------------------------------------------------------
 
+
 def _folder_name(dist: Distribution) -> str:
     """The name of the distribution by its folder, ``acme-1.0.dist-info``, or else by what it says."""
     folder = os.path.basename(str(getattr(dist, "_path", "")).rstrip("/"))
@@ -140,7 +145,7 @@ def _folder_name(dist: Distribution) -> str:
         return name
     try:
         return str(dist.name or folder)
-    except Exception:                                         # it belongs to an importer that somebody else wrote
+    except Exception:  # it belongs to an importer that somebody else wrote
         return folder
 
 

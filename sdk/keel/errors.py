@@ -2,6 +2,7 @@
 
 A message says what could not be done, on what, each party's reason, where in the user's code, and what to do.
 """
+
 from __future__ import annotations
 
 import re
@@ -10,30 +11,30 @@ from dataclasses import dataclass, field
 
 # Codes are words; each has a page docs/errors/<code>.md.
 CODES = (
-    "no-owner",            # no backend takes an operator
-    "no-room",             # no placement fits into the memory that data sheets give
-    "unknown-backend",     # a name that no entry point carries
-    "broken-plugin",       # a plugin that cannot be imported or is not a Backend
-    "bad-plugin",          # what a vendor wrote is refused when it is made: a name, a table, a hook, a number
-    "api-version",         # a plugin made for another version of the plugin API
-    "not-here",            # a backend whose probe says that it cannot run on this machine
-    "missing-extra",       # a package that an extra of torch-keel installs is not there
-    "refuse-raised",       # a plugin's own hook raised
-    "cost-raised",         # a function of a data sheet raised, or returned no number of seconds
+    "no-owner",  # no backend takes an operator
+    "no-room",  # no placement fits into the memory that data sheets give
+    "unknown-backend",  # a name that no entry point carries
+    "broken-plugin",  # a plugin that cannot be imported or is not a Backend
+    "bad-plugin",  # what a vendor wrote is refused when it is made: a name, a table, a hook, a number
+    "api-version",  # a plugin made for another version of the plugin API
+    "not-here",  # a backend whose probe says that it cannot run on this machine
+    "missing-extra",  # a package that an extra of torch-keel installs is not there
+    "refuse-raised",  # a plugin's own hook raised
+    "cost-raised",  # a function of a data sheet raised, or returned no number of seconds
     "compile-raised",
-    "run-raised",          # what a backend compiled asked Python to exit while it ran
-    "wrong-result",        # a compiled part returned something other than the types it promised
-    "out-of-opset",        # a graph holds what the operator set leaves out by decision
-    "bad-graph",           # a graph or a kernel breaks an invariant of its stage
-    "bad-plan",            # a placement fails its certificate
-    "bad-text",            # text that does not parse
-    "bad-file",            # a file that is not what it has to be: a saved graph, a data sheet, a log, waivers
-    "bad-option",          # an option that does not exist, or has the wrong type
-    "bad-input",           # arguments that an exported or saved program was not made for
-    "bad-index",           # an index, itself data, that lies outside of the dimension that it counts in
-    "opset-version",       # a graph of an opset, or of a PyTorch, that has other operators
-    "no-lowering",         # an operator has no loop form and no extern
-    "build-failed",        # the target's toolchain rejected a source
+    "run-raised",  # what a backend compiled asked Python to exit while it ran
+    "wrong-result",  # a compiled part returned something other than the types it promised
+    "out-of-opset",  # a graph holds what the operator set leaves out by decision
+    "bad-graph",  # a graph or a kernel breaks an invariant of its stage
+    "bad-plan",  # a placement fails its certificate
+    "bad-text",  # text that does not parse
+    "bad-file",  # a file that is not what it has to be: a saved graph, a data sheet, a log, waivers
+    "bad-option",  # an option that does not exist, or has the wrong type
+    "bad-input",  # arguments that an exported or saved program was not made for
+    "bad-index",  # an index, itself data, that lies outside of the dimension that it counts in
+    "opset-version",  # a graph of an opset, or of a PyTorch, that has other operators
+    "no-lowering",  # an operator has no loop form and no extern
+    "build-failed",  # the target's toolchain rejected a source
 )
 
 

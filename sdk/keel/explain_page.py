@@ -1,4 +1,5 @@
 """An explanation as one page that a person reads: no network, no other file, light and dark."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,12 @@ def page(models: Mapping[str, Explanation]) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration}
     template = environment.from_string((files("keel") / "explain_page.html.jinja").read_text(encoding="utf-8"))
-    return template.render(models={name: (found, [(g, drawing(g, found.backends)) for g in found.graphs])
-                                   for name, found in models.items()}, drawn=DRAWN)
+    return template.render(
+        models={
+            name: (found, [(g, drawing(g, found.backends)) for g in found.graphs]) for name, found in models.items()
+        },
+        drawn=DRAWN,
+    )
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,13 @@ def drawing(graph: GraphReport, backends: Sequence[str]) -> Drawing:
     boxes = {}
     for i, part in enumerate(graph.parts[:DRAWN]):
         share = _seconds(part) / total if total > 0 else 0.0
-        boxes[part.name] = Box(part, GAP + used.index(part.owner) * (WIDTH + 3 * GAP), 30 + i * (HEIGHT + GAP),
-                               backends.index(part.owner) % COLOURS, share)
+        boxes[part.name] = Box(
+            part,
+            GAP + used.index(part.owner) * (WIDTH + 3 * GAP),
+            30 + i * (HEIGHT + GAP),
+            backends.index(part.owner) % COLOURS,
+            share,
+        )
     lines = tuple(_line(boxes[name], box) for box in boxes.values() for name in box.part.reads if name in boxes)
     columns = tuple((name, GAP + i * (WIDTH + 3 * GAP)) for i, name in enumerate(used))
     width, height = len(used) * (WIDTH + 3 * GAP), 40 + len(boxes) * (HEIGHT + GAP)

@@ -1,4 +1,5 @@
 """Who takes what of a model, who refused and why, where in the user's code, and what fell back."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -52,24 +53,39 @@ class Explanation:
         return (part for graph in self.graphs for part in graph.parts)
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "taken": self.taken, "fell_back": self.fell_back,
-                "steps": [asdict(step) for step in self.steps]}
+        return {
+            **asdict(self),
+            "taken": self.taken,
+            "fell_back": self.fell_back,
+            "steps": [asdict(step) for step in self.steps],
+        }
 
     def __rich__(self) -> Any:
         require("cli", "An explanation as text")
         from keel.explanation_text import document
+
         return document(self.graphs, self.taken, self.fell_back, self.steps)
 
     def __str__(self) -> str:
         require("cli", "An explanation as text")
         from keel.explanation_text import plain
+
         return plain(self.__rich__())
 
 
-def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend] | None = None, strict: bool = False,
-            dynamic: bool | None = None, placement: str = "auto", costs: Costs | None = None,
-            without: Sequence[str] = (), assume: Sequence[str] = (), pins: Mapping[str, str] | None = None,
-            **kwargs: Any) -> Explanation:
+def explain(
+    fn: Callable[..., Any],
+    *args: Any,
+    backends: Sequence[str | Backend] | None = None,
+    strict: bool = False,
+    dynamic: bool | None = None,
+    placement: str = "auto",
+    costs: Costs | None = None,
+    without: Sequence[str] = (),
+    assume: Sequence[str] = (),
+    pins: Mapping[str, str] | None = None,
+    **kwargs: Any,
+) -> Explanation:
     """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and says who took what.
 
     ``without`` leaves backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``) away, ``assume``
@@ -77,22 +93,28 @@ def explain(fn: Callable[..., Any], *args: Any, backends: Sequence[str | Backend
     PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  With the placement
     ``measured`` it is called until all is decided.  Raises what compiling raises.
     """
-    settings = read_settings(None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs,
-                                    "pins": pins})
-    if without or assume:                                     # what runs in eager PyTorch instead takes another time
-        settings = replace(settings, backends=suppose(settings.backends, without, assume),
-                           placement="cost" if settings.placement == "measured" else settings.placement)
+    settings = read_settings(
+        None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
+    )
+    if without or assume:  # what runs in eager PyTorch instead takes another time
+        settings = replace(
+            settings,
+            backends=suppose(settings.backends, without, assume),
+            placement="cost" if settings.placement == "measured" else settings.placement,
+        )
     heard: list[Compiled] = []
     # A new callable, so that Dynamo does not find the function compiled already.
     run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
     for _ in range(LONGEST * (1 + len(settings.backends))):
         _backward(run(*args, **kwargs), fn, args, kwargs)
-        graphs = {id(compiled.captured): compiled for compiled in heard}      # of each the last that was heard
+        graphs = {id(compiled.captured): compiled for compiled in heard}  # of each the last that was heard
         if not any(compiled.open for compiled in graphs.values()):
             break
-    return Explanation(tuple(b.name for b in settings.backends),
-                       tuple(b.name for b in settings.backends if b.last_resort),
-                       tuple(_report(compiled, settings) for compiled in graphs.values()))
+    return Explanation(
+        tuple(b.name for b in settings.backends),
+        tuple(b.name for b in settings.backends if b.last_resort),
+        tuple(_report(compiled, settings) for compiled in graphs.values()),
+    )
 
 
 def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -123,14 +145,28 @@ def _report(compiled: Compiled, settings: Settings) -> GraphReport:
     for part, made, paid in zip(plan.parts, compiled.parts, bills, strict=True):
         operators = Counter(str(nodes[name].target) for name in part.nodes)
         claimed = next((who for error in made.trouble for who in error.reasons or {}), part.owner.name)
-        parts.append(PartReport(part.name, made.owner, claimed, len(part.nodes), dict(operators.most_common()),
-                                tuple(map(str, made.trouble)),
-                                tuple(dict.fromkeys(maker[name] for name in made.inputs if name in maker)),
-                                *((paid.work, paid.moves, paid.launch) if paid else (None, None, None))))
+        parts.append(
+            PartReport(
+                part.name,
+                made.owner,
+                claimed,
+                len(part.nodes),
+                dict(operators.most_common()),
+                tuple(map(str, made.trouble)),
+                tuple(dict.fromkeys(maker[name] for name in made.inputs if name in maker)),
+                *((paid.work, paid.moves, paid.launch) if paid else (None, None, None)),
+            )
+        )
     steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
-    return GraphReport(compiled.kind, tuple(parts), tuple(_refusals(compiled)),
-                       None if plan.claim is None else plan.claim.bound, steps, compiled.tried,
-                       "The function calls it too seldom." if compiled.open else compiled.untried)
+    return GraphReport(
+        compiled.kind,
+        tuple(parts),
+        tuple(_refusals(compiled)),
+        None if plan.claim is None else plan.claim.bound,
+        steps,
+        compiled.tried,
+        "The function calls it too seldom." if compiled.open else compiled.untried,
+    )
 
 
 def _refusals(compiled: Compiled) -> list[RefusalReport]:
@@ -142,7 +178,17 @@ def _refusals(compiled: Compiled) -> list[RefusalReport]:
         for backend, why in compiled.plan.refusals.get(node.name, {}).items():
             key = (backend, call.name, why.sentence, why.nearest, owners[node.name].name)
             found.setdefault(key, []).append(where(node))
-    return [RefusalReport(backend, operator, sentence, nearest, len(lines),
-                          tuple(dict.fromkeys(line for line in lines if line))[:3], owner)
-            for (backend, operator, sentence, nearest, owner), lines in
-            sorted(found.items(), key=lambda item: (-len(item[1]), item[0][:2]))]
+    return [
+        RefusalReport(
+            backend,
+            operator,
+            sentence,
+            nearest,
+            len(lines),
+            tuple(dict.fromkeys(line for line in lines if line))[:3],
+            owner,
+        )
+        for (backend, operator, sentence, nearest, owner), lines in sorted(
+            found.items(), key=lambda item: (-len(item[1]), item[0][:2])
+        )
+    ]

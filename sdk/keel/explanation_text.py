@@ -1,4 +1,5 @@
 """An explanation as text, in tables.  It needs rich, which the extra ``cli`` installs."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,9 @@ SHOWN = 5
 FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
 
 
-def document(graphs: Sequence[GraphReport], taken: Mapping[str, int], fell_back: Mapping[str, int],
-             steps: Sequence[Step]) -> RenderableType:
+def document(
+    graphs: Sequence[GraphReport], taken: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]
+) -> RenderableType:
     """The explanation of these graphs, which rich prints."""
     if not graphs:
         return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
@@ -39,8 +41,13 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     for p in graph.parts:
         by = p.owner if p.owner == p.claimed_by else f"{p.owner}, for {p.claimed_by} could not compile it"
         seconds = map(duration, (p.work, p.moves, p.launch)) if priced else ()
-        parts.add_row(p.name, by, str(p.calls), *seconds, escape(", ".join(
-            f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in p.operators.items())))
+        parts.add_row(
+            p.name,
+            by,
+            str(p.calls),
+            *seconds,
+            escape(", ".join(f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in p.operators.items())),
+        )
     yield parts
     if graph.seconds is not None:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
@@ -48,8 +55,12 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     if graph.tried:
         tried = _table("tried", "predicted", "took", "")
         for t in graph.tried:
-            tried.add_row(" and ".join(t.owners), duration(t.predicted), duration(t.took),
-                          escape(t.why) or ("kept" if t.kept else ""))
+            tried.add_row(
+                " and ".join(t.owners),
+                duration(t.predicted),
+                duration(t.took),
+                escape(t.why) or ("kept" if t.kept else ""),
+            )
         yield tried
     if graph.untried:
         yield escape(f"Nothing was tried. {graph.untried}")
@@ -57,8 +68,14 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
         refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
         for r in graph.refused:
             why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
-            refused.add_row(r.backend, _short(r.operator), str(r.calls), escape(why),
-                            escape("\n".join(line.split("   ")[0] for line in r.where)), r.owner)
+            refused.add_row(
+                r.backend,
+                _short(r.operator),
+                str(r.calls),
+                escape(why),
+                escape("\n".join(line.split("   ")[0] for line in r.where)),
+                r.owner,
+            )
         yield refused
     yield ""
 
@@ -68,8 +85,11 @@ def _summary(taken: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequ
     if fell_back:
         lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell_back.items()) + ".")
     if worth := [s for s in steps if s.saved is not None and s.saved > 0][:SHOWN]:
-        lines.append("It would save most if " + ", ".join(
-            f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth) + ".")
+        lines.append(
+            "It would save most if "
+            + ", ".join(f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth)
+            + "."
+        )
     return escape("\n".join(lines))
 
 

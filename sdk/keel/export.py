@@ -3,6 +3,7 @@
 The compiled graph is pure.  What the program writes (buffers, inputs) is copied where it belongs after each call, and
 results that are views are taken from their bases, so they share memory as they do in PyTorch.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +30,13 @@ _MISFIT = "The arguments do not fit the exported program."
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
-def compile_exported(program: ExportedProgram, *, backends: Sequence[str | Backend] | None = None,
-                     strict: bool = False, fuel: int | None = None) -> Callable[..., Any]:
+def compile_exported(
+    program: ExportedProgram,
+    *,
+    backends: Sequence[str | Backend] | None = None,
+    strict: bool = False,
+    fuel: int | None = None,
+) -> Callable[..., Any]:
     """``program`` as a callable with the signature it was exported with, each operator by the first backend that takes
     it.
 
@@ -79,11 +85,16 @@ def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
 
 
 def _unfit(name: str, kind: str) -> KeelError:
-    return KeelError("bad-graph", "The exported program does more than compute tensors from tensors.",
-                     {name: f"It is of kind {kind}."}, do="Export it for inference, without effects and objects.")
+    return KeelError(
+        "bad-graph",
+        "The exported program does more than compute tensors from tensors.",
+        {name: f"It is of kind {kind}."},
+        do="Export it for inference, without effects and objects.",
+    )
 
 
 # -- before a call ---------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class _Door:
@@ -97,8 +108,11 @@ class _Door:
 
     def enter(self, given: list[Any]) -> list[Any]:
         """The leaves as the graph takes them.  Raises KeelError[bad-input]."""
-        wrong = {self.names[i]: f"It is {given[i]!r}, not {value!r}, for which the program was exported."
-                 for i, value in self.fixed.items() if type(given[i]) is not type(value) or given[i] != value}
+        wrong = {
+            self.names[i]: f"It is {given[i]!r}, not {value!r}, for which the program was exported."
+            for i, value in self.fixed.items()
+            if type(given[i]) is not type(value) or given[i] != value
+        }
         order = [i for i in self.types if self._fits(i, given[i])]
         known = bind([self.types[i] for i in order], [given[i] for i in order])
         for i, want in self.types.items():
@@ -117,8 +131,11 @@ class _Door:
 
     def _fits(self, i: int, value: Any) -> bool:
         want = self.types[i]
-        return isinstance(value, torch.Tensor) and value.dim() == want.rank if isinstance(want, TensorType) \
+        return (
+            isinstance(value, torch.Tensor) and value.dim() == want.rank
+            if isinstance(want, TensorType)
             else isinstance(value, int | float)
+        )
 
 
 def _door(program: ExportedProgram, gm: fx.GraphModule, stored: Mapping[str, Any]) -> _Door:
@@ -148,6 +165,7 @@ def _laid_out(want: TensorType, given: torch.Tensor, known: Mapping[str, int]) -
 
 
 # -- after a call ------------------------------------------------------------------------------------------
+
 
 @dataclass
 class _Closing:
@@ -222,8 +240,13 @@ def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[
     return close
 
 
-def _write(closing: _Closing, program: ExportedProgram, outputs: Sequence[tuple[Any, Any]], values: list[Any],
-           views: Mapping[fx.Node, frozenset[fx.Node]]) -> dict[fx.Node, fx.Node]:
+def _write(
+    closing: _Closing,
+    program: ExportedProgram,
+    outputs: Sequence[tuple[Any, Any]],
+    values: list[Any],
+    views: Mapping[fx.Node, frozenset[fx.Node]],
+) -> dict[fx.Node, fx.Node]:
     """Writes what the program writes, all of it after all of it is known; by node, the tensor it was written to."""
     name_of = {str(s.target): s.arg.name for s in program.graph_signature.input_specs if s.target is not None}
     todo = []

@@ -1,4 +1,5 @@
 """Packages that only a part of Keel needs: an extra of torch-keel installs them, and their absence names it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,5 +19,8 @@ def missing(extra: str) -> list[str]:
 def require(extra: str, what: str) -> None:
     """Raises KeelError[missing-extra] where a package is not installed that ``what`` needs."""
     if packages := missing(extra):
-        raise KeelError("missing-extra", f"{what} needs {' and '.join(packages)}, which this Python does not have.",
-                        do=f'Install the extra: pip install "torch-keel[{extra}]".')
+        raise KeelError(
+            "missing-extra",
+            f"{what} needs {' and '.join(packages)}, which this Python does not have.",
+            do=f'Install the extra: pip install "torch-keel[{extra}]".',
+        )

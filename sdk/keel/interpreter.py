@@ -1,4 +1,5 @@
 """What the Python interpreter does for itself while a graph is compiled, as far as it can be spared."""
+
 from __future__ import annotations
 
 import gc
@@ -46,6 +47,7 @@ def in_one_chunk(fn: Callable[P, R]) -> Callable[P, R]:
     @wraps(fn)
     def roomy(*args: P.args, **kwargs: P.kwargs) -> R:
         return fn(*args, **kwargs)
+
     made: Any = roomy
     made.__code__ = made.__code__.replace(co_stacksize=ROOM)
     return roomy

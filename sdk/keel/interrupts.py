@@ -1,4 +1,5 @@
 """Whose exception it is: a plugin's, which costs that plugin, or the user's, which nothing may swallow."""
+
 from __future__ import annotations
 
 import signal
@@ -30,8 +31,8 @@ def _handlers() -> Iterator[CodeType]:
         handler: Any = signal.getsignal(number)
         if not callable(handler) or isinstance(handler, signal.Handlers):
             continue
-        handler = getattr(handler, "func", handler)           # of functools.partial
-        handler = getattr(handler, "__func__", handler)       # of a method
+        handler = getattr(handler, "func", handler)  # of functools.partial
+        handler = getattr(handler, "__func__", handler)  # of a method
         for function in (handler, vars(type(handler)).get("__call__")):
             if isinstance(code := getattr(function, "__code__", None), CodeType):
                 yield code

@@ -1,6 +1,7 @@
 """A loop target as a graph-level backend: what it refuses follows from its tables, and it compiles by lower, schedule,
 render, build.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -32,26 +33,38 @@ from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 def loop_backend(target: LoopTarget) -> Backend:
     """The graph-level backend that ``target`` amounts to."""
+
     def compile(gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
         return compile_part(target, gm)
-    return Backend(name=target.name, device=target.device, supports=lambda call: refuse(target, call),
-                   compile=Staged(lambda gm: begun(target, gm)) if target.concurrent else compile,
-                   probe=target.probe, cost=target.cost, host_scalars=True, target=target, api=target.api)
+
+    return Backend(
+        name=target.name,
+        device=target.device,
+        supports=lambda call: refuse(target, call),
+        compile=Staged(lambda gm: begun(target, gm)) if target.concurrent else compile,
+        probe=target.probe,
+        cost=target.cost,
+        host_scalars=True,
+        target=target,
+        api=target.api,
+    )
 
 
 # -- what a loop target takes --------------------------------------------------------------------------
 
+
 def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
-    if is_assertion(call.op):                                # so that nothing in a part depends on one in that part
+    if is_assertion(call.op):  # so that nothing in a part depends on one in that part
         return Refusal(f"{target.name} runs kernels, and {call.name} stops the program.")
     types = [t for t in (*call.tensors, *call.out) if isinstance(t, TensorType)]
     extern = target.externs.get(call.name)
     # A library may keep some of what it gives and takes on the host; a kernel reads and writes one device.
     away = [t for t in types if t.device.type != target.device]
     if away and (extern is None or len(away) == len(types)):
-        return Refusal(f"{target.name} works on {target.device}, not on {away[0].device.type}.",
-                       f"a copy on {target.device}")
+        return Refusal(
+            f"{target.name} works on {target.device}, not on {away[0].device.type}.", f"a copy on {target.device}"
+        )
     why: Refusal | str | None = None
     if extern is not None:
         why = extern.refuse(call) if extern.refuse else None
@@ -97,6 +110,7 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
 
 # -- compiling -----------------------------------------------------------------------------------------
 
+
 def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs; what it needs of memory of its own is made here."""
     return begun(target, gm)()
@@ -118,21 +132,27 @@ def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., 
         with real_tensors():
             launchers = target.build(sources) if sources else []
             if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
-                raise KeelError("build-failed", f"{target.name} built no launchers: `build` returned a "
-                                f"{type(launchers).__name__} that is no list of functions.")
+                raise KeelError(
+                    "build-failed",
+                    f"{target.name} built no launchers: `build` returned a "
+                    f"{type(launchers).__name__} that is no list of functions.",
+                )
             if len(launchers) != len(sources):
-                raise KeelError("build-failed",
-                                f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+                raise KeelError(
+                    "build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels."
+                )
             built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
             return program(plan, built)
+
     return finish
 
 
 def _rendered(target: LoopTarget, kernel: Kernel) -> str:
     text = target.render(kernel)
     if not isinstance(text, str) or not text.strip():
-        raise KeelError("build-failed", f"{target.name} has no text for the kernel {kernel.name}: `render` returned "
-                        f"{text!r:.80}.")
+        raise KeelError(
+            "build-failed", f"{target.name} has no text for the kernel {kernel.name}: `render` returned {text!r:.80}."
+        )
     return text
 
 
@@ -171,6 +191,7 @@ def hints_of(gm: fx.GraphModule, host: HostNumbers | None = None) -> Callable[[D
 
     def hint(dim: Dim) -> int:
         return dim if isinstance(dim, int) else int(evaluate(dim, {s: known(s) for s in free_symbols(dim)}))
+
     return hint
 
 

@@ -1,4 +1,5 @@
 """Renders a plugin package: the templates of ``keel_templates``, one folder per level."""
+
 from __future__ import annotations
 
 import keyword
@@ -23,17 +24,31 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
     """
     backend = name.replace("-", "_").removeprefix("keel_")
     if not backend.isidentifier() or not backend.isascii() or backend != backend.lower() or keyword.iskeyword(backend):
-        raise KeelError("bad-option", f"{name!r} cannot be the name of a backend.",
-                        do="Use small letters, digits and underscores, for instance keel_acme.")
+        raise KeelError(
+            "bad-option",
+            f"{name!r} cannot be the name of a backend.",
+            do="Use small letters, digits and underscores, for instance keel_acme.",
+        )
     if level not in LEVELS:
-        raise KeelError("bad-option", f"There is no level {level!r}.", {"levels": ", ".join(LEVELS)},
-                        do="graph: your compiler takes graphs. loop: your language has loops.")
-    names = {"name": backend, "package": f"keel_{backend}", "distribution": f"keel-{backend.replace('_', '-')}",
-             "version": version("torch-keel")}
+        raise KeelError(
+            "bad-option",
+            f"There is no level {level!r}.",
+            {"levels": ", ".join(LEVELS)},
+            do="graph: your compiler takes graphs. loop: your language has loops.",
+        )
+    names = {
+        "name": backend,
+        "package": f"keel_{backend}",
+        "distribution": f"keel-{backend.replace('_', '-')}",
+        "version": version("torch-keel"),
+    }
     if names["package"] in _own():
-        raise KeelError("bad-option", f"{name!r} cannot be the name of a backend.",
-                        {names["package"]: "A package or a backend of Keel's own is called so."},
-                        do="Name it after your device, for instance keel_acme.")
+        raise KeelError(
+            "bad-option",
+            f"{name!r} cannot be the name of a backend.",
+            {names["package"]: "A package or a backend of Keel's own is called so."},
+            do="Name it after your device, for instance keel_acme.",
+        )
     target = folder or Path(names["package"])
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -43,8 +58,12 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
     except OSError as e:
-        raise KeelError("bad-option", "The package cannot be written.",
-                        {str(e.filename or target): e.strerror or str(e)}, do="Give another folder with --dir.") from e
+        raise KeelError(
+            "bad-option",
+            "The package cannot be written.",
+            {str(e.filename or target): e.strerror or str(e)},
+            do="Give another folder with --dir.",
+        ) from e
     return target
 
 
@@ -57,11 +76,16 @@ def _own() -> frozenset[str]:
 
 def rendered(level: str, names: dict[str, str]) -> dict[str, str]:
     """The files of a package, by path.  A folder called ``package`` gets the package's name."""
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                              keep_trailing_newline=True)
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     found = _texts(files("keel_templates") / "scaffold" / level)
-    return {path.replace("package/", f"{names['package']}/").removesuffix(".jinja"):
-            environment.from_string(text).render(names) for path, text in found.items()}
+    return {
+        path.replace("package/", f"{names['package']}/").removesuffix(".jinja"): environment.from_string(text).render(
+            names
+        )
+        for path, text in found.items()
+    }
 
 
 def _texts(folder: Traversable, prefix: str = "") -> dict[str, str]:

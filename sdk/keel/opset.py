@@ -1,4 +1,5 @@
 """The operator set as a vendor reads it: its members, their clauses, how a call binds and what it decomposes to."""
+
 from keel.spec import MEMBERS, OPSET, About, Clause, Op, decomposition_of, overload_of
 from keel.spec.bind import bind
 from keel.spec.numerics import Numerics, Pole, Results

@@ -1,4 +1,5 @@
 """Taking a kernel up again from its text: in a target's scalar ops, as its source, or run beside the interpreter."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -51,8 +52,11 @@ def source(kernel: Kernel, backend: Backend) -> str:
 def target_of(backend: Backend) -> LoopTarget:
     """The loop target of a backend.  Raises KeelError[bad-option] for one that compiles graphs."""
     if backend.target is None:
-        raise KeelError("bad-option", f"{backend.name} compiles graphs, not loops.",
-                        do="Give a backend that keel.loop_backend made of a LoopTarget, for instance cpp.")
+        raise KeelError(
+            "bad-option",
+            f"{backend.name} compiles graphs, not loops.",
+            do="Give a backend that keel.loop_backend made of a LoopTarget, for instance cpp.",
+        )
     return backend.target
 
 
@@ -64,12 +68,18 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
     for buffers of more than ``MOST_BYTES``.
     """
     if missing := [s for s in kernel.symbols if s not in sizes]:
-        raise KeelError("bad-option", f"{kernel.name} has sizes of unknown value: {', '.join(missing)}.",
-                        do="Give each, for instance --size " + " --size ".join(f"{s}=8" for s in missing) + ".")
+        raise KeelError(
+            "bad-option",
+            f"{kernel.name} has sizes of unknown value: {', '.join(missing)}.",
+            do="Give each, for instance --size " + " --size ".join(f"{s}=8" for s in missing) + ".",
+        )
     needed = sum(max(evaluate(b.size, sizes), 0) * b.dtype.itemsize for b in kernel.buffers)
     if needed > MOST_BYTES:
-        raise KeelError("bad-option", f"The buffers of {kernel.name} take {shown(needed)} bytes, and a trial at most "
-                        f"{MOST_BYTES}.", do="Give smaller sizes.")
+        raise KeelError(
+            "bad-option",
+            f"The buffers of {kernel.name} take {shown(needed)} bytes, and a trial at most {MOST_BYTES}.",
+            do="Give smaller sizes.",
+        )
     buffers = made_up(kernel, sizes, seed)
     copies = [b.clone() for b in buffers]
     interpret(kernel, buffers, sizes)
@@ -80,15 +90,25 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
         moved = [b.to(target.device) for b in copies]
         launch(*moved, *(sizes[s] for s in ready.symbols))
         copies = [b.cpu() for b in moved]
-    return [Trial(b.name, a, c if backend else None, _difference(a, c) if backend else None)
-            for b, a, c in zip(kernel.buffers, buffers, copies, strict=True) if b.role != "in"]
+    return [
+        Trial(b.name, a, c if backend else None, _difference(a, c) if backend else None)
+        for b, a, c in zip(kernel.buffers, buffers, copies, strict=True)
+        if b.role != "in"
+    ]
 
 
 def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.Tensor]:
     """A tensor per buffer: outputs and what checks record in zero, all others drawn at random."""
     chance = torch.Generator().manual_seed(seed)
-    top = min((evaluate(b, sizes) for s in walk(kernel.body) if isinstance(s, Load | Store | Position)
-               for b in bounds_of(s.index)), default=8)
+    top = min(
+        (
+            evaluate(b, sizes)
+            for s in walk(kernel.body)
+            if isinstance(s, Load | Store | Position)
+            for b in bounds_of(s.index)
+        ),
+        default=8,
+    )
     checked = {s.buffer for s in walk(kernel.body) if isinstance(s, Check)}
     made: list[torch.Tensor] = []
     for buffer in kernel.buffers:
@@ -98,8 +118,9 @@ def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.T
         elif dtype.is_floating_point:
             made.append(torch.randn(shape, generator=chance).to(dtype))
         else:
-            made.append(torch.randint(0, max(1, min(top, 2 if dtype == torch.bool else 8)), shape,
-                                      generator=chance).to(dtype))
+            made.append(
+                torch.randint(0, max(1, min(top, 2 if dtype == torch.bool else 8)), shape, generator=chance).to(dtype)
+            )
     return made
 
 

@@ -1,4 +1,5 @@
 """Operators that the user gives to one backend: the others refuse them, so that every placement keeps to it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,12 @@ def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backen
     _check(pins)
     names = [b.name for b in backends]
     if nobody := [(op, who) for op, who in pins.items() if who not in names]:
-        raise KeelError("bad-option", f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not asked for.",
-                        {"backends": ", ".join(names)}, do="Pin it to one of these, or add that backend.")
+        raise KeelError(
+            "bad-option",
+            f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not asked for.",
+            {"backends": ", ".join(names)},
+            do="Pin it to one of these, or add that backend.",
+        )
     if not pins:
         return tuple(backends)
     given = tuple(pins.items())
@@ -68,5 +73,8 @@ def _check(pins: Mapping[str, str]) -> None:
         library, dot, _ = str(operator).partition(".")
         if operator not in known and (not isinstance(operator, str) or not dot or library in libraries):
             near = get_close_matches(str(operator), known, n=1)
-            raise KeelError("bad-option", f"{operator!r} cannot be pinned: PyTorch has no such operator.",
-                            do=f"Did you mean {near[0]!r}?" if near else "Write softmax, aten.mm or aten.mm.default.")
+            raise KeelError(
+                "bad-option",
+                f"{operator!r} cannot be pinned: PyTorch has no such operator.",
+                do=f"Did you mean {near[0]!r}?" if near else "Write softmax, aten.mm or aten.mm.default.",
+            )

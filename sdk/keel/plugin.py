@@ -3,6 +3,7 @@
 ``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget``
 is the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,10 +76,10 @@ class Rule:
 
     ops: tuple[str, ...]
     dtypes: frozenset[torch.dtype] | None = None
-    results: frozenset[torch.dtype] | None = None            # dtypes of the results
-    ranks: tuple[int, int] | None = None                     # lowest and highest rank, inclusive
-    contiguous: bool = False                                 # every tensor argument must be row-major without gaps
-    static: bool = False                                     # every size must be known, of results and numbers too
+    results: frozenset[torch.dtype] | None = None  # dtypes of the results
+    ranks: tuple[int, int] | None = None  # lowest and highest rank, inclusive
+    contiguous: bool = False  # every tensor argument must be row-major without gaps
+    static: bool = False  # every size must be known, of results and numbers too
     when: Refuses | None = None
 
     def __post_init__(self) -> None:
@@ -136,8 +137,9 @@ class Staged:
     begin: Callable[[fx.GraphModule], Callable[[], Callable[..., Any]]]
 
     def __post_init__(self) -> None:
-        checked_call("A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it",
-                     takes=1)
+        checked_call(
+            "A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it", takes=1
+        )
 
     def __call__(self, gm: fx.GraphModule) -> Callable[..., Any]:
         return self.begin(gm)()
@@ -154,14 +156,14 @@ class Backend:
     """
 
     name: str
-    device: str                                              # a torch device type: where its tensors live; * for any
+    device: str  # a torch device type: where its tensors live; * for any
     supports: Support | Refuses
     compile: Callable[[fx.GraphModule], Callable[..., Any]]
-    probe: Callable[[], str | None] = lambda: None           # None, or the sentence that says why it cannot run here
-    host_scalars: bool = False                               # asked about calls with 0-d tensors on cpu too
-    last_resort: bool = False                                # takes only what no other backend takes
-    cost: Cost | None = None                                 # its data sheet; None: placed by order alone
-    target: LoopTarget | None = None                         # what ``loop_backend`` made it of
+    probe: Callable[[], str | None] = lambda: None  # None, or the sentence that says why it cannot run here
+    host_scalars: bool = False  # asked about calls with 0-d tensors on cpu too
+    last_resort: bool = False  # takes only what no other backend takes
+    cost: Cost | None = None  # its data sheet; None: placed by order alone
+    target: LoopTarget | None = None  # what ``loop_backend`` made it of
     api: int = API
 
     def __post_init__(self) -> None:
@@ -170,11 +172,12 @@ class Backend:
         checked_device(what, self.device)
         if not isinstance(self.supports, Support):
             if isinstance(self.supports, Rule | tuple | list):
-                bad(f"{what} has supports={type(self.supports).__name__}(...), which is no Support.",
-                    "Wrap the rows: supports=Support((Rule(...),)).")
+                bad(
+                    f"{what} has supports={type(self.supports).__name__}(...), which is no Support.",
+                    "Wrap the rows: supports=Support((Rule(...),)).",
+                )
             checked_call(what, "supports", self.supports, _ANSWER, takes=1)
-        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs",
-                     takes=1)
+        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs", takes=1)
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
@@ -196,12 +199,12 @@ def checked_api(what: str, api: object) -> None:
 class Limits:
     """What kernels a loop target can be given."""
 
-    max_buffers: int = 64                                    # buffers per kernel
-    max_rank: int = 8                                        # axes per loop nest
-    atomics: frozenset[str] = frozenset({"add"})             # store modes beside write
-    atomic_dtypes: frozenset[torch.dtype] | None = None      # what these work on; None: all that the target has
-    vector: int = 1                                          # lanes worth having in the innermost axis
-    parallel: int = 1                                        # independent iterations that fill the machine
+    max_buffers: int = 64  # buffers per kernel
+    max_rank: int = 8  # axes per loop nest
+    atomics: frozenset[str] = frozenset({"add"})  # store modes beside write
+    atomic_dtypes: frozenset[torch.dtype] | None = None  # what these work on; None: all that the target has
+    vector: int = 1  # lanes worth having in the innermost axis
+    parallel: int = 1  # independent iterations that fill the machine
 
     def __post_init__(self) -> None:
         for name in ("max_buffers", "max_rank", "vector", "parallel"):
@@ -276,11 +279,11 @@ class LoopTarget:
     reductions: Mapping[str, tuple[str, str]]
     render: Callable[[Kernel], str]
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
-    checks: bool = False                                      # whether ``render`` takes Check statements
-    concurrent: bool = False                                  # whether ``build`` may run on several threads at once
-    externs: Mapping[str, Extern] = field(default_factory=dict)   # by overload name
+    checks: bool = False  # whether ``render`` takes Check statements
+    concurrent: bool = False  # whether ``build`` may run on several threads at once
+    externs: Mapping[str, Extern] = field(default_factory=dict)  # by overload name
     limits: Limits = Limits()
-    suffix: str = "txt"                                       # of files that hold its sources
+    suffix: str = "txt"  # of files that hold its sources
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
     api: int = API
@@ -311,8 +314,9 @@ class LoopTarget:
         if not scalars and not folds and not externs:
             bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
         checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1)
-        checked_call(what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each",
-                     takes=1)
+        checked_call(
+            what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each", takes=1
+        )
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
@@ -327,13 +331,33 @@ def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
     """Texts for kinds of dtype that ``op`` takes, at least one of them."""
     for kind in texts.kinds:
         if kind not in SCALARS[op].kinds:
-            bad(f"{what} has scalars[{op!r}] with a text for {kind} operands, which {op} does not take.",
-                f"It takes {' and '.join(SCALARS[op].kinds)} ones.")
+            bad(
+                f"{what} has scalars[{op!r}] with a text for {kind} operands, which {op} does not take.",
+                f"It takes {' and '.join(SCALARS[op].kinds)} ones.",
+            )
         checked_type(what, f"scalars[{op!r}].{kind}", getattr(texts, kind), str, "the text of the op")
     if not texts.kinds:
         bad(f"{what} has scalars[{op!r}] without a text.", f"Leave {op} out, and Keel writes it out in other ops.")
 
 
-__all__ = ["API", "Backend", "Call", "Dim", "Extern", "Launcher", "Limits", "LoopTarget", "Refusal", "Refuses", "Rule",
-           "ScalarText", "Source", "Staged", "Support", "SymType", "TensorType", "cuda_stream",
-           "torch_compile_backend"]
+__all__ = [
+    "API",
+    "Backend",
+    "Call",
+    "Dim",
+    "Extern",
+    "Launcher",
+    "Limits",
+    "LoopTarget",
+    "Refusal",
+    "Refuses",
+    "Rule",
+    "ScalarText",
+    "Source",
+    "Staged",
+    "Support",
+    "SymType",
+    "TensorType",
+    "cuda_stream",
+    "torch_compile_backend",
+]

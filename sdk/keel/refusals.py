@@ -1,4 +1,5 @@
 """Whether a backend takes a call, and why not: its rows of data read, or its function asked."""
+
 from __future__ import annotations
 
 import warnings
@@ -49,15 +50,21 @@ def answer(backend: Backend, call: Call) -> Refusal | None:
         if isinstance(backend.supports, Support):
             return _refused(backend, backend.supports, call)
         return _sentence(backend.supports(call))
-    except CannotSay:                                         # of the backend that this one stands for
+    except CannotSay:  # of the backend that this one stands for
         raise
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        raise CannotSay("refuse-raised", f"{backend.name} could not say whether it takes {call}.",
-                        {backend.name: first_line(raised)}, None, "This is a defect of the plugin: its `supports` "
-                        "returns None to take a call, or a sentence that says why not.", backend.name,
-                        first_line(raised)) from raised
+        raise CannotSay(
+            "refuse-raised",
+            f"{backend.name} could not say whether it takes {call}.",
+            {backend.name: first_line(raised)},
+            None,
+            "This is a defect of the plugin: its `supports` "
+            "returns None to take a call, or a sentence that says why not.",
+            backend.name,
+            first_line(raised),
+        ) from raised
 
 
 def _off_device(backend: Backend, call: Call) -> Refusal | None:
@@ -66,8 +73,11 @@ def _off_device(backend: Backend, call: Call) -> Refusal | None:
     for t in (*call.tensors, *(o for o in call.out if isinstance(o, TensorType))):
         on_host = backend.host_scalars and t.rank == 0 and t.device.type == "cpu"
         if t.device.type != backend.device and not on_host:
-            return Refusal(f"{backend.name} works on {backend.device} tensors, not on {t}" +
-                           (" on cpu." if t.device.type == "cpu" else "."), f"a copy on {backend.device}")
+            return Refusal(
+                f"{backend.name} works on {backend.device} tensors, not on {t}"
+                + (" on cpu." if t.device.type == "cpu" else "."),
+                f"a copy on {backend.device}",
+            )
     return None
 
 
@@ -78,8 +88,10 @@ def _refused(backend: Backend, support: Support, call: Call) -> Refusal | None:
         return Refusal(f"{backend.name} has no {call.name}.", _sibling(support, call))
     nearest: tuple[int, Refusal] | None = None
     for row in rows:
-        failed = next(((step, why) for step, check in enumerate(_CHECKS)
-                       if (why := check(backend.name, row, call)) is not None), None)
+        failed = next(
+            ((step, why) for step, check in enumerate(_CHECKS) if (why := check(backend.name, row, call)) is not None),
+            None,
+        )
         if failed is None:
             return None
         if nearest is None or failed[0] > nearest[0]:
@@ -108,8 +120,9 @@ def _bad_dtype(name: str, rule: Rule, call: Call) -> Refusal | None:
         return None
     for t in call.tensors or call.out:
         if isinstance(t, TensorType) and t.dtype not in rule.dtypes:
-            return Refusal(f"{name} has no {call.name} on {_show(t.dtype)}.",
-                           f"a cast to {_listed(rule.dtypes, t.dtype)}")
+            return Refusal(
+                f"{name} has no {call.name} on {_show(t.dtype)}.", f"a cast to {_listed(rule.dtypes, t.dtype)}"
+            )
     return None
 
 
@@ -118,8 +131,10 @@ def _bad_result(name: str, rule: Rule, call: Call) -> Refusal | None:
         return None
     for t in call.out:
         if isinstance(t, TensorType) and t.dtype not in rule.results:
-            return Refusal(f"{name} has no {call.name} with a result of {_show(t.dtype)}.",
-                           f"a result of {_listed(rule.results, t.dtype)}")
+            return Refusal(
+                f"{name} has no {call.name} with a result of {_show(t.dtype)}.",
+                f"a result of {_listed(rule.results, t.dtype)}",
+            )
     return None
 
 
@@ -130,8 +145,10 @@ def _bad_rank(name: str, rule: Rule, call: Call) -> Refusal | None:
     span = f"rank {low}" if low == high else f"rank {low} to {high}"
     for t in call.tensors:
         if not low <= t.rank <= high:
-            return Refusal(f"{name} takes {call.name} at {span}, not at rank {t.rank}.",
-                           f"{t} reshaped to rank {min(max(t.rank, low), high)}")
+            return Refusal(
+                f"{name} takes {call.name} at {span}, not at rank {t.rank}.",
+                f"{t} reshaped to rank {min(max(t.rank, low), high)}",
+            )
     return None
 
 
@@ -149,8 +166,10 @@ def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
     for kind in (*given, *call.out):
         unknown = kind.symbols if isinstance(kind, TensorType) else isinstance(kind, SymType) and not _known(kind)
         if unknown:
-            return Refusal(f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in given)}.",
-                           "sizes that are marked static, as by dynamic=False, or padded to one size")
+            return Refusal(
+                f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in given)}.",
+                "sizes that are marked static, as by dynamic=False, or padded to one size",
+            )
     return None
 
 
@@ -179,9 +198,12 @@ def _sentence(answer: object) -> Refusal | None:
         case str() if answer.strip():
             return Refusal(answer)
     if isinstance(answer, Coroutine):
-        answer.close()                                        # or else Python warns that nobody awaits it
-    shown = repr(answer) if answer is None or isinstance(answer, str | bytes | int | float | tuple | list | dict) else (
-        f"a {type(answer).__name__}")
+        answer.close()  # or else Python warns that nobody awaits it
+    shown = (
+        repr(answer)
+        if answer is None or isinstance(answer, str | bytes | int | float | tuple | list | dict)
+        else (f"a {type(answer).__name__}")
+    )
     raise TypeError(f"`supports` returned {shown[:80]}.")
 
 
@@ -191,8 +213,10 @@ def _show(dtype: torch.dtype) -> str:
 
 def _listed(dtypes: frozenset[torch.dtype], near: torch.dtype) -> str:
     """The dtypes in words: those of the same kind as ``near`` first, then by width."""
+
     def far(d: torch.dtype) -> tuple[bool, int, str]:
         return _kind(d) != _kind(near), d.itemsize, str(d)
+
     return " or ".join(_show(d) for d in sorted(dtypes, key=far))
 
 

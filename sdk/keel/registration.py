@@ -2,6 +2,7 @@
 
 Each function takes ``what``, the words for the value that is being made (``A Rule``), and the name of the field.
 """
+
 from __future__ import annotations
 
 import math
@@ -48,16 +49,21 @@ def checked_device(what: str, device: object, *, any_device: bool = True) -> Non
         return
     if not isinstance(device, str):
         kind = device.type if isinstance(device, torch.device) else "cpu"
-        bad(f"{what} has device={device!r}, which is of type {type(device).__name__}.",
-            f"Write the type of the device as text: device={kind!r}.")
+        bad(
+            f"{what} has device={device!r}, which is of type {type(device).__name__}.",
+            f"Write the type of the device as text: device={kind!r}.",
+        )
     if not _DEVICE.fullmatch(device):
         kind = re.sub(r"[^a-z0-9_]", "", device.lower().partition(":")[0])
-        bad(f"{what} has device={device!r}, which is not the type of a device.",
-            f"Write the type alone, for a backend serves all devices of that type: device={kind or 'cpu'!r}.")
+        bad(
+            f"{what} has device={device!r}, which is not the type of a device.",
+            f"Write the type alone, for a backend serves all devices of that type: device={kind or 'cpu'!r}.",
+        )
 
 
-def checked_call(what: str, field: str, value: object, meaning: str, *, optional: bool = False,
-                 takes: int | None = None) -> None:
+def checked_call(
+    what: str, field: str, value: object, meaning: str, *, optional: bool = False, takes: int | None = None
+) -> None:
     """A hook is a plain function, or something else that is called and does not return a coroutine.  It ``takes`` so
     many arguments by position, as far as Python tells; None: any number.
     """
@@ -65,11 +71,16 @@ def checked_call(what: str, field: str, value: object, meaning: str, *, optional
         return
     if not callable(value):
         bad(f"{what} has {field}={_shown(value)}, which cannot be called.", f"Write a function: {meaning}.")
-    function = getattr(value, "func", value)                  # of functools.partial
-    if any(code.co_flags & _ASYNCHRONOUS for f in (function, vars(type(function)).get("__call__"))
-           if isinstance(code := getattr(f, "__code__", None), CodeType)):
-        bad(f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
-            f"Write a plain function: {meaning}.")
+    function = getattr(value, "func", value)  # of functools.partial
+    if any(
+        code.co_flags & _ASYNCHRONOUS
+        for f in (function, vars(type(function)).get("__call__"))
+        if isinstance(code := getattr(f, "__code__", None), CodeType)
+    ):
+        bad(
+            f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
+            f"Write a plain function: {meaning}.",
+        )
     if takes is not None and not _can_take(value, takes):
         many = "one argument" if takes == 1 else f"{takes or 'no'} arguments"
         bad(f"{what} has a function as {field} that cannot be called with {many}.", f"Write a function: {meaning}.")
@@ -80,7 +91,7 @@ def _can_take(function: Callable[..., Any], arguments: int) -> bool:
         signature(function).bind(*[None] * arguments)
     except TypeError:
         return False
-    except ValueError:                                        # of some functions written in C nothing is known
+    except ValueError:  # of some functions written in C nothing is known
         return True
     return True
 
@@ -97,8 +108,9 @@ def checked_type(what: str, field: str, value: object, kinds: type | tuple[type,
         bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.", f"Write {wanted}.")
 
 
-def checked_number(what: str, field: str, value: object, *, least: float = 0.0, above: bool = False,
-                   most: float = math.inf) -> None:
+def checked_number(
+    what: str, field: str, value: object, *, least: float = 0.0, above: bool = False, most: float = math.inf
+) -> None:
     """A real number of at least ``least``, or ``above`` it, and of at most ``most``; infinity where that is."""
     span = f"a number {'above' if above else 'of at least'} {least:g}"
     span += "" if math.isinf(most) else f" and of at most {most:g}"
@@ -121,32 +133,44 @@ def checked_count(what: str, field: str, value: object) -> None:
 def texts(what: str, field: str, value: object, example: str) -> tuple[str, ...]:
     """The texts of a field that holds a tuple of them, at least one."""
     if isinstance(value, str):
-        bad(f"{what} has {field}={value!r}, which is a text and not a tuple.",
-            f"Write a tuple, with the comma: {field}=({value!r},).")
+        bad(
+            f"{what} has {field}={value!r}, which is a text and not a tuple.",
+            f"Write a tuple, with the comma: {field}=({value!r},).",
+        )
     if not isinstance(value, Collection) or isinstance(value, Mapping | bytes):
-        bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.",
-            f"Write a tuple of texts: {field}=({example!r},).")
+        bad(
+            f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.",
+            f"Write a tuple of texts: {field}=({example!r},).",
+        )
     if not value:
         bad(f"{what} has an empty {field}: it would name nothing.", f"Write at least one: {field}=({example!r},).")
     for each in value:
         if not isinstance(each, str):
             text = str(each) if operator_named(str(each)) is not None else example
-            bad(f"{what} has {_shown(each)} in {field}, which is of type {type(each).__name__}.",
-                f"Write its name as text: {text!r}.")
+            bad(
+                f"{what} has {_shown(each)} in {field}, which is of type {type(each).__name__}.",
+                f"Write its name as text: {text!r}.",
+            )
     return tuple(value)
 
 
 def dtypes(what: str, field: str, value: object) -> frozenset[torch.dtype]:
     """The dtypes of a field that holds a frozenset of them, at least one."""
     if isinstance(value, torch.dtype):
-        bad(f"{what} has {field}={value}, which is one dtype and not a set.",
-            f"Write a frozenset: {field}=frozenset({{{value}}}).")
+        bad(
+            f"{what} has {field}={value}, which is one dtype and not a set.",
+            f"Write a frozenset: {field}=frozenset({{{value}}}).",
+        )
     if isinstance(value, str) or not isinstance(value, Collection):
-        bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.",
-            f"Write a frozenset of dtypes: {field}=frozenset({{torch.float32}}).")
+        bad(
+            f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.",
+            f"Write a frozenset of dtypes: {field}=frozenset({{torch.float32}}).",
+        )
     if not value:
-        bad(f"{what} has an empty {field}: no tensor is of it.",
-            f"Write at least one, or leave it out: {field}=frozenset({{torch.float32}}).")
+        bad(
+            f"{what} has an empty {field}: no tensor is of it.",
+            f"Write at least one, or leave it out: {field}=frozenset({{torch.float32}}).",
+        )
     for each in value:
         checked_dtype(what, field, each)
     return frozenset(value)
@@ -156,15 +180,19 @@ def checked_dtype(what: str, field: str, value: object) -> None:
     """One of the dtypes that graphs may hold."""
     if isinstance(value, torch.dtype):
         if value not in DTYPE_NAMES:
-            bad(f"{what} has {value} in {field}, which graphs do not hold.",
-                f"Leave it out. Graphs hold {', '.join(str(d) for d in DTYPE_NAMES)}.")
+            bad(
+                f"{what} has {value} in {field}, which graphs do not hold.",
+                f"Leave it out. Graphs hold {', '.join(str(d) for d in DTYPE_NAMES)}.",
+            )
         return
     text = value.removeprefix("torch.") if isinstance(value, str) else getattr(value, "__name__", str(value))
     meant = DTYPES_BY_NAME.get(text) or getattr(torch, text, None)
     known = {str(d): d for d in DTYPE_NAMES}
     near = [str(meant)] if isinstance(meant, torch.dtype) else get_close_matches(f"torch.{text}", known, n=1)
-    bad(f"{what} has {_shown(value)} in {field}, which is no dtype of PyTorch.",
-        f"Write {near[0] if near else 'torch.float32'}.")
+    bad(
+        f"{what} has {_shown(value)} in {field}, which is no dtype of PyTorch.",
+        f"Write {near[0] if near else 'torch.float32'}.",
+    )
 
 
 def table(what: str, field: str, value: object, keys: str, *, empty: bool = True) -> Mapping[Any, Any]:
@@ -181,12 +209,15 @@ def checked_keys(what: str, field: str, names: Collection[object], known: Collec
     for name in names:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
-            bad(f"{what} has {name!r} in {field}, which is no {kind}.",
-                f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(sorted(known))}.")
+            bad(
+                f"{what} has {name!r} in {field}, which is no {kind}.",
+                f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(sorted(known))}.",
+            )
 
 
-def checked_operators(what: str, field: str, names: Collection[str], *, families: Collection[str] = (),
-                      packets: bool = True) -> None:
+def checked_operators(
+    what: str, field: str, names: Collection[str], *, families: Collection[str] = (), packets: bool = True
+) -> None:
     """Each of ``names`` is an overload of PyTorch or of the operator set (``aten.mm.default``), a packet where
     ``packets`` (``aten.mm``), or one of ``families``.  What is of a library that PyTorch does not know is left alone,
     for that may be registered later."""
@@ -197,22 +228,33 @@ def checked_operators(what: str, field: str, names: Collection[str], *, families
         library = _plain(name).partition(".")[0]
         if near is None and name == _plain(name) and name.count(".") in (1, 2) and library not in _libraries():
             continue
-        bad(f"{what} has {name!r} in {field}, which PyTorch does not have.",
-            f"Did you mean {near!r}?" if near else _NAMED.format(
-                torch.__version__, "" if packets else ", in full: aten.mm.default",
-                " or of a family, like pointwise" if families else ""))
+        bad(
+            f"{what} has {name!r} in {field}, which PyTorch does not have.",
+            f"Did you mean {near!r}?"
+            if near
+            else _NAMED.format(
+                torch.__version__,
+                "" if packets else ", in full: aten.mm.default",
+                " or of a family, like pointwise" if families else "",
+            ),
+        )
 
 
-_NAMED = ("Write the name of an operator that PyTorch {} has{}{}. What only another version of PyTorch has is listed "
-          "where hasattr(torch.ops.aten, name) says so.")
+_NAMED = (
+    "Write the name of an operator that PyTorch {} has{}{}. What only another version of PyTorch has is listed "
+    "where hasattr(torch.ops.aten, name) says so."
+)
 
 
 def _exists(name: str, packets: bool) -> bool:
-    words = name.count(".") + 1                               # the cheapest question first: tables have hundreds
+    words = name.count(".") + 1  # the cheapest question first: tables have hundreds
     if words == _OVERLOAD:
         return name in _opset() or operator_named(name) is not None
-    return packets and words == _OVERLOAD - 1 and (
-        name in _opset() or operator_named(f"{name}.default") is not None or name in _packets())
+    return (
+        packets
+        and words == _OVERLOAD - 1
+        and (name in _opset() or operator_named(f"{name}.default") is not None or name in _packets())
+    )
 
 
 @cache
@@ -255,6 +297,6 @@ def _meant(name: str, families: Collection[str], packets: bool) -> str | None:
 def _shown(value: object, most: int = 60) -> str:
     try:
         text = repr(value)
-    except Exception:                                         # of a class of the vendor's, or of an integer too long
+    except Exception:  # of a class of the vendor's, or of an integer too long
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"

@@ -1,4 +1,5 @@
 """What is told of compiled graphs, as data: their parts, who refused what, and what was tried."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -60,8 +61,11 @@ class GraphReport:
     @property
     def seconds(self) -> float | None:
         """By the data sheets."""
-        known = [p.work + p.moves + p.launch for p in self.parts
-                 if p.work is not None and p.moves is not None and p.launch is not None]
+        known = [
+            p.work + p.moves + p.launch
+            for p in self.parts
+            if p.work is not None and p.moves is not None and p.launch is not None
+        ]
         return sum(known) if len(known) == len(self.parts) else None
 
 

@@ -1,4 +1,5 @@
 """``keel spec``: the operator set's lock, its versions, its pages; and ``keel ops``, which shows what is in it."""
+
 from __future__ import annotations
 
 import json as js
@@ -51,8 +52,18 @@ def diff(
     found = differences.diff(old, new)
     needed = differences.next_version(old, found)
     if json:
-        print(js.dumps({"from": old["opset"], "to": new["opset"], "level": differences.level(found),
-                        "next": str(needed), "changes": [vars(d) for d in found]}, indent=1))
+        print(
+            js.dumps(
+                {
+                    "from": old["opset"],
+                    "to": new["opset"],
+                    "level": differences.level(found),
+                    "next": str(needed),
+                    "changes": [vars(d) for d in found],
+                },
+                indent=1,
+            )
+        )
         return
     console = Console(highlight=False)
     if not found:
@@ -109,8 +120,7 @@ def overloads(
 
 def _list_overloads(found: Sequence[Account], how: str) -> None:
     if how not in MEANINGS:
-        raise KeelError("bad-option", f"{how!r} is no way to account for an overload.",
-                        {"ways": ", ".join(MEANINGS)})
+        raise KeelError("bad-option", f"{how!r} is no way to account for an overload.", {"ways": ", ".join(MEANINGS)})
     table = _table("overload", "part of, or why")
     for a in found:
         if a.how == how:
@@ -157,8 +167,11 @@ def ops(
 def _of(family: str) -> list[Op]:
     found = [op for op in MEMBERS.values() if op.family == family]
     if not found:
-        raise KeelError("bad-option", f"The opset has no family {family!r}.",
-                        {"families": ", ".join(sorted({op.family for op in MEMBERS.values()}))})
+        raise KeelError(
+            "bad-option",
+            f"The opset has no family {family!r}.",
+            {"families": ", ".join(sorted({op.family for op in MEMBERS.values()}))},
+        )
     return found
 
 
@@ -204,8 +217,11 @@ def _results(results: Any) -> list[str]:
             return [f"  {results}"]
         case []:
             return ["  It has no results."]
-    return [f"  result {i}  {r['dtype']}, {r['shape']}, {r['layout']}{' or any dense' if not r['exact'] else ''}"
-            f"{', or None' if r['optional'] else ''}" for i, r in enumerate(results)]
+    return [
+        f"  result {i}  {r['dtype']}, {r['shape']}, {r['layout']}{' or any dense' if not r['exact'] else ''}"
+        f"{', or None' if r['optional'] else ''}"
+        for i, r in enumerate(results)
+    ]
 
 
 def _sentence(doc: str) -> str:

@@ -1,4 +1,5 @@
 """What tests of a plugin need: finding it, asking what it takes, compiling calls one by one, seeing the graphs."""
+
 from keel.batch import Asked, Batch, compile_calls
 from keel.claims import claims_of
 from keel.compiler import compiled_graphs

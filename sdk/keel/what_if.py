@@ -3,6 +3,7 @@
 Nothing of it needs to exist: a supposed backend is asked, priced by its data sheet and placed like any other, and its
 parts run in eager PyTorch.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -37,8 +38,9 @@ class Step:
     saved: float | None
 
 
-def suppose(backends: Sequence[Backend], without: Sequence[str] = (),
-            assume: Sequence[str] = ()) -> tuple[Backend, ...]:
+def suppose(
+    backends: Sequence[Backend], without: Sequence[str] = (), assume: Sequence[str] = ()
+) -> tuple[Backend, ...]:
     """The backends without those named in ``without``, and without the operators named there on any backend but those
     of last resort (``softmax``, ``aten.mm.default``), or on one (``acme.softmax``); and with the operators named in
     ``assume`` (``acme.softmax``) taken by that backend.
@@ -56,8 +58,12 @@ def suppose(backends: Sequence[Backend], without: Sequence[str] = (),
         lost += [op for w in without if (op := _of(w, b.name)) is not None]
         found.append(_supposed(b, lost, [op for a in assume if (op := _of(a, b.name)) is not None]))
     if nobody := [a for a in assume if a.partition(".")[0] not in {b.name for b in found} or "." not in a]:
-        raise KeelError("bad-option", f"Nothing can be assumed of {nobody[0]!r}.", {"backends": ", ".join(names)},
-                        do="Write BACKEND.OPERATOR, for instance acme.softmax.")
+        raise KeelError(
+            "bad-option",
+            f"Nothing can be assumed of {nobody[0]!r}.",
+            {"backends": ", ".join(names)},
+            do="Write BACKEND.OPERATOR, for instance acme.softmax.",
+        )
     return tuple(found)
 
 
@@ -71,8 +77,13 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
     fixed = frozenset(constants)
     before, nodes = _total(gm, plan, fixed), {n.name: n for n in gm.graph.nodes}
     last = {b.name for b in plan.backends if b.last_resort}
-    refused = Counter((who, str(nodes[name].target)) for name, by in plan.refusals.items() if name in nodes
-                      for who in by if who not in last)
+    refused = Counter(
+        (who, str(nodes[name].target))
+        for name, by in plan.refusals.items()
+        if name in nodes
+        for who in by
+        if who not in last
+    )
     found = []
     for (who, operator), _ in sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:MOST]:
         backends = tuple(_supposed(b, (), (operator,)) if b.name == who else b for b in plan.backends)
@@ -80,7 +91,7 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
         if gained:
             try:
                 now = _total(gm, place(gm, backends, refusals, price=price), fixed)
-            except Fault:                                     # the data sheet fails at what it was not asked before
+            except Fault:  # the data sheet fails at what it was not asked before
                 now = None
             found.append(Step(who, operator, gained, None if before is None or now is None else before - now))
     return tuple(sorted(found, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
@@ -96,8 +107,9 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(sorted(sums.values(), key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
 
 
-def _asked_again(plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Backend], who: str,
-                 operator: str) -> tuple[dict[str, dict[str, Refusal]], int]:
+def _asked_again(
+    plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Backend], who: str, operator: str
+) -> tuple[dict[str, dict[str, Refusal]], int]:
     """The refusals with those of one operator asked for again, and how many calls are taken now."""
     backend = next(b for b in backends if b.name == who)
     refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, 0
@@ -105,7 +117,7 @@ def _asked_again(plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Ba
         if who in by and str(nodes[name].target) == operator and (call := call_of(nodes[name])) is not None:
             try:
                 why = answer(backend, call)
-            except CannotSay as raised:                       # which was told when the graph was placed
+            except CannotSay as raised:  # which was told when the graph was placed
                 why = raised.refusal
             if why is None:
                 del by[who]
@@ -127,6 +139,7 @@ def _supposed(backend: Backend, lost: Sequence[str], gained: Sequence[str]) -> B
         if any(is_of(call, op) for op in lost):
             return f"{backend.name} is supposed not to take {call.name}."
         return answer(backend, call)
+
     return replace(backend, supports=supports, compile=lambda gm: gm.forward, target=None)
 
 

@@ -1,5 +1,6 @@
 """Programs that assert what only a run tells, each with inputs that keep it and inputs that break it, and a backend
 that notices when it is given, or comes by, a value that does not have the type that was promised."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ def program(kept: Inputs, broken: Inputs) -> Callable[[Callable[..., Tensor]], C
     def added(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
         PROGRAMS[fn.__name__] = Program(fn, kept, broken)
         return fn
+
     return added
 
 
@@ -238,6 +240,7 @@ def in_a_branch(x: Tensor, p: Tensor) -> Tensor:
         z = x[x > 0]
         torch._check(z.numel() == 4)
         return (z + 1).sum()
+
     return torch.cond(p, some, lambda x: x.sum(), (x,))
 
 
@@ -247,6 +250,7 @@ def in_a_loop(x: Tensor) -> Tensor:
         z = x[x > 0]
         torch._check(z.numel() == 4)
         return i + 1, y + z.sum()
+
     start = torch.zeros((), dtype=torch.int64), torch.zeros(())
     result: Tensor = while_loop(lambda i, y: i < 2, body, start)[1]
     return result
@@ -272,14 +276,17 @@ def of_the_users_operator(x: Tensor) -> Tensor:
 
 # -- a backend that trusts types ---------------------------------------------------------------------------------------
 
+
 def trusting(broken: list[str], name: str = "trusting", last_resort: bool = False) -> Backend:
     """Takes everything but assertions, as a compiler would that makes code for the types that it is given; notes in
     ``broken`` each value that does not have its type."""
+
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         return lambda *args: _Trusting(gm, broken).run(*args)
 
     def supports(call: Any) -> str | None:
         return "It asserts nothing." if "assert" in call.name or "constrain" in call.name else None
+
     return Backend(name=name, device="*", supports=supports, compile=compile, last_resort=last_resort)
 
 

@@ -1,4 +1,5 @@
 """Backends for trying the line on: one that takes all, one that takes little."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,13 +12,64 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel import Backend, Call
 
-LITTLE = frozenset({
-    "_to_copy", "_unsafe_view", "abs", "add", "addmm", "amax", "arange", "bitwise_and", "bmm", "cat", "clone",
-    "div", "eq", "erf", "exp", "expand", "full", "gather", "ge", "gt", "index", "le", "log", "logical_and",
-    "logical_not", "lt", "maximum", "mean", "minimum", "mm", "mul", "ne", "neg", "ones", "permute", "pow",
-    "reciprocal", "rsqrt", "scatter", "select", "sigmoid", "slice", "sqrt", "squeeze", "sub", "sum", "t", "tanh",
-    "transpose", "unsqueeze", "var_mean", "view", "where", "zeros",
-})
+LITTLE = frozenset(
+    {
+        "_to_copy",
+        "_unsafe_view",
+        "abs",
+        "add",
+        "addmm",
+        "amax",
+        "arange",
+        "bitwise_and",
+        "bmm",
+        "cat",
+        "clone",
+        "div",
+        "eq",
+        "erf",
+        "exp",
+        "expand",
+        "full",
+        "gather",
+        "ge",
+        "gt",
+        "index",
+        "le",
+        "log",
+        "logical_and",
+        "logical_not",
+        "lt",
+        "maximum",
+        "mean",
+        "minimum",
+        "mm",
+        "mul",
+        "ne",
+        "neg",
+        "ones",
+        "permute",
+        "pow",
+        "reciprocal",
+        "rsqrt",
+        "scatter",
+        "select",
+        "sigmoid",
+        "slice",
+        "sqrt",
+        "squeeze",
+        "sub",
+        "sum",
+        "t",
+        "tanh",
+        "transpose",
+        "unsqueeze",
+        "var_mean",
+        "view",
+        "where",
+        "zeros",
+    }
+)
 
 
 def whole(name: str = "whole", **more: Any) -> Backend:
@@ -25,12 +77,15 @@ def whole(name: str = "whole", **more: Any) -> Backend:
     return Backend(name=name, device="*", supports=lambda call: None, compile=lambda gm: gm.forward, **more)
 
 
-def takes(*names: str, name: str = "some", compile: Callable[[fx.GraphModule], Any] = lambda gm: gm.forward,
-          **more: Any) -> Backend:
+def takes(
+    *names: str, name: str = "some", compile: Callable[[fx.GraphModule], Any] = lambda gm: gm.forward, **more: Any
+) -> Backend:
     """Takes the calls of the given operators (``mm``, or ``aten.mm.default``)."""
+
     def supports(call: Call) -> str | None:
         known = call.name in names or call.name.split(".")[1] in names
         return None if known else f"{name} has no {call.name}."
+
     return Backend(name=name, device="*", supports=supports, compile=compile, **more)
 
 

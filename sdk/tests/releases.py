@@ -1,4 +1,5 @@
 """What not every release of PyTorch that Keel supports can do: tried out, so that tests that need it say so."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ def dynamo_graphs(fn: Callable[..., Any], *inputs: Tensor) -> list[fx.GraphModul
     def backend(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         graphs.append(gm)
         return gm.forward
+
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
         torch.compile(fn, backend=backend, fullgraph=True)(*inputs)
@@ -32,9 +34,11 @@ def dynamo_graphs(fn: Callable[..., Any], *inputs: Tensor) -> list[fx.GraphModul
 @cache
 def keeps_messages() -> bool:
     """Dynamo gives a backend the messages of torch._check."""
+
     def fn(x: Tensor) -> Tensor:
         torch._check(x.nonzero().size(0) == 2, lambda: "There are two.")
         return x + 1
+
     (gm,) = dynamo_graphs(fn, torch.tensor([0, 1, 2]))
     return any("There are two." in n.args for n in gm.graph.nodes)
 
@@ -42,13 +46,15 @@ def keeps_messages() -> bool:
 @cache
 def asserts_floats() -> bool:
     """Dynamo takes assertions that a float of a tensor is another one."""
+
     def fn(x: Tensor) -> Tensor:
         torch._check(x.sum().item() == 2.5)
         return x + 1
+
     try:
         dynamo_graphs(fn, torch.tensor([1.0, 1.5]))
     except torch._dynamo.exc.InternalTorchDynamoError as raised:
-        assert "Runtime assertion failed" in str(raised)      # its own, of an integer that it takes the float for
+        assert "Runtime assertion failed" in str(raised)  # its own, of an integer that it takes the float for
         return False
     return True
 
@@ -56,10 +62,12 @@ def asserts_floats() -> bool:
 @cache
 def exports_flags() -> bool:
     """Exported programs with an assertion of a tensor's one bool can be decomposed."""
+
     class Flag(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             torch._check(x.any().item())
             return x + 1
+
     program = torch.export.export(Flag(), (torch.tensor([True, False]),))
     try:
         program.run_decompositions()
@@ -72,10 +80,12 @@ def exports_flags() -> bool:
 @cache
 def writes_to_unknown_slices() -> bool:
     """Dynamo takes writes to a slice whose place only a run tells, without assertions that it is within the tensor."""
+
     def fn(x: Tensor, at: Tensor) -> Tensor:
         place = int(at)
-        x[place:place + 2] = x[:2] * 2
+        x[place : place + 2] = x[:2] * 2
         return x + 1
+
     try:
         dynamo_graphs(fn, torch.ones(4), torch.tensor([1]))
     except torch._dynamo.exc.UserError as raised:

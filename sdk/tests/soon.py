@@ -1,4 +1,5 @@
 """What must not take minutes: a guard, and no measurement."""
+
 from __future__ import annotations
 
 import gc

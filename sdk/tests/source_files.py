@@ -1,4 +1,5 @@
 """The Python files of this repository, and what they import."""
+
 from __future__ import annotations
 
 import ast

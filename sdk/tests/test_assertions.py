@@ -1,5 +1,6 @@
 """Whatever relies on an assertion waits for it, on every backend and placement: programs that break one raise what
 eager raises, and no backend meets a value that does not have the type it was promised."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -123,15 +124,24 @@ def _branch(check: Callable[[Tensor], Any]) -> Callable[[Tensor, Tensor], Tensor
     def fn(p: Tensor, x: Tensor) -> Tensor:
         result: Tensor = torch.cond(p, taken, lambda x: x.cos().sum(), (x,))
         return result
+
     return fn
 
 
-@pytest.mark.parametrize("check", [
-    lambda x: torch._check(x.nonzero().size(0) >= 2), lambda x: torch._check(x.sum().item() > 2),
-    lambda x: torch._check(x.long().sum().item() == 3), lambda x: torch._assert_async(x.sum() > 2, "above two"),
-    lambda x: torch._check(x.nonzero().size(0) == 2), lambda x: torch._check(torch.unique(x).numel() == 3),
-    lambda x: torch._check(x[x > 0].numel() == 2), lambda x: torch._check(torch.masked_select(x, x > 0).size(0) == 2),
-], ids=["bound", "number", "equal number", "tensor", "equal size", "unique", "mask", "selected"])
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda x: torch._check(x.nonzero().size(0) >= 2),
+        lambda x: torch._check(x.sum().item() > 2),
+        lambda x: torch._check(x.long().sum().item() == 3),
+        lambda x: torch._assert_async(x.sum() > 2, "above two"),
+        lambda x: torch._check(x.nonzero().size(0) == 2),
+        lambda x: torch._check(torch.unique(x).numel() == 3),
+        lambda x: torch._check(x[x > 0].numel() == 2),
+        lambda x: torch._check(torch.masked_select(x, x > 0).size(0) == 2),
+    ],
+    ids=["bound", "number", "equal number", "tensor", "equal size", "unique", "mask", "selected"],
+)
 def test_a_branch_keeps_assertions_on_what_it_does_not_use(check: Callable[[Tensor], Any]) -> None:
     fn, kept, broken = _branch(check), torch.tensor([1.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
     compiled = keel.compile(fn, backends=["cpp", "eager"])
@@ -152,9 +162,10 @@ def test_what_a_branch_reads_waits_for_its_assertions_in_training_too() -> None:
     def fn(p: Tensor, x: Tensor) -> Tensor:
         result: Tensor = torch.cond(p, taken, lambda x: x.cos().sum(), (x,))
         return result
+
     compiled, yes = keel.compile(fn, backends=["cpp", "eager"]), torch.tensor(True)
     x = torch.tensor([1.0, 2.0, 0.0], requires_grad=True)
     compiled(yes, x).backward()
     assert x.grad is not None and x.grad.tolist() == [0.0, 1.0, 0.0]
-    with pytest.raises(RuntimeError):                         # sizes 1 and 2 would broadcast
+    with pytest.raises(RuntimeError):  # sizes 1 and 2 would broadcast
         compiled(yes, torch.tensor([1.0, 0.0, 0.0], requires_grad=True))

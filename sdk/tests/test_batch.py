@@ -1,4 +1,5 @@
 """Calls of operators, compiled as one graph without Dynamo or autograd."""
+
 from __future__ import annotations
 
 import pytest
@@ -31,10 +32,16 @@ def test_each_call_has_its_result_and_its_owner():
                 assert torch.equal(mine, theirs)
 
 
-@pytest.mark.parametrize("asked", [
-    (aten.sub.Tensor, (X > 0, X), {}), (aten.sub.Tensor, (X, X > 0), {}), (aten.select.int, (X, 0, 3), {}),
-    (aten.as_strided.default, (X, [3, 2], [-1, 1]), {}),
-], ids=["bool minus float", "float minus bool", "no such row", "negative stride"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (aten.sub.Tensor, (X > 0, X), {}),
+        (aten.sub.Tensor, (X, X > 0), {}),
+        (aten.select.int, (X, 0, 3), {}),
+        (aten.as_strided.default, (X, [3, 2], [-1, 1]), {}),
+    ],
+    ids=["bool minus float", "float minus bool", "no such row", "negative stride"],
+)
 def test_a_call_that_breaks_a_precondition_is_for_eager_to_refuse(asked):
     """Fake tensors of some PyTorch give each of these a type, and a backend that relies on them would read on."""
     op, args, kwargs = asked
@@ -83,8 +90,11 @@ def test_arguments_of_other_types_are_refused():
 def test_nothing_is_read_of_nothing_that_is_repeated():
     """What all places of a loop have in common is read once before it, but not where the loop has no steps."""
     nothing = torch.zeros(1).expand(0)
-    asked = [(aten.ne.Scalar, (nothing, 2), {}), (aten.sum.default, (nothing,), {}),
-             (aten.add.Tensor, (torch.zeros(1, 3).expand(0, 3), X[:1, :3]), {})]
+    asked = [
+        (aten.ne.Scalar, (nothing, 2), {}),
+        (aten.sum.default, (nothing,), {}),
+        (aten.add.Tensor, (torch.zeros(1, 3).expand(0, 3), X[:1, :3]), {}),
+    ]
     batch = keel.testing.compile_calls(asked, backends=["interp", "eager"], strict=True)
     assert batch.owners == (frozenset({"interp"}),) * 3
     for (op, args, _), (found,) in zip(asked, batch.run([(args, kwargs) for _, args, kwargs in asked]), strict=True):
@@ -93,8 +103,12 @@ def test_nothing_is_read_of_nothing_that_is_repeated():
 
 def test_a_size_may_be_told_by_a_multiple_of_it():
     """A part may begin with a tensor of twice the size, and know of nothing else that has it."""
-    joins = keel.Backend(name="joins", device="cpu", compile=lambda gm: gm.forward, supports=lambda call: (
-        None if call.name == "aten.cat.default" else "It only joins."))
+    joins = keel.Backend(
+        name="joins",
+        device="cpu",
+        compile=lambda gm: gm.forward,
+        supports=lambda call: None if call.name == "aten.cat.default" else "It only joins.",
+    )
     run = keel.compile(lambda x: torch.cat([x, x]) * 2 - 1, backends=[joins, "interp"], dynamic=True)
     for n in (4, 6, 9):
         x = torch.randn(n, 3)

@@ -1,4 +1,5 @@
 """The command line: what each command prints, and how it fails."""
+
 from __future__ import annotations
 
 import json
@@ -23,8 +24,17 @@ from keel.spec import lock as locks
 HERE = sys.modules["keel.commands"]
 ACME = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("aten.mm",)),)), compile=lambda gm: gm.forward)
 REST = Backend(name="rest", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, last_resort=True)
-LOOPS = loop_backend(LoopTarget(name="lab", device="cpu", dtypes={torch.float32: "float"}, reductions={},
-                                scalars={"add": "", "mul": ""}, render=lambda k: f"// {k.name}", build=list))
+LOOPS = loop_backend(
+    LoopTarget(
+        name="lab",
+        device="cpu",
+        dtypes={torch.float32: "float"},
+        reductions={},
+        scalars={"add": "", "mul": ""},
+        render=lambda k: f"// {k.name}",
+        build=list,
+    )
+)
 KERNEL = """kernel k(in0: f32[s0]) -> (out0: f32[s0]) where s0:
   parallel i0 < s0:
     %0 = load in0[i0]
@@ -44,6 +54,7 @@ def out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         assert main(arguments) == status
         printed = capsys.readouterr()
         return "\n".join(line.rstrip() for line in (printed.out + printed.err).splitlines())
+
     return run
 
 
@@ -53,27 +64,40 @@ def test_help_lists_all_commands(out: Out) -> None:
 
 
 def test_help_says_of_commands_what_they_say_themselves() -> None:
-    said = {str(c.name or c.callback.__name__): " ".join(str(c.callback.__doc__).partition("\n\n")[0].split())
-            for c in keel.commands.app.registered_commands if c.callback}
+    said = {
+        str(c.name or c.callback.__name__): " ".join(str(c.callback.__doc__).partition("\n\n")[0].split())
+        for c in keel.commands.app.registered_commands
+        if c.callback
+    }
     assert {**said, "spec": keel.spec_commands.app.info.help} == COMMANDS
 
 
 def test_backends(out: Out, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]) -> None:
     problem = KeelError("not-here", "backend 'sick' cannot run on this machine.", {"sick": "No card."}, do="Drop it.")
     taken = KeelError("broken-plugin", "backend 'acme' of other cannot be used: the name belongs to keel-acme.")
-    found = Discovery({"acme": ACME, "lab": LOOPS, "rest": REST}, {"sick": problem, "acme of other": taken},
-                      {"lab": ["the current folder", "signal handlers"]},
-                      {"odd": KeelError("broken-plugin", "the metadata of odd is damaged.")})
+    found = Discovery(
+        {"acme": ACME, "lab": LOOPS, "rest": REST},
+        {"sick": problem, "acme of other": taken},
+        {"lab": ["the current folder", "signal handlers"]},
+        {"odd": KeelError("broken-plugin", "the metadata of odd is damaged.")},
+    )
     monkeypatch.setattr(HERE, "survey", lambda **_: found)
-    points = {name: [Carried(name, f"keel_{name}:backend", "keel.backends", f"keel-{name}")]
-              for name in ("acme", "sick", "lab", "rest")}
+    points = {
+        name: [Carried(name, f"keel_{name}:backend", "keel.backends", f"keel-{name}")]
+        for name in ("acme", "sick", "lab", "rest")
+    }
     points["acme"].append(Carried("acme", "other:backend", "keel.backends", "other"))
     monkeypatch.setattr(HERE, "installed", lambda: points)
     golden(out("backends"))
     rows = json.loads(out("backends", "--json"))
     assert [(r["name"], r["level"], r["usable"]) for r in rows] == [
-        ("acme", "graph", True), ("acme", None, False), ("lab", "loop", True), ("rest", "last resort", True),
-        ("sick", None, False), ("", None, False)]
+        ("acme", "graph", True),
+        ("acme", None, False),
+        ("lab", "loop", True),
+        ("rest", "last resort", True),
+        ("sick", None, False),
+        ("", None, False),
+    ]
     assert rows[4]["problem"].startswith("KeelError[not-here]") and "belongs to" in rows[1]["problem"]
     assert rows[2]["notes"] == ["the current folder", "signal handlers"]
 
@@ -87,7 +111,8 @@ def test_the_installed_backends_are_listed(out: Out) -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "sample_model.py").write_text(
         "import torch\n\n\ndef make():\n    return (lambda x, n=1: (x @ x).relu() * n), (torch.ones(2, 2),)\n\n\n"
-        "def more():\n    return *make(), {'n': 2}\n\n\ndef wrong():\n    return 7\n")
+        "def more():\n    return *make(), {'n': 2}\n\n\ndef wrong():\n    return 7\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "sample_model", raising=False)
     return "sample_model"
@@ -118,9 +143,15 @@ def test_explain_with_an_operator_given_to_a_backend(out: Out, module: str) -> N
     assert "cannot be pinned to 'acme'" in out(*asked, "--pin", "mm=acme", status=1)
 
 
-@pytest.mark.parametrize("what, reason", [
-    ("sample_model:lost", "has no attribute 'lost'"), ("no_such_module:make", "No module named"),
-    ("sample_model", "AttributeError"), ("sample_model:wrong", "returned int")])
+@pytest.mark.parametrize(
+    "what, reason",
+    [
+        ("sample_model:lost", "has no attribute 'lost'"),
+        ("no_such_module:make", "No module named"),
+        ("sample_model", "AttributeError"),
+        ("sample_model:wrong", "returned int"),
+    ],
+)
 def test_explain_of_what_cannot_be_loaded(what: str, reason: str, out: Out, module: str) -> None:
     text = out("explain", what, status=1)
     assert text.startswith("KeelError[bad-option]") and reason in text and "MODULE:FACTORY" in text
@@ -148,10 +179,17 @@ def test_opt_runs_a_kernel(kernel: str, out: Out) -> None:
     assert "out0" in text and "float32[3]" in text
 
 
-@pytest.mark.parametrize("arguments, reason", [
-    (["--to", "interp"], "sizes of unknown value: s0"), (["--to", "interp", "--size", "s0"], "is no size"),
-    (["--to", "source"], "Name one"), (["--to", "cake"], "'cake' is not known"),
-    (["--from", "fx"], "'fx' is not known"), (["--backend", "acme"], "acme compiles graphs, not loops")])
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["--to", "interp"], "sizes of unknown value: s0"),
+        (["--to", "interp", "--size", "s0"], "is no size"),
+        (["--to", "source"], "Name one"),
+        (["--to", "cake"], "'cake' is not known"),
+        (["--from", "fx"], "'fx' is not known"),
+        (["--backend", "acme"], "acme compiles graphs, not loops"),
+    ],
+)
 def test_opt_says_what_it_misses(arguments: list[str], reason: str, kernel: str, out: Out) -> None:
     assert reason in out("opt", kernel, *arguments, status=1)
 
@@ -197,7 +235,8 @@ def test_names_of_a_lock_neither_steer_the_terminal_nor_mark_text_up(out: Out, t
 def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "zeta_tools.py").write_text(
         "import typer\napp = typer.Typer()\n\n\n@app.callback(invoke_without_command=True)\n"
-        "def run(loud: bool = False):\n    print('ZETA' if loud else 'zeta')\n    raise typer.Exit(3)\n")
+        "def run(loud: bool = False):\n    print('ZETA' if loud else 'zeta')\n    raise typer.Exit(3)\n"
+    )
     info = tmp_path / "zeta_tools-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta-tools\nVersion: 1.0\n")
@@ -215,8 +254,10 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     assert "eager" in out("backends")
     text = out("--help")
     assert "A command of zeta-tools; its --help says more." in text and "noise" in text and "SystemExit" not in text
-    for line in ("command 'bench' of evil cannot be used: the name belongs to torch-keel",
-                 "command 'backends' of evil cannot be used: Keel has one of that name"):
+    for line in (
+        "command 'bench' of evil cannot be used: the name belongs to torch-keel",
+        "command 'backends' of evil cannot be used: Keel has one of that name",
+    ):
         assert line in text
 
 
@@ -225,7 +266,12 @@ def test_what_keeps_pytorch_from_being_imported_is_named(asked: tuple[str, ...],
     info = tmp_path / "odd-1.0.dist-info"
     info.mkdir()
     (info / "entry_points.txt").write_bytes(b"[other]\nlone\xff\n")
-    ran = subprocess.run([sys.executable, "-m", "keel.cli", *asked], capture_output=True, text=True, timeout=100,
-                         env={**os.environ, "PYTHONPATH": str(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"})
+    ran = subprocess.run(
+        [sys.executable, "-m", "keel.cli", *asked],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"},
+    )
     assert ran.returncode == 1 and "Traceback" not in ran.stderr
     assert "PyTorch cannot be imported" in ran.stderr and "odd: Its entry_points.txt cannot be read" in ran.stderr

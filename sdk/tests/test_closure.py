@@ -1,4 +1,5 @@
 """What a program ends in, and by name what stays outside the operator set."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,6 +18,7 @@ def endings(fn: Any, *inputs: torch.Tensor) -> tuple[list[closure.Ending], Any]:
     def watch(captured: Captured) -> closure.Ending:
         ends.append(closure.ending(captured))
         return ends[-1]
+
     return ends, universe.trace(fn, inputs, closure.watching(watch))
 
 
@@ -35,7 +37,7 @@ def test_what_stays_outside_is_named_and_still_runs() -> None:
     with torch.no_grad():
         ends, run = endings(lambda x: (torch.ops.aten._foobar(x.sin()),), x)
         torch.testing.assert_close(run(x), (x.sin(),))
-    (call, why), = ends[0].outside
+    ((call, why),) = ends[0].outside
     assert call.name == "aten._foobar.default"
     assert why.startswith("aten._foobar.default is not in the operator set. It is left out of the opset")
 
@@ -61,11 +63,16 @@ def test_a_primitive_out_of_its_dtypes_is_outside() -> None:
     def compiler(captured: Captured) -> Any:
         seen.append(captured)
         return lambda args: captured.gm(*args)
+
     with torch.no_grad():
         universe.trace(lambda x: (x.lgamma(),), [torch.ones(3)], compiler)
     assert outside(seen[0], [backend]) == []
-    assert [c.name for c, _ in outside(seen[0], [Backend(name="none", device="*", supports=lambda c: "No.",
-                                                         compile=lambda gm: gm.forward)])] == ["aten.lgamma.default"]
+    assert [
+        c.name
+        for c, _ in outside(
+            seen[0], [Backend(name="none", device="*", supports=lambda c: "No.", compile=lambda gm: gm.forward)]
+        )
+    ] == ["aten.lgamma.default"]
     assert len(negotiate(seen[0], [backend]).graph.nodes) == 3
 
 
@@ -75,6 +82,7 @@ def test_dynamo_may_be_in_front() -> None:
     def watch(captured: Captured) -> closure.Ending:
         ends.append(closure.ending(captured))
         return ends[-1]
+
     torch.compiler.reset()
     x = torch.randn(5, requires_grad=True)
     torch.compile(lambda x: x.sigmoid().sum(), backend=closure.dynamo_backend(watch))(x).backward()

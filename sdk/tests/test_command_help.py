@@ -1,4 +1,5 @@
 """What help says of the commands of other packages, which it reads and never runs."""
+
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
@@ -19,10 +20,18 @@ def test_mounted_commands_are_listed_by_what_they_say_themselves(group: str) -> 
         assert said and summary(point) == " ".join(said.partition("\n\n")[0].split()), name
 
 
-@pytest.mark.parametrize("text", [
-    None, "", "def run(): ...", "import typer\napp = typer.Typer()\n@other.command()\ndef run():\n    'Says.'\n",
-    "@app.command()\ndef run(): ...", "not Python", "x = " + "(" * 1000,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "def run(): ...",
+        "import typer\napp = typer.Typer()\n@other.command()\ndef run():\n    'Says.'\n",
+        "@app.command()\ndef run(): ...",
+        "not Python",
+        "x = " + "(" * 1000,
+    ],
+)
 def test_a_command_whose_source_says_nothing(text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     if text is not None:

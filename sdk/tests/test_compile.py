@@ -1,4 +1,5 @@
 """The whole line on small functions: values, gradients, mutation, aliases, sizes, options."""
+
 from __future__ import annotations
 
 import copy
@@ -32,6 +33,7 @@ def backends(request: pytest.FixtureRequest) -> list[Backend]:
 
 
 # -- inputs that are written to, returned, viewed ---------------------------------------------------------
+
 
 def writes_an_input(x: Tensor) -> Tensor:
     x.add_(1)
@@ -144,16 +146,19 @@ def backward(results: Any) -> None:
         total.backward()
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")   # Dynamo looks at every input's
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo looks at every input's
 @pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("program, make", PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
-def test_results_writes_aliases_and_gradients_are_eagers(program: Callable[..., Any], make: Callable[..., Any],
-                                                         trained: bool, backends: list[Backend]) -> None:
+def test_results_writes_aliases_and_gradients_are_eagers(
+    program: Callable[..., Any], make: Callable[..., Any], trained: bool, backends: list[Backend]
+) -> None:
     leaves = [a.requires_grad_(trained) if isinstance(a, Tensor) and a.is_floating_point() else a for a in make()]
     twins = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in leaves]
     # Leaves that require gradients cannot be written to.
-    given, wanted = ([a.clone() if trained and isinstance(a, Tensor) and a.requires_grad else a for a in side]
-                     for side in (leaves, twins))
+    given, wanted = (
+        [a.clone() if trained and isinstance(a, Tensor) and a.requires_grad else a for a in side]
+        for side in (leaves, twins)
+    )
     want = program(*wanted)
     got = keel.compile(program, backends=backends)(*given)
     torch.testing.assert_close(got, want)
@@ -167,6 +172,7 @@ def test_results_writes_aliases_and_gradients_are_eagers(program: Callable[..., 
 
 
 # -- training ------------------------------------------------------------------------------------------------
+
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -201,7 +207,7 @@ def test_a_frozen_parameter_gets_no_gradient(backends: list[Backend]) -> None:
 
 def test_backward_may_be_run_twice() -> None:
     y = R(3, requires_grad=True)
-    loss = keel.compile(lambda y: (y ** 3).sum(), backends=[whole()])(y)
+    loss = keel.compile(lambda y: (y**3).sum(), backends=[whole()])(y)
     loss.backward(retain_graph=True)
     loss.backward()
     torch.testing.assert_close(y.grad, 6 * y.detach() ** 2)
@@ -209,14 +215,17 @@ def test_backward_may_be_run_twice() -> None:
 
 def test_a_gradient_of_a_gradient_is_refused() -> None:
     y = R(3, requires_grad=True)
-    loss = keel.compile(lambda y: (y ** 3).sum(), backends=[whole()])(y)
-    slope, = torch.autograd.grad(loss, y, create_graph=True)
+    loss = keel.compile(lambda y: (y**3).sum(), backends=[whole()])(y)
+    (slope,) = torch.autograd.grad(loss, y, create_graph=True)
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         slope.sum().backward()
 
 
-@pytest.mark.parametrize("surrounding", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu")],
-                         ids=["no_grad", "inference_mode", "autocast"])
+@pytest.mark.parametrize(
+    "surrounding",
+    [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu")],
+    ids=["no_grad", "inference_mode", "autocast"],
+)
 def test_what_surrounds_a_call_has_its_effect(surrounding: Callable[[], Any], backends: list[Backend]) -> None:
     w = R(4, 5, requires_grad=True)
     x = R(3, 4)
@@ -239,6 +248,7 @@ def test_dtypes_stay(dtype: torch.dtype, backends: list[Backend]) -> None:
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------
+
 
 def over_tokens(x: Tensor, w: Tensor) -> Tensor:
     y = F.gelu(x @ w)
@@ -279,8 +289,9 @@ def test_static_compiles_once_for_each_size() -> None:
 
 
 def test_a_backend_of_known_sizes_refuses_others_with_a_sentence_and_takes_them_where_they_are_static() -> None:
-    acme = Backend(name="acme", device="cpu", supports=Support((Rule(ops=("*",), static=True),)),
-                   compile=lambda gm: gm.forward)
+    acme = Backend(
+        name="acme", device="cpu", supports=Support((Rule(ops=("*",), static=True),)), compile=lambda gm: gm.forward
+    )
     x, w = R(5, 3, 4), R(4, 5)
     for dynamic, owner in ((True, "whole"), (False, "acme")):
         torch.compiler.reset()
@@ -331,6 +342,7 @@ def test_an_empty_batch_is_computed(backends: list[Backend]) -> None:
 
 # -- what the user asks for ------------------------------------------------------------------------------------
 
+
 def product(x: Tensor) -> Tensor:
     return x @ x.t() + 1
 
@@ -374,10 +386,18 @@ def test_reduce_overhead_gives_the_same_results(backends: list[Backend]) -> None
         torch.testing.assert_close(compiled(x, w), normalises(x, w))
 
 
-@pytest.mark.parametrize("asked", [
-    {"mode": "max-autotune"}, {"options": {"backend": ["eager"]}}, {"options": {"strict": 3}},
-    {"options": {"fuel": -1}}, {"options": {"fuel": True}}, {"options": {"backends": "eager"}},
-], ids=["mode", "option", "strict", "fuel", "bool for a number", "backends"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"mode": "max-autotune"},
+        {"options": {"backend": ["eager"]}},
+        {"options": {"strict": 3}},
+        {"options": {"fuel": -1}},
+        {"options": {"fuel": True}},
+        {"options": {"backends": "eager"}},
+    ],
+    ids=["mode", "option", "strict", "fuel", "bool for a number", "backends"],
+)
 def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], golden: Callable[..., None]) -> None:
     with pytest.raises(KeelError) as raised:
         torch.compile(product, backend="keel", **asked)(R(3, 4))
@@ -386,6 +406,7 @@ def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], golden: Callabl
 
 # -- what goes wrong -------------------------------------------------------------------------------------------
 
+
 def failing(gm: Any) -> Any:
     raise ZeroDivisionError("the chip divides by zero")
 
@@ -393,6 +414,7 @@ def failing(gm: Any) -> Any:
 def here(text: str) -> str:
     """The text without the place of this file and its line numbers."""
     import re
+
     return re.sub(r"\S*test_compile.py:\d+", "test_compile.py:LINE", text)
 
 
@@ -409,7 +431,7 @@ def test_under_strict_such_a_part_is_an_error(golden: Callable[..., None]) -> No
     backends = [takes("mm", name="acme", compile=failing), whole("rest", last_resort=True)]
     with pytest.raises(KeelError) as raised:
         keel.compile(product, backends=backends, strict=True)(R(3, 4))
-    assert "in failing" in raised.value.__notes__[0]          # the plugin's own traceback
+    assert "in failing" in raised.value.__notes__[0]  # the plugin's own traceback
     golden(here(str(raised.value)))
 
 
@@ -418,8 +440,9 @@ def test_an_error_in_the_backward_graph_reaches_the_user_too() -> None:
         return failing(gm) if "tanh_backward" in str(gm.graph) else gm.forward
 
     x = R(3, requires_grad=True)
-    compiled = keel.compile(torch.tanh, backends=[takes("tanh", "tanh_backward", name="acme", compile=compile)],
-                            strict=True)
+    compiled = keel.compile(
+        torch.tanh, backends=[takes("tanh", "tanh_backward", name="acme", compile=compile)], strict=True
+    )
     with pytest.raises(KeelError, match="acme could not compile"):
         compiled(x).sum().backward()
 
@@ -436,10 +459,19 @@ def test_a_composite_without_an_owner_is_explained_by_its_pieces(golden: Callabl
     golden(here(str(raised.value)))
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda r: r[0], lambda r: (), lambda r: (r[0].double(),), lambda r: (r[0][:2],),
-    lambda r: (r[0].t().contiguous().t(),), lambda r: (r[0].to("meta"),), lambda r: (3,),
-], ids=["no tuple", "none", "dtype", "shape", "strides", "device", "number"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: r[0],
+        lambda r: (),
+        lambda r: (r[0].double(),),
+        lambda r: (r[0][:2],),
+        lambda r: (r[0].t().contiguous().t(),),
+        lambda r: (r[0].to("meta"),),
+        lambda r: (3,),
+    ],
+    ids=["no tuple", "none", "dtype", "shape", "strides", "device", "number"],
+)
 def test_a_wrong_result_is_caught_on_the_first_call(spoil: Callable[..., Any], golden: Callable[..., None]) -> None:
     def compile(gm: Any) -> Any:
         return lambda *args: spoil(gm.forward(*args))
@@ -477,6 +509,7 @@ def test_reduce_overhead_replays_graphs_on_a_gpu(trained: bool) -> None:
         def run(*args: Any) -> Any:
             calls.append(0)
             return gm.forward(*args)
+
         return run
 
     backend = Backend(name="counted", device="cuda", supports=lambda call: None, compile=counted)

@@ -1,4 +1,5 @@
 """Data sheets, and the time of calls by them."""
+
 from __future__ import annotations
 
 import json
@@ -39,12 +40,20 @@ def test_a_product_takes_two_operations_an_element_and_a_step() -> None:
     assert work.read == (2400.0, 4800.0) and work.written == (3200.0,)
 
 
-@pytest.mark.parametrize(("op", "args", "out", "flops"), [
-    (aten.convolution.default, (t(2, 3, 8, 8), t(4, 3, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
-     t(2, 4, 8, 8), 2 * 2 * 4 * 8 * 8 * 3 * 9),
-    (aten.linalg_qr.default, (t(5, 6, 4),), t(5, 6, 4), 4 * 5 * 6 * 4 * 4),
-    (aten._fft_r2c.default, (t(8, 16), [1], 0, True), t(8, 9, dtype=torch.complex64), 5 * 128 * 4),
-], ids=["convolution", "qr", "fft"])
+@pytest.mark.parametrize(
+    ("op", "args", "out", "flops"),
+    [
+        (
+            aten.convolution.default,
+            (t(2, 3, 8, 8), t(4, 3, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+            t(2, 4, 8, 8),
+            2 * 2 * 4 * 8 * 8 * 3 * 9,
+        ),
+        (aten.linalg_qr.default, (t(5, 6, 4),), t(5, 6, 4), 4 * 5 * 6 * 4 * 4),
+        (aten._fft_r2c.default, (t(8, 16), [1], 0, True), t(8, 9, dtype=torch.complex64), 5 * 128 * 4),
+    ],
+    ids=["convolution", "qr", "fft"],
+)
 def test_operations_of(op, args, out: TensorType, flops: float) -> None:
     assert work_of(call(op, *args, out=out)).flops == flops
 
@@ -52,19 +61,24 @@ def test_operations_of(op, args, out: TensorType, flops: float) -> None:
 TABLE, AT = t(5000, 16), t(3, 4, dtype=torch.int64)
 
 
-@pytest.mark.parametrize(("op", "args", "out", "elements", "read"), [
-    (aten.embedding.default, (TABLE, AT), t(3, 4, 16), 192, (768, 96)),
-    (aten.index.Tensor, (TABLE, [None, AT]), t(5000, 3, 4), 60000, (240000, 96)),
-    (aten.gather.default, (TABLE, 0, AT), t(3, 4), 12, (48, 96)),
-    (aten.index.Tensor, (t(2), [AT]), t(3, 4), 12, (8, 96)),
-    (aten.searchsorted.Tensor, (t(1000), t(7)), t(7, dtype=torch.int64), 70, (280, 28)),
-    (aten.scatter.value, (TABLE, 0, AT, 0.0), TABLE, 12, (320000, 96)),
-    (aten.index_put.default, (TABLE, [AT], t(16)), TABLE, 192, (320000, 96, 64)),
-    (aten.index_add.default, (TABLE, 0, t(4, dtype=torch.int64), t(4, 16)), TABLE, 64, (320000, 32, 256)),
-    (aten.index_fill.int_Scalar, (TABLE, 1, t(2, dtype=torch.int64), 0.0), TABLE, 10000, (320000, 16)),
-], ids=lambda v: getattr(v, "__name__", ""))
+@pytest.mark.parametrize(
+    ("op", "args", "out", "elements", "read"),
+    [
+        (aten.embedding.default, (TABLE, AT), t(3, 4, 16), 192, (768, 96)),
+        (aten.index.Tensor, (TABLE, [None, AT]), t(5000, 3, 4), 60000, (240000, 96)),
+        (aten.gather.default, (TABLE, 0, AT), t(3, 4), 12, (48, 96)),
+        (aten.index.Tensor, (t(2), [AT]), t(3, 4), 12, (8, 96)),
+        (aten.searchsorted.Tensor, (t(1000), t(7)), t(7, dtype=torch.int64), 70, (280, 28)),
+        (aten.scatter.value, (TABLE, 0, AT, 0.0), TABLE, 12, (320000, 96)),
+        (aten.index_put.default, (TABLE, [AT], t(16)), TABLE, 192, (320000, 96, 64)),
+        (aten.index_add.default, (TABLE, 0, t(4, dtype=torch.int64), t(4, 16)), TABLE, 64, (320000, 32, 256)),
+        (aten.index_fill.int_Scalar, (TABLE, 1, t(2, dtype=torch.int64), 0.0), TABLE, 10000, (320000, 16)),
+    ],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
 def test_places_that_are_data_are_work_and_the_rest_is_traffic(
-        op, args, out: TensorType, elements: float, read: tuple[float, ...]) -> None:
+    op, args, out: TensorType, elements: float, read: tuple[float, ...]
+) -> None:
     work = work_of(call(op, *args, out=out))
     assert work.scalars == elements and work.read == read and work.written == (out.numel * out.dtype.itemsize,)
 
@@ -84,6 +98,7 @@ def test_dtypes_have_their_rates_and_others_the_slowest() -> None:
     def product(dtype: torch.dtype) -> float:
         fast = Cost(flops=SHEET.flops, scalars=1.0, bandwidth=math.inf)
         return price(call(aten.mm.default, *[t(20, 20, dtype=dtype)] * 2, out=t(20, 20, dtype=dtype)), fast).alone
+
     assert product(torch.float32) == pytest.approx(4 * product(torch.bfloat16))
     assert product(torch.float64) == product(torch.float32)
 
@@ -126,23 +141,44 @@ def test_weights_make_operators_dearer(key: str) -> None:
 
 def convolution(window: int, channels: int, groups: int = 1) -> Call:
     weight = t(32, channels, window, window)
-    return call(aten.convolution.default, t(1, channels * groups, 8, 8), weight, None, [1, 1],
-                [window // 2] * 2, [1, 1], False, [0, 0], groups, out=t(1, 32, 8, 8))
+    return call(
+        aten.convolution.default,
+        t(1, channels * groups, 8, 8),
+        weight,
+        None,
+        [1, 1],
+        [window // 2] * 2,
+        [1, 1],
+        False,
+        [0, 0],
+        groups,
+        out=t(1, 32, 8, 8),
+    )
 
 
-@pytest.mark.parametrize(("made", "kinds"), [
-    (convolution(3, 16), ()), (convolution(1, 16), ("pointwise convolution",)),
-    (convolution(3, 4, 8), ("grouped convolution",)), (convolution(1, 4, 8), ("grouped convolution",)),
-    (convolution(3, 1, 32), ("depthwise convolution", "grouped convolution")),
-], ids=["spatial", "pointwise", "grouped", "grouped pointwise", "depthwise"])
+@pytest.mark.parametrize(
+    ("made", "kinds"),
+    [
+        (convolution(3, 16), ()),
+        (convolution(1, 16), ("pointwise convolution",)),
+        (convolution(3, 4, 8), ("grouped convolution",)),
+        (convolution(1, 4, 8), ("grouped convolution",)),
+        (convolution(3, 1, 32), ("depthwise convolution", "grouped convolution")),
+    ],
+    ids=["spatial", "pointwise", "grouped", "grouped pointwise", "depthwise"],
+)
 def test_convolutions_are_of_kinds(made: Call, kinds: tuple[str, ...]) -> None:
     assert named(made) == ("aten.convolution.default", "aten.convolution", *kinds, "convolution")
     assert named(replace(made, op=aten._convolution.default))[2:-1] == kinds
 
 
 def test_a_kind_has_its_weight_and_its_passes() -> None:
-    sheet = Cost(flops={torch.float32: 1e9}, scalars=1.0, bandwidth=math.inf,
-                 weights={"convolution": 2.0, "pointwise convolution": 3.0})
+    sheet = Cost(
+        flops={torch.float32: 1e9},
+        scalars=1.0,
+        bandwidth=math.inf,
+        weights={"convolution": 2.0, "pointwise convolution": 3.0},
+    )
     work = 2 * 32 * 8 * 8 * 16
     assert price(convolution(3, 16), sheet).alone == pytest.approx(2 * 9 * work / 1e9)
     assert price(convolution(1, 16), sheet).alone == pytest.approx(3 * work / 1e9)
@@ -164,8 +200,13 @@ def test_each_gradient_of_a_convolution_is_as_much_work_as_it_is() -> None:
         assert work_of(gradients(made, [True, True, False])).flops == 2 * forward
         assert work_of(gradients(made, [False, True, False])).flops == forward
     assert named(gradients(convolution(3, 1, 32), [True, True, False]))[2:] == (
-        "depthwise convolution backward", "grouped convolution backward", "convolution backward",
-        "depthwise convolution", "grouped convolution", "convolution")
+        "depthwise convolution backward",
+        "grouped convolution backward",
+        "convolution backward",
+        "depthwise convolution",
+        "grouped convolution",
+        "convolution",
+    )
 
 
 def test_of_several_passes_one_is_beside_the_arithmetic() -> None:
@@ -176,8 +217,12 @@ def test_of_several_passes_one_is_beside_the_arithmetic() -> None:
 
 
 def test_a_pool_is_as_much_work_as_its_windows_have_elements() -> None:
-    pool = Call(aten.max_pool2d_with_indices.default, (t(1, 8, 9, 9), [3, 3], [2, 2], [1, 1]), {},
-                (t(1, 8, 5, 5), t(1, 8, 5, 5, dtype=torch.int64)))
+    pool = Call(
+        aten.max_pool2d_with_indices.default,
+        (t(1, 8, 9, 9), [3, 3], [2, 2], [1, 1]),
+        {},
+        (t(1, 8, 5, 5), t(1, 8, 5, 5, dtype=torch.int64)),
+    )
     assert work_of(pool).scalars == 8 * 25 * 9
 
 
@@ -198,8 +243,13 @@ def test_tensors_cross_through_the_hosts_memory() -> None:
 
 
 def test_on_a_slowed_sheet_everything_takes_longer() -> None:
-    sheet = replace(SHEET, link=Link(1e6, 1e-3), launch=1e-6, patterns=(Pattern(("aten.mm",), 1e-3),),
-                    seconds={"aten.sin": 0.5, "aten.cos": lambda call: 0.25})
+    sheet = replace(
+        SHEET,
+        link=Link(1e6, 1e-3),
+        launch=1e-6,
+        patterns=(Pattern(("aten.mm",), 1e-3),),
+        seconds={"aten.sin": 0.5, "aten.cos": lambda call: 0.25},
+    )
     slow = slowed(sheet, 2.0)
     sin, cos = (call(op, t(100), out=t(100)) for op in (aten.sin.default, aten.cos.default))
     for each in (ADD, MM, sin, cos):
@@ -214,9 +264,18 @@ def test_a_doubt_is_a_share() -> None:
 
 
 def test_sheets_are_data() -> None:
-    sheet = Cost(flops=SHEET.flops, scalars=1e8, bandwidth=1e9, link=Link(1e6, 1e-3), weights={"sort": 2.0},
-                 passes={"depthwise convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3, border=2.0,
-                 copies=1.5)
+    sheet = Cost(
+        flops=SHEET.flops,
+        scalars=1e8,
+        bandwidth=1e9,
+        link=Link(1e6, 1e-3),
+        weights={"sort": 2.0},
+        passes={"depthwise convolution": 3.0},
+        seconds={"aten.mm": 0.5},
+        doubt=0.3,
+        border=2.0,
+        copies=1.5,
+    )
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
     assert Cost.from_json(json.dumps(SHEET.as_json())) == SHEET
 
@@ -230,15 +289,19 @@ def test_what_is_no_sheet_is_told(text: str) -> None:
 def test_sheets_with_patterns_are_data() -> None:
     sheet = replace(SHEET, patterns=(Pattern(("aten.mm", "pointwise")), Pattern(("sort",), 1e-3)))
     assert Cost.from_json(json.dumps(sheet.as_json())) == sheet
-    assert Cost.from_json(json.dumps({k: v for k, v in SHEET.as_json().items() if k not in ("patterns", "passes")})) \
+    assert (
+        Cost.from_json(json.dumps({k: v for k, v in SHEET.as_json().items() if k not in ("patterns", "passes")}))
         == SHEET
+    )
 
 
 UNKNOWN = ("aten", "aten.nothing", "torch_attn.nothing.default", "os.system", "x" * 10_000)
 
 
-@pytest.mark.parametrize(("field", "name"), [
-    *((f, n) for f in ("weights", "passes", "seconds", "patterns") for n in UNKNOWN), ("seconds", "sort")])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [*((f, n) for f in ("weights", "passes", "seconds", "patterns") for n in UNKNOWN), ("seconds", "sort")],
+)
 def test_names_in_files_of_sheets_import_nothing(field: str, name: str, tmp_path: Path) -> None:
     """To say what was meant, PyTorch's libraries of operators would be imported, Dynamo with them."""
     entry = [{"names": [name], "seconds": None}] if field == "patterns" else {name: 1.0}
@@ -251,10 +314,14 @@ def test_names_in_files_of_sheets_import_nothing(field: str, name: str, tmp_path
 
 
 TOO_FAR: dict[str, dict[str, Any]] = {
-    "a slow rate": {"scalars": 1e-308}, "slow memory": {"bandwidth": 5e-324},
+    "a slow rate": {"scalars": 1e-308},
+    "slow memory": {"bandwidth": 5e-324},
     "slow flops": {"flops": {torch.float32: 1e-31}},
-    "a long launch": {"launch": 1e308}, "no end": {"call": math.inf}, "many copies": {"copies": 1e31},
-    "a heavy weight": {"weights": {"aten.mm": 1e308}}, "many passes": {"passes": {"aten.mm": 1e31}},
+    "a long launch": {"launch": 1e308},
+    "no end": {"call": math.inf},
+    "many copies": {"copies": 1e31},
+    "a heavy weight": {"weights": {"aten.mm": 1e308}},
+    "many passes": {"passes": {"aten.mm": 1e31}},
     "a long call": {"seconds": {"aten.mm": math.inf}},
 }
 
@@ -272,9 +339,19 @@ def test_numbers_that_sums_would_take_beyond_floats_are_refused(case: str, tmp_p
 
 
 def test_a_graph_is_placed_by_the_furthest_numbers() -> None:
-    slow = Cost(flops={torch.float32: SLOWEST}, scalars=SLOWEST, bandwidth=SLOWEST, launch=LONGEST, call=LONGEST,
-                weights={"aten.mm": LONGEST}, passes={"aten.mm": LONGEST}, border=LONGEST, copies=LONGEST,
-                link=Link(SLOWEST, LONGEST), doubt=math.nextafter(1.0, 0.0))
+    slow = Cost(
+        flops={torch.float32: SLOWEST},
+        scalars=SLOWEST,
+        bandwidth=SLOWEST,
+        launch=LONGEST,
+        call=LONGEST,
+        weights={"aten.mm": LONGEST},
+        passes={"aten.mm": LONGEST},
+        border=LONGEST,
+        copies=LONGEST,
+        link=Link(SLOWEST, LONGEST),
+        doubt=math.nextafter(1.0, 0.0),
+    )
     fast = Cost(flops={torch.float32: 1e300}, scalars=math.inf, bandwidth=1e300, doubt=0.0)
     assert slowed(slow, 2.0) == slow and slowed(fast, 1e-16).scalars == math.inf
     x = torch.randn(4, 4)

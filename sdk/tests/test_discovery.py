@@ -1,4 +1,5 @@
 """Plugins found by entry point, the healthy and the sick."""
+
 from __future__ import annotations
 
 import os
@@ -27,7 +28,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """``install(name, source)`` makes a distribution ``vendor-<name>`` with a module ``vendor_<name>``."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("KEEL_QUARANTINE", "0")               # how they fare there is tested on its own, and takes time
+    monkeypatch.setenv("KEEL_QUARANTINE", "0")  # how they fare there is tested on its own, and takes time
 
     def make(name: str, source: str, *, package: str | None = None, value: str = "backend") -> None:
         package = package or name
@@ -37,6 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vendor-{package}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[keel.backends]\n{name} = vendor_{package}:{value}\n")
         monkeypatch.delitem(sys.modules, f"vendor_{package}", raising=False)
+
     return make
 
 
@@ -95,15 +97,22 @@ def test_a_name_belongs_to_the_package_that_is_called_like_it(install: Install, 
     install("zeta", good())
     install("zeta", good(), package="zeta_pro")
     (tmp_path / "vendor_zeta_pro-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: Keel.Zeta\nVersion: 1.0\n")
+        "Metadata-Version: 2.1\nName: Keel.Zeta\nVersion: 1.0\n"
+    )
     (tmp_path / "vendor_zeta_pro-1.0.dist-info").rename(tmp_path / "keel_zeta-1.0.dist-info")
     assert [point.dist.name for point in installed()["zeta"] if point.dist] == ["Keel.Zeta", "vendor-zeta"]
 
 
-MALFORMED = {"no value": "[keel.backends]\nzeta\n", "no name": "[keel.backends]\n= vendor_zeta:backend\n",
-             "no section": "zeta = vendor_zeta:backend\n", "twice": "[keel.backends]\nzeta = a:b\nzeta = c:d\n",
-             "no module": "[keel.backends]\nzeta = :backend\n", "odd": "[keel.backends]\nzeta = !!\n",
-             "a space": "[keel.backends]\nze ta = vendor_zeta:backend\n", "binary": "\x00\x01[keel.backends]\n=\n"}
+MALFORMED = {
+    "no value": "[keel.backends]\nzeta\n",
+    "no name": "[keel.backends]\n= vendor_zeta:backend\n",
+    "no section": "zeta = vendor_zeta:backend\n",
+    "twice": "[keel.backends]\nzeta = a:b\nzeta = c:d\n",
+    "no module": "[keel.backends]\nzeta = :backend\n",
+    "odd": "[keel.backends]\nzeta = !!\n",
+    "a space": "[keel.backends]\nze ta = vendor_zeta:backend\n",
+    "binary": "\x00\x01[keel.backends]\n=\n",
+}
 
 
 @pytest.mark.parametrize("case", MALFORMED)
@@ -114,12 +123,13 @@ def test_malformed_entry_points_trouble_nobody(case: str, install: Install, tmp_
     found = survey()
     assert {"theta", "eager", "cpp"} <= found.backends.keys() and "zeta" not in found.backends
     assert find("theta").name == "theta"
-    if case in ("no section", "binary"):                      # no line is [keel.backends]: it carries nothing of Keel's
+    if case in ("no section", "binary"):  # no line is [keel.backends]: it carries nothing of Keel's
         return
     with pytest.raises(KeelError, match="zeta") as caught:
         find("zeta")
     assert "zeta" in found.problems or found.damaged.keys() == {"vendor-zeta"} == caught.value.reasons.keys() - {
-        "installed"}
+        "installed"
+    }
 
 
 def test_a_distribution_without_metadata(install: Install, tmp_path: Path) -> None:
@@ -139,7 +149,9 @@ def test_what_a_distribution_says_in_its_metadata_does_not_make_it_keels(install
     assert "says the name 'torch-keel'" in str(found.damaged["vendor_aardvark"])
 
 
-QUIET = good("theta") + """
+QUIET = (
+    good("theta")
+    + """
 import os, signal, sys, warnings, torch
 print("Theta SDK 3")
 os.chdir("/")
@@ -147,13 +159,20 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 torch.set_default_dtype(torch.float64)
 warnings.warn("theta is old", DeprecationWarning)
 """
+)
 
 
 def test_what_packages_do_when_they_are_imported_costs_a_row_each(
-        install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("KEEL_QUARANTINE")
-    sick = {"leaves": "import os; os._exit(0)", "hangs": "import time; time.sleep(600)",
-            "dies": "import os; os.abort()", "quits": "raise SystemExit", "odd": "raise BaseException('odd')"}
+    sick = {
+        "leaves": "import os; os._exit(0)",
+        "hangs": "import time; time.sleep(600)",
+        "dies": "import os; os.abort()",
+        "quits": "raise SystemExit",
+        "odd": "raise BaseException('odd')",
+    }
     for name, source in sick.items():
         install(name, source)
     install("theta", QUIET)
@@ -165,7 +184,7 @@ def test_what_packages_do_when_they_are_imported_costs_a_row_each(
     assert found.notes == {"theta": ["the current folder", "signal handlers", "PyTorch's default dtype"]}
     assert capsys.readouterr().out == "" and "vendor_leaves" not in sys.modules
     for name, words in (("leaves", "status 0"), ("hangs", "longer than 40 seconds"), ("dies", "SIGABRT")):
-        with pytest.raises(KeelError, match=words):           # as is remembered, at once
+        with pytest.raises(KeelError, match=words):  # as is remembered, at once
             find(name, limit=40.0)
 
 
@@ -195,8 +214,9 @@ def test_an_answer_of_a_probe_that_is_none(answer: str, install: Install) -> Non
         find("zeta")
 
 
-def test_an_unknown_name_gets_near_matches_and_the_list(install: Install, monkeypatch: pytest.MonkeyPatch,
-                                                        golden: Callable[..., None]) -> None:
+def test_an_unknown_name_gets_near_matches_and_the_list(
+    install: Install, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]
+) -> None:
     install("zeta", good())
     points = installed()
     monkeypatch.setattr(HERE, "installed", lambda: {n: points[n] for n in ("cpp", "eager", "zeta")})
@@ -223,8 +243,15 @@ def test_discover_gives_the_usable_ones(install: Install) -> None:
 
 
 def backend(name: str, *, last: bool = False, api: int = API, probe: str | None = None) -> Backend:
-    return Backend(name=name, device="cpu", supports=lambda call: None, compile=lambda gm: gm.forward, last_resort=last,
-                   api=api, probe=lambda: probe)
+    return Backend(
+        name=name,
+        device="cpu",
+        supports=lambda call: None,
+        compile=lambda gm: gm.forward,
+        last_resort=last,
+        api=api,
+        probe=lambda: probe,
+    )
 
 
 def names(backends: tuple[Backend, ...]) -> list[str]:
@@ -242,7 +269,8 @@ def test_eager_is_appended_unless_strict_or_there_is_a_last_resort(install: Inst
 
 
 def test_nothing_asked_for_is_what_can_run_here_of_the_reference_backends(
-        monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
+    monkeypatch: pytest.MonkeyPatch, install: Install
+) -> None:
     install("zeta", good())
     monkeypatch.setattr(HERE, "DEFAULT", ("elsewhere", "zeta"))
     assert names(resolve(None)) == names(resolve()) == ["zeta", "eager"]
@@ -251,14 +279,21 @@ def test_nothing_asked_for_is_what_can_run_here_of_the_reference_backends(
         resolve(None)
 
 
-@pytest.mark.parametrize("asked, strict, code", [
-    ("cpp", False, "bad-option"), ([7], False, "bad-option"), ([backend("a"), backend("a")], False, "bad-option"),
-    ([], True, "bad-option"), ([backend("a", api=0)], False, "api-version"),
-    ([backend("a", probe="No a here.")], False, "not-here"), (["zzz"], False, "unknown-backend"),
-])
+@pytest.mark.parametrize(
+    "asked, strict, code",
+    [
+        ("cpp", False, "bad-option"),
+        ([7], False, "bad-option"),
+        ([backend("a"), backend("a")], False, "bad-option"),
+        ([], True, "bad-option"),
+        ([backend("a", api=0)], False, "api-version"),
+        ([backend("a", probe="No a here.")], False, "not-here"),
+        (["zzz"], False, "unknown-backend"),
+    ],
+)
 def test_what_cannot_be_resolved(asked: object, strict: bool, code: str) -> None:
     with pytest.raises(KeelError) as caught:
-        resolve(asked, strict=strict)                         # type: ignore[arg-type]
+        resolve(asked, strict=strict)  # type: ignore[arg-type]
     assert caught.value.code == code and caught.value.do
 
 
@@ -266,11 +301,19 @@ ALONE = Backend(name="alone", device="cpu", supports=lambda call: None, compile=
 
 
 @pytest.mark.parametrize("variable", ["KEEL_CACHE_SIZE", "KEEL_COMPILER_TIMEOUT"])
-@pytest.mark.parametrize("ask", [lambda: find("cpp"), survey, lambda: resolve([ALONE], strict=True),
-                                 lambda: torch.compile(lambda x: x + 1, backend="keel")(torch.ones(3))],
-                         ids=["find", "survey", "resolve", "compile"])
-def test_a_malformed_variable_is_an_error_of_its_own(variable: str, ask: Callable[[], object],
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: find("cpp"),
+        survey,
+        lambda: resolve([ALONE], strict=True),
+        lambda: torch.compile(lambda x: x + 1, backend="keel")(torch.ones(3)),
+    ],
+    ids=["find", "survey", "resolve", "compile"],
+)
+def test_a_malformed_variable_is_an_error_of_its_own(
+    variable: str, ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, "garbage")
     torch.compiler.reset()
     with pytest.raises(KeelError, match=f"{variable}=garbage") as raised:

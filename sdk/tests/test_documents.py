@@ -1,4 +1,5 @@
 """Documents are taken apart within limits, what is wrong is said with its place, and folders belong to their makers."""
+
 from __future__ import annotations
 
 import os
@@ -21,22 +22,34 @@ def place_of(call: Callable[[], Any]) -> tuple[str, str]:
     return raised.value.place, raised.value.why
 
 
-@pytest.mark.parametrize(("text", "place", "why"), [
-    ("{", "line 1, column 2", "It is no JSON: Expecting property name enclosed in double quotes."),
-    ("", "line 1", "no JSON"), ("[NaN]", "", "NaN is no number"), ("[-Infinity]", "", "-Infinity is no number"),
-    ('{"a": 1, "b": {"a": 1, "a": 2}}', "", "The key 'a' stands twice in one object."), (b"\xff", "byte 0", "no text"),
-    ("9" * 5000, "", "Exceeds the limit"),
-    ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "", "nested more than"), ("[" * 1_000_000, "", "nested more than"),
-])
+@pytest.mark.parametrize(
+    ("text", "place", "why"),
+    [
+        ("{", "line 1, column 2", "It is no JSON: Expecting property name enclosed in double quotes."),
+        ("", "line 1", "no JSON"),
+        ("[NaN]", "", "NaN is no number"),
+        ("[-Infinity]", "", "-Infinity is no number"),
+        ('{"a": 1, "b": {"a": 1, "a": 2}}', "", "The key 'a' stands twice in one object."),
+        (b"\xff", "byte 0", "no text"),
+        ("9" * 5000, "", "Exceeds the limit"),
+        ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "", "nested more than"),
+        ("[" * 1_000_000, "", "nested more than"),
+    ],
+)
 def test_what_is_no_json(text: str | bytes, place: str, why: str) -> None:
     where, said = place_of(lambda: parsed(text))
     assert where.startswith(place) and why in said
 
 
-@pytest.mark.parametrize("text", [
-    "[" + "[]," * (1 << 23) + "0]", "{" + ",".join(f'"{i}":0' for i in range(1 << 22)) + "}",
-    "{" + "".join(f'"{i}":0,' for i in range(200_000)) + '"a":0,"a":1}',
-], ids=["lists", "keys", "a key that stands twice"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "[]," * (1 << 23) + "0]",
+        "{" + ",".join(f'"{i}":0' for i in range(1 << 22)) + "}",
+        "{" + "".join(f'"{i}":0,' for i in range(200_000)) + '"a":0,"a":1}',
+    ],
+    ids=["lists", "keys", "a key that stands twice"],
+)
 def test_large_documents_are_refused_soon(text: str) -> None:
     with soon():
         assert place_of(lambda: parsed(text))[0] == ""
@@ -52,22 +65,27 @@ def test_what_is_json() -> None:
 ITEM = Item({"a": [1, {"b": "x"}], "c": True, "a b\n": 2, "d": 1.5, "e": None})
 
 
-@pytest.mark.parametrize(("call", "place", "why"), [
-    (lambda: ITEM.record(("a", "z")), "", "It lacks z."), (lambda: ITEM.record(("a",)), "", "It has 'c', which"),
-    (lambda: ITEM.table()["a"].items()[1].table()["b"].integer(), "a[1].b", "It is 'x', not an integer."),
-    (lambda: ITEM.table()["a"].items(1), "a", "It has 2 elements, more than 1."),
-    (lambda: ITEM.table()["a"].items(count=3), "a", "It has 2 elements, not 3."),
-    (lambda: ITEM.table(2), "", "5 entries"),
-    (lambda: ITEM.table()["a b\n"].text(), "'a b\\n'", "It is 2, not a text."),
-    (lambda: ITEM.table()["c"].integer(), "c", "It is true, not an integer."), (lambda: ITEM.items(), "", "not a list"),
-    (lambda: ITEM.table()["d"].number(2), "d", "not a number between 2 and inf"),
-    (lambda: ITEM.table()["e"].flag(), "e", "It is null, not true or false."),
-    (lambda: Item(10 ** 5000).number(), "", "an integer of more than 64 bits"),
-    (lambda: Item(10 ** 5000).integer(), "", "an integer of more than 64 bits"),
-    (lambda: Item(date(2027, 1, 31)).text(), "", "It is 2027-01-31, not a text."),
-    (lambda: Item("x" * 99).one_of(("y",), "y"), "", "..., not y."),
-    (lambda: Item("x" * 99).text(9), "", "99 characters"),
-])
+@pytest.mark.parametrize(
+    ("call", "place", "why"),
+    [
+        (lambda: ITEM.record(("a", "z")), "", "It lacks z."),
+        (lambda: ITEM.record(("a",)), "", "It has 'c', which"),
+        (lambda: ITEM.table()["a"].items()[1].table()["b"].integer(), "a[1].b", "It is 'x', not an integer."),
+        (lambda: ITEM.table()["a"].items(1), "a", "It has 2 elements, more than 1."),
+        (lambda: ITEM.table()["a"].items(count=3), "a", "It has 2 elements, not 3."),
+        (lambda: ITEM.table(2), "", "5 entries"),
+        (lambda: ITEM.table()["a b\n"].text(), "'a b\\n'", "It is 2, not a text."),
+        (lambda: ITEM.table()["c"].integer(), "c", "It is true, not an integer."),
+        (lambda: ITEM.items(), "", "not a list"),
+        (lambda: ITEM.table()["d"].number(2), "d", "not a number between 2 and inf"),
+        (lambda: ITEM.table()["e"].flag(), "e", "It is null, not true or false."),
+        (lambda: Item(10**5000).number(), "", "an integer of more than 64 bits"),
+        (lambda: Item(10**5000).integer(), "", "an integer of more than 64 bits"),
+        (lambda: Item(date(2027, 1, 31)).text(), "", "It is 2027-01-31, not a text."),
+        (lambda: Item("x" * 99).one_of(("y",), "y"), "", "..., not y."),
+        (lambda: Item("x" * 99).text(9), "", "99 characters"),
+    ],
+)
 def test_items_say_what_they_are_not(call: Callable[[], Any], place: str, why: str) -> None:
     where, said = place_of(call)
     assert where == place and why in said
@@ -113,10 +131,12 @@ def test_a_file_that_keeps_its_reader_waiting(tmp_path: Path, monkeypatch: pytes
 
 def test_an_error_names_the_file_and_the_place() -> None:
     assert str(bad_file("a.json", Malformed("b[3]", "It is 2."), what="It holds no b.", do="Write one.")) == (
-        "KeelError[bad-file]: a.json cannot be read. It holds no b.\n  b[3]: It is 2.\nWrite one.")
+        "KeelError[bad-file]: a.json cannot be read. It holds no b.\n  b[3]: It is 2.\nWrite one."
+    )
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
+
 
 def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"

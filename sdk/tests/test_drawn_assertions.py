@@ -1,5 +1,6 @@
 """Drawn programs that assert what only a run tells, kept and broken, on drawn backends and placements: each gives what
 eager gives, or raises what eager raises."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,11 @@ def _positive(a: Tensor, b: Tensor) -> None:
 
 
 CHECKS: Mapping[str, Callable[[Tensor, Tensor], None]] = {
-    "four": _four, "few": _few, "as many": _as_many, "values": _positive}
+    "four": _four,
+    "few": _few,
+    "as many": _as_many,
+    "values": _positive,
+}
 
 
 def _square(a: Tensor, b: Tensor) -> Tensor:
@@ -70,7 +75,11 @@ def _read(a: Tensor, b: Tensor) -> Tensor:
 
 
 USES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "map": lambda a, b: a * 2 + 1, "fold": lambda a, b: (a * a).sum() + a, "square": _square, "read": _read}
+    "map": lambda a, b: a * 2 + 1,
+    "fold": lambda a, b: (a * a).sum() + a,
+    "square": _square,
+    "read": _read,
+}
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,7 @@ def right(program: Drawn, placement: str, inputs: list[tuple[Tensor, Tensor]]) -
 
     def fn(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
         return program(x, y, w)
+
     compiled = keel.compile(fn, fullgraph=True, **PLACEMENTS[placement](broken))
     for x, y in inputs:
         want, got = outcome(fn, program.train, x, y), outcome(compiled, program.train, x, y)
@@ -158,12 +168,17 @@ def bits(count: int, zeros_first: bool) -> Tensor:
 
 vectors = st.builds(bits, st.integers(0, LENGTH), st.booleans())
 programs = st.builds(
-    Drawn, st.tuples(st.sampled_from([*MAKERS]), st.sampled_from([*MAKERS])), st.sampled_from([*CHECKS]),
-    st.sampled_from([None, *USES]), st.sampled_from([*USES]), st.booleans())
+    Drawn,
+    st.tuples(st.sampled_from([*MAKERS]), st.sampled_from([*MAKERS])),
+    st.sampled_from([*CHECKS]),
+    st.sampled_from([None, *USES]),
+    st.sampled_from([*USES]),
+    st.booleans(),
+)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 @given(programs, st.sampled_from([*PLACEMENTS]), st.lists(st.tuples(vectors, vectors), min_size=2, max_size=4))
 def test_drawn_programs_do_what_eager_does(program: Drawn, placement: str, inputs: list[tuple[Tensor, Tensor]]) -> None:
-    four = bits(4, False)                                     # what keeps most, and what breaks it
+    four = bits(4, False)  # what keeps most, and what breaks it
     right(program, placement, [(four, four), (bits(6, False), bits(5, True)), *inputs])

@@ -1,4 +1,5 @@
 """KEEL_DUMP."""
+
 from __future__ import annotations
 
 import errno
@@ -53,6 +54,7 @@ def test_a_dump_that_cannot_be_begun_is_an_error(tmp_path: Path, monkeypatch: py
 def test_a_disk_that_is_full_costs_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.warns(KeelWarning, match="00-inference lacks files: No space left"):

@@ -1,4 +1,5 @@
 """Entry points of installed distributions, the sound and the damaged."""
+
 from __future__ import annotations
 
 import os
@@ -31,6 +32,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
             if held is not None:
                 (info / name).write_bytes(held)
         return info
+
     return make
 
 
@@ -54,13 +56,21 @@ def test_sound_ones(install: Install) -> None:
     assert sorted(points) == [("Eta", "a", "eta:a"), ("zeta", "a", "b:c"), ("zeta", "e-f", "g")] and not faults
 
 
-@pytest.mark.parametrize("line, said", [
-    ("lone", "The entry point 'lone' of group acme.parts is not of the form name = module:attribute."),
-    ("lone =", "is not of the form"), ("= b:c", "has a name that is not of letters"), ("a b = c:d", "'a b' of group"),
-    ("../../etc = c:d", "'../../etc' of group"), ("\x1b[31mred = c:d", r"'\x1b[31mred' of group"),
-    ("n" * 101 + " = c:d", "has a name that"), ("n = " + "m" * 1000, "more than 1000 characters"),
-    ("good = c:d", "'good' of group acme.parts stands twice, of which the first counts."),
-], ids=str)
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("lone", "The entry point 'lone' of group acme.parts is not of the form name = module:attribute."),
+        ("lone =", "is not of the form"),
+        ("= b:c", "has a name that is not of letters"),
+        ("a b = c:d", "'a b' of group"),
+        ("../../etc = c:d", "'../../etc' of group"),
+        ("\x1b[31mred = c:d", r"'\x1b[31mred' of group"),
+        ("n" * 101 + " = c:d", "has a name that"),
+        ("n = " + "m" * 1000, "more than 1000 characters"),
+        ("good = c:d", "'good' of group acme.parts stands twice, of which the first counts."),
+    ],
+    ids=str,
+)
 def test_a_malformed_line_costs_itself(line: str, said: str, install: Install) -> None:
     install("zeta-1.dist-info", section("good = a:b", line))
     points, [fault] = read()
@@ -75,11 +85,16 @@ def test_only_some_faults_are_told(install: Install) -> None:
     assert len(fault.sentences) == FEW + 1 and fault.sentences[-1] == "7 more are malformed."
 
 
-@pytest.mark.parametrize("metadata, said", [
-    (None, "Its METADATA is missing, or says no name."), (b"Version: 1\n", "is missing, or says no name"),
-    ("Name: z\xeat\xe5\n".encode("latin-1"), "Its METADATA cannot be read: it is no text in UTF-8."),
-    (b"Name: torch-keel\n", "Its METADATA says the name 'torch-keel', and its folder 'zeta'."),
-], ids=str)
+@pytest.mark.parametrize(
+    "metadata, said",
+    [
+        (None, "Its METADATA is missing, or says no name."),
+        (b"Version: 1\n", "is missing, or says no name"),
+        ("Name: z\xeat\xe5\n".encode("latin-1"), "Its METADATA cannot be read: it is no text in UTF-8."),
+        (b"Name: torch-keel\n", "Its METADATA says the name 'torch-keel', and its folder 'zeta'."),
+    ],
+    ids=str,
+)
 def test_a_distribution_is_known_by_its_folder(metadata: bytes | None, said: str, install: Install) -> None:
     install("zeta-1.dist-info", section("a = b:c"), metadata)
     points, [fault] = read()
@@ -116,7 +131,7 @@ def test_so_many_are_refused_quickly_and_what_is_installed_later_is_found(instal
     for _ in range(10):
         points, [fault] = read()
         assert not points and f"more than {MOST} entry points" in fault.sentences[0]
-    assert time.process_time() - began < 5.0                  # importlib takes three seconds for each
+    assert time.process_time() - began < 5.0  # importlib takes three seconds for each
     (many / "entry_points.txt").write_bytes(section("a = b:c"))
     install("eta-1.dist-info", section("a = eta:a"), b"Name: eta\n")
     assert sorted(read()[0]) == [("eta", "a", "eta:a"), ("zeta", "a", "b:c")]
@@ -142,10 +157,13 @@ LINE = st.text(st.characters(codec="utf-8") | st.sampled_from("=[]#:\n\x00\x1b "
 
 
 @settings(max_examples=200, deadline=None)
-@given(lines=st.lists(st.one_of(LINE, LINE.map("a = {}".format), LINE.map("{} = b:c".format)), max_size=8),
-       metadata=st.none() | st.binary(max_size=60) | LINE.map(lambda t: f"Name: {t}".encode()))
-def test_whatever_files_hold(lines: list[str], metadata: bytes | None,
-                             tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(
+    lines=st.lists(st.one_of(LINE, LINE.map("a = {}".format), LINE.map("{} = b:c".format)), max_size=8),
+    metadata=st.none() | st.binary(max_size=60) | LINE.map(lambda t: f"Name: {t}".encode()),
+)
+def test_whatever_files_hold(
+    lines: list[str], metadata: bytes | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("drawn")
     info = folder / "zeta-1.dist-info"
     info.mkdir()

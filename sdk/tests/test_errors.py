@@ -1,4 +1,5 @@
 """Each error code has a page, and the example on it raises what the page says."""
+
 from __future__ import annotations
 
 import linecache
@@ -23,10 +24,11 @@ def test_each_code_has_a_page_and_a_line_in_the_index() -> None:
     assert tuple(re.findall(r"^\* \[([\w-]+)\]\(\1\.md\)", (PAGES / "README.md").read_text(), re.MULTILINE)) == CODES
 
 
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")   # of torch.export, for itself
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # of torch.export, for itself
 @pytest.mark.parametrize("code", CODES)
-def test_the_example_raises_what_the_page_says(code: str, request: pytest.FixtureRequest, tmp_path: Path,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_raises_what_the_page_says(
+    code: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     page = PAGES / f"{code}.md"
     found = EXAMPLE.search(page.read_text())
@@ -34,11 +36,14 @@ def test_the_example_raises_what_the_page_says(code: str, request: pytest.Fixtur
     error = raised_by(found["code"], monkeypatch)
     assert error.code == code
     message, wanted = shown(error), found["message"].rstrip("\n")
-    if wanted.endswith("..."):                                # what follows is long, or a toolchain's word
+    if wanted.endswith("..."):  # what follows is long, or a toolchain's word
         assert message.startswith(wanted.removesuffix("...")), message
     elif request.config.getoption("--bless"):
-        page.write_text(page.read_text().replace(found.group(), found.group().replace(
-            f"```\n{found['message']}```", f"```\n{message}\n```")))
+        page.write_text(
+            page.read_text().replace(
+                found.group(), found.group().replace(f"```\n{found['message']}```", f"```\n{message}\n```")
+            )
+        )
     else:
         assert message == wanted
 
@@ -61,8 +66,9 @@ def shown(error: KeelError) -> str:
 
 def test_a_message_has_what_reasons_where_and_what_to_do() -> None:
     error = KeelError("no-owner", "no backend takes it.", {"acme": "acme is shut."}, "model.py:1   y = x", "Open acme.")
-    assert str(error) == ("KeelError[no-owner]: no backend takes it.\n  acme: acme is shut.\n  at model.py:1   y = x\n"
-                          "Open acme.")
+    assert str(error) == (
+        "KeelError[no-owner]: no backend takes it.\n  acme: acme is shut.\n  at model.py:1   y = x\nOpen acme."
+    )
     assert str(KeelError("bad-text", "No.")) == "KeelError[bad-text]: No."
 
 
@@ -110,8 +116,12 @@ def test_control_flow_as_an_operator_is_an_operator_like_others(golden: Callable
     torch.compiler.reset()
     x = torch.ones(3)
     torch.testing.assert_close(keel.compile(chooses, backends=["eager"], fullgraph=True)(x), x + 1)
-    acme = keel.Backend(name="acme", device="cpu", compile=lambda gm: gm.forward, supports=keel.Support((
-        keel.Rule(ops=("aten.sum", "aten.gt", "aten.add", "aten.sub")),)))
+    acme = keel.Backend(
+        name="acme",
+        device="cpu",
+        compile=lambda gm: gm.forward,
+        supports=keel.Support((keel.Rule(ops=("aten.sum", "aten.gt", "aten.add", "aten.sub")),)),
+    )
     torch.compiler.reset()
     with pytest.raises(KeelError) as caught:
         keel.compile(chooses, backends=[acme], strict=True)(x)

@@ -1,4 +1,5 @@
 """Who took what, in words and as data."""
+
 from __future__ import annotations
 
 import json
@@ -19,13 +20,19 @@ from keel.explain_page import drawing, page
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.compiler.reset()
-    monkeypatch.chdir(Path(__file__).parent)                  # places in the code are told from here
+    monkeypatch.chdir(Path(__file__).parent)  # places in the code are told from here
 
 
-def takes(name: str, *ops: str, compile: Callable[..., Any] = lambda gm: gm.forward, last: bool = False,
-          dtypes: frozenset[torch.dtype] | None = None) -> Backend:
-    return Backend(name=name, device="cpu", supports=Support((Rule(ops=ops, dtypes=dtypes),)), compile=compile,
-                   last_resort=last)
+def takes(
+    name: str,
+    *ops: str,
+    compile: Callable[..., Any] = lambda gm: gm.forward,
+    last: bool = False,
+    dtypes: frozenset[torch.dtype] | None = None,
+) -> Backend:
+    return Backend(
+        name=name, device="cpu", supports=Support((Rule(ops=ops, dtypes=dtypes),)), compile=compile, last_resort=last
+    )
 
 
 REST = takes("rest", "*", last=True)
@@ -68,9 +75,18 @@ def test_the_explanation_as_json() -> None:
     found = explain(lambda x: x.relu().sin(), torch.ones(4), backends=[ACME, REST])
     data = json.loads(json.dumps(found.as_json()))
     assert data["taken"] == {"acme": 1, "rest": 1} and data["fell_back"] == {"aten.sin.default": 1}
-    assert data["graphs"][0]["parts"][0] == {"name": "p0", "owner": "acme", "claimed_by": "acme", "calls": 1,
-                                             "operators": {"aten.relu.default": 1}, "trouble": [], "reads": [],
-                                             "work": None, "moves": None, "launch": None}
+    assert data["graphs"][0]["parts"][0] == {
+        "name": "p0",
+        "owner": "acme",
+        "claimed_by": "acme",
+        "calls": 1,
+        "operators": {"aten.relu.default": 1},
+        "trouble": [],
+        "reads": [],
+        "work": None,
+        "moves": None,
+        "launch": None,
+    }
     assert data["graphs"][0]["parts"][1]["reads"] == ["p0"]
     assert data["steps"] == [{"backend": "acme", "operator": "aten.sin.default", "calls": 1, "saved": None}]
     assert data["graphs"][0]["refused"][0]["reason"] == "acme has no aten.sin.default."
@@ -79,6 +95,7 @@ def test_the_explanation_as_json() -> None:
 def test_a_part_whose_owner_could_not_compile_it(golden: Callable[..., None]) -> None:
     def fails(gm: torch.fx.GraphModule) -> Callable[..., Any]:
         raise RuntimeError("out of registers")
+
     with pytest.warns(KeelWarning, match="compile-raised"):
         found = explain(lambda x: x.relu(), torch.ones(4), backends=[takes("acme", "aten.relu", compile=fails), REST])
     assert found.taken == {"acme": 0, "rest": 1}
@@ -90,14 +107,17 @@ def test_graph_breaks_show_as_several_graphs() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = x.relu()
         return y.sin() if y.sum() > 0 else y.cos()
+
     found = explain(fn, torch.ones(4), backends=[REST])
     assert [g.kind for g in found.graphs] == ["inference"] * 2 and found.graphs[1].parts[0].operators == {
-        "aten.sin.default": 1}
+        "aten.sin.default": 1
+    }
 
 
 def test_it_explains_what_is_compiled_already() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.relu()
+
     assert [len(explain(fn, torch.ones(4), backends=[REST]).graphs) for _ in range(3)] == [1, 1, 1]
 
 
@@ -123,7 +143,7 @@ def test_parts_have_their_seconds_where_all_backends_have_data_sheets(golden: Ca
     (graph,) = found.graphs
     assert graph.seconds == pytest.approx(sum((p.work or 0) + (p.moves or 0) + (p.launch or 0) for p in graph.parts))
     assert [(s.operator, s.calls) for s in found.steps] == [("aten.sin.default", 2), ("aten.cos.default", 1)]
-    assert found.steps[0].saved == pytest.approx(2 * (4096 / 1e6 - 2 * 4 * 4096 / 1e9))   # by arithmetic, by traffic
+    assert found.steps[0].saved == pytest.approx(2 * (4096 / 1e6 - 2 * 4 * 4096 / 1e9))  # by arithmetic, by traffic
     golden(re.sub(r"test_explanation.py:\d+", "test_explanation.py:LINE", str(found)))
 
 
@@ -135,6 +155,7 @@ def test_by_cost_there_is_a_bound() -> None:
 def test_what_if_a_backend_took_more_or_was_not_there() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x @ x, -1).relu()
+
     never = replace(PRICED[0], compile=lambda gm: pytest.fail("compiled"))
     x = torch.ones(64, 64)
     assert explain(model, x, backends=PRICED).taken == {"acme": 2, "rest": 1}

@@ -1,4 +1,5 @@
 """Exported programs: values, writes, aliases, and arguments that do not fit."""
+
 from __future__ import annotations
 
 import copy
@@ -41,8 +42,15 @@ class Counts(nn.Module):
         self.calls += 1
         y = F.gelu(self.norm(self.linear(x))) * self.table * times + torch.tensor([2.0] * 5)
         more["a"].add_(1)
-        return {"y": y.softmax(-1), "flat": y.view(-1), "x": x.view(-1), "none": None, "n": x.shape[0] * 2,
-                "a": more["a"], "calls": self.calls}
+        return {
+            "y": y.softmax(-1),
+            "flat": y.view(-1),
+            "x": x.view(-1),
+            "none": None,
+            "n": x.shape[0] * 2,
+            "a": more["a"],
+            "calls": self.calls,
+        }
 
 
 def arguments(n: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -121,18 +129,23 @@ def test_a_composite_stays_whole_for_who_takes_it() -> None:
     assert seen.operators == ["aten.linear.default", "aten.softmax.int"]
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda x, more: ((R(3, 5), more), {"times": 3}),
-    lambda x, more: ((R(1, 4), more), {"times": 3}),
-    lambda x, more: ((x.double(), more), {"times": 3}),
-    lambda x, more: ((3, more), {"times": 3}),
-    lambda x, more: ((x, more), {"times": 4}),
-    lambda x, more: ((x, more), {}),
-    lambda x, more: ((x, more), {"times": 3, "often": 1}),
-    lambda x, more: ((x, {"b": R(2)}), {"times": 3}),
-], ids=["shape", "range", "dtype", "no tensor", "number", "missing", "extra", "nest"])
-def test_arguments_that_do_not_fit_are_refused(model: Counts, spoil: Callable[..., Any],
-                                               golden: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda x, more: ((R(3, 5), more), {"times": 3}),
+        lambda x, more: ((R(1, 4), more), {"times": 3}),
+        lambda x, more: ((x.double(), more), {"times": 3}),
+        lambda x, more: ((3, more), {"times": 3}),
+        lambda x, more: ((x, more), {"times": 4}),
+        lambda x, more: ((x, more), {}),
+        lambda x, more: ((x, more), {"times": 3, "often": 1}),
+        lambda x, more: ((x, {"b": R(2)}), {"times": 3}),
+    ],
+    ids=["shape", "range", "dtype", "no tensor", "number", "missing", "extra", "nest"],
+)
+def test_arguments_that_do_not_fit_are_refused(
+    model: Counts, spoil: Callable[..., Any], golden: Callable[..., None]
+) -> None:
     run = keel.compile_exported(exported(model), backends=[whole()])
     args, kwargs = spoil(*arguments(3))
     with pytest.raises(KeelError) as raised:

@@ -1,4 +1,5 @@
 """What PyTorch's CUDA kernels lack is refused in a sentence, and halves are summed in float32."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,6 +16,7 @@ CUDA = aten_externs("cuda")
 def product(dtype: torch.dtype, rows: int = 17, shared: int = 8, columns: int = 16, op: str = "mm") -> Refusal | None:
     def of(*shape: int) -> TensorType:
         return TensorType.dense(dtype, shape, "cuda")
+
     name = f"aten.{op}.default"
     refuse = CUDA[name].refuse
     assert refuse is not None
@@ -35,8 +37,10 @@ def test_products_of_integers_are_refused(dtype: torch.dtype, refused: bool) -> 
     assert found is None or str(found) == "PyTorch's CUDA kernel has no torch.int32."
 
 
-@pytest.mark.parametrize("sizes, refused", [((17, 8, 16), False), ((16, 8, 16), True), ((17, 7, 16), True),
-                                            ((17, 8, 12), True), ((17, 0, 16), True)])
+@pytest.mark.parametrize(
+    "sizes, refused",
+    [((17, 8, 16), False), ((16, 8, 16), True), ((17, 7, 16), True), ((17, 8, 12), True), ((17, 0, 16), True)],
+)
 def test_bytes_are_multiplied_at_some_sizes(sizes: tuple[int, int, int], refused: bool) -> None:
     assert (product(torch.int8, *sizes, op="_int_mm") is not None) == refused
 
@@ -62,6 +66,7 @@ def test_reductions_of_complex_numbers_by_indices_are_refused(op: object) -> Non
 def scaled(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype) -> Refusal | None:
     def of(dtype: torch.dtype, *shape: int) -> TensorType:
         return TensorType.dense(dtype, shape, "cuda")
+
     one = of(torch.float32)
     refuse = CUDA["aten._scaled_mm.default"].refuse
     args = (of(a, 16, 32), of(b, 32, 16), one, one, of(out, 16) if bias else None, None, out)
@@ -74,9 +79,16 @@ def scaled(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype) -> Refu
 E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-@pytest.mark.parametrize("a, b, bias, out, refused", [
-    (E4, E4, False, torch.float32, False), (E4, E5, False, torch.float32, False), (E5, E5, False, torch.bfloat16, True),
-    (E4, E4, True, torch.bfloat16, False), (E4, E4, True, torch.float32, True)])
+@pytest.mark.parametrize(
+    "a, b, bias, out, refused",
+    [
+        (E4, E4, False, torch.float32, False),
+        (E4, E5, False, torch.float32, False),
+        (E5, E5, False, torch.bfloat16, True),
+        (E4, E4, True, torch.bfloat16, False),
+        (E4, E4, True, torch.float32, True),
+    ],
+)
 def test_products_of_float8(a: torch.dtype, b: torch.dtype, bias: bool, out: torch.dtype, refused: bool) -> None:
     assert (scaled(a, b, bias, out) is not None) == refused
 
@@ -89,6 +101,7 @@ def test_rows_that_bags_leave_out_have_no_weight() -> None:
     def run(*args: object) -> object:
         given.append(args[6])  # type: ignore[arg-type]
         return aten._embedding_bag.default(*args)
+
     settled = without_padding(run)
     out = settled(rows, places, bags, False, 0, False, weights, False, 2)[0]
     assert torch.equal(out, torch.tensor([[2.0, 2.0], [3.0, 3.0]])) and bool(given[0].isfinite().all())
@@ -107,8 +120,10 @@ def test_halves_are_summed_in_float32_and_rounded_once() -> None:
     assert rounded(x, 0).dtype == torch.bfloat16 and abs(rounded(x, 0)[-1] - want) < 8
 
 
-@pytest.mark.parametrize("dtype, asked", [(torch.float32, None), (torch.bfloat16, torch.float64),
-                                          (torch.int32, torch.float16), (torch.int32, None)])
+@pytest.mark.parametrize(
+    "dtype, asked",
+    [(torch.float32, None), (torch.bfloat16, torch.float64), (torch.int32, torch.float16), (torch.int32, None)],
+)
 def test_dtypes_are_those_of_the_kernel(dtype: torch.dtype, asked: torch.dtype | None) -> None:
     x = torch.arange(6).to(dtype)
     keywords = {} if asked is None else {"dtype": asked}

@@ -1,4 +1,5 @@
 """The externs are the overloads they are named after: each ``run`` is it, each ``out`` fills what it is given."""
+
 from __future__ import annotations
 
 import pytest
@@ -14,10 +15,12 @@ aten = torch.ops.aten
 CPU = aten_externs("cpu")
 X, B = torch.randn(4, 6), torch.randn(3, 4, 6)
 FILLING = {
-    "aten.mm.default": (X, torch.randn(6, 5)), "aten.bmm.default": (B, torch.randn(3, 6, 5)),
+    "aten.mm.default": (X, torch.randn(6, 5)),
+    "aten.bmm.default": (B, torch.randn(3, 6, 5)),
     "aten.addmm.default": (torch.randn(5), X, torch.randn(6, 5)),
     "aten.baddbmm.default": (torch.randn(3, 4, 5), B, torch.randn(3, 6, 5)),
-    "aten.addmv.default": (torch.randn(4), X, torch.randn(6)), "aten.mv.default": (X, torch.randn(6)),
+    "aten.addmv.default": (torch.randn(4), X, torch.randn(6)),
+    "aten.mv.default": (X, torch.randn(6)),
     "aten.dot.default": (torch.randn(7), torch.randn(7)),
 }
 
@@ -77,8 +80,12 @@ def test_random_numbers_are_eager_s(name: str) -> None:
 @pytest.mark.parametrize(("size", "loops"), [((8, 8), True), ((9, 8), False)])
 def test_what_has_loops_is_left_to_them(size: tuple[int, int], loops: bool) -> None:
     op = aten.upsample_nearest2d_backward.default
-    call = Call(op, (TensorType.dense(torch.float32, (1, 1, *size)), list(size), [1, 1, 4, 4]), {},
-                (TensorType.dense(torch.float32, (1, 1, 4, 4)),))
+    call = Call(
+        op,
+        (TensorType.dense(torch.float32, (1, 1, *size)), list(size), [1, 1, 4, 4]),
+        {},
+        (TensorType.dense(torch.float32, (1, 1, 4, 4)),),
+    )
     assert isinstance(lower(call), Definition) is loops
     refuse = CPU["aten.upsample_nearest2d_backward.default"].refuse
     assert refuse is not None and (refuse(call) is None) is not loops
@@ -92,8 +99,15 @@ def test_each_device_has_its_attention() -> None:
 
 def test_what_is_said_to_be_a_call_of_blas_fills_what_it_is_given() -> None:
     x, y, vector = torch.rand(2, 2), torch.rand(2, 2), torch.rand(2)
-    operands = {"mm": (x, y), "mv": (x, vector), "dot": (vector, vector), "addmm": (x, x, y),
-                "addmv": (vector, x, vector), "bmm": (x[None], y[None]), "baddbmm": (x[None], x[None], y[None])}
+    operands = {
+        "mm": (x, y),
+        "mv": (x, vector),
+        "dot": (vector, vector),
+        "addmm": (x, x, y),
+        "addmv": (vector, x, vector),
+        "bmm": (x[None], y[None]),
+        "baddbmm": (x[None], x[None], y[None]),
+    }
     for op in (op for op in MEMBERS.values() if op.blas):
         out = aten_externs("cpu")[next(str(t) for t in op.targets if str(t).endswith(".default"))].out
         expected = op.targets[0](*operands[op.name])

@@ -1,4 +1,5 @@
 """What Keel does without the packages of its extras, and that pyproject.toml has the same extras."""
+
 from __future__ import annotations
 
 import subprocess
@@ -61,8 +62,13 @@ def test_an_explanation_as_text_without_rich() -> None:
 
 
 def backend(name: str) -> Backend:
-    return Backend(name=name, device="cpu", supports=lambda call: None, compile=lambda gm: gm.forward,
-                   cost=Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e9, launch=1e-6))
+    return Backend(
+        name=name,
+        device="cpu",
+        supports=lambda call: None,
+        compile=lambda gm: gm.forward,
+        cost=Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e9, launch=1e-6),
+    )
 
 
 def test_placement_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:

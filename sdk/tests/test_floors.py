@@ -1,4 +1,5 @@
 """The house rules that a parser can check: imports go down, private PyTorch stays in one room, files stay small."""
+
 from __future__ import annotations
 
 import ast
@@ -14,12 +15,56 @@ from .source_files import KEEL, OUTSIDE, ROOT, code, imports, short, sources
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
-    "errors", "extras", "interrupts", "interpreter", "documents", "entry_points", "claims", "types", "dump", "cache",
-    "quarantine", "symbols", "loops", "torch_adapter", "spec", "opset", "registration", "cost", "plugin", "refusals",
-    "extern_limits", "externs", "graph", "serialise", "partition", "schedule", "runtime", "loop_level", "discovery",
-    "pins", "compiler", "compile", "batch", "closure", "coverage", "export", "what_if", "reports",
-    "explanation_text", "explanation", "testing", "explain_page", "minify", "opt", "new", "spec_commands", "commands",
-    "command_help", "command_line", "cli",
+    "errors",
+    "extras",
+    "interrupts",
+    "interpreter",
+    "documents",
+    "entry_points",
+    "claims",
+    "types",
+    "dump",
+    "cache",
+    "quarantine",
+    "symbols",
+    "loops",
+    "torch_adapter",
+    "spec",
+    "opset",
+    "registration",
+    "cost",
+    "plugin",
+    "refusals",
+    "extern_limits",
+    "externs",
+    "graph",
+    "serialise",
+    "partition",
+    "schedule",
+    "runtime",
+    "loop_level",
+    "discovery",
+    "pins",
+    "compiler",
+    "compile",
+    "batch",
+    "closure",
+    "coverage",
+    "export",
+    "what_if",
+    "reports",
+    "explanation_text",
+    "explanation",
+    "testing",
+    "explain_page",
+    "minify",
+    "opt",
+    "new",
+    "spec_commands",
+    "commands",
+    "command_help",
+    "command_line",
+    "cli",
 )
 LINES = 600
 
@@ -44,9 +89,12 @@ def test_rooms_import_only_from_the_floors_below(room: str) -> None:
     assert room in FLOORS, f"{room} has no floor; give it its place in FLOORS"
     allowed = {*FLOORS[: FLOORS.index(room)], room}
     files = sources(KEEL / room) if (KEEL / room).is_dir() else [KEEL / f"{room}.py"]
-    upward = [f"{short(path)}:{line} imports {reached}"
-              for path in files for line, module, name in imports(path)
-              if (reached := room_of(module, name)) is not None and reached not in allowed]
+    upward = [
+        f"{short(path)}:{line} imports {reached}"
+        for path in files
+        for line, module, name in imports(path)
+        if (reached := room_of(module, name)) is not None and reached not in allowed
+    ]
     assert not upward, "\n".join(upward)
 
 
@@ -72,7 +120,7 @@ def chain(node: ast.AST) -> str:
     match node:
         case ast.Name(id=name):
             return name
-        case ast.Attribute(value=value, attr=attr) if (before := chain(value)):
+        case ast.Attribute(value=value, attr=attr) if before := chain(value):
             return f"{before}.{attr}"
     return ""
 
@@ -100,19 +148,23 @@ def test_only_the_adapter_touches_private_torch() -> None:
     assert not uses, "\n".join(uses)
 
 
-@pytest.mark.parametrize("text, found", [
-    ("import torch._dynamo", True),
-    ("from torch import _guards", True),
-    ("from torch.fx.experimental.symbolic_shapes import ShapeEnv", True),
-    ("import torch\ndef f():\n    return torch._C._get_tracing_state()", True),
-    ("import importlib\nimportlib.import_module('torch._inductor.config')", True),
-    ("import torch\ngetattr(torch, '_inductor')", True),
-    ("from functorch.compile import aot_function", True),
-    ("import torch\nsoftmax = torch.ops.aten._softmax.default", False),
-    ("import torch\nname = torch.__version__", False), ("import torch\ntorch._check(True)", False),
-    ("import torch\ntorch._check_with(ValueError, True)", True),
-    ("'''Stands in for torch._dynamo, in words.'''", False),
-])
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("import torch._dynamo", True),
+        ("from torch import _guards", True),
+        ("from torch.fx.experimental.symbolic_shapes import ShapeEnv", True),
+        ("import torch\ndef f():\n    return torch._C._get_tracing_state()", True),
+        ("import importlib\nimportlib.import_module('torch._inductor.config')", True),
+        ("import torch\ngetattr(torch, '_inductor')", True),
+        ("from functorch.compile import aot_function", True),
+        ("import torch\nsoftmax = torch.ops.aten._softmax.default", False),
+        ("import torch\nname = torch.__version__", False),
+        ("import torch\ntorch._check(True)", False),
+        ("import torch\ntorch._check_with(ValueError, True)", True),
+        ("'''Stands in for torch._dynamo, in words.'''", False),
+    ],
+)
 def test_private_torch_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: bool) -> None:
     path = tmp_path / "sdk" / "keel" / "sample.py"
     path.parent.mkdir(parents=True)
@@ -132,9 +184,12 @@ RUNS_TEXT = {
 def runs_text(path: Path) -> list[int]:
     """The lines on which the file runs text as Python, or names what does."""
     words = {"exec", "eval"}
-    return [node.lineno for node in ast.walk(ast.parse(path.read_text()))
-            if (isinstance(node, ast.Name) and node.id in words)
-            or (isinstance(node, ast.Attribute) and node.attr in words and chain(node).startswith("builtins."))]
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Name) and node.id in words)
+        or (isinstance(node, ast.Attribute) and node.attr in words and chain(node).startswith("builtins."))
+    ]
 
 
 def test_text_is_run_only_where_that_is_safe() -> None:
@@ -142,10 +197,16 @@ def test_text_is_run_only_where_that_is_safe() -> None:
     assert files.keys() == RUNS_TEXT.keys(), files
 
 
-@pytest.mark.parametrize("text, found", [
-    ("exec('x = 1')", True), ("f = eval", True), ("import builtins\nbuiltins.exec('')", True),
-    ("model.eval()", False), ("ast.literal_eval(text)", False),
-])
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("exec('x = 1')", True),
+        ("f = eval", True),
+        ("import builtins\nbuiltins.exec('')", True),
+        ("model.eval()", False),
+        ("ast.literal_eval(text)", False),
+    ],
+)
 def test_running_text_is_recognised(tmp_path: Path, text: str, found: bool) -> None:
     path = tmp_path / "sample.py"
     path.write_text(text)
@@ -171,19 +232,27 @@ def is_found(names: list[str], public: set[str]) -> bool:
 def test_what_stands_outside_uses_only_public_names_of_keel(package: str) -> None:
     public, wrong = {*keel.__all__, *keel._MODULES}, []
     for path in sources(OUTSIDE[package]):
-        wrong += [f"{short(path)}:{line} imports {module} {name}".rstrip()
-                  for line, module, name in imports(path)
-                  if (module.startswith("keel.") and not is_public(module, name))
-                  or (module == "keel" and name and name not in public)]
-        wrong += [f"{short(path)}:{node.lineno} uses {chain(node)}"
-                  for node in ast.walk(ast.parse(path.read_text()))
-                  if isinstance(node, ast.Attribute) and not is_found(chain(node).split("."), public)]
+        wrong += [
+            f"{short(path)}:{line} imports {module} {name}".rstrip()
+            for line, module, name in imports(path)
+            if (module.startswith("keel.") and not is_public(module, name))
+            or (module == "keel" and name and name not in public)
+        ]
+        wrong += [
+            f"{short(path)}:{node.lineno} uses {chain(node)}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute) and not is_found(chain(node).split("."), public)
+        ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_keel_imports_nothing_that_stands_outside() -> None:
-    wrong = [f"{short(path)}:{line} imports {module}" for path in sources(KEEL) for line, module, _ in imports(path)
-             if module.split(".")[0] in OUTSIDE]
+    wrong = [
+        f"{short(path)}:{line} imports {module}"
+        for path in sources(KEEL)
+        for line, module, _ in imports(path)
+        if module.split(".")[0] in OUTSIDE
+    ]
     assert not wrong, "\n".join(wrong)
 
 

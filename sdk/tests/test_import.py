@@ -1,13 +1,25 @@
 """What is dear to import is imported when somebody asks for it, and found then."""
+
 from __future__ import annotations
 
 import subprocess
 import sys
 
-LATE = ("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor", "torch.ao.quantization.fx",
-        "torch.distributed._functional_collectives", "torch._higher_order_ops.triton_kernel_wrap",
-        "torch.nn.modules.linear_cross_entropy", "torch.testing", "triton", "typer", "keel.closure", "keel.coverage",
-        "keel.torch_adapter.universe")
+LATE = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._inductor",
+    "torch.ao.quantization.fx",
+    "torch.distributed._functional_collectives",
+    "torch._higher_order_ops.triton_kernel_wrap",
+    "torch.nn.modules.linear_cross_entropy",
+    "torch.testing",
+    "triton",
+    "typer",
+    "keel.closure",
+    "keel.coverage",
+    "keel.torch_adapter.universe",
+)
 
 
 def python(text: str) -> list[str]:
@@ -17,8 +29,13 @@ def python(text: str) -> list[str]:
 
 
 def test_importing_keel_imports_nothing_dear() -> None:
-    assert python("import sys, torch; before = set(sys.modules); import keel; "
-                  f"print(*(set(sys.modules) - before) & set({LATE}))") == []
+    assert (
+        python(
+            "import sys, torch; before = set(sys.modules); import keel; "
+            f"print(*(set(sys.modules) - before) & set({LATE}))"
+        )
+        == []
+    )
 
 
 def test_operators_registered_late_are_found() -> None:

@@ -1,4 +1,5 @@
 """What importing Keel loads, which is next to nothing; and that the public names are found all the same."""
+
 from __future__ import annotations
 
 import ast
@@ -46,8 +47,9 @@ def test_help_loads_no_command(arguments: list[str]) -> None:
 def type_checked() -> dict[str, str]:
     """What type checkers are told: each name, and the module that it is imported from."""
     [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]
-    return {alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom)
-            for alias in node.names}
+    return {
+        alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
 
 
 def test_type_checkers_are_told_what_the_table_says() -> None:

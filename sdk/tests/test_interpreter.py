@@ -1,4 +1,5 @@
 """Python looks for no garbage while a graph is compiled, does as before afterwards, and keeps frames side by side."""
+
 from __future__ import annotations
 
 import gc
@@ -54,7 +55,9 @@ def test_backends_compile_without_collection_and_calls_run_with_it() -> None:
         def run(*args: torch.Tensor) -> object:
             seen.append(gc.isenabled())
             return gm(*args)
+
         return run
+
     own = replace(eager, name="watching", last_resort=False, compile=compiled)
     x = torch.ones(3, requires_grad=True)
     keel.compile(lambda x: (x * 2).sin(), backends=[own, "eager"])(x).sum().backward()
@@ -67,6 +70,7 @@ def test_a_function_in_one_chunk_gives_and_raises_what_it_would() -> None:
     def own(x: int, *, by: int = 2) -> int:
         """Divides."""
         return x // by
+
     assert own(7) == 3 and own(7, by=3) == 2 and own.__doc__ == "Divides." and own.__name__ == "own"
     with pytest.raises(ZeroDivisionError):
         own(1, by=0)
@@ -90,4 +94,5 @@ def test_calls_below_it_map_no_pages_wherever_they_stand() -> None:
         for _ in range(2000):
             deep(40)
         return faults() - before
+
     assert max(below(depth, mapped) for depth in range(0, 160, 8)) < 1000

@@ -1,4 +1,5 @@
 """A loop target as a graph-level backend."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -26,11 +27,21 @@ def test_memory_that_is_made_while_compiling_is_real() -> None:
     def build(sources: Sequence[Source]) -> list[Callable[..., Any]]:
         def launch(in0: torch.Tensor, out0: torch.Tensor) -> None:
             out0.copy_(in0 * made[-1])
+
         made.append(torch.full((3,), 2.0))
         return [launch for _ in sources]
-    lab = loop_backend(LoopTarget(
-        name="lab", device="cpu", dtypes={torch.float32: "float"}, reductions={}, build=build, scalars={"mul": "mul"},
-        render=str))
+
+    lab = loop_backend(
+        LoopTarget(
+            name="lab",
+            device="cpu",
+            dtypes={torch.float32: "float"},
+            reductions={},
+            build=build,
+            scalars={"mul": "mul"},
+            render=str,
+        )
+    )
     x = torch.randn(3, requires_grad=True)
     for case in (x, x.detach()):
         fn = torch.compile(lambda x: x * 2, backend="keel", options={"backends": [lab, "eager"]}, fullgraph=True)
@@ -39,15 +50,32 @@ def test_memory_that_is_made_while_compiling_is_real() -> None:
     assert torch.equal(keel.compile(lambda x: x * 2, backends=[lab])(x.detach()), x * 2)
 
 
-@pytest.mark.parametrize("hook, said", [
-    ({"render": lambda kernel: None}, "`render` returned None"), ({"render": lambda kernel: " "}, "`render` returned"),
-    ({"build": lambda sources: None}, "returned a NoneType"), ({"build": lambda sources: [7]}, "returned a list"),
-    ({"build": lambda sources: []}, "built 0 launchers for 1 kernels"), ({"build": lambda sources: 1 / 0}, "division"),
-])
+@pytest.mark.parametrize(
+    "hook, said",
+    [
+        ({"render": lambda kernel: None}, "`render` returned None"),
+        ({"render": lambda kernel: " "}, "`render` returned"),
+        ({"build": lambda sources: None}, "returned a NoneType"),
+        ({"build": lambda sources: [7]}, "returned a list"),
+        ({"build": lambda sources: []}, "built 0 launchers for 1 kernels"),
+        ({"build": lambda sources: 1 / 0}, "division"),
+    ],
+)
 def test_a_target_that_renders_or_builds_nothing_is_told_of_and_passed_over(hook: dict[str, Any], said: str) -> None:
-    lab = loop_backend(LoopTarget(**{
-        "name": "lab", "device": "cpu", "dtypes": {torch.float32: "float"}, "reductions": {}, "scalars": {"mul": "mul"},
-        "render": str, "build": list, **hook}))
+    lab = loop_backend(
+        LoopTarget(
+            **{
+                "name": "lab",
+                "device": "cpu",
+                "dtypes": {torch.float32: "float"},
+                "reductions": {},
+                "scalars": {"mul": "mul"},
+                "render": str,
+                "build": list,
+                **hook,
+            }
+        )
+    )
     torch.compiler.reset()
     want = torch.full((3,), 2.0)
     with pytest.warns(keel.KeelWarning, match="lab could not compile part p0") as warned:

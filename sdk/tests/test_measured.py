@@ -1,4 +1,5 @@
 """Graphs whose plans are tried in their first calls, from the options to what runs, by a clock that backends move."""
+
 from __future__ import annotations
 
 import copy
@@ -35,6 +36,7 @@ class Clock:
     def taking(self, name: str, seconds: float, predicted: float = 1.0, *ops: str) -> Backend:
         """Takes everything, or ``ops``; its parts take ``seconds`` a call, and are predicted to be ``predicted`` times
         as slow as others' are."""
+
         def compile(gm: fx.GraphModule) -> Callable[..., Any]:
             count = sum(node.op == "call_function" for node in gm.graph.nodes)
 
@@ -42,7 +44,9 @@ class Clock:
                 self.calls.append(name)
                 self.now += seconds * count
                 return gm(*args)
+
             return run
+
         sheet = replace(SHEET, flops={torch.float32: 1e9 / predicted}, scalars=1e9 / predicted, doubt=0.0)
         more: dict[str, Any] = {"compile": compile, "cost": sheet}
         return replace(takes(*ops, name=name), **more) if ops else replace(whole(name), **more)
@@ -64,8 +68,7 @@ def model(x: Tensor, w: Tensor) -> Tensor:
     return ((x @ w).relu() @ w).sin()
 
 
-def measured(fn: Callable[..., Any], backends: list[Backend],
-             **more: Any) -> tuple[Callable[..., Any], list[Compiled]]:
+def measured(fn: Callable[..., Any], backends: list[Backend], **more: Any) -> tuple[Callable[..., Any], list[Compiled]]:
     heard: list[Compiled] = []
     settings = read_settings(None, {"backends": backends, "placement": "measured", "strict": True} | more)
     return torch.compile(fn, backend=DynamoBackend(settings, heard.append)), heard
@@ -112,10 +115,12 @@ def test_what_was_not_kept_is_let_go(clock: Clock) -> None:
 
         def __call__(self, *args: Any) -> Any:
             return self.run(*args)
+
     alive: dict[str, weakref.ref[Part]] = {}
 
     def holding(backend: Backend) -> Backend:
         return replace(backend, compile=lambda gm: Part(backend.compile(gm), backend.name))
+
     run, heard = measured(model, [holding(clock.taking("a", 2.0)), holding(clock.taking("b", 1.0))])
     settle(lambda: run(X, W), heard)
     heard.clear()
@@ -146,8 +151,11 @@ def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
             def run(*args: Any) -> Any:
                 clock.now += seconds
                 return gm(*args)
+
             return run
+
         return replace(clock.taking(name, 0.0), compile=compile)
+
     layer = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
     run, heard = measured(layer, [graphs("a", 2.0, 1.0), graphs("b", 1.0, 2.0)])
 
@@ -155,6 +163,7 @@ def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
         found = torch.autograd.grad(run(X).sum(), list(layer.parameters()))
         for grad, wanted in zip(found, torch.autograd.grad(layer(X).sum(), list(layer.parameters())), strict=True):
             torch.testing.assert_close(grad, wanted)
+
     assert [(c.kind, owners(c)) for c in settle(step, heard)] == [("forward", {"b"}), ("backward", {"a"})]
 
 
@@ -182,6 +191,7 @@ def test_nobody_to_try_is_said(clock: Clock) -> None:
 def test_a_rival_that_does_not_compile_or_run_is_out(clock: Clock) -> None:
     def fails(*args: Any) -> Any:
         raise ValueError("no room\nfor this")
+
     for compile, why in ((fails, "b: ValueError: no room"), (lambda gm: fails, "ValueError: no room")):
         torch.compiler.reset()
         run, heard = measured(model, [clock.taking("a", 2.0), replace(clock.taking("b", 1.0), compile=compile)])
@@ -204,7 +214,8 @@ def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
     def call() -> None:
         x = torch.ones(next(rows), 64)
         torch.testing.assert_close(run(x, W), model(x, W))
-    for _ in range(2 * tried.LONGEST):                        # of the graph for any number; that for 64 rows is left
+
+    for _ in range(2 * tried.LONGEST):  # of the graph for any number; that for 64 rows is left
         call()
     assert [c.open for c in heard] == [True, True, False] and owners(heard[-1]) == {"b"}
 
@@ -231,8 +242,15 @@ def test_what_was_tried_is_explained_and_written(clock: Clock, tmp_path: Path, m
 
 
 def test_what_is_supposed_is_not_tried(clock: Clock) -> None:
-    found = keel.explain(model, X, W, backends=[clock.taking("a", 2.0), clock.taking("b", 1.0)], strict=True,
-                         placement="measured", without=["a.sin"])
+    found = keel.explain(
+        model,
+        X,
+        W,
+        backends=[clock.taking("a", 2.0), clock.taking("b", 1.0)],
+        strict=True,
+        placement="measured",
+        without=["a.sin"],
+    )
     assert not found.graphs[0].tried and not found.graphs[0].untried
 
 
@@ -241,8 +259,13 @@ def test_what_is_supposed_is_not_tried(clock: Clock) -> None:
 def test_graphs_are_recorded_once_they_are_decided(clock: Clock) -> None:
     layer = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)).cuda()
     twin = copy.deepcopy(layer)
-    run = keel.compile(layer, backends=[clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)], strict=True,
-                       placement="measured", mode="reduce-overhead")
+    run = keel.compile(
+        layer,
+        backends=[clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)],
+        strict=True,
+        placement="measured",
+        mode="reduce-overhead",
+    )
     for _ in range(4 * tried.ROUNDS):
         x = torch.randn(4, 8, device="cuda")
         torch.compiler.cudagraph_mark_step_begin()

@@ -1,4 +1,5 @@
 """Rendered plugin packages: what they hold, that they install, and that they pass their own tests."""
+
 from __future__ import annotations
 
 import os
@@ -40,9 +41,17 @@ def test_a_package_is_named_after_its_backend(name: str, tmp_path: Path, monkeyp
     assert 'zeta = "keel_zeta:backend"' in Path("keel_zeta/pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("name, level", [("Acme", "graph"), ("a.b", "graph"), ("class", "graph"), ("", "graph"),
-                                         ("acme", "kernel"), *((name, "graph") for name in (
-                                             "cpp", "keel-eager", "inductor", "foreign", "conformance", "templates"))])
+@pytest.mark.parametrize(
+    "name, level",
+    [
+        ("Acme", "graph"),
+        ("a.b", "graph"),
+        ("class", "graph"),
+        ("", "graph"),
+        ("acme", "kernel"),
+        *((name, "graph") for name in ("cpp", "keel-eager", "inductor", "foreign", "conformance", "templates")),
+    ],
+)
 def test_what_cannot_be_rendered(name: str, level: str, tmp_path: Path) -> None:
     with pytest.raises(KeelError) as caught:
         new(name, level, tmp_path / "x")
@@ -73,11 +82,22 @@ def test_a_package_installs_and_passes_its_own_tests(level: str, tmp_path: Path)
     environment = {**os.environ, "PYTHONPATH": path, "KEEL_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(*command: str) -> str:
-        done = subprocess.run([sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check",
-        "--target", str(place), str(package))
+    run(
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+        "--target",
+        str(place),
+        str(package),
+    )
     assert "passed" in run("pytest", "-q", "-p", "no:cacheprovider")

@@ -1,6 +1,7 @@
 """Facts about an operator stand in its declaration: how often other code speaks of operators by name, as a ceiling that
 only falls.
 """
+
 from __future__ import annotations
 
 import ast
@@ -79,8 +80,9 @@ def compared(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
             if speaks_of_operator(left) or speaks_of_operator(right):
                 yield from (left, right)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()],
-                         comparators=[(ast.Tuple() | ast.Set() | ast.List()) as literal]):
+        case ast.Compare(
+            left=left, ops=[ast.In() | ast.NotIn()], comparators=[(ast.Tuple() | ast.Set() | ast.List()) as literal]
+        ):
             if speaks_of_operator(left):
                 yield from literal.elts
         case ast.Match(subject=subject, cases=cases) if speaks_of_operator(subject):
@@ -93,7 +95,7 @@ def count(tree: ast.AST) -> tuple[list[int], list[int]]:
     literals = set[int]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["__all__"]:
-            literals.add(id(node.value))                       # what a module exports
+            literals.add(id(node.value))  # what a module exports
         lines = [literal.lineno for literal in compared(node) if names_operator(literal)]  # type: ignore[attr-defined]
         if isinstance(node, ast.Compare):
             lines = lines[:1]
@@ -130,18 +132,21 @@ def test_what_is_left_out_is_there() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize(("source", "tables", "comparisons"), [
-    ("T = {'sin': 1, 'cos': 2, 'tan': 3}", [1], []),
-    ("T = frozenset({'sin', 'cos', 'tan', *MORE})", [1], []),
-    ("T = ('aten.sum.dim_IntList', 'aten.mm.default', 'aten.bmm.default')", [1], []),
-    ("T = {'sin', 'cos'}", [], []),
-    ("__all__ = ['sin', 'cos', 'tan']", [], []),
-    ("T = {'sin', 'cos', 'tan', 'red', 'green', 'blue'}", [], []),
-    ("if op.name == 'sin':\n    pass", [], [1]),
-    ("x = name in ('sin', 'cos', 'tan')", [], [1]),
-    ("x = str(node.target) != 'aten.sum.dim_IntList'", [], [1]),
-    ("match member.name:\n    case 'sin' | 'cos':\n        pass\n    case 'tan':\n        pass", [], [2, 2, 4]),
-    ("x = mode == 'sum'", [], []),
-])
+@pytest.mark.parametrize(
+    ("source", "tables", "comparisons"),
+    [
+        ("T = {'sin': 1, 'cos': 2, 'tan': 3}", [1], []),
+        ("T = frozenset({'sin', 'cos', 'tan', *MORE})", [1], []),
+        ("T = ('aten.sum.dim_IntList', 'aten.mm.default', 'aten.bmm.default')", [1], []),
+        ("T = {'sin', 'cos'}", [], []),
+        ("__all__ = ['sin', 'cos', 'tan']", [], []),
+        ("T = {'sin', 'cos', 'tan', 'red', 'green', 'blue'}", [], []),
+        ("if op.name == 'sin':\n    pass", [], [1]),
+        ("x = name in ('sin', 'cos', 'tan')", [], [1]),
+        ("x = str(node.target) != 'aten.sum.dim_IntList'", [], [1]),
+        ("match member.name:\n    case 'sin' | 'cos':\n        pass\n    case 'tan':\n        pass", [], [2, 2, 4]),
+        ("x = mode == 'sum'", [], []),
+    ],
+)
 def test_what_counts(source: str, tables: list[int], comparisons: list[int]) -> None:
     assert count(ast.parse(source)) == (tables, comparisons)

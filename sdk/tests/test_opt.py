@@ -1,4 +1,5 @@
 """Kernels taken up again: expanded, rendered, run beside the interpreter."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,15 +22,25 @@ TEXT = """kernel k(in0: f32[s0], in1: i64[4]) -> (out0: f32[4]) where s0:
 
 def backend(wrong: float = 0.0) -> Backend:
     """A target that computes what the text above says, in PyTorch, or a little off."""
+
     def build(sources: Sequence[Source]) -> list[Callable[..., Any]]:
         def launch(in0: torch.Tensor, in1: torch.Tensor, out0: torch.Tensor, s0: int) -> None:
             assert in0.shape == (s0,)
             out0.copy_(in0[in1].sigmoid() + wrong)
+
         return [launch for _ in sources]
-    return loop_backend(LoopTarget(
-        name="lab", device="cpu", dtypes={torch.float32: "float", torch.int64: "long"}, reductions={}, build=build,
-        scalars={op: op for op in ("exp", "neg", "add", "reciprocal", "div", "where", "lt", "ge", "abs", "mul")},
-        render=lambda kernel: f"// {kernel}"))
+
+    return loop_backend(
+        LoopTarget(
+            name="lab",
+            device="cpu",
+            dtypes={torch.float32: "float", torch.int64: "long"},
+            reductions={},
+            build=build,
+            scalars={op: op for op in ("exp", "neg", "add", "reciprocal", "div", "where", "lt", "ge", "abs", "mul")},
+            render=lambda kernel: f"// {kernel}",
+        )
+    )
 
 
 def test_a_kernel_in_the_scalars_of_a_target() -> None:

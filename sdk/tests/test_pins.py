@@ -1,4 +1,5 @@
 """Operators pinned to a backend, by order and by cost, and pins that say nothing."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -41,7 +42,9 @@ def test_what_is_pinned_goes_there_whatever_it_costs(placement: str, name: str) 
 def test_others_refuse_in_words_and_results_are_the_same() -> None:
     found = keel.explain(lambda x: x.sin(), X, backends=both(), pins={"sin": "slow"})
     assert {(r.backend, r.reason) for r in found.graphs[0].refused} >= {
-        ("quick", "aten.sin.default is pinned to slow."), ("eager", "aten.sin.default is pinned to slow.")}
+        ("quick", "aten.sin.default is pinned to slow."),
+        ("eager", "aten.sin.default is pinned to slow."),
+    }
     run = keel.compile(lambda x: (x @ x).sin(), backends=both(), pins={"sin": "slow"})
     torch.testing.assert_close(run(X), (X @ X).sin())
 
@@ -49,10 +52,12 @@ def test_others_refuse_in_words_and_results_are_the_same() -> None:
 def test_a_composite_that_is_refused_where_it_is_pinned_descends() -> None:
     def fn(x: Tensor) -> Tensor:
         return torch.addmm(x, x, x)
+
     torch.compiler.reset()
     found = keel.explain(fn, X, backends=both("addmm"), pins={"addmm": "slow"})
     assert sum(found.taken.values()) > 1 and not any(
-        op.startswith("aten.addmm") for part in found.graphs[0].parts for op in part.operators)
+        op.startswith("aten.addmm") for part in found.graphs[0].parts for op in part.operators
+    )
 
 
 def test_a_primitive_that_is_refused_where_it_is_pinned_is_an_error() -> None:
@@ -66,22 +71,30 @@ def test_equal_pins_are_equal_settings() -> None:
 
     def settings(**pins: str) -> Any:
         return read_settings(None, {"backends": backends, "pins": pins})
+
     assert settings(sin="slow") == settings(sin="slow") != settings(sin="quick")
     assert settings() == read_settings(None, {"backends": backends})
 
 
-@pytest.mark.parametrize(("name", "instead"), [
-    ("sine", "'sin'"), ("aten.sinn", "'aten.sin"), ("aten.sin.defualt", "'aten.sin.default'"), ("", "aten.mm"),
-    (3, "aten.mm"),
-])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("sine", "'sin'"),
+        ("aten.sinn", "'aten.sin"),
+        ("aten.sin.defualt", "'aten.sin.default'"),
+        ("", "aten.mm"),
+        (3, "aten.mm"),
+    ],
+)
 def test_pins_of_no_operator_are_an_error(name: Any, instead: str) -> None:
     with pytest.raises(KeelError, match="no such operator") as raised:
         read_settings(None, {"backends": both(), "pins": {name: "slow"}})
     assert raised.value.code == "bad-option" and instead in (raised.value.do or "")
 
 
-@pytest.mark.parametrize("name", ["softmax", "softmax.int", "aten._softmax", "acme.fused", "acme.fused.default",
-                                  "prims.sin", "cond"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "softmax.int", "aten._softmax", "acme.fused", "acme.fused.default", "prims.sin", "cond"]
+)
 def test_pins_of_operators_that_exist_or_may_be_registered_later(name: str) -> None:
     read_settings(None, {"backends": both(), "pins": {name: "slow"}})
 

@@ -1,4 +1,5 @@
 """What is no plain operator, placed by cost on two backends: each is placed and right, or refused by name."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -17,10 +18,21 @@ from keel.compiler import Compiled, DynamoBackend, read_settings
 
 from .line import takes
 
-PRODUCTS = takes("mm", "addmm", "bmm", "t", name="acme",
-                 cost=Cost(flops={torch.float32: 1e12}, scalars=1e6, bandwidth=1e10, launch=1e-6))
-PLAIN = Backend(name="plain", device="*", supports=lambda call: None, compile=lambda gm: gm.forward,
-                cost=Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10, launch=1e-6, fuses=True))
+PRODUCTS = takes(
+    "mm",
+    "addmm",
+    "bmm",
+    "t",
+    name="acme",
+    cost=Cost(flops={torch.float32: 1e12}, scalars=1e6, bandwidth=1e10, launch=1e-6),
+)
+PLAIN = Backend(
+    name="plain",
+    device="*",
+    supports=lambda call: None,
+    compile=lambda gm: gm.forward,
+    cost=Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10, launch=1e-6, fuses=True),
+)
 X = torch.randn(32, 32, generator=torch.Generator().manual_seed(1))
 
 
@@ -46,11 +58,13 @@ def cond(x: Tensor) -> Tensor:
 
 def while_loop(x: Tensor) -> Tensor:
     from torch._higher_order_ops import while_loop as loop
+
     return loop(lambda n, x: n < 3, lambda n, x: (n + 1, (x @ x).tanh()), (torch.zeros((), dtype=torch.int64), x))[1]
 
 
 def scan(x: Tensor) -> Tensor:
     from torch._higher_order_ops import scan as fold
+
     return fold(lambda c, row: ((c + row).sin(), c * row), x[0] * 0, x @ x)[1]
 
 
@@ -59,9 +73,11 @@ def attention(x: Tensor) -> Tensor:
     return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + (i - j))
 
 
-@pytest.mark.parametrize("fn, operator", [
-    (cond, "cond"), (while_loop, "while_loop"), (scan, "scan"), (attention, "flex_attention")],
-    ids=["cond", "while_loop", "scan", "flex_attention"])
+@pytest.mark.parametrize(
+    "fn, operator",
+    [(cond, "cond"), (while_loop, "while_loop"), (scan, "scan"), (attention, "flex_attention")],
+    ids=["cond", "while_loop", "scan", "flex_attention"],
+)
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_operators_of_higher_order_go_whole_to_who_takes_them(fn: Callable[[Tensor], Tensor], operator: str) -> None:
     result, owners = placed(fn, X)
@@ -90,6 +106,7 @@ def _(x: Tensor) -> Tensor:
 def test_custom_operators_are_placed() -> None:
     def fn(x: Tensor) -> Tensor:
         return twice(x @ x) @ x
+
     result, owners = placed(fn, X)
     torch.testing.assert_close(result, fn(X))
     assert owners == {"keel_placed.twice.default": "plain", "aten.mm.default": "acme"}
@@ -97,9 +114,11 @@ def test_custom_operators_are_placed() -> None:
 
 def test_a_part_is_told_a_size_that_none_of_its_tensors_has() -> None:
     """Behind the sort there are (n // 2 // 2 + 1) rows, of which n does not follow."""
+
     def fn(x: Tensor) -> Tensor:
         y = torch.cat([x[1::2][1::2], x[:1]]).sort()[0]
         return torch.stack([y, y * 2], 1).view(-1)
+
     compiled = keel.compile(fn, backends=[takes("sort", name="sorts"), "interp"], strict=True, dynamic=True)
     for n in (7, 10, 13):
         x = torch.randn(n)
@@ -118,6 +137,7 @@ def test_functional_collectives_keep_their_order(group: None) -> None:
     def fn(x: Tensor) -> Tensor:
         y = collectives.all_reduce(x @ x, "sum", dist.group.WORLD)
         return collectives.all_reduce(y.sin() @ x, "sum", dist.group.WORLD).cos()
+
     result, owners = placed(fn, X)
     torch.testing.assert_close(result, fn(X))
     assert {who for op, who in owners.items() if "c10d" in op} == {"plain"} and owners["aten.mm.default"] == "acme"
@@ -136,14 +156,20 @@ def test_training_places_forward_and_backward() -> None:
 def test_sizes_that_change_and_sizes_that_only_a_run_tells() -> None:
     def fn(x: Tensor) -> Tensor:
         return (x @ x.t())[x.sum(1) > 0].sin().sum(0)
+
     run = keel.compile(fn, backends=[PRODUCTS, PLAIN], dynamic=True)
     for n in (5, 9, 1, 32):
         torch.testing.assert_close(run(X[:n]), fn(X[:n]))
 
 
 def test_a_backend_for_known_sizes_only_refuses_others_in_words() -> None:
-    fixed = Backend(name="fixed", device="cpu", compile=lambda gm: gm.forward, cost=PRODUCTS.cost,
-                    supports=Support((Rule(ops=("aten.mm",), static=True),)))
+    fixed = Backend(
+        name="fixed",
+        device="cpu",
+        compile=lambda gm: gm.forward,
+        cost=PRODUCTS.cost,
+        supports=Support((Rule(ops=("aten.mm",), static=True),)),
+    )
     found = keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=True)
     (why,) = (r for g in found.graphs for r in g.refused if r.operator == "aten.mm.default")
     assert "at known sizes only" in why.reason and "sizes that are marked static" in str(why.nearest)
@@ -154,6 +180,7 @@ def test_a_backend_for_known_sizes_only_refuses_others_in_words() -> None:
 def test_random_numbers_are_drawn_in_order_on_either_side() -> None:
     def fn(x: Tensor) -> Tensor:
         return (x + torch.rand_like(x)) @ x + torch.rand_like(x) @ (x * torch.rand_like(x))
+
     torch.manual_seed(3)
     expected = fn(X)
     torch.manual_seed(3)

@@ -1,4 +1,5 @@
 """Graphs placed by cost, from the options to what runs: values, gradients, sizes, and what is an error."""
+
 from __future__ import annotations
 
 import json
@@ -30,16 +31,22 @@ def fresh() -> None:
 
 def acme(**more: Any) -> Backend:
     """Fast at products, and at nothing else."""
-    return takes(*PRODUCTS, "relu", "threshold_backward", name="acme",
-                 cost=replace(SHEET, flops={torch.float32: 1e12}, scalars=1e6, **more))
+    return takes(
+        *PRODUCTS,
+        "relu",
+        "threshold_backward",
+        name="acme",
+        cost=replace(SHEET, flops={torch.float32: 1e12}, scalars=1e6, **more),
+    )
 
 
 def plain(cost: Cost | None = SHEET) -> Backend:
     return Backend(name="plain", device="*", supports=lambda call: None, compile=lambda gm: gm.forward, cost=cost)
 
 
-def compiled(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None,
-             **options: Any) -> tuple[Any, list[Compiled]]:
+def compiled(
+    fn: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any
+) -> tuple[Any, list[Compiled]]:
     heard: list[Compiled] = []
     run = torch.compile(fn, backend=DynamoBackend(read_settings(None, options), heard.append), dynamic=dynamic)
     return run(*args), heard
@@ -66,8 +73,14 @@ def test_auto_places_by_cost_where_every_backend_has_a_sheet() -> None:
     assert sum(b.seconds for b in heard[0].bills) == pytest.approx(heard[0].plan.claim.seconds)
 
 
-@pytest.mark.parametrize("options", [
-    {"backends": [acme(), plain()], "placement": "order"}, {"backends": [acme(), plain(None)]}, {"backends": [acme()]}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"backends": [acme(), plain()], "placement": "order"},
+        {"backends": [acme(), plain(None)]},
+        {"backends": [acme()]},
+    ],
+)
 def test_by_order_the_first_takes_what_it_can(options: dict[str, Any]) -> None:
     _, heard = compiled(model, X, W, **options)
     assert owners(heard)["relu"] == "acme" and heard[0].plan.claim is None
@@ -83,8 +96,11 @@ def test_by_cost_the_last_resort_competes() -> None:
 def test_a_last_resort_that_competes_is_mixed_in_only_where_that_is_worth_it(gain: float, expected: set[str]) -> None:
     seconds = {"aten.mm": 1.0, "aten.relu": 1.0, "aten.sin": 1.0}
     some = replace(plain(replace(SHEET, seconds=seconds)), name="acme")
-    last = replace(plain(replace(SHEET, seconds={**seconds, "aten.mm": 2.0, "aten.sin": 1.0 - 4 * gain})), name="last",
-                   last_resort=True)
+    last = replace(
+        plain(replace(SHEET, seconds={**seconds, "aten.mm": 2.0, "aten.sin": 1.0 - 4 * gain})),
+        name="last",
+        last_resort=True,
+    )
     _, heard = compiled(model, X, W, backends=[some, last], placement="cost")
     assert set(owners(heard).values()) == expected
 
@@ -103,8 +119,9 @@ def test_symbolic_sizes_are_placed_by_what_they_were_first() -> None:
     for n, owner in ((4, "plain"), (512, "acme")):
         torch.compiler.reset()
         x = torch.randn(n, 64)
-        result, heard = compiled(lambda x, w: x @ w, x, W, dynamic=True,
-                                 backends=[acme(link=Link(1e12, 1e-4)), plain()])
+        result, heard = compiled(
+            lambda x, w: x @ w, x, W, dynamic=True, backends=[acme(link=Link(1e12, 1e-4)), plain()]
+        )
         torch.testing.assert_close(result, x @ W)
         assert owners(heard) == {"mm": owner}
 
@@ -120,6 +137,7 @@ def test_equal_graphs_are_placed_equally() -> None:
 def test_a_part_that_cannot_be_compiled_is_placed_again_at_least_cost() -> None:
     def fails(gm: Any) -> Any:
         raise ValueError("no room")
+
     broken = replace(acme(), compile=fails)
     slow = replace(plain(replace(SHEET, call=1.0)), name="slow")
     with pytest.warns(KeelWarning, match="plain compiles it instead"):
@@ -136,7 +154,8 @@ def test_a_graph_is_written_out_as_far_as_it_is_cheapest() -> None:
     torch.testing.assert_close(result, torch.nn.functional.gelu(X))
     assert {p.owner.name for p in heard[0].plan.parts} == {"pieces"}
     assert owners(compiled(torch.nn.functional.gelu, X, backends=[whole, pieces], placement="order")[1]) == {
-        "gelu": "whole"}
+        "gelu": "whole"
+    }
 
 
 def test_where_one_backend_alone_works_on_the_device_there_is_nothing_to_decide() -> None:
@@ -162,8 +181,12 @@ def test_only_calls_that_gain_more_than_sheets_are_off_are_mixed_in() -> None:
     rest = plain(replace(SHEET, seconds=seconds))
     for doubt, gone in ((0.0, {"mm", "sin"}), (0.2, {"mm"}), (0.4, set())):
         torch.compiler.reset()
-        some = takes("mm", "sin", name="acme",
-                     cost=replace(SHEET, seconds={**seconds, "aten.mm": 0.6, "aten.sin": 0.8}, doubt=doubt))
+        some = takes(
+            "mm",
+            "sin",
+            name="acme",
+            cost=replace(SHEET, seconds={**seconds, "aten.mm": 0.6, "aten.sin": 0.8}, doubt=doubt),
+        )
         _, heard = compiled(model, X, W, backends=[some, rest])
         assert {op for op, owner in owners(heard).items() if owner == "acme"} == gone
         assert heard[0].bills is not None and heard[0].plan.claim is not None

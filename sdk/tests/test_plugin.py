@@ -1,4 +1,5 @@
 """Support as data: which calls a table takes, and the sentence for each that it does not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,46 +46,101 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
     assert refusal(acme(Rule(ops=(family,))), SQUARE) == Refusal("acme has no aten.mm.default.")
 
 
-@pytest.mark.parametrize("rule, call, text", [
-    (Rule(ops=("aten.add.Tensor",)), SQUARE, "acme has no aten.mm.default."),
-    (Rule(ops=("aten.mm.dtype",)), SQUARE, "acme has no aten.mm.default. It would take aten.mm.dtype."),
-    (Rule(ops=(MM,), dtypes=frozenset({F64, I64, F32})), mm(tensor(4, 4, dtype=F16), tensor(4, 4, dtype=F16)),
-     "acme has no aten.mm.default on float16. It would take a cast to float32 or float64 or int64."),
-    (Rule(ops=("aten.full",), dtypes=frozenset({F32})),
-     Call(aten.full.default, ((4,), 1.0), {"dtype": F64}, (tensor(4, dtype=F64),)),
-     "acme has no aten.full.default on float64. It would take a cast to float32."),
-    (Rule(ops=("*",), results=frozenset({F32})),
-     Call(aten.argmax.default, (tensor(4),), {}, (tensor(dtype=I64),)),
-     "acme has no aten.argmax.default with a result of int64. It would take a result of float32."),
-    (Rule(ops=("aten.relu",), ranks=(2, 2)), Call(aten.relu.default, (tensor(2, 3, 4),), {}, (tensor(2, 3, 4),)),
-     "acme takes aten.relu.default at rank 2, not at rank 3. It would take f32[2, 3, 4] reshaped to rank 2."),
-    (Rule(ops=("aten.relu",), ranks=(1, 4)), Call(aten.relu.default, (tensor(),), {}, (tensor(),)),
-     "acme takes aten.relu.default at rank 1 to 4, not at rank 0. It would take f32[] reshaped to rank 1."),
-    (Rule(ops=(MM,), contiguous=True), mm(tensor(4, 4), COLUMNS),
-     "acme takes aten.mm.default on contiguous tensors, not on f32[4, 4]{1, 4}. It would take a contiguous copy."),
-    (Rule(ops=(MM,), static=True), mm(tensor(symbol("s0"), 4), tensor(4, 4)),
-     "acme takes aten.mm.default at known sizes only, not on f32[s0, 4]. "
-     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
-    (Rule(ops=("aten.nonzero",), static=True),
-     Call(aten.nonzero.default, (tensor(4),), {}, (tensor(symbol("u0"), 1),)),
-     "acme takes aten.nonzero.default at known sizes only, not with a result of f32[u0, 1]. "
-     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
-    (Rule(ops=("aten.full",), static=True), Call(aten.full.default, ([SymType(symbol("s0"))], 1.0), {}, ()),
-     "acme takes aten.full.default at known sizes only, not with the number s0. "
-     "It would take sizes that are marked static, as by dynamic=False, or padded to one size."),
-    (Rule(ops=(MM,), when=lambda call: "acme multiplies matrices of 32 rows and more."), SQUARE,
-     "acme multiplies matrices of 32 rows and more."),
-    (Rule(ops=(MM,), when=lambda call: Refusal("acme wants multiples of 8.", "padding to 8")), SQUARE,
-     "acme wants multiples of 8. It would take padding to 8."),
-], ids=["op", "overload", "dtype", "dtype of a factory", "result", "rank", "ranks", "contiguous", "static",
-        "static result", "static number", "when", "when with the nearest"])
+@pytest.mark.parametrize(
+    "rule, call, text",
+    [
+        (Rule(ops=("aten.add.Tensor",)), SQUARE, "acme has no aten.mm.default."),
+        (Rule(ops=("aten.mm.dtype",)), SQUARE, "acme has no aten.mm.default. It would take aten.mm.dtype."),
+        (
+            Rule(ops=(MM,), dtypes=frozenset({F64, I64, F32})),
+            mm(tensor(4, 4, dtype=F16), tensor(4, 4, dtype=F16)),
+            "acme has no aten.mm.default on float16. It would take a cast to float32 or float64 or int64.",
+        ),
+        (
+            Rule(ops=("aten.full",), dtypes=frozenset({F32})),
+            Call(aten.full.default, ((4,), 1.0), {"dtype": F64}, (tensor(4, dtype=F64),)),
+            "acme has no aten.full.default on float64. It would take a cast to float32.",
+        ),
+        (
+            Rule(ops=("*",), results=frozenset({F32})),
+            Call(aten.argmax.default, (tensor(4),), {}, (tensor(dtype=I64),)),
+            "acme has no aten.argmax.default with a result of int64. It would take a result of float32.",
+        ),
+        (
+            Rule(ops=("aten.relu",), ranks=(2, 2)),
+            Call(aten.relu.default, (tensor(2, 3, 4),), {}, (tensor(2, 3, 4),)),
+            "acme takes aten.relu.default at rank 2, not at rank 3. It would take f32[2, 3, 4] reshaped to rank 2.",
+        ),
+        (
+            Rule(ops=("aten.relu",), ranks=(1, 4)),
+            Call(aten.relu.default, (tensor(),), {}, (tensor(),)),
+            "acme takes aten.relu.default at rank 1 to 4, not at rank 0. It would take f32[] reshaped to rank 1.",
+        ),
+        (
+            Rule(ops=(MM,), contiguous=True),
+            mm(tensor(4, 4), COLUMNS),
+            "acme takes aten.mm.default on contiguous tensors, not on f32[4, 4]{1, 4}. It would take a "
+            "contiguous copy.",
+        ),
+        (
+            Rule(ops=(MM,), static=True),
+            mm(tensor(symbol("s0"), 4), tensor(4, 4)),
+            "acme takes aten.mm.default at known sizes only, not on f32[s0, 4]. "
+            "It would take sizes that are marked static, as by dynamic=False, or padded to one size.",
+        ),
+        (
+            Rule(ops=("aten.nonzero",), static=True),
+            Call(aten.nonzero.default, (tensor(4),), {}, (tensor(symbol("u0"), 1),)),
+            "acme takes aten.nonzero.default at known sizes only, not with a result of f32[u0, 1]. "
+            "It would take sizes that are marked static, as by dynamic=False, or padded to one size.",
+        ),
+        (
+            Rule(ops=("aten.full",), static=True),
+            Call(aten.full.default, ([SymType(symbol("s0"))], 1.0), {}, ()),
+            "acme takes aten.full.default at known sizes only, not with the number s0. "
+            "It would take sizes that are marked static, as by dynamic=False, or padded to one size.",
+        ),
+        (
+            Rule(ops=(MM,), when=lambda call: "acme multiplies matrices of 32 rows and more."),
+            SQUARE,
+            "acme multiplies matrices of 32 rows and more.",
+        ),
+        (
+            Rule(ops=(MM,), when=lambda call: Refusal("acme wants multiples of 8.", "padding to 8")),
+            SQUARE,
+            "acme wants multiples of 8. It would take padding to 8.",
+        ),
+    ],
+    ids=[
+        "op",
+        "overload",
+        "dtype",
+        "dtype of a factory",
+        "result",
+        "rank",
+        "ranks",
+        "contiguous",
+        "static",
+        "static result",
+        "static number",
+        "when",
+        "when with the nearest",
+    ],
+)
 def test_a_refusal_says_what_failed_and_what_would_be_taken(rule: Rule, call: Call, text: str) -> None:
     assert str(refusal(acme(rule), call)) == text
 
 
 def test_what_satisfies_every_field_is_taken() -> None:
-    rule = Rule(ops=(MM,), dtypes=frozenset({F32}), results=frozenset({F32}), ranks=(2, 2), contiguous=True,
-                static=True, when=lambda call: None)
+    rule = Rule(
+        ops=(MM,),
+        dtypes=frozenset({F32}),
+        results=frozenset({F32}),
+        ranks=(2, 2),
+        contiguous=True,
+        static=True,
+        when=lambda call: None,
+    )
     assert refusal(acme(rule), SQUARE) is None
 
 
@@ -104,9 +160,11 @@ def test_a_backend_refuses_tensors_of_other_devices() -> None:
     assert refusal(acme(Rule(ops=("*",)), device="*"), call) is None
     assert refusal(acme(Rule(ops=("*",)), device="meta"), call) is None
     assert str(refusal(acme(Rule(ops=("*",))), call)) == (
-        "acme works on cpu tensors, not on f32[4] on meta. It would take a copy on cpu.")
+        "acme works on cpu tensors, not on f32[4] on meta. It would take a copy on cpu."
+    )
     assert str(refusal(acme(Rule(ops=("*",)), device="cuda"), SQUARE)) == (
-        "acme works on cuda tensors, not on f32[4, 4] on cpu. It would take a copy on cuda.")
+        "acme works on cuda tensors, not on f32[4, 4] on cpu. It would take a copy on cuda."
+    )
 
 
 def test_a_factory_on_another_device_is_refused() -> None:
@@ -129,8 +187,11 @@ def test_a_hook_that_misbehaves_is_a_refusal_and_a_warning(answer: str, golden: 
     def raises(call: Call) -> str:
         raise KeyError("flux\ncapacitor")
 
-    backend = {"raises": asking(raises), "bool": asking(lambda call: True),
-               "when": acme(Rule(ops=("*",), when=raises))}[answer]
+    backend = {
+        "raises": asking(raises),
+        "bool": asking(lambda call: True),
+        "when": acme(Rule(ops=("*",), when=raises)),
+    }[answer]
     with pytest.warns(KeelWarning, match="refuse-raised"):
         assert str(refusal(backend, SQUARE)).startswith("acme raised ")
     with pytest.raises(KeelError) as caught:

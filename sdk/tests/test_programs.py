@@ -1,4 +1,5 @@
 """The line on programs that are more than plain operators: effects, control flow, custom operators, several results."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -111,8 +112,23 @@ def with_a_break(x: Tensor) -> Tensor:
     return y.sin() + x
 
 
-PROGRAMS = [control_flow, checkpointed, custom, custom_that_writes, inverse, attention, transform, mapped, turned,
-            chunks, mixed_precision, sorts, many, strided, with_a_break]
+PROGRAMS = [
+    control_flow,
+    checkpointed,
+    custom,
+    custom_that_writes,
+    inverse,
+    attention,
+    transform,
+    mapped,
+    turned,
+    chunks,
+    mixed_precision,
+    sorts,
+    many,
+    strided,
+    with_a_break,
+]
 
 
 @pytest.fixture(autouse=True)
@@ -132,8 +148,9 @@ def flat(results: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_results_and_gradients_are_eagers(program: Callable[..., Any], dynamic: bool | None,
-                                          backends: list[Backend]) -> None:
+def test_results_and_gradients_are_eagers(
+    program: Callable[..., Any], dynamic: bool | None, backends: list[Backend]
+) -> None:
     x = R(4, 4, requires_grad=True)
     twin = x.detach().clone().requires_grad_()
     want, got = program(twin), keel.compile(program, backends=backends, dynamic=dynamic)(x)
@@ -188,6 +205,7 @@ def test_a_module_compiled_in_place_keeps_its_parameters(backends: list[Backend]
 def test_dropout_under_a_checkpoint_is_drawn_again_alike(backends: list[str]) -> None:
     def block(x: Tensor) -> Tensor:
         return F.dropout(x * 2, 0.5).relu() * 3
+
     go = keel.compile(lambda x: checkpoint(block, x, use_reentrant=False), backends=backends, strict=True)
     x = torch.ones(50, 40, requires_grad=True)
     y = go(x)
@@ -200,6 +218,6 @@ def test_a_size_that_only_a_stride_tells() -> None:
     go = keel.compile(torch.fft.rfft, backends=["interp", "eager"], strict=True, dynamic=True)
     for shape in ((5, 6), (4, 9)):
         x = torch.randn(shape, requires_grad=True)
-        mine, = torch.autograd.grad(go(x).abs().sum(), x)
-        theirs, = torch.autograd.grad(torch.fft.rfft(x).abs().sum(), x)
+        (mine,) = torch.autograd.grad(go(x).abs().sum(), x)
+        (theirs,) = torch.autograd.grad(torch.fft.rfft(x).abs().sum(), x)
         torch.testing.assert_close(mine, theirs)

@@ -1,4 +1,5 @@
 """What a vendor writes is checked when it is made, and the error says what to write instead."""
+
 from __future__ import annotations
 
 import math
@@ -35,8 +36,18 @@ def backend(**more: Any) -> Backend:
 
 
 def target(**more: Any) -> LoopTarget:
-    return LoopTarget(**{"name": "acme", "device": "cpu", "dtypes": {torch.float32: "float"}, "reductions": {},
-                         "scalars": {"add": "{0} + {1}"}, "render": str, "build": list, **more})
+    return LoopTarget(
+        **{
+            "name": "acme",
+            "device": "cpu",
+            "dtypes": {torch.float32: "float"},
+            "reductions": {},
+            "scalars": {"add": "{0} + {1}"},
+            "render": str,
+            "build": list,
+            **more,
+        }
+    )
 
 
 def cost(**more: Any) -> Cost:
@@ -44,10 +55,19 @@ def cost(**more: Any) -> Cost:
 
 
 OPERATORS = {
-    "aten.mm.defualt": "'aten.mm.default'", "aten.mmm": "'aten.mm'", "mm": "'aten.mm'", "torch.relu": "'aten.relu'",
-    "aten::mm": "'aten.mm'", "torch.ops.aten.mm.default": "'aten.mm.default'", "atn.mm": "'aten.mm'",
-    "aten. mm": "'aten.mm'", "aten.MM": "'aten.mm'", "pointwize": "'pointwise'", "aten.frobnicate": "PyTorch",
-    "": "PyTorch", " ": "PyTorch",
+    "aten.mm.defualt": "'aten.mm.default'",
+    "aten.mmm": "'aten.mm'",
+    "mm": "'aten.mm'",
+    "torch.relu": "'aten.relu'",
+    "aten::mm": "'aten.mm'",
+    "torch.ops.aten.mm.default": "'aten.mm.default'",
+    "atn.mm": "'aten.mm'",
+    "aten. mm": "'aten.mm'",
+    "aten.MM": "'aten.mm'",
+    "pointwize": "'pointwise'",
+    "aten.frobnicate": "PyTorch",
+    "": "PyTorch",
+    " ": "PyTorch",
 }
 
 
@@ -59,9 +79,24 @@ def test_an_operator_that_does_not_exist(name: str) -> None:
     assert OPERATORS[name] in (caught.value.do or "")
 
 
-@pytest.mark.parametrize("name", ["aten.mm.default", "aten.mm", "aten.add_", "pointwise", "view", "*", "core",
-                                  "prims.sin", "higher_order.cond.default", "aten.sym_size.int", "acme.fused",
-                                  "acme.fused.default", "torchvision.nms"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aten.mm.default",
+        "aten.mm",
+        "aten.add_",
+        "pointwise",
+        "view",
+        "*",
+        "core",
+        "prims.sin",
+        "higher_order.cond.default",
+        "aten.sym_size.int",
+        "acme.fused",
+        "acme.fused.default",
+        "torchvision.nms",
+    ],
+)
 def test_an_operator_that_exists_or_may_be_registered_later(name: str) -> None:
     assert Rule(ops=(name,)).ops == (name,)
 
@@ -72,12 +107,18 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "ops holds an operator": (lambda: Rule(ops=(torch.ops.aten.mm.default,)), "'aten.mm.default'"),  # type: ignore
     "ops is None": (lambda: Rule(ops=None), "tuple of texts"),  # type: ignore[arg-type]
     "ops is a dict": (lambda: Rule(ops={"aten.mm": 1}), "tuple of texts"),  # type: ignore[arg-type]
-    "dtypes by name": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"f32"})),  # type: ignore[arg-type]
-                       "torch.float32"),
-    "dtypes by a near name": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"torch.floot64"})),  # type: ignore
-                              "torch.float64"),
-    "dtypes is one": (lambda: Rule(ops=("aten.mm",), dtypes=torch.float16),  # type: ignore[arg-type]
-                      "frozenset({torch.float16})"),
+    "dtypes by name": (
+        lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"f32"})),  # type: ignore[arg-type]
+        "torch.float32",
+    ),
+    "dtypes by a near name": (
+        lambda: Rule(ops=("aten.mm",), dtypes=frozenset({"torch.floot64"})),  # type: ignore
+        "torch.float64",
+    ),
+    "dtypes is one": (
+        lambda: Rule(ops=("aten.mm",), dtypes=torch.float16),  # type: ignore[arg-type]
+        "frozenset({torch.float16})",
+    ),
     "dtypes is a text": (lambda: Rule(ops=("aten.mm",), dtypes="float32"), "frozenset"),  # type: ignore[arg-type]
     "dtypes is empty": (lambda: Rule(ops=("aten.mm",), dtypes=frozenset()), "leave it out"),
     "a dtype that graphs lack": (lambda: Rule(ops=("aten.mm",), results=frozenset({torch.quint8})), "Leave it out"),
@@ -127,7 +168,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a monoid that is none": (lambda: target(reductions={"summ": ("0", "+")}), "Did you mean 'sum'?"),
     "a monoid without a pair": (lambda: target(reductions={"sum": "0"}), "a pair of texts"),
     "a text for dtypes that an op does not take": (
-        lambda: target(scalars={"not": ByKind(floating="!{0}")}), "integer and boolean"),
+        lambda: target(scalars={"not": ByKind(floating="!{0}")}),
+        "integer and boolean",
+    ),
     "a kind whose text is none": (lambda: target(scalars={"not": ByKind(integer=1)}), "the text of the op"),
     "kinds without a text": (lambda: target(scalars={"not": ByKind()}), "Leave not out"),
     "tables that are lists": (lambda: target(scalars=["add"]), "a dict by scalar op"),
@@ -148,8 +191,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a rate of nothing": (lambda: cost(flops={torch.float32: 0.0}), "above 0"),
     "rates by text": (lambda: cost(flops={"float32": 1e9}), "torch.float32"),
     "rates that are a number": (lambda: cost(flops=1e9), "a dict by torch.dtype"),
-    "a rate beyond floats": (lambda: cost(scalars=10 ** 400), "above 0"),
-    "a rate beyond texts": (lambda: cost(scalars=10 ** 5000), "above 0"),
+    "a rate beyond floats": (lambda: cost(scalars=10**400), "above 0"),
+    "a rate beyond texts": (lambda: cost(scalars=10**5000), "above 0"),
     "a launch below zero": (lambda: cost(launch=-1e-6), "at least 0"),
     "seconds of an operator that does not exist": (lambda: cost(seconds={"aten.mn": 1.0}), "Did you mean 'aten.m"),
     "seconds that are a text": (lambda: cost(seconds={"aten.mm": "1 us"}), "at least 0"),
@@ -177,7 +220,7 @@ def test_a_mistake_is_refused_with_what_to_write(mistake: str) -> None:
 def test_lists_and_sets_become_what_the_fields_hold() -> None:
     rule = Rule(ops=["aten.mm"], dtypes={torch.float32}, ranks=[2, 3])  # type: ignore[arg-type]
     assert rule == Rule(ops=("aten.mm",), dtypes=frozenset({torch.float32}), ranks=(2, 3))
-    assert hash(Support([rule])) == hash(Support((rule,)))   # type: ignore[arg-type]
+    assert hash(Support([rule])) == hash(Support((rule,)))  # type: ignore[arg-type]
 
 
 def test_what_is_right_can_be_made_and_changed() -> None:

@@ -2,6 +2,7 @@
 
 Each runs at several sizes, the first compiled as it stands and the next with symbols, or with symbols from the start.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,9 +22,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Make]] = {}
 
 def program(make: Make) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds a program, with its arguments by the number of a call."""
+
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
         PROGRAMS[function.__name__] = function, make
         return function
+
     return keep
 
 
@@ -45,43 +48,49 @@ def bitwise(x: Any) -> Any:
 
 @program(lambda k: (torch.ones(2), (10, 3, 7)[k]))
 def reciprocal_of_an_argument(x: Any, n: Any) -> Any:
-    return x, -1 / n ** 1.0
+    return x, -1 / n**1.0
 
 
 @rows
 def fractions_of_a_size(x: Any) -> Any:
     n = x.shape[0]
-    return x[: int(n * .75)] + 1, x[: math.ceil(n * .5)] + 2, x.topk(int(n * .5)).values, x.new_ones(round(n / 2))
+    return x[: int(n * 0.75)] + 1, x[: math.ceil(n * 0.5)] + 2, x.topk(int(n * 0.5)).values, x.new_ones(round(n / 2))
 
 
 @rows
 def rounded(x: Any) -> Any:
     n = x.shape[0]
-    return x + round(n / 3, 1), round(n * .37), math.trunc(-n * .7), int(-n / 3), math.floor(n / 3)
+    return x + round(n / 3, 1), round(n * 0.37), math.trunc(-n * 0.7), int(-n / 3), math.floor(n / 3)
 
 
 @rows
 def quotients(x: Any) -> Any:
     n = x.shape[0]
-    return x + (-n // 3), divmod(n, 5), divmod(-n, 4), (3 - n) // 4, n // -3, (n * .5) % 3, x[: n % 5] + 1
+    return x + (-n // 3), divmod(n, 5), divmod(-n, 4), (3 - n) // 4, n // -3, (n * 0.5) % 3, x[: n % 5] + 1
 
 
 @rows
 def powers(x: Any) -> Any:
     n = x.shape[0]
-    return x * n ** -.5, n ** .5, n ** -1, n ** 3, 2 ** -n, x * math.sqrt(n)
+    return x * n**-0.5, n**0.5, n**-1, n**3, 2**-n, x * math.sqrt(n)
 
 
 @rows
 def extremes(x: Any) -> Any:
     n = x.shape[0]
-    return x[: min(n, 10)] * max(n, 9), max(n * .5, 5.5), torch.sym_max(n, 3), torch.sym_min(n, 2.5), max(3, min(n, 12))
+    return (
+        x[: min(n, 10)] * max(n, 9),
+        max(n * 0.5, 5.5),
+        torch.sym_max(n, 3),
+        torch.sym_min(n, 2.5),
+        max(3, min(n, 12)),
+    )
 
 
 @rows
 def conditions(x: Any) -> Any:
     n = x.shape[0]
-    return x * 2 if n > 10 else x + 3, n > 10, n == 13, not n % 2, torch.sym_not(n > 10), (n * .5).is_integer()
+    return x * 2 if n > 10 else x + 3, n > 10, n == 13, not n % 2, torch.sym_not(n > 10), (n * 0.5).is_integer()
 
 
 @rows
@@ -93,20 +102,28 @@ def functions(x: Any) -> Any:
 @rows
 def factors(x: Any) -> Any:
     n = x.shape[0]
-    return (x * (float(n) / 7), n / 7, x.sum() / (n - 1), torch.full((n,), n / 3), torch.full_like(x, n * .1),
-            torch.full((n // 2,), n > 10), x.clamp(-1 / n, 1 / n), torch.add(x, x, alpha=n / 3))
+    return (
+        x * (float(n) / 7),
+        n / 7,
+        x.sum() / (n - 1),
+        torch.full((n,), n / 3),
+        torch.full_like(x, n * 0.1),
+        torch.full((n // 2,), n > 10),
+        x.clamp(-1 / n, 1 / n),
+        torch.add(x, x, alpha=n / 3),
+    )
 
 
 @rows
 def factors_of_activations(x: Any) -> Any:
     n = x.shape[0]
-    return F.leaky_relu(x, 1 / n), F.elu(x, 1 / n), F.hardtanh(x, -n * .1, n * .1), F.softplus(x, n * .1)
+    return F.leaky_relu(x, 1 / n), F.elu(x, 1 / n), F.hardtanh(x, -n * 0.1, n * 0.1), F.softplus(x, n * 0.1)
 
 
 @rows
 def ranges(x: Any) -> Any:
     n = x.shape[0]
-    return torch.arange(n / 2) + x[0], torch.arange(0, n, 3), torch.linspace(0, 1, n) + x, torch.arange(n // 2) * 2.
+    return torch.arange(n / 2) + x[0], torch.arange(0, n, 3), torch.linspace(0, 1, n) + x, torch.arange(n // 2) * 2.0
 
 
 @rows
@@ -117,9 +134,12 @@ def pieces(x: Any) -> Any:
 
 @pictures
 def resized(x: Any) -> Any:
-    return (F.interpolate(x, scale_factor=1.5), F.interpolate(x, scale_factor=1.7, mode="bilinear",
-                                                              recompute_scale_factor=True),
-            F.interpolate(x, scale_factor=.6, mode="bilinear", align_corners=True), F.adaptive_avg_pool2d(x, (3, 2)))
+    return (
+        F.interpolate(x, scale_factor=1.5),
+        F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
+        F.interpolate(x, scale_factor=0.6, mode="bilinear", align_corners=True),
+        F.adaptive_avg_pool2d(x, (3, 2)),
+    )
 
 
 @program(lambda k: (torch.randn(2, (9, 21, 16)[k]),))
@@ -135,7 +155,7 @@ def windows(x: Any) -> Any:
     return x.view(b, (h + p) // 4, 4, (w + q) // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
 
 
-@program(lambda k: (torch.tensor([(3., math.inf, -1.)[k]]),))
+@program(lambda k: (torch.tensor([(3.0, math.inf, -1.0)[k]]),))
 def compared_to_infinity(x: Any) -> Any:
     return x.item() == math.inf
 
@@ -168,7 +188,7 @@ def assert_same(value: Any, wanted: Any) -> None:
 def graphs_hold_numbers() -> Iterator[None]:
     torch._dynamo.reset()
     with torch._dynamo.config.patch(capture_scalar_outputs=True), warnings.catch_warnings():
-        warnings.simplefilter("error", keel.KeelWarning)      # no part that a backend took and could not compile
+        warnings.simplefilter("error", keel.KeelWarning)  # no part that a backend took and could not compile
         yield
     torch._dynamo.reset()
 
@@ -185,8 +205,11 @@ def test_programs_give_what_eager_gives(name: str, backends: tuple[str, ...], dy
         assert_same(compiled(*arguments), function(*arguments))
 
 
-@pytest.mark.parametrize("fn", [lambda x, n: x + (1 << n), lambda x, n: x * 2 ** n, lambda x, n: x % (1 << n),
-                                lambda x, n: x - 3 ** n], ids=["shift", "power", "remainder", "of three"])
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x, n: x + (1 << n), lambda x, n: x * 2**n, lambda x, n: x % (1 << n), lambda x, n: x - 3**n],
+    ids=["shift", "power", "remainder", "of three"],
+)
 @pytest.mark.parametrize("backend", ["cpp", "interp"])
 def test_a_number_beyond_int64_is_an_error_as_in_eager(fn: Callable[..., Any], backend: str) -> None:
     """Kernels have it modulo 2^64, which is 0 for a power of two."""

@@ -1,4 +1,5 @@
 """A program run by eager PyTorch and compiled: everything that its caller can see afterwards is to be equal."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +38,12 @@ def seen(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> dict[str, Any]:
     }
 
 
-def observe(program: Callable[..., Any], make: Make, backward: int, between: Callable[..., None] | None,
-            ) -> list[dict[str, Any]]:
+def observe(
+    program: Callable[..., Any],
+    make: Make,
+    backward: int,
+    between: Callable[..., None] | None,
+) -> list[dict[str, Any]]:
     """What is seen after ``program`` and after each run of its backward; ``between`` changes inputs before these."""
     torch.manual_seed(0)
     arguments = make()
@@ -54,8 +59,14 @@ def observe(program: Callable[..., Any], make: Make, backward: int, between: Cal
     return found
 
 
-def assert_like_eager(program: Callable[..., Any], make: Make, backends: Sequence[str | Backend], backward: int = 0,
-                      between: Callable[..., None] | None = None, **compiling: Any) -> None:
+def assert_like_eager(
+    program: Callable[..., Any],
+    make: Make,
+    backends: Sequence[str | Backend],
+    backward: int = 0,
+    between: Callable[..., None] | None = None,
+    **compiling: Any,
+) -> None:
     """Raises AssertionError where a compiled ``program`` leaves anything else behind than eager PyTorch."""
     want = observe(program, make, backward, between)
     torch.compiler.reset()
@@ -64,7 +75,13 @@ def assert_like_eager(program: Callable[..., Any], make: Make, backends: Sequenc
         when = f"after backward {i}" if i else "after forward"
         for what, wanted in w.items():
             if what in ("contents", "gradients"):
-                torch.testing.assert_close(g[what], wanted, rtol=1e-4, atol=1e-5, equal_nan=True,
-                                           msg=lambda why, what=what, when=when: f"{what} {when}: {why}")
+                torch.testing.assert_close(
+                    g[what],
+                    wanted,
+                    rtol=1e-4,
+                    atol=1e-5,
+                    equal_nan=True,
+                    msg=lambda why, what=what, when=when: f"{what} {when}: {why}",
+                )
             else:
                 assert g[what] == wanted, f"{what} {when}"

@@ -1,4 +1,5 @@
 """Are outputs, gradients and updated buffers as near to float64 as eager PyTorch's, and who computed them?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +26,22 @@ def precisions(model: str, device: str) -> tuple[str, ...]:
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("accuracy", model, chosen.backend, mode, precision, chosen.scale, rounds=chosen.rounds,
-                threads=chosen.threads, device=chosen.device)
-            for model in chosen.models for mode in chosen.modes
-            for precision in precisions(model, chosen.device)]
+    return [
+        Job(
+            "accuracy",
+            model,
+            chosen.backend,
+            mode,
+            precision,
+            chosen.scale,
+            rounds=chosen.rounds,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for model in chosen.models
+        for mode in chosen.modes
+        for precision in precisions(model, chosen.device)
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -66,8 +79,9 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         if kinks:
             note += f"; {len(kinks)} at a kink, in multiples of the exact result's jump: {', '.join(kinks[:2])}"
         yield Bar(f"{job.title}: error", figures["worst"], f"<= {TIMES:g} x eager's error", not over, note)
-        yield Bar(f"{job.title}: element classes", len(classes), "0 tensors differ", not classes,
-                  ", ".join(classes[:3]))
+        yield Bar(
+            f"{job.title}: element classes", len(classes), "0 tensors differ", not classes, ", ".join(classes[:3])
+        )
         yield of_fallbacks(job, figures["left_to_eager"], figures["worked_around"])
 
 
@@ -77,5 +91,10 @@ def of_fallbacks(job: Job, ops: Mapping[str, int], worked_around: Sequence[str])
     """
     unexpected = sorted(op for op in ops if op not in EXPECTED_IN_EAGER)
     note = ", ".join([*(f"{op} x{n}" for op, n in sorted(ops.items())), *worked_around])
-    return Bar(f"{job.title}: left to eager", len(unexpected) + len(worked_around), "0 but those with a reason",
-               not unexpected and not worked_around, note)
+    return Bar(
+        f"{job.title}: left to eager",
+        len(unexpected) + len(worked_around),
+        "0 but those with a reason",
+        not unexpected and not worked_around,
+        note,
+    )

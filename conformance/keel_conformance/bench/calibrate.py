@@ -5,6 +5,7 @@ cache, chains of calls too small to be any work, and of products of large matric
 takes in a model is what chains of them take more the longer they are; what a convolution takes besides by itself is the
 border of a layout.
 """
+
 from __future__ import annotations
 
 import json
@@ -94,8 +95,9 @@ def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dic
     had = _sheets(path) if path.exists() else {}
     found = calibrate([keel.testing.find(name) for name in backends], device)
     machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
-    text = json.dumps({"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}},
-                      indent=1)
+    text = json.dumps(
+        {"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}}, indent=1
+    )
     path.write_text(text + "\n")
     return found
 
@@ -141,7 +143,7 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     rows = torch.rand(n // 256, 256, device=device)
     for name in ("exp", "log", "tanh", "erf", "sigmoid", "sin", "sqrt"):
         yield f"aten.{name}", (getattr(torch, name), (rows,)), n
-    yield "aten.pow", (lambda x: x ** 1.7, (rows,)), n
+    yield "aten.pow", (lambda x: x**1.7, (rows,)), n
     yield "aten._softmax", (lambda x: torch.softmax(x, -1), (rows,)), n
     yield "reduction", (lambda x: x.sum(-1), (rows,)), n
     yield "scan", (lambda x: x.cumsum(-1), (rows,)), n
@@ -177,18 +179,19 @@ class _Layer:
         return f"{count} of {'a thin ' if self.thin else ''}{self.name}"
 
     def image(self, device: str) -> float:
-        return float(IMAGES[device] * self.channels * self.side ** 2)
+        return float(IMAGES[device] * self.channels * self.side**2)
 
     def flops(self, device: str) -> float:
-        return 2.0 * self.image(device) * self.shared * self.window ** 2 * (2 if self.back else 1)
+        return 2.0 * self.image(device) * self.shared * self.window**2 * (2 if self.back else 1)
 
     def moved(self, device: str) -> float:
         return 4.0 * self.image(device) * (3 if self.back else 2)
 
     def probe(self, device: str, count: int) -> Probe:
         shape = IMAGES[device], self.channels, self.side, self.side
-        kernels = [torch.rand(self.channels, self.shared, self.window, self.window, device=device)
-                   for _ in range(count)]
+        kernels = [
+            torch.rand(self.channels, self.shared, self.window, self.window, device=device) for _ in range(count)
+        ]
         padding, groups = self.window // 2, self.channels // self.shared
 
         def forward(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
@@ -199,10 +202,12 @@ class _Layer:
         def backward(g: torch.Tensor, x: torch.Tensor, *kernels: torch.Tensor) -> list[torch.Tensor]:
             weights = []
             for w in kernels:
-                g, gw, _ = torch.ops.aten.convolution_backward(g, x, w, None, [1, 1], [padding] * 2, [1, 1], False,
-                                                               [0, 0], groups, [True, True, False])
+                g, gw, _ = torch.ops.aten.convolution_backward(
+                    g, x, w, None, [1, 1], [padding] * 2, [1, 1], False, [0, 0], groups, [True, True, False]
+                )
                 weights.append(gw)
             return [g, *weights]
+
         image = torch.rand(shape, device=device)
         return (backward, (image, image.clone(), *kernels)) if self.back else (forward, (image, *kernels))
 
@@ -239,8 +244,11 @@ def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
             continue
         rate = cost.flops[torch.float32]
         wide = layer.flops(device) / rate, layer.moved(device) / cost.bandwidth, each - cost.call
-        other = None if small is None or (took := _each(small, times)) is None else (
-            small.flops(device) / rate, small.moved(device) / cost.bandwidth, took - cost.call)
+        other = (
+            None
+            if small is None or (took := _each(small, times)) is None
+            else (small.flops(device) / rate, small.moved(device) / cost.bandwidth, took - cost.call)
+        )
         weights[name], again = _split(wide, other)
         if again > 0:
             passes[name] = 1 + again
@@ -255,8 +263,8 @@ def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | 
     if thin is None:
         return max(each / a, LEAST), 0.0
     b, u, other = thin
-    p = (other - b * each / a) / (u - b * t / a)              # both do more arithmetic than traffic
-    if (each - p * t) * b / a < u:                            # the thin one does not
+    p = (other - b * each / a) / (u - b * t / a)  # both do more arithmetic than traffic
+    if (each - p * t) * b / a < u:  # the thin one does not
         p = other / u - 1
     w = (each - p * t) / a
     return (w, p) if p > 0 and w >= LEAST else (max(math.sqrt(max(each / a * other / b, 0.0)), LEAST), 0.0)
@@ -280,8 +288,15 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
     flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
     given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
-    found = Cost(flops=flops, scalars=_rate(CHAIN * SMALL[device], mixed), bandwidth=_rate(12 * LARGE[device], one),
-                 launch=launch, call=call, fuses=fuses, **given)
+    found = Cost(
+        flops=flops,
+        scalars=_rate(CHAIN * SMALL[device], mixed),
+        bandwidth=_rate(12 * LARGE[device], one),
+        launch=launch,
+        call=call,
+        fuses=fuses,
+        **given,
+    )
     found = replace(found, weights=_weights(times, device, found), copies=_copies(times, device, found))
     return _convolutions(times, device, found)
 
@@ -297,6 +312,7 @@ def _multiplied(n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         for _ in range(n):
             x = x @ y
         return x
+
     return chain
 
 
@@ -321,6 +337,7 @@ def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:
         for _ in range(n):
             x = x @ x
         return x
+
     return chain
 
 
@@ -338,7 +355,7 @@ def _mixed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Built | None:
     try:
         return part(backend, fn, args)
-    except Exception:                                         # a foreign compiler raises what it likes
+    except Exception:  # a foreign compiler raises what it likes
         if optional:
             return None
         raise
@@ -378,7 +395,9 @@ def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor])
         def call(*given: Any) -> Any:
             calls.append((gm, run, given))
             return run(*given)
+
         return call
+
     alone = replace(backend, compile=watched, last_resort=False)
     torch.compiler.reset()
     with torch.no_grad():
@@ -390,8 +409,9 @@ def _processor(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-                platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _rounded(value: Any) -> Any:

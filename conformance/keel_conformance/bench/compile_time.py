@@ -2,6 +2,7 @@
 
 CPU seconds of the process and its children are nearly immune to what else the machine does; elapsed seconds are not.
 """
+
 from __future__ import annotations
 
 import resource
@@ -20,8 +21,12 @@ TARGET = 0.5
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("compile", model, compiler, mode, scale=chosen.scale, rounds=1, threads=1)
-            for model in chosen.models for mode in chosen.modes for compiler in (INDUCTOR, chosen.backend)]
+    return [
+        Job("compile", model, compiler, mode, scale=chosen.scale, rounds=1, threads=1)
+        for model in chosen.models
+        for mode in chosen.modes
+        for compiler in (INDUCTOR, chosen.backend)
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:

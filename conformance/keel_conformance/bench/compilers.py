@@ -1,4 +1,5 @@
 """The compilers that a measurement compares: eager PyTorch, Inductor, and Keel with a backend."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

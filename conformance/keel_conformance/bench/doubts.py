@@ -2,6 +2,7 @@
 
 What a block takes more than predicted on all backends alike decides nothing between them; what is left is the doubt.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,6 +21,7 @@ LEAST, MOST = 0.05, 0.5
 
 def blocks(device: str) -> Iterator[tuple[str, Block]]:
     """Blocks by title, each a function and its arguments, in float32."""
+
     def made(*shape: int) -> Tensor:
         return torch.rand(shape, device=device) / 16
 
@@ -31,16 +33,21 @@ def blocks(device: str) -> Iterator[tuple[str, Block]]:
     image, few = made(4, 64, 56, 56), made(4, 16, 56, 56)
     kernels = made(64, 64, 3, 3), made(64, 64, 3, 3)
     yield "a residual block", (_residual, (image, *kernels, made(64), made(64)))
-    yield "an inverted block", (_inverted, (few, made(96, 16, 1, 1), made(96, 1, 3, 3), made(16, 96, 1, 1), made(96),
-                                            made(96)))
+    yield (
+        "an inverted block",
+        (_inverted, (few, made(96, 16, 1, 1), made(96, 1, 3, 3), made(16, 96, 1, 1), made(96), made(96))),
+    )
     yield "a pool", (_pool, (image, made(64), made(64)))
 
 
-def doubts(predicted: Mapping[str, Mapping[str, float]],
-           seconds: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def doubts(
+    predicted: Mapping[str, Mapping[str, float]], seconds: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """The doubt of each backend's sheet, by what each block was ``predicted`` to take on it, and took."""
-    off = {name: {title: math.log(seconds[name][title] / took) for title, took in each.items() if took > 0}
-           for name, each in predicted.items()}
+    off = {
+        name: {title: math.log(seconds[name][title] / took) for title, took in each.items() if took > 0}
+        for name, each in predicted.items()
+    }
     titles = {title for each in off.values() for title in each}
     common = {title: statistics.fmean(each[title] for each in off.values() if title in each) for title in titles}
     alone = len(off) == 1

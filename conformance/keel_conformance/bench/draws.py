@@ -1,4 +1,5 @@
 """Draws of weights and inputs, with what eager PyTorch and float64 make of each."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

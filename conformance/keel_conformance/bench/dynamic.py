@@ -1,4 +1,5 @@
 """One axis over twenty sizes: how often is the model compiled, and is every size right?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -30,9 +31,12 @@ FIXED = {"batch": 2, "length": 16}  # of the axis that does not vary
 
 def jobs(chosen: Selection) -> list[Job]:
     """Always at ``tiny`` scale: how an axis is handled does not depend on the widths of the others."""
-    return [Job("dynamic", model, compiler=chosen.backend, mode=mode, scale="tiny", along=axis, threads=chosen.threads)
-            for model in chosen.models for mode in chosen.modes
-            for axis in (SIZES if model in TEXT else ("batch",))]
+    return [
+        Job("dynamic", model, compiler=chosen.backend, mode=mode, scale="tiny", along=axis, threads=chosen.threads)
+        for model in chosen.models
+        for mode in chosen.modes
+        for axis in (SIZES if model in TEXT else ("batch",))
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -79,8 +83,17 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             yield failed(job, outcome, TARGET)
             continue
         count, at_one, over = figures["compilations"], figures["at_one"], figures["over"]
-        yield Bar(f"{job.title}: compilations for {figures['sizes']} sizes", count, TARGET,
-                  (count - at_one <= COMPILATIONS and at_one <= AT_ONE) or count <= figures["captures"],
-                  f"{at_one} of them for size 1; PyTorch captures {figures['captures']} times")
-        yield Bar(f"{job.title}: error", figures["worst"], f"<= {TIMES:g} x eager's error", not over,
-                  ", ".join(over[:3]) or figures["worst_at"])
+        yield Bar(
+            f"{job.title}: compilations for {figures['sizes']} sizes",
+            count,
+            TARGET,
+            (count - at_one <= COMPILATIONS and at_one <= AT_ONE) or count <= figures["captures"],
+            f"{at_one} of them for size 1; PyTorch captures {figures['captures']} times",
+        )
+        yield Bar(
+            f"{job.title}: error",
+            figures["worst"],
+            f"<= {TIMES:g} x eager's error",
+            not over,
+            ", ".join(over[:3]) or figures["worst_at"],
+        )

@@ -18,6 +18,7 @@ Draws at which one of them is far beyond eager's usual error are judged apart: t
 off as the exact result moves or as eager is; the other draws must be within the budget by themselves.  A tensor that is
 off in most draws is wrong even so, if kinks do not explain it (``unexplained``).
 """
+
 from __future__ import annotations
 
 import math
@@ -73,8 +74,9 @@ class Comparison:
 
 def compare(left: Left, eager: Left, reference: Left) -> dict[str, Comparison]:
     """Every tensor of ``reference`` compared. Raises KeyError if the compiled or the eager step did not leave one."""
-    return {name: _compare(left[name], eager[name], exact, _scale(name, reference))
-            for name, exact in reference.items()}
+    return {
+        name: _compare(left[name], eager[name], exact, _scale(name, reference)) for name, exact in reference.items()
+    }
 
 
 def _compare(x: Tensor, eager: Tensor, exact: Tensor, scale: Tensor) -> Comparison:
@@ -82,7 +84,7 @@ def _compare(x: Tensor, eager: Tensor, exact: Tensor, scale: Tensor) -> Comparis
         return Comparison(math.inf, 0.0, 0.0, 0.0, False)
     errors = [t.double() - exact for t in (x, eager)]
     squares = [float(t.square().sum()) for t in (*errors, scale)]
-    if not all(map(math.isfinite, squares)):                  # as nearly never: an element is infinite, or not a number
+    if not all(map(math.isfinite, squares)):  # as nearly never: an element is infinite, or not a number
         finite = x.isfinite() & eager.isfinite() & exact.isfinite()
         squares = [float(t[finite].square().sum()) for t in (*errors, scale)]
         return Comparison(*squares, torch.finfo(x.dtype).eps, same_classes(x, eager))
@@ -142,15 +144,29 @@ def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
 
     def jumps(d: Comparison) -> bool:
         return d.squared_jump > usual and d.beside(d.squared_jump) > beside
+
     kinks, smooth = [d for d in draws if jumps(d)], [d for d in draws if not jumps(d)]
-    scale, error, eager = (math.sqrt(sum(part)) for part in (
-        (d.squared_scale for d in smooth), (d.squared_error for d in smooth), (d.squared_eager for d in smooth)))
+    scale, error, eager = (
+        math.sqrt(sum(part))
+        for part in (
+            (d.squared_scale for d in smooth),
+            (d.squared_error for d in smooth),
+            (d.squared_eager for d in smooth),
+        )
+    )
     least = max(eager, FLOOR_ULPS * draws[0].ulp * scale)
     times = error / least if least else (0.0 if error == 0.0 else math.inf)
     jump = max((math.sqrt(d.squared_error / d.squared_jump) for d in kinks), default=0.0)
-    return Verdict(name, times, error / scale if scale else error, eager / scale if scale else eager,
-                   all(d.same_classes for d in draws), len(kinks), jump,
-                   statistics.median(d.unexplained for d in draws))
+    return Verdict(
+        name,
+        times,
+        error / scale if scale else error,
+        eager / scale if scale else eager,
+        all(d.same_classes for d in draws),
+        len(kinks),
+        jump,
+        statistics.median(d.unexplained for d in draws),
+    )
 
 
 def _usually_beside(draws: Sequence[Comparison]) -> float:

@@ -1,4 +1,5 @@
 """What the bench does in one worker process, and what comes back from it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -55,8 +56,11 @@ class Selection:
 
 def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
     """What Inductor did in the same part on the same model, in the same mode."""
-    same = (o for j, o in results.items()
-            if (j.part, j.model, j.mode, j.compiler) == (job.part, job.model, job.mode, INDUCTOR))
+    same = (
+        o
+        for j, o in results.items()
+        if (j.part, j.model, j.mode, j.compiler) == (job.part, job.model, job.mode, INDUCTOR)
+    )
     return next(same, Outcome(None, "Inductor was not measured."))
 
 

@@ -6,6 +6,7 @@ what modules return are perturbed by a few unit roundoffs (``motion``).  And it 
 that feed the kink at once, by amounts in a fixed proportion; so the moves of references explain what a tensor is off by
 only if the other tensors are off by their parts of the same moves (``unexplained``).
 """
+
 from __future__ import annotations
 
 import math
@@ -28,7 +29,7 @@ most are found by the first few, and then no more are computed.
 """
 FITTED = 16
 """Perturbed references by which the errors of a draw are explained."""
-UNIT = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -8}
+UNIT = {"fp32": 2.0**-24, "bf16": 2.0**-8}
 """Unit roundoff of what parameters are computed with."""
 FARTHEST = 64.0
 """How many unit roundoffs a number is moved at most, if that takes the outputs no farther than eager's are."""
@@ -87,8 +88,9 @@ def _moved(size: float, seed: int, module: nn.Module, args: Any, out: Any) -> An
     return out + size * out.detach().square().mean().sqrt() * noise.to(out.device)
 
 
-def unexplained(measure: Measure, draw: Draw, left: Left, usual: Mapping[str, float], names: Set[str]) -> dict[
-        str, float]:
+def unexplained(
+    measure: Measure, draw: Draw, left: Left, usual: Mapping[str, float], names: Set[str]
+) -> dict[str, float]:
     """What is left of the error of each of ``names`` when the moves of perturbed references have explained their part,
     as a multiple of what kinks may leave.
 
@@ -119,7 +121,7 @@ def explained(gram: Tensor) -> Tensor:
 
 
 def _rest(columns: Tensor, parts: Tensor, compared: Comparison) -> float:
-    rest = (columns - parts.T @ columns[:len(parts)]).norm(dim=1)
+    rest = (columns - parts.T @ columns[: len(parts)]).norm(dim=1)
     may = max(float(rest[-1]), float(rest[:-2].median()), math.sqrt(compared.squared_floor))
     return float(rest[-2]) / may if may else 0.0 if not rest[-2] else math.inf
 

@@ -1,4 +1,5 @@
 """Which operators of a model ran in eager PyTorch, read from the dumps that the compiler writes of its placements."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """How long a warm step takes beside eager PyTorch and Inductor: one process, steps interleaved, medians."""
+
 from __future__ import annotations
 
 import fcntl
@@ -27,10 +28,22 @@ TIMINGS = 10  # for each round asked for
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("run", model, chosen.backend, mode, precision, chosen.scale, rounds=chosen.rounds,
-                threads=chosen.threads, device=chosen.device)
-            for model in chosen.models for mode in chosen.modes
-            for precision in precisions(model, chosen.device)]
+    return [
+        Job(
+            "run",
+            model,
+            chosen.backend,
+            mode,
+            precision,
+            chosen.scale,
+            rounds=chosen.rounds,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for model in chosen.models
+        for mode in chosen.modes
+        for precision in precisions(model, chosen.device)
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:

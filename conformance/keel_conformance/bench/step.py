@@ -1,4 +1,5 @@
 """One inference or training step of a model, and every tensor that it leaves behind."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,5 @@
 """The suites of the bench, their parts, and the bars that each part's figures are held against."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,24 +28,28 @@ class Part:
     bars: Callable[[Mapping[Job, Outcome]], Iterable[Bar]]
 
 
-SUITES: Mapping[str, Mapping[str, Part]] = {"line": {
-    "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
-    "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
-    "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
-    "run": Part(run_time.jobs, run_time.measure, run_time.bars),
-    "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
-}, "placement": {
-    "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
-    "scale": Part(scale.jobs, scale.measure, scale.bars),
-    "random": Part(programs.jobs, programs.measure, programs.bars),
-    "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure_tried, mixtures.never_worse_bars),
-    "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
-    "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
-}, "zoo": {
-    "zoo-models": Part(zoo_models.jobs, zoo_models.measure, zoo_models.bars),
-    "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
-    "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
-}}
+SUITES: Mapping[str, Mapping[str, Part]] = {
+    "line": {
+        "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
+        "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
+        "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
+        "run": Part(run_time.jobs, run_time.measure, run_time.bars),
+        "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
+    },
+    "placement": {
+        "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
+        "scale": Part(scale.jobs, scale.measure, scale.bars),
+        "random": Part(programs.jobs, programs.measure, programs.bars),
+        "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure_tried, mixtures.never_worse_bars),
+        "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
+        "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
+    },
+    "zoo": {
+        "zoo-models": Part(zoo_models.jobs, zoo_models.measure, zoo_models.bars),
+        "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
+        "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
+    },
+}
 PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
 
 
@@ -59,5 +64,8 @@ def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:
 
 def bars(outcomes: Mapping[Job, Outcome]) -> list[Bar]:
     """Every bar, part by part in the order of PARTS."""
-    return [bar for name, part in PARTS.items()
-            for bar in part.bars({job: outcome for job, outcome in outcomes.items() if job.part == name})]
+    return [
+        bar
+        for name, part in PARTS.items()
+        for bar in part.bars({job: outcome for job, outcome in outcomes.items() if job.part == name})
+    ]

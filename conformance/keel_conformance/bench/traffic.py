@@ -3,6 +3,7 @@
 Library calls (matrix products, attention) are left out on both sides: the compilers share them. A kernel's bytes are
 the sizes of its inputs and outputs, each counted once, whatever the caches do.
 """
+
 from __future__ import annotations
 
 import json
@@ -39,8 +40,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, _ = x.shape
-        q, k, v = (y.view(batch, length, HEADS, -1).transpose(1, 2)
-                   for y in self.qkv(self.before_attention(x)).chunk(3, -1))
+        q, k, v = (
+            y.view(batch, length, HEADS, -1).transpose(1, 2) for y in self.qkv(self.before_attention(x)).chunk(3, -1)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, WIDTH)
         x = x + self.out(mixed)
         return x + self.down(F.gelu(self.up(self.before_mlp(x))))
@@ -49,8 +51,11 @@ class Block(nn.Module):
 def jobs(chosen: Selection) -> list[Job]:
     if chosen.backend == EAGER:
         return []
-    return [Job("traffic", "block", compiler, mode) for mode in chosen.modes
-            for compiler in dict.fromkeys((INDUCTOR, chosen.backend))]
+    return [
+        Job("traffic", "block", compiler, mode)
+        for mode in chosen.modes
+        for compiler in dict.fromkeys((INDUCTOR, chosen.backend))
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -75,15 +80,20 @@ def inductors(log: str) -> list[int]:
     sizes: list[int] = []
     for line in log.splitlines():
         counted = line.partition("'nodes_num_elem': ")[2].partition("'node_runtimes'")[0]
-        sizes += [4 * int(elements) for kind, elements in _NODE.findall(counted)
-                  if not kind.startswith(("Extern", "Nop"))]
+        sizes += [
+            4 * int(elements) for kind, elements in _NODE.findall(counted) if not kind.startswith(("Extern", "Nop"))
+        ]
     return sizes
 
 
 def keels(dumps: Path) -> list[int]:
     """Bytes of each kernel launch, from the launch lists that Keel dumps."""
-    return [launch["bytes"] for file in sorted(dumps.glob("*/*launches.json"))
-            for launch in json.loads(file.read_text()) if launch["kind"] == "kernel"]
+    return [
+        launch["bytes"]
+        for file in sorted(dumps.glob("*/*launches.json"))
+        for launch in json.loads(file.read_text())
+        if launch["kind"] == "kernel"
+    ]
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
@@ -97,5 +107,10 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         for what, unit in (("kernels", 1), ("bytes", 2**20)):
             own, other = outcome.row[what] / unit, beside.row[what] / unit
-            yield Bar(f"{name}: {what} / Inductor's", own / other, "shown", None, f"{own:.4g} and {other:.4g}"
-                      + (" MiB" if what == "bytes" else ""))
+            yield Bar(
+                f"{name}: {what} / Inductor's",
+                own / other,
+                "shown",
+                None,
+                f"{own:.4g} and {other:.4g}" + (" MiB" if what == "bytes" else ""),
+            )

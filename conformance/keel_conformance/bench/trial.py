@@ -1,4 +1,5 @@
 """A compiled model, put through draws of weights and inputs beside eager PyTorch and float64 until it is judged."""
+
 from __future__ import annotations
 
 import statistics
@@ -60,13 +61,18 @@ class Trial:
     def _excused(self, measured: Callable[[int], Measure], found: list[Draw], suspects: list[set[str]]) -> list[Draw]:
         """``found``, with how far the exact result moves by as few perturbed references as make all suspects hold."""
         over = set[str]().union(*suspects)
-        motions = [motion(measured(seed), draw) if names else None
-                   for seed, (draw, names) in enumerate(zip(found, suspects, strict=True))]
+        motions = [
+            motion(measured(seed), draw) if names else None
+            for seed, (draw, names) in enumerate(zip(found, suspects, strict=True))
+        ]
         left = over
         for _ in range(MOVES):
-            found = [{**draw, **{n: replace(draw[n], squared_motion=far[n]) for n in names}} if (
-                        moves is not None and names & left and (far := next(moves))) else draw
-                     for draw, names, moves in zip(found, suspects, motions, strict=True)]
+            found = [
+                {**draw, **{n: replace(draw[n], squared_motion=far[n]) for n in names}}
+                if (moves is not None and names & left and (far := next(moves)))
+                else draw
+                for draw, names, moves in zip(found, suspects, motions, strict=True)
+            ]
             left = {v.name for v in judge(found) if v.name in over and not v.holds}
             if not left:
                 break
@@ -79,8 +85,11 @@ class Trial:
         def rest(seed: int) -> dict[str, float]:
             measure = measured(seed)
             return unexplained(measure, found[seed], self._leave(measure), usual, often[seed])
-        return [{**draw, **{n: replace(draw[n], unexplained=far) for n, far in rest(seed).items()}} if often[seed] else
-                draw for seed, draw in enumerate(found)]
+
+        return [
+            {**draw, **{n: replace(draw[n], unexplained=far) for n, far in rest(seed).items()}} if often[seed] else draw
+            for seed, draw in enumerate(found)
+        ]
 
     def _draw(self, measure: Measure) -> Draw:
         return compare(self._leave(measure), measure.eager, measure.exact)

@@ -1,4 +1,5 @@
 """What a process of the bench does, and the environment that it starts in."""
+
 from __future__ import annotations
 
 import json

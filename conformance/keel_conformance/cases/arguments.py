@@ -1,4 +1,5 @@
 """A case's arguments: equal bits in every process, other values in other memory at every call."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -71,8 +72,10 @@ def _turn(case: Case, call: int) -> int:
     domain = domain_of(case.op)
     if not call or domain is None or not blank.repeatable(domain.op):
         return 0
+
     def told(call: int, turn: int) -> blank.Told | None:
         return _told(domain, _levels(case, domain, turn), Draw(case.digest, call, turn=turn), case.overload)
+
     first = told(0, 0)
     own = told(call, 0) if first is not None and first[0] else None
     if first is None or own is None or blank.EMPTY in first[0]:

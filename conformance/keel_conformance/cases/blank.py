@@ -4,6 +4,7 @@ A case of one element, of values all alike, or at the ends of the range often ha
 the argument itself, or beyond what is decided. Its first call stays what it is; the second one is drawn again until its
 results are none of what those of the first are.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -17,7 +18,7 @@ from keel.opset import Op
 from keel_conformance.threads import threads
 from keel_conformance.trees import tensors
 
-NEAR = 2.0 ** -7
+NEAR = 2.0**-7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""
 FIRST = 16
 EXTREME, EMPTY = "extreme", "empty"
@@ -41,7 +42,7 @@ def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
         warnings.simplefilter("ignore")
         try:
             found = tensors(op(*args, **kwargs))
-        except Exception:                                      # of whatever kind
+        except Exception:  # of whatever kind
             return None
         given = tensors((args, dict(kwargs)))
         said = _said([x.reshape(-1) for x in found if x.numel()], given)
@@ -72,7 +73,7 @@ def _bare(value: Any) -> Any:
 
 def _spoil(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     """Right results are not left in memory, where who writes nothing would find them."""
-    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}      # one known to be 0 has no memory
+    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
     for x in found:
         if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:
             x.untyped_storage().fill_(0x5A)
@@ -125,8 +126,13 @@ def _extreme(x: Tensor, given: Sequence[Tensor]) -> bool:
     if not _inexact(x):
         return False
     facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
-    return not bool(((size > facts.smallest_normal ** 0.5) & (size < facts.max ** 0.5)).any())
+    return not bool(((size > facts.smallest_normal**0.5) & (size < facts.max**0.5)).any())
 
 
 _SIGNS: Mapping[str, Callable[[Tensor, Sequence[Tensor]], bool]] = {
-    "zeros": _zeros, "ones": _ones, "nan": _nan, "identity": _identity, EXTREME: _extreme}
+    "zeros": _zeros,
+    "ones": _ones,
+    "nan": _nan,
+    "identity": _identity,
+    EXTREME: _extreme,
+}

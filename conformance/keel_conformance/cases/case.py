@@ -3,6 +3,7 @@
 Nothing of a case is a tensor. Whoever needs its arguments, the process of the backend or the one that judges, makes
 them from the case alone and gets the same bits.
 """
+
 from __future__ import annotations
 
 import hashlib

@@ -3,6 +3,7 @@
 The oracles hold the result to eager PyTorch's, which keeps the clause. A clause that is about nothing in particular is
 witnessed by every case. What no case witnesses stands in ``untested.json`` with the reason.
 """
+
 from __future__ import annotations
 
 import json
@@ -15,10 +16,23 @@ from keel_conformance.cases.domain import Domain, Levels
 from keel_conformance.cases.features import features
 
 WITNESS: Mapping[About, str] = {
-    About.NONFINITE: "special", About.ZERO: "special", About.EDGE: "special", About.INTEGER_EDGE: "special",
-    About.TIES: "duplicate", About.HALFWAY: "halfway", About.HALF: "half", About.COMPLEX: "complex",
-    About.INTEGRAL: "whole", About.INTEGER: "integer", About.BOOL: "bool", About.UINT8: "u8", About.EMPTY: "empty",
-    About.SCALAR: "0d", About.BROADCAST: "broadcast", About.PROMOTION: "mixed"}
+    About.NONFINITE: "special",
+    About.ZERO: "special",
+    About.EDGE: "special",
+    About.INTEGER_EDGE: "special",
+    About.TIES: "duplicate",
+    About.HALFWAY: "halfway",
+    About.HALF: "half",
+    About.COMPLEX: "complex",
+    About.INTEGRAL: "whole",
+    About.INTEGER: "integer",
+    About.BOOL: "bool",
+    About.UINT8: "u8",
+    About.EMPTY: "empty",
+    About.SCALAR: "0d",
+    About.BROADCAST: "broadcast",
+    About.PROMOTION: "mixed",
+}
 """What a clause is about, and the feature that a witness of it has."""
 UNTESTED = Path(__file__).with_name("untested.json")
 

@@ -4,6 +4,7 @@ Greedy, one choice at a time, each begun with a pair that is still missing, as i
 An Approach to Testing Based on Combinatorial Design", IEEE TSE 23(7), 1997; ties are broken by the seed, so that the
 array is the same each time.
 """
+
 from __future__ import annotations
 
 import random
@@ -21,8 +22,14 @@ PATIENCE = 4000
 """Steps after which the search for a choice with a given pair gives up and holds the pair for impossible."""
 
 
-def covering(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule] = (), *, seed: int = 0,
-             given: Iterable[Levels] = (), most: int | None = None) -> list[dict[str, str]]:
+def covering(
+    factors: Mapping[str, tuple[str, ...]],
+    rules: Sequence[Rule] = (),
+    *,
+    seed: int = 0,
+    given: Iterable[Levels] = (),
+    most: int | None = None,
+) -> list[dict[str, str]]:
     """Choices that cover every pair of levels for which there is a choice that the rules allow, those that the
     ``given`` choices cover left out; ``most`` ends it early.
     """
@@ -34,8 +41,9 @@ def covering(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule] = (),
     return [{f: factors[f][level] for f, level in zip(names, row, strict=True)} for row in rows]
 
 
-def further(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given: Sequence[Levels], *, seed: int,
-            least: int) -> list[dict[str, str]]:
+def further(
+    factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given: Sequence[Levels], *, seed: int, least: int
+) -> list[dict[str, str]]:
     """Drawn choices that the rules allow, none of them given, so that there are ``least`` in all; fewer, where there
     are few to draw from.
     """
@@ -63,22 +71,29 @@ def _drawing(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int) -> C
         while len(rows) <= k:
             rows.append(search.complete((), none))
         return rows[k]
+
     return row
 
 
-def best(factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], order: Sequence[str],
-         worth: Callable[[str, str, Levels], float]) -> dict[str, str] | None:
+def best(
+    factors: Mapping[str, tuple[str, ...]],
+    rules: Sequence[Rule],
+    order: Sequence[str],
+    worth: Callable[[str, str, Levels], float],
+) -> dict[str, str] | None:
     """A choice that the rules allow: factor by factor in that order the level that is worth most beside those chosen
     before it.
     """
     names = list(factors)
-    search = _Search(tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules),
-                     random.Random(0))
+    search = _Search(
+        tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules), random.Random(0)
+    )
 
     def rank(factor: int, chosen: Mapping[int, int]) -> list[int]:
         before = {names[f]: factors[names[f]][level] for f, level in chosen.items()}
         worths = [-worth(names[factor], level, before) for level in factors[names[factor]]]
         return sorted(range(len(worths)), key=worths.__getitem__)
+
     found = search.best({}, [names.index(f) for f in order], rank)
     return {f: factors[f][found[k]] for k, f in enumerate(names)} if found else None
 
@@ -90,21 +105,28 @@ def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule)
 @lru_cache(256)
 def _allowed(rule: Rule, levels: tuple[tuple[str, ...], ...]) -> frozenset[tuple[int, ...]]:
     """By number, which levels go together; a domain is searched several times over."""
-    return frozenset(tuple(i for i, _ in chosen) for chosen in product(*map(enumerate, levels))
-                     if rule.holds(*(level for _, level in chosen)))
+    return frozenset(
+        tuple(i for i, _ in chosen)
+        for chosen in product(*map(enumerate, levels))
+        if rule.holds(*(level for _, level in chosen))
+    )
 
 
 @lru_cache(4096)
-def _rows(counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, given: tuple[tuple[int, ...], ...],
-          most: int | None) -> tuple[tuple[int, ...], ...]:
+def _rows(
+    counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, given: tuple[tuple[int, ...], ...], most: int | None
+) -> tuple[tuple[int, ...], ...]:
     """Choices by numbers; operators whose factors are alike share them."""
     search = _Search(counts, tables, random.Random(seed))
     if len(counts) == 1:
         left = [(level,) for level in range(counts[0]) if (level,) not in given and search.fits(0, level, {})]
         return tuple(left[:most])
-    missing = _Missing((f, a, g, b) for f, g in combinations(range(len(counts)), 2)
-                       for a, b in product(range(counts[f]), range(counts[g]))
-                       if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b}))
+    missing = _Missing(
+        (f, a, g, b)
+        for f, g in combinations(range(len(counts)), 2)
+        for a, b in product(range(counts[f]), range(counts[g]))
+        if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b})
+    )
     for row in given:
         missing.strike(row)
     found = list[tuple[int, ...]]()
@@ -147,7 +169,7 @@ class _Search:
     def __init__(self, counts: tuple[int, ...], tables: Sequence[Table], chance: random.Random):
         self.counts, self.chance, self.steps = counts, chance, 0
         self.tables = [[t for t in tables if f in t[0] and len(t[0]) != 2] for f in range(len(counts))]
-        self.with_one = dict[tuple[int, int, int], int]()     # of a factor, the levels that go with one of another
+        self.with_one = dict[tuple[int, int, int], int]()  # of a factor, the levels that go with one of another
         for (f, g), allowed in (t for t in tables if len(t[0]) == 2):
             for one, other, pairs in ((f, g, allowed), (g, f, [(b, a) for a, b in allowed])):
                 masks = dict.fromkeys(range(counts[one]), 0)
@@ -184,8 +206,12 @@ class _Search:
         found = self._extend(begun, rest, missing.bits)
         return tuple(found[h] for h in range(len(self.counts))) if found else None
 
-    def best(self, chosen: dict[int, int], rest: list[int], rank: Callable[[int, Mapping[int, int]], list[int]],
-             ) -> dict[int, int] | None:
+    def best(
+        self,
+        chosen: dict[int, int],
+        rest: list[int],
+        rank: Callable[[int, Mapping[int, int]], list[int]],
+    ) -> dict[int, int] | None:
         """A choice of the first levels in rank that go together."""
         if not rest:
             return chosen
@@ -199,8 +225,12 @@ class _Search:
                     return found
         return None
 
-    def _extend(self, chosen: dict[int, int], rest: list[int], missing: Mapping[tuple[int, int, int], int],
-                ) -> dict[int, int] | None:
+    def _extend(
+        self,
+        chosen: dict[int, int],
+        rest: list[int],
+        missing: Mapping[tuple[int, int, int], int],
+    ) -> dict[int, int] | None:
         if not rest:
             return chosen
         self.steps += 1

@@ -3,6 +3,7 @@
 One object says which calls are valid, draws them, says which clauses of the operator each is a witness of, and has the
 calls that break a precondition.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping

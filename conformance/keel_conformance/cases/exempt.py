@@ -1,4 +1,5 @@
 """Members that no single call tries, and why."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

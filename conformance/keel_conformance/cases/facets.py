@@ -1,4 +1,5 @@
 """What tells one call from another: which arguments are given and of what kind; the calls of many that differ most."""
+
 from __future__ import annotations
 
 import math

@@ -4,6 +4,7 @@
 ``bool``, ``complex``), ``empty`` and ``0d`` tensors, sizes that ``broadcast``, ``mixed`` dtypes, and ``given p`` for a
 parameter that is not at its default.
 """
+
 from __future__ import annotations
 
 from functools import lru_cache

@@ -4,6 +4,7 @@ Such calls are the samples of its declaration, and those of PyTorch's OpInfos fo
 attributes stay, and so do indices and truth values; floats keep their range where a class of values does not say
 otherwise.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -34,17 +35,42 @@ TAME = ("random", "duplicates", "exact", "specials")
 CALM = ("random", "linalg", "quantized")
 """Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
 
-ROW_MAJOR = frozenset({
-    "as_strided_scatter", "weight_norm",
-    "group_norm", "nll_loss2d_backward", "pdist", "pdist_backward", "grouped_mm", "bitcast", "as_strided",
-    "as_strided_copy", "view_as_complex", "view_as_complex_copy", "embedding_bag", "embedding_bag_backward",
-    "embedding_bag_weights_backward",
-    "multilabel_margin_loss_backward", "max_pool3d_with_indices", "max_pool3d_with_indices_backward",
-    "weight_norm_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
-    "fractional_max_pool3d_backward", "ldl_solve", "view_copy_as", "aten.view.default", "aten._unsafe_view.default",
-    "aten.view_copy.default", "aten._reshape_alias.default", "aten._reshape_alias_copy.default",
-    "aten._foreach_addcmul.Tensor", "aten._foreach_addcdiv.Tensor", "rrelu",
-})
+ROW_MAJOR = frozenset(
+    {
+        "as_strided_scatter",
+        "weight_norm",
+        "group_norm",
+        "nll_loss2d_backward",
+        "pdist",
+        "pdist_backward",
+        "grouped_mm",
+        "bitcast",
+        "as_strided",
+        "as_strided_copy",
+        "view_as_complex",
+        "view_as_complex_copy",
+        "embedding_bag",
+        "embedding_bag_backward",
+        "embedding_bag_weights_backward",
+        "multilabel_margin_loss_backward",
+        "max_pool3d_with_indices",
+        "max_pool3d_with_indices_backward",
+        "weight_norm_backward",
+        "adaptive_max_pool3d_backward",
+        "fractional_max_pool2d_backward",
+        "fractional_max_pool3d_backward",
+        "ldl_solve",
+        "view_copy_as",
+        "aten.view.default",
+        "aten._unsafe_view.default",
+        "aten.view_copy.default",
+        "aten._reshape_alias.default",
+        "aten._reshape_alias_copy.default",
+        "aten._foreach_addcmul.Tensor",
+        "aten._foreach_addcdiv.Tensor",
+        "rrelu",
+    }
+)
 """Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
 
 
@@ -56,24 +82,39 @@ def generic(op: Op) -> Domain | None:
         return None
     apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
     free = bool(op.tags.intersection(FREE))
-    kinds = [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))] if free else list(
-        TAME[:3] if op.profile in CALM or op.numerics.finite else TAME)
+    kinds = (
+        [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))]
+        if free
+        else list(TAME[:3] if op.profile in CALM or op.numerics.finite else TAME)
+    )
     if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
-    factors = {"dtype": dtype_names(_dtypes(calls)), "sample": tuple(f"s{i}" for i in range(len(calls))),
-               "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS, "values": tuple(kinds)}
+    factors = {
+        "dtype": dtype_names(_dtypes(calls)),
+        "sample": tuple(f"s{i}" for i in range(len(calls))),
+        "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS,
+        "values": tuple(kinds),
+    }
     return Domain(
-        op, factors, lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
-        rules=(Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
-               Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
-               Rule(("sample", "values"), lambda sample, values: free or apart or values in TAME[:2] or _whole(
-                   calls[int(sample[1:])])),
-               Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout))),
+        op,
+        factors,
+        lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
+        rules=(
+            Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
+            Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
+            Rule(
+                ("sample", "values"),
+                lambda sample, values: free or apart or values in TAME[:2] or _whole(calls[int(sample[1:])]),
+            ),
+            Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout)),
+        ),
         overload=lambda levels: calls[int(levels["sample"][1:])].overload,
-        facets={f"s{i}": facets(call) for i, call in enumerate(calls)})
+        facets={f"s{i}": facets(call) for i, call in enumerate(calls)},
+    )
 
 
 # -- which calls ------------------------------------------------------------------------------------------------------
+
 
 def known(op: Op, files: Sequence[str] = FILES) -> tuple[Skeleton, ...]:
     """Different calls of the member, each with the dtypes in which eager PyTorch runs it: from its samples, then those
@@ -126,6 +167,7 @@ def _lies(made: Skeleton, layout: str) -> bool:
 
 # -- their arguments --------------------------------------------------------------------------------------------------
 
+
 def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw, apart: bool) -> Trial | None:
     made = calls[int(levels["sample"][1:])]
     values = SALTED if apart and levels["values"] == "random" else levels["values"]
@@ -150,11 +192,11 @@ def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What is searched has no NaN, and is in order, or its sorter brings it there: of others nothing is specified."""
     rows = args[place]
-    if rows.is_complex():                                      # which have no order
+    if rows.is_complex():  # which have no order
         return args, dict(kwargs)
     clean = _clean(rows)
     if isinstance(sorter := kwargs.get("sorter"), torch.Tensor):
         kwargs = {**kwargs, "sorter": _lying_as(sorter, clean.argsort(-1))}
     elif clean.dim():
         clean = clean.sort(-1).values
-    return (*args[:place], _lying_as(rows, clean), *args[place + 1:]), dict(kwargs)
+    return (*args[:place], _lying_as(rows, clean), *args[place + 1 :]), dict(kwargs)

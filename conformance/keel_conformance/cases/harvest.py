@@ -4,6 +4,7 @@ overloads that have none.
 ``python -m keel_conformance.cases.harvest samples`` writes those of the declarations anew, ``... opinfos`` the others,
 which takes minutes and an OpInfo catalogue, ``... written`` those by hand. Nothing else needs either.
 """
+
 from __future__ import annotations
 
 import json
@@ -38,8 +39,17 @@ LARGE = 20_000
 """Elements of a sample that is too large to be drawn in each dtype and layout."""
 MOST = 24
 """Calls of a member, of one kind each: those that differ most."""
-TRIED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32,
-         torch.uint8, torch.bool)
+TRIED = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)
 FOLLOWING = frozenset({"softmax_backward", "log_softmax_backward"})
 """Members whose dtype argument is that of the operands."""
 KEPT = ("linalg",)
@@ -56,17 +66,22 @@ def stored(file: str) -> Mapping[str, tuple[Skeleton, ...]]:
 
 # -- of PyTorch's OpInfos ---------------------------------------------------------------------------------------------
 
+
 def harvest() -> dict[str, list[dict[str, Any]]]:
     """Different calls of each overload without samples, each with the dtypes in which eager PyTorch runs it."""
-    wanted = {target: op for op in MEMBERS.values() if op.kind != "opaque"
-              for target in op.targets[0 if op.samples is None else 1:]}
+    wanted = {
+        target: op
+        for op in MEMBERS.values()
+        if op.kind != "opaque"
+        for target in op.targets[0 if op.samples is None else 1 :]
+    }
     found: dict[str, dict[str, Skeleton]] = {}
     for called, args, kwargs in opinfos.calls(frozenset(wanted)):
         op = wanted[called]
         try:
             made = skeleton_of(str(called), args, kwargs, own=_floating, keep=op.profile in KEPT)
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
-        except TypeError:                                     # a generator, say
+        except TypeError:  # a generator, say
             continue
         found.setdefault(op.name, {}).setdefault(kind, _following(made) if op.name in FOLLOWING else made)
     return _told(found)
@@ -74,8 +89,9 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
 
 def _following(made: Skeleton) -> Skeleton:
     """The dtype that OpInfos are tried in stands for that of the case."""
-    args, kwargs = rebuilt((made.args, made.kwargs), lambda _, v: OWN if v == torch.float32 and isinstance(
-        v, torch.dtype) else v)
+    args, kwargs = rebuilt(
+        (made.args, made.kwargs), lambda _, v: OWN if v == torch.float32 and isinstance(v, torch.dtype) else v
+    )
     return Skeleton(made.overload, args, kwargs, made.dtypes)
 
 
@@ -110,7 +126,7 @@ def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skel
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 out = target(*args, **kwargs)
-        except Exception:                                     # whatever eager refuses is no case
+        except Exception:  # whatever eager refuses is no case
             continue
         if not (isinstance(out, torch.Tensor) and out.dtype == torch.complex32):  # which the opset leaves out
             good.append(dtype)
@@ -119,6 +135,7 @@ def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skel
 
 def _kind(data: Mapping[str, Any]) -> Any:
     """What tells a call from another: all but values."""
+
     def bare(value: Any) -> Any:
         match value:
             case {"tensor": dtype, "shape": shape}:
@@ -128,6 +145,7 @@ def _kind(data: Mapping[str, Any]) -> Any:
             case list():
                 return [bare(v) for v in value]
         return value
+
     return bare(data)
 
 
@@ -143,6 +161,7 @@ def _spread(calls: list[Skeleton]) -> list[Skeleton]:
 
 # -- of the declarations ----------------------------------------------------------------------------------------------
 
+
 def declared() -> dict[str, list[dict[str, Any]]]:
     """The samples of each member that has some, with the dtypes in which eager PyTorch runs them."""
     found = {}
@@ -157,10 +176,18 @@ def _of_samples(op: Op) -> list[Skeleton]:
     """Its samples, equal but for values and layout taken once, with the dtypes that each is given for."""
     dtypes = op.dtypes or (torch.float32,)
     first = torch.float32 if torch.float32 in dtypes else dtypes[0]
-    samples = [(dtype, s) for dtype in (first, *(d for d in dtypes if d != first))
-               for s in (op.samples(dtype) if op.samples is not None else ()) if _small(s.args, s.kwargs)]
-    data = {path for dtype, s in samples for path, v in walk((s.args, s.kwargs))
-            if dtype == first and isinstance(v, torch.Tensor) and v.dtype == first}
+    samples = [
+        (dtype, s)
+        for dtype in (first, *(d for d in dtypes if d != first))
+        for s in (op.samples(dtype) if op.samples is not None else ())
+        if _small(s.args, s.kwargs)
+    ]
+    data = {
+        path
+        for dtype, s in samples
+        for path, v in walk((s.args, s.kwargs))
+        if dtype == first and isinstance(v, torch.Tensor) and v.dtype == first
+    }
     named = _follows(samples)
     found: dict[str, tuple[Skeleton, list[torch.dtype]]] = {}
     for dtype, sample in samples:
@@ -168,8 +195,13 @@ def _of_samples(op: Op) -> list[Skeleton]:
             called = str(overload_of(op, sample.args, sample.kwargs))
         except LookupError:
             continue
-        made = skeleton_of(called, sample.args, sample.kwargs, keep=op.profile in KEPT,
-                           own=lambda path, x, dtype=dtype: path in data and x.dtype == dtype)
+        made = skeleton_of(
+            called,
+            sample.args,
+            sample.kwargs,
+            keep=op.profile in KEPT,
+            own=lambda path, x, dtype=dtype: path in data and x.dtype == dtype,
+        )
         args, kwargs = rebuilt((made.args, made.kwargs), lambda path, v: OWN if path in named else v)
         key = repr([(p, _bare(v)) for p, v in walk((args, kwargs))])
         found.setdefault(key, (Skeleton(called, args, kwargs), []))[1].append(dtype)
@@ -196,8 +228,10 @@ def _bare(leaf: Any) -> Any:
 
 
 def write(file: str, found: Mapping[str, list[dict[str, Any]]]) -> None:
-    lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
-             for name, calls in found.items()]
+    lines = [
+        f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
+        for name, calls in found.items()
+    ]
     Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

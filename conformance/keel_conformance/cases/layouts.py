@@ -2,14 +2,25 @@
 
 ``place`` gives a tensor of equal values in another layout; its strides follow from sizes and class alone.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import torch
 
-LAYOUTS = ("contiguous", "transposed", "reversed", "channels_last", "expanded", "expanded_last", "offset", "gapped",
-           "rows_apart", "odd_ones")
+LAYOUTS = (
+    "contiguous",
+    "transposed",
+    "reversed",
+    "channels_last",
+    "expanded",
+    "expanded_last",
+    "offset",
+    "gapped",
+    "rows_apart",
+    "odd_ones",
+)
 OFFSET = 3
 """Elements before the first, of the class ``offset``: no vector load is aligned then."""
 GAP = 2

@@ -4,6 +4,7 @@ A call that is known to be valid is changed in one place: a size, a rank, a dtyp
 it, the first that breaks just the precondition asked for is its negative case. They are kept in ``negatives.json``;
 ``python -m keel_conformance.cases.negatives`` writes it anew, each call in a process of its own, for some end it.
 """
+
 from __future__ import annotations
 
 import json
@@ -55,8 +56,9 @@ def negatives_of(op: Op) -> tuple[Negative, ...]:
     for name, broken_id, made in stored().get(op.name, ()):
         if made.overload in here:
             dtype = made.dtypes[0]
-            found.append(Negative(name, sentences[broken_id], partial(_trial, made, dtype), made.overload,
-                                  DTYPE_NAMES[dtype]))
+            found.append(
+                Negative(name, sentences[broken_id], partial(_trial, made, dtype), made.overload, DTYPE_NAMES[dtype])
+            )
     return tuple(found)
 
 
@@ -86,8 +88,9 @@ def searched(op: Op) -> list[dict[str, Any]]:
                 which = places[0]
                 wanted[which] += 1
                 name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
-                found.append({"name": name, "breaks": op.requires[which].id,
-                              "call": to_json(replace(made, dtypes=(dtype,)))})
+                found.append(
+                    {"name": name, "breaks": op.requires[which].id, "call": to_json(replace(made, dtypes=(dtype,)))}
+                )
         if min(wanted.values()) >= MOST:
             break
     return sorted(found, key=lambda n: str(n["name"]))
@@ -107,6 +110,7 @@ def broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
 
     def typed(path: Path, leaf: Any) -> Any:
         return TensorType.dense(dtype if leaf.own else leaf.dtype, leaf.shape) if isinstance(leaf, Part) else leaf
+
     args, kwargs = rebuilt((made.args, made.kwargs), typed)
     found = []
     for i, precondition in enumerate(op.requires):
@@ -127,7 +131,7 @@ def _refused(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 target(*args, **kwargs)
-        except Exception:                                     # of whatever kind: the call is refused
+        except Exception:  # of whatever kind: the call is refused
             continue
         return False
     return True
@@ -141,10 +145,10 @@ def _changed(call: Skeleton) -> Iterator[Skeleton]:
     for i, value in enumerate(call.args):
         if isinstance(value, list) and value and all(type(v) is int for v in value):
             for longer in ([*value, value[0]], [*value, 1], [*value, 77], value[:-1], [value[0]] * (len(value) + 1)):
-                yield replace(call, args=(*call.args[:i], longer, *call.args[i + 1:]))
+                yield replace(call, args=(*call.args[:i], longer, *call.args[i + 1 :]))
         if isinstance(value, list) and value and isinstance(value[0], Part):
             for others in ([], [*value, replace(value[0], shape=(*value[0].shape, 2), strides=())]):
-                yield replace(call, args=(*call.args[:i], others, *call.args[i + 1:]))
+                yield replace(call, args=(*call.args[:i], others, *call.args[i + 1 :]))
 
 
 def _with(call: Skeleton, path: Path, other: Any) -> Skeleton:
@@ -158,8 +162,17 @@ def _others(leaf: Any) -> Iterator[Any]:
             shape = leaf.shape
             shapes = [(*shape, 2), (2, *shape)]
             if shape:
-                shapes += [shape[1:], shape[:-1], (), (*shape[:-1], shape[-1] + 1), (shape[0] + 1, *shape[1:]),
-                           (*shape[:-1], 0), (0, *shape[1:]), (*shape[:-1], 3), tuple(2 * n for n in shape)]
+                shapes += [
+                    shape[1:],
+                    shape[:-1],
+                    (),
+                    (*shape[:-1], shape[-1] + 1),
+                    (shape[0] + 1, *shape[1:]),
+                    (*shape[:-1], 0),
+                    (0, *shape[1:]),
+                    (*shape[:-1], 3),
+                    tuple(2 * n for n in shape),
+                ]
             yield from (_sized(leaf, s) for s in shapes)
             yield from (replace(leaf, own=False, dtype=d, values=None) for d in DTYPES if d != leaf.dtype or leaf.own)
         case bool() | None:
@@ -179,8 +192,9 @@ def _sized(part: Part, shape: tuple[int, ...]) -> Part:
 
 if __name__ == "__main__":
     made = {name: found for name, op in MEMBERS.items() if exempt(op) is None and (found := searched(op))}
-    lines = [f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(map(json.dumps, found))}]"
-             for name, found in made.items()]
+    lines = [
+        f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(map(json.dumps, found))}]" for name, found in made.items()
+    ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     for name, op in ((n, op) for n, op in MEMBERS.items() if exempt(op) is None):
         met = {d["breaks"] for d in made.get(name, ())}

@@ -1,4 +1,5 @@
 """Which cases a run consists of: of every member those that its domain has at a tier, and those of the other rooms."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -45,21 +46,25 @@ Draw = Callable[[Sequence[str], str, int], Iterable[Case]]
 
 def of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
     """The cases of these members, one after another."""
-    with threads(1):                                          # what is tried is too small for more
+    with threads(1):  # what is tried is too small for more
         for name in names:
             if (domain := domain_of(name)) is not None:
                 yield from cases_of(domain, tier, seed)
 
 
-def plan(*, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0,
-         draw: Draw = of_members) -> tuple[Case, ...]:
+def plan(
+    *, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0, draw: Draw = of_members
+) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
     about; all, if empty; what fits any of them, if one is a pattern.  Raises KeelError[bad-option] for a profile, tier
     or name that there is not.
     """
     if profile not in PROFILES or tier not in TIERS:
-        raise KeelError("bad-option", f"There is no profile {profile!r} with a tier {tier!r}.",
-                        do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.")
+        raise KeelError(
+            "bad-option",
+            f"There is no profile {profile!r} with a tier {tier!r}.",
+            do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.",
+        )
     rooms = list(of_rooms(tier, seed))
     wanted = _wanted(ops, named(rooms))
     members = [name for name in MEMBERS if name in wanted]
@@ -86,11 +91,18 @@ def _wanted(ops: Sequence[str], known: Set[str]) -> Set[str]:
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
     """Says of an overload's name whose it is, and of others which are like it."""
-    owners = {part: op.name for op in MEMBERS.values() for full in op.overloads
-              for part in (full, full.partition(".")[2], full.split(".")[1])}
+    owners = {
+        part: op.name
+        for op in MEMBERS.values()
+        for full in op.overloads
+        for part in (full, full.partition(".")[2], full.split(".")[1])
+    }
     near = [m for n in names for m in ([owners[n]] if n in owners else get_close_matches(n, sorted(known), n=3))]
-    return KeelError("bad-option", f"No case is about {' or '.join(names)}.",
-                     do=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "* matches anything.")
+    return KeelError(
+        "bad-option",
+        f"No case is about {' or '.join(names)}.",
+        do=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "* matches anything.",
+    )
 
 
 def of_rooms(tier: str, seed: int) -> Iterator[Case]:
@@ -104,19 +116,38 @@ def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
     few of which no values tell anything.
     """
     of = {"stay": 0, "plenty": 3} if tier == "smoke" else {"least": LEAST}
-    for levels in (*sifted(domain, choices(domain, tier, seed), seed=seed, **of),
-                   *(domain.beyond if tier != "smoke" else ())):
+    for levels in (
+        *sifted(domain, choices(domain, tier, seed), seed=seed, **of),
+        *(domain.beyond if tier != "smoke" else ()),
+    ):
         yield case_of(domain, levels, seed)
-    for negative in domain.negatives[:1 if tier == "smoke" else None]:
-        yield Case(domain.op.name, domain.op.family, "negative", domain.op.profile, negative.overload or _first(domain),
-                   negative.dtype, ((BREAKS, negative.name),), (), seed)
+    for negative in domain.negatives[: 1 if tier == "smoke" else None]:
+        yield Case(
+            domain.op.name,
+            domain.op.family,
+            "negative",
+            domain.op.profile,
+            negative.overload or _first(domain),
+            negative.dtype,
+            ((BREAKS, negative.name),),
+            (),
+            seed,
+        )
 
 
 def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
     op = domain.op
-    return Case(op.name, op.family, "op", levels.get("profile", op.profile), domain.overload(levels) or _first(domain),
-                levels["dtype"], tuple((f, v) for f, v in levels.items() if f != "dtype"),
-                cited(domain, levels), seed)
+    return Case(
+        op.name,
+        op.family,
+        "op",
+        levels.get("profile", op.profile),
+        domain.overload(levels) or _first(domain),
+        levels["dtype"],
+        tuple((f, v) for f, v in levels.items() if f != "dtype"),
+        cited(domain, levels),
+        seed,
+    )
 
 
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:

@@ -3,6 +3,7 @@
 A room has ``cases(tier, seed)``, which are the cases of a plan; ``perform``, which brings one before a backend; and
 ``judge``, which says what came of it.  Processes that run operators load none.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

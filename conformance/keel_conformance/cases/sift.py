@@ -3,6 +3,7 @@
 A choice is tried on plain arguments of its kind of dtype and size. Where nothing computed has the results all the same,
 it takes few of the places of an operator's cases; others are drawn instead.
 """
+
 from __future__ import annotations
 
 import os
@@ -27,8 +28,12 @@ EMPTIES = 8
 NOTHING = "of nothing"
 """The arguments have no elements, and the results have: what a fold begins with, which no values tell."""
 ROUNDS = 12
-TRIED = ((0, "random", 0), (1, "random", 0), (1, "specials", 0),
-         *((1, "specials", turn) for turn in range(1, TURNS + 1)))
+TRIED = (
+    (0, "random", 0),
+    (1, "random", 0),
+    (1, "specials", 0),
+    *((1, "specials", turn) for turn in range(1, TURNS + 1)),
+)
 """Calls, the values of each, and how often these are drawn again; so often where there are few elements."""
 SOME = ("257", "129")
 """Sizes that stand for others."""
@@ -36,12 +41,13 @@ PLAIN: Mapping[str, str] = {"layout": "contiguous", "which": "all", "partner": "
 """Levels with which a choice is tried, where the rules allow them."""
 
 
-def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEPT,
-           plenty: int = PLENTY) -> list[Levels]:
+def sifted(
+    domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEPT, plenty: int = PLENTY
+) -> list[Levels]:
     """The choices without those of which nothing tells but ``stay`` of each kind, one at least of results of nothing,
     and others for them up to ``least``, then those few, and some without results. All, where not ``plenty`` tell.
     """
-    if not blank.repeatable(domain.op):                        # of these one result says as little as a thousand
+    if not blank.repeatable(domain.op):  # of these one result says as little as a thousand
         return list(chosen)
     passing = passer(domain)
     with _silence():
@@ -52,7 +58,7 @@ def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: in
         if len(kept) < plenty or (not rest and len(some) == len(empty)):
             return list(chosen)
         few = [*some, *_different(rest, stay)]
-        for k in range(ROUNDS if least else 0):                # pairs of levels that were in no other choice
+        for k in range(ROUNDS if least else 0):  # pairs of levels that were in no other choice
             more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*kept, *few])
             found = [c for c in more if not passing(c)]
             kept += found
@@ -61,8 +67,11 @@ def sifted(domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: in
         short = min(least, len(chosen)) - len(kept) - len(few)
         if short > 0:
             given = [*kept, *(c for c, _ in rest)]
-            kept += [c for c in further(domain.factors, domain.rules, given, seed=seed + 7919,
-                                        least=len(given) + 2 * short) if not passing(c)][:short]
+            kept += [
+                c
+                for c in further(domain.factors, domain.rules, given, seed=seed + 7919, least=len(given) + 2 * short)
+                if not passing(c)
+            ][:short]
     return [*kept, *few]
 
 
@@ -78,6 +87,7 @@ def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
         if key not in known:
             known[key] = _passing(domain, plain)
         return known[key]
+
     return passing
 
 
@@ -95,8 +105,11 @@ def _passing(domain: Domain, plain: Levels) -> frozenset[str]:
 
 def _plain(domain: Domain, levels: Levels) -> Levels:
     """The like choice that stands for all of its kind of dtype, its size and its attributes."""
-    usual = {f: next((v for v in (*SOME, *domain.factors[f]) if v in domain.factors[f] and not _slight(v)), levels[f])
-             for f in domain.factors if f in SIZES and f not in PLAIN and not _slight(levels[f])}
+    usual = {
+        f: next((v for v in (*SOME, *domain.factors[f]) if v in domain.factors[f] and not _slight(v)), levels[f])
+        for f in domain.factors
+        if f in SIZES and f not in PLAIN and not _slight(levels[f])
+    }
     wishes = {**PLAIN, **usual, "values": "random"}
     alike = next(d for d in domain.factors["dtype"] if _class(d) == _class(levels["dtype"]))
     return reduce(lambda found, wish: _with(domain, found, *wish), [*wishes.items(), ("dtype", alike)], levels)

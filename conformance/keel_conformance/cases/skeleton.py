@@ -2,6 +2,7 @@
 
 A float tensor keeps its type and the range of its values, one of indices or truth values its values.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,7 +22,7 @@ Path = tuple[int | str, ...]
 """Where an argument stands: its place or its name, then the places in lists."""
 SALTED = "salted"
 """A class of values for calls whose elements do not touch each other: random ones with others among them."""
-SEVERAL = (list, tuple)                                        # as a tuple it is looked up faster than as a union
+SEVERAL = (list, tuple)  # as a tuple it is looked up faster than as a union
 OWN = "the dtype that it is drawn in"
 """Stands where an argument names that dtype."""
 
@@ -76,20 +77,28 @@ def _below(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, Any]]:
             yield (*path, i), value
 
 
-def rebuilt(given: tuple[tuple[Any, ...], Mapping[str, Any]],
-            replace: Callable[[Path, Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def rebuilt(
+    given: tuple[tuple[Any, ...], Mapping[str, Any]], replace: Callable[[Path, Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with ``replace(path, leaf)`` for each leaf."""
+
     def below(path: Path, value: Any) -> Any:
         if isinstance(value, SEVERAL):
             made = [below((*path, i), v) for i, v in enumerate(value)]
             return tuple(made) if isinstance(value, tuple) else made
         return replace(path, value)
-    return (tuple([below((i,), v) for i, v in enumerate(given[0])]),
-            {k: below((k,), v) for k, v in given[1].items()})
+
+    return (tuple([below((i,), v) for i, v in enumerate(given[0])]), {k: below((k,), v) for k, v in given[1].items()})
 
 
-def skeleton_of(overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, own: Callable[[Path, Any], bool],
-                keep: bool = False) -> Skeleton:
+def skeleton_of(
+    overload: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    own: Callable[[Path, Any], bool],
+    keep: bool = False,
+) -> Skeleton:
     """That of a call; ``own`` says of a tensor whether it is drawn in the dtype of the case, ``keep`` that the values
     of floats must stay too.
     """
@@ -124,16 +133,20 @@ def _short(value: Any) -> Any:
 
 # -- drawn anew -----------------------------------------------------------------------------------------------------
 
-def redrawn(made: Skeleton, dtype: torch.dtype, draw: Draw | None = None, values: str = "random",
-            layout: str = "contiguous") -> tuple[tuple[Any, ...], dict[str, Any]]:
+
+def redrawn(
+    made: Skeleton, dtype: torch.dtype, draw: Draw | None = None, values: str = "random", layout: str = "contiguous"
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call with the tensors that are drawn in ``dtype``; in ``layout`` those that fit it."""
     draw = draw or Draw("")
+
     def replace(path: Path, leaf: Any) -> Any:
         if not isinstance(leaf, Part):
             return dtype if isinstance(leaf, str) and leaf == OWN else leaf
         x = tensor_of(leaf, dtype if leaf.own else leaf.dtype, draw, values)
         repeats = layout.startswith("expanded") and leaf.values is not None
         return layouts.place(x, layout) if layouts.fits(layout, leaf.shape) and not repeats else x.clone()
+
     return rebuilt((made.args, made.kwargs), replace)
 
 
@@ -144,16 +157,19 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
         n *= size
     if part.values is not None:
         x = torch.tensor(list(part.values), dtype=part.dtype).to(dtype)
-        if dtype.is_floating_point or dtype.is_complex:       # other values with the same structure
+        if dtype.is_floating_point or dtype.is_complex:  # other values with the same structure
             x = x * 0.5 ** (draw.call % 3)
-        elif part.dtype == torch.bool and draw.turn:          # a mask, of which nothing was told as it is
+        elif part.dtype == torch.bool and draw.turn:  # a mask, of which nothing was told as it is
             other = (draw.uniform(x.numel()) < 0.5, ~x.bool(), torch.ones_like(x), torch.zeros_like(x))
             x = other[draw.turn % 4].to(x.dtype)
         return x.reshape(part.shape)
     kind = values if values in kinds_of(dtype) else "random"
-    if draw.turn and part.low == part.high:                    # all alike in the sample, and nothing was told of it
-        part = replace(part, low=part.low / 2 if part.low > 0 else part.low - 1,
-                       high=part.high / 2 if part.high < 0 else part.high + 1)
+    if draw.turn and part.low == part.high:  # all alike in the sample, and nothing was told of it
+        part = replace(
+            part,
+            low=part.low / 2 if part.low > 0 else part.low - 1,
+            high=part.high / 2 if part.high < 0 else part.high + 1,
+        )
     if values == SALTED and part.low < 0:
         return salted(draw, dtype, n, low=part.low, high=part.high).reshape(part.shape)
     x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)
@@ -164,10 +180,15 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
+
 def to_json(skeleton: Skeleton) -> dict[str, Any]:
     args, kwargs = rebuilt((skeleton.args, skeleton.kwargs), lambda _, v: _leaf(v))
-    return {"overload": skeleton.overload, "args": list(args), "kwargs": kwargs,
-            "dtypes": [DTYPE_NAMES[d] for d in skeleton.dtypes]}
+    return {
+        "overload": skeleton.overload,
+        "args": list(args),
+        "kwargs": kwargs,
+        "dtypes": [DTYPE_NAMES[d] for d in skeleton.dtypes],
+    }
 
 
 def from_json(data: Mapping[str, Any]) -> Skeleton:
@@ -178,8 +199,12 @@ def from_json(data: Mapping[str, Any]) -> Skeleton:
 def _leaf(value: Any) -> Any:
     match value:
         case Part():
-            known: dict[str, Any] = {"tensor": DTYPE_NAMES[value.dtype], "shape": list(value.shape),
-                                     "strides": list(value.strides), **({"own": True} if value.own else {})}
+            known: dict[str, Any] = {
+                "tensor": DTYPE_NAMES[value.dtype],
+                "shape": list(value.shape),
+                "strides": list(value.strides),
+                **({"own": True} if value.own else {}),
+            }
             if value.values is not None:
                 return {**known, "values": [_leaf(v) for v in value.values]}
             return {**known, "range": [value.low, value.high], **({"ordered": True} if value.ordered else {})}
@@ -203,11 +228,19 @@ def _leaf(value: Any) -> Any:
 def _value(leaf: Any) -> Any:
     match leaf:
         case {"tensor": dtype, "shape": shape, "strides": strides, "values": values}:
-            return Part(NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False),
-                        values=tuple(map(_value, values)))
+            return Part(
+                NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False), values=tuple(map(_value, values))
+            )
         case {"tensor": dtype, "shape": shape, "strides": strides, "range": [low, high]}:
-            return Part(NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False), low, high,
-                        leaf.get("ordered", False))
+            return Part(
+                NAMED[dtype],
+                tuple(shape),
+                tuple(strides),
+                leaf.get("own", False),
+                low,
+                high,
+                leaf.get("ordered", False),
+            )
         case {"dtype": name}:
             return NAMED[name]
         case {"memory_format": name} | {"layout": name}:

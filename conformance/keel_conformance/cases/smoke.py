@@ -1,6 +1,7 @@
 """The few choices of a domain that tell most: each level of each attribute where there is room, and of dtypes, layouts,
 sizes and values those at which backends differ, many at once.
 """
+
 from __future__ import annotations
 
 import re
@@ -23,33 +24,107 @@ MANY = 17
 """Cases of a member with very many kinds of calls."""
 ATTRIBUTE = 3.0
 KNOWN: Mapping[str, Mapping[str, float]] = {
-    "dtype": {"f32": 2.0, "bf16": 1.6, "f16": 1.5, "i64": 1.6, "i32": 1.4, "b8": 1.2, "f64": 0.9, "c64": 1.0, "u8": 0.8,
-              "i8": 0.6, "i16": 0.6},
-    "values": {"random": 2.0, "specials": 1.8, "nonfinite": 1.8, "all": 1.8, "exact": 1.5, "duplicates": 1.2,
-               "wide": 1.2, "shifted": 1.1, "ties": 1.0, "cancel": 0.7, "tiny": 0.6, "huge": 0.6, "every": 0.1},
-    "layout": {"transposed": 1.8, "gapped": 1.5, "offset": 1.4, "expanded": 1.3, "channels_last": 1.2,
-               "expanded_last": 1.1, "contiguous": 1.0, "reversed": 0.9, "rows_apart": 0.9, "odd_ones": 0.6},
+    "dtype": {
+        "f32": 2.0,
+        "bf16": 1.6,
+        "f16": 1.5,
+        "i64": 1.6,
+        "i32": 1.4,
+        "b8": 1.2,
+        "f64": 0.9,
+        "c64": 1.0,
+        "u8": 0.8,
+        "i8": 0.6,
+        "i16": 0.6,
+    },
+    "values": {
+        "random": 2.0,
+        "specials": 1.8,
+        "nonfinite": 1.8,
+        "all": 1.8,
+        "exact": 1.5,
+        "duplicates": 1.2,
+        "wide": 1.2,
+        "shifted": 1.1,
+        "ties": 1.0,
+        "cancel": 0.7,
+        "tiny": 0.6,
+        "huge": 0.6,
+        "every": 0.1,
+    },
+    "layout": {
+        "transposed": 1.8,
+        "gapped": 1.5,
+        "offset": 1.4,
+        "expanded": 1.3,
+        "channels_last": 1.2,
+        "expanded_last": 1.1,
+        "contiguous": 1.0,
+        "reversed": 0.9,
+        "rows_apart": 0.9,
+        "odd_ones": 0.6,
+    },
 }
 """Of the factors that all domains have, what each level is worth; others' are worth ``OTHER``."""
 OTHER = 0.4
 BESIDE: Mapping[tuple[str, str], float] = {
-    ("i64", "wide"): 1.2, ("i32", "wide"): 1.2, ("b8", "random"): 1.0, ("f16", "huge"): 1.0,
-    ("bf16", "random"): 1.0, ("u8", "wide"): 0.8, ("b8", "257"): 1.5, ("b8", "1025"): 1.5,
-    ("b8", "0"): -1.0, ("two", "rank4"): 0.6, ("two_keep", "rank4"): 0.6}
+    ("i64", "wide"): 1.2,
+    ("i32", "wide"): 1.2,
+    ("b8", "random"): 1.0,
+    ("f16", "huge"): 1.0,
+    ("bf16", "random"): 1.0,
+    ("u8", "wide"): 0.8,
+    ("b8", "257"): 1.5,
+    ("b8", "1025"): 1.5,
+    ("b8", "0"): -1.0,
+    ("two", "rank4"): 0.6,
+    ("two_keep", "rank4"): 0.6,
+}
 """What a class of values, or a size, is worth more where it stands in a dtype: what wraps around, overflows, counts."""
 SAME, SHAPED = ("expanded", "expanded_last"), ("shape", "extent")
 """Where there is one dimension, or one that counts, all its elements are the same in these layouts."""
-ALIKE = (("bf16", "f16"), ("u8", "i8", "i16"), ("c64", "c128"), ("specials", "nonfinite", "all"),
-         ("transposed", "reversed", "channels_last"), ("expanded", "expanded_last"), ("gapped", "rows_apart", "offset"))
-SIZES = frozenset({"shape", "extent", "size", "plane", "place", "k", "n", "batch", "partner", "which", "rows", "outs",
-                   "taken"})
+ALIKE = (
+    ("bf16", "f16"),
+    ("u8", "i8", "i16"),
+    ("c64", "c128"),
+    ("specials", "nonfinite", "all"),
+    ("transposed", "reversed", "channels_last"),
+    ("expanded", "expanded_last"),
+    ("gapped", "rows_apart", "offset"),
+)
+SIZES = frozenset(
+    {"shape", "extent", "size", "plane", "place", "k", "n", "batch", "partner", "which", "rows", "outs", "taken"}
+)
 """Factors that say how large tensors are, and how they stand to each other: no attributes."""
 NAMED = frozenset({"shape", "extent", "place", "partner", "which", "taken"})
 TELLING: Mapping[str, float] = {
-    "70001": 1.6, "300x257": 1.5, "17x65": 1.4, "2x3x4x5": 1.4, "129x9": 1.3, "2x17x8": 1.3,
-    "1025": 1.3, "257": 1.6, "16": 1.1, "129": 1.1, "0": 1.25, "0d": 0.9, "row": 1.2, "column": 1.3, "outer": 1.1,
-    "middle": 1.3, "first": 1.2, "rank4": 1.3, "alone": 0.7, "rest": 1.2, "equal": 1.5,
-    "different": 1.4, "many": 1.3, "one": 0.7, "none": 0.6, "17x17": 1.5}
+    "70001": 1.6,
+    "300x257": 1.5,
+    "17x65": 1.4,
+    "2x3x4x5": 1.4,
+    "129x9": 1.3,
+    "2x17x8": 1.3,
+    "1025": 1.3,
+    "257": 1.6,
+    "16": 1.1,
+    "129": 1.1,
+    "0": 1.25,
+    "0d": 0.9,
+    "row": 1.2,
+    "column": 1.3,
+    "outer": 1.1,
+    "middle": 1.3,
+    "first": 1.2,
+    "rank4": 1.3,
+    "alone": 0.7,
+    "rest": 1.2,
+    "equal": 1.5,
+    "different": 1.4,
+    "many": 1.3,
+    "one": 0.7,
+    "none": 0.6,
+    "17x17": 1.5,
+}
 """Levels of those that are worth more, or less, than others."""
 
 
@@ -59,15 +134,17 @@ def few(domain: Domain, seed: int) -> list[Levels]:
     least = LEAST + ("extent" in domain.factors)
     most = min(MOST, max([least, *(len(domain.factors[f]) for f in attributes)]))
     most = max(most, min(MANY, max(len(domain.factors.get("form", ())) // 2, len(domain.telling) + 1)))
-    found = list(domain.telling[:most - 1])
-    left = {(f, level): weight(f, level) - _dull(domain, level)
-            for f, levels in domain.factors.items() for level in levels}
+    found = list(domain.telling[: most - 1])
+    left = {
+        (f, level): weight(f, level) - _dull(domain, level) for f, levels in domain.factors.items() for level in levels
+    }
     met = set[tuple[str, str]]()
 
     def worth(factor: str, level: str, chosen: Levels) -> float:
         beside = sum(BESIDE.get((other, level), 0.0) for other in chosen.values() if (other, level) not in met)
         flat = level in SAME and any(f in SIZES and "x" not in v for f, v in chosen.items() if f in SHAPED)
         return left[factor, level] + beside - (2.0 if flat else 0.0)
+
     for levels in found:
         _use(left, domain, levels)
     sizes = [f for f in domain.factors if f in SIZES]
@@ -113,7 +190,7 @@ def _use(left: dict[tuple[str, str], float], domain: Domain, levels: Levels) -> 
             if (factor, other) in left:
                 left[factor, other] *= LIKE
         mine = domain.facets.get(level, frozenset())
-        for other in domain.factors[factor] if mine else ():   # what says the same of an argument says less again
+        for other in domain.factors[factor] if mine else ():  # what says the same of an argument says less again
             if other != level and (shared := mine & domain.facets.get(other, frozenset())):
                 left[factor, other] *= 1 - 0.5 * len(shared) / len(domain.facets[other])
 

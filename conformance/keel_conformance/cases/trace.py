@@ -3,6 +3,7 @@
 ``python -m keel_conformance.cases.trace`` prints it; with names of members, theirs. ``... trace write`` writes
 ``untested.json`` anew, which has a reason for each clause that no case at tier standard witnesses.
 """
+
 from __future__ import annotations
 
 import json
@@ -32,8 +33,12 @@ class Row:
 def matrix(cases: Iterable[Case], ops: Sequence[str] = ()) -> tuple[Row, ...]:
     """A row for each clause of each member, in order."""
     counts = Counter(clause for case in cases for clause in case.clauses)
-    return tuple(Row(label, clause.text, counts[label], "" if counts[label] else reason_of(name, label))
-                 for name, op in MEMBERS.items() if not ops or name in ops for label, clause in op.cited)
+    return tuple(
+        Row(label, clause.text, counts[label], "" if counts[label] else reason_of(name, label))
+        for name, op in MEMBERS.items()
+        if not ops or name in ops
+        for label, clause in op.cited
+    )
 
 
 def reason_of(name: str, clause: str) -> str:
@@ -47,7 +52,8 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("complex", "No known call of it is valid in a complex dtype."),
     ("integer", "No known call of it is valid in an integer dtype."),
     ("whole", "No known call of it is valid in an integer dtype or bool."),
-    ("bool", "No known call of it is valid in bool."), ("u8", "No known call of it is valid in uint8."),
+    ("bool", "No known call of it is valid in bool."),
+    ("u8", "No known call of it is valid in uint8."),
     ("empty", "No known call of it has a tensor without elements."),
     ("0d", "No known call of it has a tensor without dimensions."),
     ("broadcast", "All tensors of the known calls of it have the same sizes."),
@@ -85,6 +91,8 @@ if __name__ == "__main__":
         print(f"{row.clause:40} {row.cases or 'UNTESTED':>8}  {row.sentence}")
         if not row.cases:
             print(f"{'':50} {row.reason or 'NO REASON'}")
-    print(f"{len(rows)} clauses, {sum(r.cases > 0 for r in rows)} with cases, "
-          f"{sum(not r.cases and r.reason != '' for r in rows)} untested with a reason, "
-          f"{sum(not r.cases and not r.reason for r in rows)} without")
+    print(
+        f"{len(rows)} clauses, {sum(r.cases > 0 for r in rows)} with cases, "
+        f"{sum(not r.cases and r.reason != '' for r in rows)} untested with a reason, "
+        f"{sum(not r.cases and not r.reason for r in rows)} without"
+    )

@@ -3,6 +3,7 @@
 A class has the values at which implementations differ: zeros of both signs, subnormals, infinities, NaN and extremes;
 ties of rounding; terms that cancel; duplicates; integers whose sums are exact in any order; all magnitudes.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -19,8 +20,14 @@ INT_KINDS = ("random", "specials", "wide", "duplicates", "exact", "shifted")
 BOOL_KINDS = ("random", "true", "false")
 COMPLEX_KINDS = ("random", "specials", "wide", "cancel", "duplicates", "exact")
 KINDS = (*FLOAT_KINDS, "true", "false")
-EXACT_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
-              torch.complex64: 24, torch.complex128: 53}
+EXACT_BITS = {
+    torch.float16: 11,
+    torch.bfloat16: 8,
+    torch.float32: 24,
+    torch.float64: 53,
+    torch.complex64: 24,
+    torch.complex128: 53,
+}
 """Integers up to two to this power are all representable."""
 
 
@@ -70,8 +77,9 @@ class Draw:
         return x if self.bare else x[torch.randperm(len(x), generator=self.fresh)]
 
 
-def fill(draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0,
-         terms: int = 1) -> torch.Tensor:
+def fill(
+    draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0, terms: int = 1
+) -> torch.Tensor:
     """``n`` values of one class.  ``low`` and ``high`` bound those of the class ``random``; of ``exact`` any ``terms``
     have a sum that is representable however it is formed.
     """
@@ -147,8 +155,9 @@ def _few(dtype: torch.dtype) -> torch.Tensor:
         info = torch.iinfo(dtype)
         return specials(dtype) if info.min == 0 else torch.tensor([0, 1, -1, 2, info.min, info.max], dtype=dtype)
     facts = torch.finfo(dtype)
-    return torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, facts.smallest_normal / 2, facts.max, INF, -INF, NAN],
-                        dtype=torch.float64).to(dtype)
+    return torch.tensor(
+        [0.0, -0.0, 1.0, -1.0, 0.5, facts.smallest_normal / 2, facts.max, INF, -INF, NAN], dtype=torch.float64
+    ).to(dtype)
 
 
 def specials(dtype: torch.dtype) -> torch.Tensor:
@@ -168,13 +177,40 @@ def specials(dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(values).to(dtype)
     facts = torch.finfo(dtype)
     tiny, eps = facts.smallest_normal, facts.eps
-    positive = [0.0, tiny * eps, tiny / 2, tiny, eps, eps / 2, 0.25, 0.5, 1.0 - eps / 2, 1.0, 1.0 + eps, 1.5, 2.0, 2.5,
-                3.0, 3.5, 4.0, 7.0, 10.0, 88.0, 89.5, 100.0, 1 / eps, 2 / eps, facts.max / 2, facts.max, INF]
+    positive = [
+        0.0,
+        tiny * eps,
+        tiny / 2,
+        tiny,
+        eps,
+        eps / 2,
+        0.25,
+        0.5,
+        1.0 - eps / 2,
+        1.0,
+        1.0 + eps,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+        3.5,
+        4.0,
+        7.0,
+        10.0,
+        88.0,
+        89.5,
+        100.0,
+        1 / eps,
+        2 / eps,
+        facts.max / 2,
+        facts.max,
+        INF,
+    ]
     return torch.tensor([s * v for v in positive for s in (1.0, -1.0)] + [NAN], dtype=torch.float64).to(dtype)
 
 
 def _bools(draw: Draw, kind: str, n: int) -> torch.Tensor:
-    if kind in ("true", "false"):                              # all but one, which moves
+    if kind in ("true", "false"):  # all but one, which moves
         found = torch.full((n,), kind == "true")
         if n > 1:
             found[int(draw.integers(1, 0, n))] ^= True
@@ -195,17 +231,17 @@ def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, hig
     match kind:
         case "specials":
             return _tiled(draw, specials(dtype), n)
-        case "wide":                                           # half of them so near to others that floats are equal
-            found, few = draw.integers(n, -2**63, 2**63 - 1), draw.integers(8, -2**63, 2**63 - 1)
+        case "wide":  # half of them so near to others that floats are equal
+            found, few = draw.integers(n, -(2**63), 2**63 - 1), draw.integers(8, -(2**63), 2**63 - 1)
             near = few[draw.integers(n, 0, 8)] + draw.integers(n, -9, 10)
             return torch.where(draw.integers(n, 0, 2) == 0, near, found).to(dtype)
         case "duplicates":
             few = draw.integers(4, max(info.min, -9), 10)
             return few[draw.integers(n, 0, 4)].to(dtype)
-        case "shifted":                                        # all of one sign, in the next call of the other
+        case "shifted":  # all of one sign, in the next call of the other
             found = draw.integers(n, 3, 101)
             return (-found if info.min and draw.call % 2 else found).to(dtype)
-    least, most = max(info.min, -2**62, round(low)), min(info.max, 2**62, round(high))
+    least, most = max(info.min, -(2**62), round(low)), min(info.max, 2**62, round(high))
     return draw.integers(n, least, max(most, least) + 1).to(dtype)
 
 
@@ -234,7 +270,7 @@ def _floats(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high:
             found = draw.uniform(4, low, high)[draw.integers(n, 0, 4)]
         case "tiny":
             found = signs * facts.smallest_normal * draw.uniform(n, 0.0, 2.0)
-        case "shifted":                                        # far from 0, near each other
+        case "shifted":  # far from 0, near each other
             found = draw.uniform(n, -2.0, 2.0) + (100.0 if dtype.itemsize <= 2 else 1000.0)
         case "huge":
             found = signs * facts.max * draw.uniform(n, 0.25, 1.0)
@@ -262,8 +298,8 @@ def _tiled(draw: Draw, values: torch.Tensor, n: int) -> torch.Tensor:
     """All values as often as there is room for, in a drawn order; where there is one place, another at each turn."""
     if n == 1 and draw.turn:
         few = values if values.dtype == torch.bool or not len(_few(values.dtype)) else _few(values.dtype)
-        apart = int(draw.integers(1, 0, len(few))) if draw.turn % 2 else 0    # or all operands have the same one
-        return few[(draw.turn // 2 + apart) % len(few):][:1].clone()
+        apart = int(draw.integers(1, 0, len(few))) if draw.turn % 2 else 0  # or all operands have the same one
+        return few[(draw.turn // 2 + apart) % len(few) :][:1].clone()
     if n <= len(values):
         return draw.shuffled(values)[:n] if values.dtype != torch.uint64 else values[:n]
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):

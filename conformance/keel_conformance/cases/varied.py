@@ -3,6 +3,7 @@
 Eager PyTorch says which of them are calls, and the declaration which it claims. They are kept in ``varied.json``;
 ``python -m keel_conformance.cases.varied`` writes it anew, each tried in a process of its own, for some end it.
 """
+
 from __future__ import annotations
 
 import math
@@ -27,17 +28,43 @@ from keel_conformance.cases.negatives import broken
 from keel_conformance.cases.skeleton import Part, Skeleton, redrawn, to_json
 from keel_conformance.trees import tensors
 
-BESIDE = frozenset({"pin_memory", "non_blocking", "layout", "device", "memory_format", "generator", "check_errors",
-                    "compute_mode", "driver", "size", "sizes", "stride", "storage_offset", "output_size", "unsafe",
-                    "normalized_shape", "num_weights", "benchmark", "deterministic", "cudnn_enabled", "allow_tf32",
-                    "reserve", "max_lengths", "total_L", "split_sizes", "implicit"})
+BESIDE = frozenset(
+    {
+        "pin_memory",
+        "non_blocking",
+        "layout",
+        "device",
+        "memory_format",
+        "generator",
+        "check_errors",
+        "compute_mode",
+        "driver",
+        "size",
+        "sizes",
+        "stride",
+        "storage_offset",
+        "output_size",
+        "unsafe",
+        "normalized_shape",
+        "num_weights",
+        "benchmark",
+        "deterministic",
+        "cudnn_enabled",
+        "allow_tf32",
+        "reserve",
+        "max_lengths",
+        "total_L",
+        "split_sizes",
+        "implicit",
+    }
+)
 """Parameters whose values sizes follow from, or that say nothing of the result."""
 FAMILIES = frozenset({"random", "collectives", "quantized"})
 MOST = 12
 """Calls of a member."""
 EACH = 2
 """Of one parameter."""
-SECONDS, MEMORY = 20, 3 * 2 ** 30
+SECONDS, MEMORY = 20, 3 * 2**30
 """What a call may take, the process around it with it."""
 
 
@@ -78,9 +105,9 @@ def _given(call: Skeleton, place: int, parameter: Any) -> Any:
 def _with(call: Skeleton, place: int, parameter: Any, value: Any) -> Skeleton | None:
     if parameter.kwarg_only:
         return replace(call, kwargs={**call.kwargs, parameter.name: value})
-    if place > len(call.args):                                 # what stands between keeps its default
+    if place > len(call.args):  # what stands between keeps its default
         return None
-    return replace(call, args=(*call.args[:place], value, *call.args[place + 1:]))
+    return replace(call, args=(*call.args[:place], value, *call.args[place + 1 :]))
 
 
 def _others(value: Any, parameter: Any) -> Iterator[Any]:
@@ -92,16 +119,44 @@ def _others(value: Any, parameter: Any) -> Iterator[Any]:
         case bool():
             yield not value
         case str():
-            yield from (v for v in ("none", "tanh", "sum", "mean", "amax", "amin", "prod", "floor", "trunc", "ij", "xy",
-                                    "left", "right", "linear", "lower", "higher", "midpoint", "nearest") if v != value)
+            yield from (
+                v
+                for v in (
+                    "none",
+                    "tanh",
+                    "sum",
+                    "mean",
+                    "amax",
+                    "amin",
+                    "prod",
+                    "floor",
+                    "trunc",
+                    "ij",
+                    "xy",
+                    "left",
+                    "right",
+                    "linear",
+                    "lower",
+                    "higher",
+                    "midpoint",
+                    "nearest",
+                )
+                if v != value
+            )
         case int() | float() if "Scalar" in kind or "number" in kind or isinstance(value, float):
             whole = () if isinstance(value, float) and "float" in kind else (3, -2, 0)
             yield from (v for v in (0.3, 2.5, -1.5, *whole) if v != value)
         case int():
             yield from (v for v in (-1, -2, 0, 1, 2, 3, value + 1, value - 1) if v != value)
         case list() if value and all(type(v) is int for v in value):
-            yield from ([v + i for i, v in enumerate(value)], [-v for v in value], value[::-1],
-                        [v - 3 for v in value], [-1 - v for v in value], [2 * v + i for i, v in enumerate(value)])
+            yield from (
+                [v + i for i, v in enumerate(value)],
+                [-v for v in value],
+                value[::-1],
+                [v - 3 for v in value],
+                [-1 - v for v in value],
+                [2 * v + i for i, v in enumerate(value)],
+            )
         case None if "float" in kind or "number" in kind or ("Scalar" in kind and "Type" not in kind):
             yield from (0.3, 2.5, 2)
         case None if "ScalarType" in kind or parameter.name == "dtype":
@@ -139,11 +194,12 @@ def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
             results = target(*args, **kwargs)
             decompose = decomposition_of(target)
             written_out = results if decompose is None else decompose(*args, **kwargs)
-        except Exception:                                      # whatever it is, this is no case
+        except Exception:  # whatever it is, this is no case
             return False
     found, others = tensors(results), tensors(written_out)
     return all(r.layout == torch.strided for r in found) and (
-        written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others])
+        written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others]
+    )
 
 
 def _apart(ask: Any) -> Any:
@@ -166,7 +222,10 @@ def _apart(ask: Any) -> Any:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    made = {name: [to_json(s) for s in found] for name, op in MEMBERS.items()
-            if exempt(op) is None and op.profile not in KEPT and op.family not in FAMILIES and (found := varied(op))}
+    made = {
+        name: [to_json(s) for s in found]
+        for name, op in MEMBERS.items()
+        if exempt(op) is None and op.profile not in KEPT and op.family not in FAMILIES and (found := varied(op))
+    }
     write(FILES[3], dict(sorted(made.items())))
     print(f"{len(made)} members, {sum(map(len, made.values()))} calls")

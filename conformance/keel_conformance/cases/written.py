@@ -1,4 +1,5 @@
 """Calls, written by hand, of members that have neither samples nor an OpInfo that comes down to them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,12 @@ def mask(*shape: int) -> torch.Tensor:
 
 
 LISTS: tuple[tuple[tuple[int, ...], ...], ...] = (
-    ((3,), (2, 3), (), (0,)), ((17,), (33, 5), (129,)), ((1025,),), ((2, 3, 4, 5), (7,)), ((0, 3), (1,), (8, 8)))
+    ((3,), (2, 3), (), (0,)),
+    ((17,), (33, 5), (129,)),
+    ((1025,),),
+    ((2, 3, 4, 5), (7,)),
+    ((0, 3), (1,), (8, 8)),
+)
 
 
 def _given(name: str, overload: str) -> int:
@@ -125,7 +131,7 @@ def _views() -> Iterator[Written]:
     yield "view.default", (number(6, 8), [8, 6]), {}
     yield "view.default", (number(4, 9), [2, 2, 9]), {}
     yield "transpose.int", (cube, -1, 0), {}
-    for start, end, step in ((2 ** 24 + 1, 2 ** 24 + 12, 1), (-2 ** 40, -2 ** 40 + 30, 7), (2 ** 31, 2 ** 31 - 9, -2)):
+    for start, end, step in ((2**24 + 1, 2**24 + 12, 1), (-(2**40), -(2**40) + 30, 7), (2**31, 2**31 - 9, -2)):
         yield "arange.start_step", (start, end, step), {"dtype": torch.int64}
 
 
@@ -205,19 +211,28 @@ def _norms() -> Iterator[Written]:
             yield "_fused_rms_norm.default", (number(*shape), [n], weight, 1e-5), {}
             yield "_fused_rms_norm.default", (number(*shape), [n], weight, None), {}
             rstd = number(*shape[:-1], 1, low=0.5, high=2)
-            yield "_fused_rms_norm_backward.default", (
-                number(*shape, seed=3), number(*shape), [n], rstd, weight, [True, weight is not None]), {}
+            yield (
+                "_fused_rms_norm_backward.default",
+                (number(*shape, seed=3), number(*shape), [n], rstd, weight, [True, weight is not None]),
+                {},
+            )
         v, g = number(*shape), number(shape[0], *[1] * (len(shape) - 1), low=0.5)
         yield "_weight_norm_interface.default", (v, g, 0), {}
-        yield "_weight_norm_interface_backward.default", (number(*shape, seed=2), v, g, number(
-            *g.shape, low=0.5, seed=4), 0), {}
+        yield (
+            "_weight_norm_interface_backward.default",
+            (number(*shape, seed=2), v, g, number(*g.shape, low=0.5, seed=4), 0),
+            {},
+        )
     for shape in ((4, 3), (2, 3, 5), (2, 5, 4, 7)):
         c = shape[1]
         w, b, m, var = number(c), number(c, seed=1), number(c, seed=2), number(c, low=0.5, seed=3)
         for training in (True, False):
             yield "_native_batch_norm_legit_functional.default", (number(*shape), w, b, m, var, training, 0.1, 1e-5), {}
-            yield "_native_batch_norm_legit_functional.default", (
-                number(*shape), None, None, m, var, training, 0.25, 1e-3), {}
+            yield (
+                "_native_batch_norm_legit_functional.default",
+                (number(*shape), None, None, m, var, training, 0.25, 1e-3),
+                {},
+            )
         for weights in ((w, b), (None, None)):
             yield "_native_batch_norm_legit_no_training.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
             yield "_batch_norm_with_update_functional.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
@@ -261,14 +276,20 @@ def _copies() -> Iterator[Written]:
 def _edges() -> Iterator[Written]:
     """Segments of nothing that begin with nothing, weights with fractions, integers that float32 has not."""
     for reduce in ("sum", "mean", "max", "min", "prod"):
-        yield "segment_reduce.default", (number(6, 3), reduce), {"lengths": torch.tensor([2, 0, 4]), "axis": 0,
-                                                                "unsafe": False}
-        yield "segment_reduce.default", (number(17), reduce), {"lengths": torch.tensor([0, 8, 0, 9]), "axis": 0,
-                                                              "unsafe": False}
+        yield (
+            "segment_reduce.default",
+            (number(6, 3), reduce),
+            {"lengths": torch.tensor([2, 0, 4]), "axis": 0, "unsafe": False},
+        )
+        yield (
+            "segment_reduce.default",
+            (number(17), reduce),
+            {"lengths": torch.tensor([0, 8, 0, 9]), "axis": 0, "unsafe": False},
+        )
     for n in (7, 33):
         yield "bincount.default", (torch.arange(n) % 5, number(n)), {}
         yield "bincount.default", (torch.arange(n) * 3 % 8, number(n), 11), {}
-    for value in (2 ** 24 + 1, -(2 ** 31) - 3, 2 ** 53 + 1, 16777219.0):
+    for value in (2**24 + 1, -(2**31) - 3, 2**53 + 1, 16777219.0):
         yield "full.default", ([3, 4], value), {}
         yield "full.default", ([17], value), {"dtype": torch.int64 if isinstance(value, int) else torch.float64}
 
@@ -297,12 +318,12 @@ def _attributes() -> Iterator[Written]:
     for shape in ((4, 3), (2, 3, 5), (3, 7)):
         x, y = number(*shape), number(*shape, seed=5)
         yield "linalg_cross.default", (x, y), {"dim": shape.index(3) - len(shape)}
-    for shape in ((3, 3), (3, 5, 3), (3, 3, 3)):              # the first of them is another
+    for shape in ((3, 3), (3, 5, 3), (3, 3, 3)):  # the first of them is another
         yield "linalg_cross.default", (number(*shape), number(*shape, seed=5)), {"dim": -1}
     for n in (5, 17):
         yield "bucketize.Tensor", (torch.arange(-6, 7), number(n).sort().values), {}
         yield "bucketize.Tensor", (torch.arange(-4, 4).view(2, 4), number(n).sort().values), {"right": True}
-    for rows in (4, 9):                                        # near each other
+    for rows in (4, 9):  # near each other
         near = number(rows, 5, low=100.0, high=100.03), number(6, 5, low=100.0, high=100.03, seed=3)
         yield "_cdist_forward.default", (*near, 2.0, 2), {}
     for m, k, p in ((5, 3, 4), (8, 8, 3), (7, 2, 7)):
@@ -317,8 +338,11 @@ def _attributes() -> Iterator[Written]:
         for hermitian in (False, True):
             yield "linalg_ldl_factor_ex.default", (even,), {"hermitian": hermitian}
             made, pivots, _ = torch.linalg.ldl_factor_ex(even, hermitian=hermitian)
-            yield "linalg_ldl_solve.default", (made, pivots, torch.complex(number(n, 2), number(n, 2, seed=3))), {
-                "hermitian": hermitian}
+            yield (
+                "linalg_ldl_solve.default",
+                (made, pivots, torch.complex(number(n, 2), number(n, 2, seed=3))),
+                {"hermitian": hermitian},
+            )
         yield "linalg_pinv.atol_rtol_tensor", (number(n + 2, 2).round() @ number(2, n, seed=5).round(),), {}
         yield "linalg_pinv.atol_rtol_tensor", (low,), {"rtol": torch.tensor(0.5)}
         yield "linalg_pinv.atol_rtol_tensor", (low,), {"atol": torch.tensor(4.0)}
@@ -330,22 +354,36 @@ def _counts() -> Iterator[Written]:
     """Histograms with ranges, weights and densities; bags that say where the last one ends."""
     for n in (40, 129):
         x, weight = number(n), number(n, low=0, seed=7)
-        for more in ({"range": [-1.0, 2.5]}, {"weight": weight}, {"density": True},
-                     {"range": [-3.0, 1.0], "weight": weight, "density": True}):
+        for more in (
+            {"range": [-1.0, 2.5]},
+            {"weight": weight},
+            {"density": True},
+            {"range": [-3.0, 1.0], "weight": weight, "density": True},
+        ):
             yield "histogram.bin_ct", (x, 7), dict(more)
         pairs = number(n, 2)
-        for more in ({"range": [-1.0, 2.5, -2.0, 0.5]}, {"weight": weight}, {"density": True},
-                     {"range": [-3.0, 1.0, -3.5, 3.5], "weight": weight, "density": True}):
+        for more in (
+            {"range": [-1.0, 2.5, -2.0, 0.5]},
+            {"weight": weight},
+            {"density": True},
+            {"range": [-3.0, 1.0, -3.5, 3.5], "weight": weight, "density": True},
+        ):
             yield "_histogramdd_from_bin_cts.default", (pairs, [4, 3]), dict(more)
             yield "_histogramdd_bin_edges.default", (pairs, [4, 3]), dict(more)
         edges = torch.tensor([-3.5, -1.0, 0.0, 1.25, 3.5])
         yield "_histogramdd_from_bin_tensors.default", (pairs, [edges, edges[:3]]), {"weight": weight}
     for mode in (0, 1, 2):
         indices = torch.tensor([1, 4, 4, 2, 0, 6, 1])
-        yield "_embedding_bag.default", (number(7, 5), indices, torch.tensor([0, 3, 3, 7]), False, mode, False, None,
-                                         True), {}
-        yield "_embedding_bag.default", (number(7, 5), indices, torch.tensor([0, 3, 3]), False, mode, False, None,
-                                         False, 4), {}
+        yield (
+            "_embedding_bag.default",
+            (number(7, 5), indices, torch.tensor([0, 3, 3, 7]), False, mode, False, None, True),
+            {},
+        )
+        yield (
+            "_embedding_bag.default",
+            (number(7, 5), indices, torch.tensor([0, 3, 3]), False, mode, False, None, False, 4),
+            {},
+        )
 
 
 def _long() -> Iterator[Written]:
@@ -357,10 +395,25 @@ def _long() -> Iterator[Written]:
 def written() -> Mapping[str, list[Written]]:
     """The calls, by the full name of the overload."""
     made: list[Callable[[], Iterator[Written]]] = [
-        *(lambda name=name: _one(name) for name in ONE), *(lambda name=name: _two(name) for name in TWO),
-        lambda: _three("addcmul"), lambda: _three("addcdiv"), _lerp, _other_lists, _windows, _views, _places, _forms,
-        _jagged, _norms, _numbers, _copies, _edges, _attributes, _counts,
-        _long]
+        *(lambda name=name: _one(name) for name in ONE),
+        *(lambda name=name: _two(name) for name in TWO),
+        lambda: _three("addcmul"),
+        lambda: _three("addcdiv"),
+        _lerp,
+        _other_lists,
+        _windows,
+        _views,
+        _places,
+        _forms,
+        _jagged,
+        _norms,
+        _numbers,
+        _copies,
+        _edges,
+        _attributes,
+        _counts,
+        _long,
+    ]
     found: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():

@@ -1,4 +1,5 @@
 """``keel conform certify`` and ``keel conform verify``."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -25,11 +26,16 @@ def certify_command(
     about, waivers = manifest["run"], manifest["totals"]["waived"] + manifest["totals"]["xfail"]
     limited = f", limited to {', '.join(about['ops'])}" if about["ops"] else ""
     passed = f"{manifest['totals']['pass']} of {about['cases']} cases pass, {waivers} are waived."
-    Console().print(f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: {passed}",
-                    highlight=False, markup=False)
+    Console().print(
+        f"{manifest['subject']} conforms to {about['profile']}, tier {about['tier']}{limited}: {passed}",
+        highlight=False,
+        markup=False,
+    )
     for waiver in manifest["waived"]:
-        said = documents.printable(f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until "
-                                   f"{waiver['expires']}: {waiver['reason']} ({waiver['url']}, {waiver['owner']})")
+        said = documents.printable(
+            f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until "
+            f"{waiver['expires']}: {waiver['reason']} ({waiver['url']}, {waiver['owner']})"
+        )
         Console().print(said, highlight=False, markup=False)
     Console().print(f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False, markup=False)
 
@@ -39,8 +45,12 @@ def verify_command(
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the cases this share is run again.")] = SHARE,
     least: Annotated[int, typer.Option(min=0, help="At least so many of them.")] = LEAST,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
-    backend: Annotated[str, typer.Option(help="The one that the certificate has to be of; a module:attribute has to be "
-                                         "said, because it is imported.")] = "",
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="The one that the certificate has to be of; a module:attribute has to be said, because it is imported."
+        ),
+    ] = "",
 ) -> None:
     """Check a certificate, and run a random sample of its cases again. Exits with 1 if it does not hold."""
     wrong = verify(folder, share=share, least=least, jobs=jobs, backend=backend)

@@ -1,4 +1,5 @@
 """Hashes of what a verdict depends on: specification, suite, compiler, plugin, PyTorch, and files of a run."""
+
 from __future__ import annotations
 
 import hashlib
@@ -67,6 +68,7 @@ def package_files(name: str) -> tuple[Path, list[Path]]:
 def specification() -> dict[str, str]:
     """The lock of the operator set, and the contract's clauses."""
     from ..programs.contract import CLAUSES
+
     folder, files = package_files("keel.spec")
     locks = [p for p in files if p.name.startswith("opset-") and p.suffix == ".json"]
     return {"lock": of_files(folder, locks), "contract": of_data(dict(CLAUSES))}
@@ -92,8 +94,12 @@ def plugin(subject: str) -> dict[str, str]:
     else:
         return {"package": "torch", "distribution": "torch", "version": torch.__version__, "files": pytorch()["files"]}
     name = names[0] if names else ""
-    return {"package": module, "distribution": name, "version": distribution(name).version if name else "",
-            "files": of_package(module)}
+    return {
+        "package": module,
+        "distribution": name,
+        "version": distribution(name).version if name else "",
+        "files": of_package(module),
+    }
 
 
 def _distributions_of(module: str) -> list[str]:
@@ -102,7 +108,9 @@ def _distributions_of(module: str) -> list[str]:
     for dist in distributions():
         with suppress(Exception):
             code = [file for file in dist.files or () if file.suffix == ".py"]
-            if module in ((dist.read_text("top_level.txt") or "").split() or
-                          {file.parts[0] if len(file.parts) > 1 else file.stem for file in code}):
+            if module in (
+                (dist.read_text("top_level.txt") or "").split()
+                or {file.parts[0] if len(file.parts) > 1 else file.stem for file in code}
+            ):
                 found.append(str(dist.name))
     return found

@@ -1,4 +1,5 @@
 """The certificate of a run: what was run, what came of it, and hashes of all that it depends on, under one seal."""
+
 from __future__ import annotations
 
 import json
@@ -64,17 +65,30 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
     found = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
     counts = totals(found)
     if reasons := _hindrances(folder, head, cases, found, now.date()):
-        raise KeelError("bad-option", f"The run in {folder} cannot be certified.", reasons,
-                        do="keel conform says what is wrong; a certificate is of a whole run of which nothing is bad.")
+        raise KeelError(
+            "bad-option",
+            f"The run in {folder} cannot be certified.",
+            reasons,
+            do="keel conform says what is wrong; a certificate is of a whole run of which nothing is bad.",
+        )
     manifest: dict[str, Any] = {
-        "format": FORMAT, "made": now.isoformat(timespec="seconds"), "subject": head["backend"],
-        "run": {k: head[k] for k in ABOUT}, "conforms": conforms(counts), "totals": dict(counts),
-        "specification": hashes.specification(), "suite": hashes.of_package("keel_conformance"),
-        "compiler": hashes.of_package("keel"), "plugin": hashes.plugin(str(head["backend"])),
-        "torch": hashes.pytorch(), "environment": machine(),
+        "format": FORMAT,
+        "made": now.isoformat(timespec="seconds"),
+        "subject": head["backend"],
+        "run": {k: head[k] for k in ABOUT},
+        "conforms": conforms(counts),
+        "totals": dict(counts),
+        "specification": hashes.specification(),
+        "suite": hashes.of_package("keel_conformance"),
+        "compiler": hashes.of_package("keel"),
+        "plugin": hashes.plugin(str(head["backend"])),
+        "torch": hashes.pytorch(),
+        "environment": machine(),
         "waivers": hashes.of_file(folder / WAIVERS) if (folder / WAIVERS).exists() else None,
         "waived": waivers.used(found, held(folder, str(head["backend"])), now.date()),
-        "verdicts": of_verdicts(found), "files": of_run(folder)}
+        "verdicts": of_verdicts(found),
+        "files": of_run(folder),
+    }
     manifest["seal"] = hashes.of_data(manifest)
     documents.replace_file(folder / CERTIFICATE, f"{json.dumps(manifest, indent=1)}\n".encode())
     return manifest
@@ -87,15 +101,16 @@ def _waivers(file: Path) -> bytes:
         raise documents.bad_file(file, e, what="It holds no waivers.") from e
 
 
-def _hindrances(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict],
-                day: date) -> dict[str, str]:
+def _hindrances(
+    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict], day: date
+) -> dict[str, str]:
     """Why the run cannot be certified."""
     counts, reasons = totals(found), dict[str, str]()
     if head["digest"] != digest(cases):
         reasons["cases"] = "They are not those that this version of the suite plans."
     if head["shard"] != "1/1":
         reasons["shard"] = f"It is shard {head['shard']}: keel conform merge makes one run of all."
-    if (lacking := len(cases) - len(found)):
+    if lacking := len(cases) - len(found):
         reasons["not run"] = f"{lacking} of {len(cases)} cases have no verdict."
     if head["torch"] != hashes.pytorch()["version"]:
         reasons["torch"] = f"It ran with {head['torch']}, here is {hashes.pytorch()['version']}."
@@ -107,13 +122,16 @@ def _hindrances(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], fo
     return reasons
 
 
-def wrong_waivers(folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict],
-                  day: date) -> list[str]:
+def wrong_waivers(
+    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict], day: date
+) -> list[str]:
     """What is wrong with the waivers of a run, as of that day, and where they waive more than one that conforms may
     have, in sentences."""
     whole, accepted = not head["ops"], held(folder, str(head["backend"]))
-    return [*waivers.problems(found, accepted, [c.id for c in cases], day, whole=whole),
-            *waivers.excess(found, whole=whole)]
+    return [
+        *waivers.problems(found, accepted, [c.id for c in cases], day, whole=whole),
+        *waivers.excess(found, whole=whole),
+    ]
 
 
 def of_verdicts(verdicts: Sequence[Verdict]) -> str:

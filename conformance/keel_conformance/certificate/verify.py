@@ -2,6 +2,7 @@
 
 Who changes files and seals them again is found by the sample alone, with the probability that it has a changed case.
 """
+
 from __future__ import annotations
 
 import random
@@ -37,8 +38,27 @@ from .manifest import (
 
 SHARE, LEAST = 0.01, 20
 """Of the cases that were run so many are run again, at least this number of them."""
-FIELDS = frozenset({"format", "made", "subject", "run", "conforms", "totals", "specification", "suite", "compiler",
-                    "plugin", "torch", "environment", "waivers", "waived", "verdicts", "files", "seal"})
+FIELDS = frozenset(
+    {
+        "format",
+        "made",
+        "subject",
+        "run",
+        "conforms",
+        "totals",
+        "specification",
+        "suite",
+        "compiler",
+        "plugin",
+        "torch",
+        "environment",
+        "waivers",
+        "waived",
+        "verdicts",
+        "files",
+        "seal",
+    }
+)
 HERE: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "specification": ("The specification is another one.", lambda m: hashes.specification()),
     "suite": ("The suite is another one.", lambda m: hashes.of_package("keel_conformance")),
@@ -49,8 +69,15 @@ HERE: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 """What has to be the same where a certificate is verified: a sentence if it is not, and how it is found."""
 
 
-def verify(folder: Path, *, share: float = SHARE, least: int = LEAST, jobs: int = 1, backend: str = "",
-           draw: random.Random | None = None) -> list[str]:
+def verify(
+    folder: Path,
+    *,
+    share: float = SHARE,
+    least: int = LEAST,
+    jobs: int = 1,
+    backend: str = "",
+    draw: random.Random | None = None,
+) -> list[str]:
     """What is wrong with the certificate in the folder, in sentences; nothing if it holds.
 
     ``share`` of the cases, ``least`` of them at any rate, are run again; 0 and 0 run none. A ``backend`` that is given
@@ -78,9 +105,11 @@ def verify(folder: Path, *, share: float = SHARE, least: int = LEAST, jobs: int 
     if backend and backend != subject:
         wrong.append(f"The certificate is of the backend {subject}, not of {backend}.")
     if not wrong and (share or least) and ":" in subject and not backend:
-        wrong.append(f"To run cases again, {subject.partition(':')[0]} would be imported, because the certificate says "
-                     f"so. If you trust it, say --backend {subject}.")
-    if not wrong:                                             # what is changed already need not be run
+        wrong.append(
+            f"To run cases again, {subject.partition(':')[0]} would be imported, because the certificate says "
+            f"so. If you trust it, say --backend {subject}."
+        )
+    if not wrong:  # what is changed already need not be run
         wrong += _again(subject, cases, verdicts, share, least, jobs, draw or random.SystemRandom())
     return wrong
 
@@ -183,9 +212,12 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
     """The cases, their verdicts as the log has them, and what the manifest says otherwise."""
     head, logged, wrong = _log(folder / FILE)
     about = {k: head.get(k) for k in ABOUT}
-    other = [f"The log is of another {k}: {v}, not {manifest['run'][k]}." for k, v in about.items()
-             if v != manifest["run"][k]]
-    if other:                                                 # nothing is planned for a run that is another one
+    other = [
+        f"The log is of another {k}: {v}, not {manifest['run'][k]}."
+        for k, v in about.items()
+        if v != manifest["run"][k]
+    ]
+    if other:  # nothing is planned for a run that is another one
         return (), (), [*wrong, *other]
     if head.get("backend") != manifest["subject"]:
         wrong.append(f"The log is of the backend {head.get('backend')}, not of {manifest['subject']}.")
@@ -204,8 +236,11 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
     wrong += wrong_waivers(folder, head, cases, verdicts, day)
     if used(verdicts, held(folder, str(manifest["subject"])), day) != manifest["waived"]:
         wrong.append("What was waived is not what the certificate shows.")
-    wrong += [f"{v.case} passes with an error of {v.figures['ratio']:.3g} times what is allowed." for v in verdicts
-              if v.status == "pass" and isinstance(v.figures.get("ratio"), float) and v.figures["ratio"] > 1][:3]
+    wrong += [
+        f"{v.case} passes with an error of {v.figures['ratio']:.3g} times what is allowed."
+        for v in verdicts
+        if v.status == "pass" and isinstance(v.figures.get("ratio"), float) and v.figures["ratio"] > 1
+    ][:3]
     if of_verdicts(verdicts) != manifest["verdicts"]:
         wrong.append("The verdicts are not those that were certified.")
     counts = totals(verdicts)
@@ -272,8 +307,15 @@ def read_report(file: Path) -> tuple[dict[str, int], str, str]:
         raise documents.bad_file(file, e, what="It is no report of a run.") from e
 
 
-def _again(subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], share: float, least: int, jobs: int,
-           draw: random.Random) -> Iterator[str]:
+def _again(
+    subject: str,
+    cases: Sequence[Case],
+    verdicts: Sequence[Verdict],
+    share: float,
+    least: int,
+    jobs: int,
+    draw: random.Random,
+) -> Iterator[str]:
     """Runs some cases again, which nobody can know beforehand, and compares."""
     before = {v.case: v for v in verdicts if v.status != "not run"}
     pool = [c for c in cases if c.id in before]

@@ -1,4 +1,5 @@
 """The promises about the operator set, held against what was measured."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -22,14 +23,21 @@ def of_members() -> Iterator[Bar]:
     ops = MEMBERS.values()
     opaque = [op for op in ops if op.kind == "opaque"]
     silent = [op.name for op in opaque if not op.reason]
-    yield Bar("opaque operators", len(opaque), f"<= {MOST_OPAQUE}", len(opaque) <= MOST_OPAQUE,
-              named(op.name for op in opaque))
+    yield Bar(
+        "opaque operators",
+        len(opaque),
+        f"<= {MOST_OPAQUE}",
+        len(opaque) <= MOST_OPAQUE,
+        named(op.name for op in opaque),
+    )
     yield Bar("opaque operators without a reason", len(silent), "0", not silent, named(silent))
     primitives = [op for op in ops if op.kind == "primitive"]
     without = [op for op in primitives if op.out is None]
     graphs = [op.name for op in without if is_of_higher_order(op)]
-    for what, lacking in (("clauses", [op.name for op in primitives if not op.clauses]),
-                          ("a type rule", [op.name for op in without if not is_of_higher_order(op)])):
+    for what, lacking in (
+        ("clauses", [op.name for op in primitives if not op.clauses]),
+        ("a type rule", [op.name for op in without if not is_of_higher_order(op)]),
+    ):
         yield Bar(f"primitives without {what}", len(lacking), "0", not lacking, named(lacking))
     yield Bar("primitives of higher order, typed by what they are given", len(graphs), "", None, named(graphs))
     count, members = Counter[str](), Counter[str]()
@@ -63,13 +71,23 @@ def of_setting(setting: str, outcomes: Outcomes, what: str) -> Iterator[Bar]:
     yield Bar(f"{setting}: {what} that PyTorch does not trace", len(untraced), "", None, named(untraced))
     yield Bar(f"{setting}: {what} of what the operator set leaves out", len(left_out), "", None, named(left_out))
     some = sorted(n for n, r in rows.items() if r.left_out and n not in left_out)
-    yield Bar(f"{setting}: samples of what it leaves out", sum(r.refused for r in rows.values()), "", None,
-              f"also in {named(some)}" if some else "")
+    yield Bar(
+        f"{setting}: samples of what it leaves out",
+        sum(r.refused for r in rows.values()),
+        "",
+        None,
+        f"also in {named(some)}" if some else "",
+    )
     yield Bar(f"{setting}: samples traced", f"{traced} of {samples}", "", None)
     yield of_types(setting, rows)
     if faults := sorted({name for r in rows.values() for name in r.faults}):
-        yield Bar(f"{setting}: operators of which PyTorch's fake kernels say wrong types", len(faults), "", None,
-                  named(faults))
+        yield Bar(
+            f"{setting}: operators of which PyTorch's fake kernels say wrong types",
+            len(faults),
+            "",
+            None,
+            named(faults),
+        )
     if foreign := sorted({name for r in rows.values() for name in r.foreign}):
         yield Bar(f"{setting}: operators of other packages than PyTorch", len(foreign), "", None, named(foreign))
     if any(job.numbers for job in outcomes):
@@ -83,17 +101,28 @@ def is_pytorchs(outcome: Outcome) -> bool:
 def of_types(setting: str, rows: Mapping[str, Row]) -> Bar:
     wrong = {n: r.mistyped for n, r in rows.items() if r.mistyped}
     typed = sum(r.typed for r in rows.values())
-    return Bar(f"{setting}: type rules that disagree", sum(map(len, wrong.values())), "0", not wrong,
-               f"of {typed} kinds of calls" + (f": {next(iter(wrong.values()))[0]}" if wrong else ""))
+    return Bar(
+        f"{setting}: type rules that disagree",
+        sum(map(len, wrong.values())),
+        "0",
+        not wrong,
+        f"of {typed} kinds of calls" + (f": {next(iter(wrong.values()))[0]}" if wrong else ""),
+    )
 
 
 def of_numbers(setting: str, rows: Mapping[str, Row], what: str) -> Iterator[Bar]:
     judged = sum(r.judged for r in rows.values())
     over = sorted(n for n, r in rows.items() if r.inaccurate and n not in ALLOWED)
     allowed = sorted(n for n, r in rows.items() if r.inaccurate and n in ALLOWED)
-    yield Bar(f"{setting}: {what} over {TIMES:g} x eager's error", len(over), "0 but named exceptions", not over,
-              f"of {judged} samples" + (f"; {named(over)}" if over else "")
-              + (f"; excepted: {named(allowed)}" if allowed else ""))
+    yield Bar(
+        f"{setting}: {what} over {TIMES:g} x eager's error",
+        len(over),
+        "0 but named exceptions",
+        not over,
+        f"of {judged} samples"
+        + (f"; {named(over)}" if over else "")
+        + (f"; excepted: {named(allowed)}" if allowed else ""),
+    )
     unjudged = sorted(n for n, r in rows.items() if r.unjudged)
     yield Bar(f"{setting}: {what} with samples not compared", len(unjudged), "", None, named(unjudged))
     strided = sorted(n for n, r in rows.items() if r.restrided)

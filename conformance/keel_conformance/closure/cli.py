@@ -1,4 +1,5 @@
 """``keel spec closure``: the command that proves that the operator set is closed, typed and accurate."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,11 +33,13 @@ app = typer.Typer(add_completion=False)
 def closure(
     universe: Annotated[str, typer.Option(help=f"What is traced: {', '.join(UNIVERSES)}.")] = "opinfo",
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
-    dynamic: Annotated[bool | None, typer.Option("--dynamic/--static", help="Only with symbolic, or only with known "
-                                                 "sizes.")] = None,
+    dynamic: Annotated[
+        bool | None, typer.Option("--dynamic/--static", help="Only with symbolic, or only with known sizes.")
+    ] = None,
     samples: Samples = "all",
-    op: Annotated[list[str] | None, typer.Option(help="Only OpInfos (models) whose name fits this pattern; "
-                                                 "repeatable.")] = None,
+    op: Annotated[
+        list[str] | None, typer.Option(help="Only OpInfos (models) whose name fits this pattern; repeatable.")
+    ] = None,
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")] = None,
     numbers: Annotated[bool, typer.Option(help="Compare with eager PyTorch and float64.")] = True,
     jobs: AtOnce = CORES,
@@ -64,13 +67,17 @@ def closure(
     run.finish(bars, rows=[_flat(job, outcome) for job, outcome in [*outcomes.items(), *times.items()]])
 
 
-def planned(of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str] | None,
-            numbers: bool) -> list[Job]:
+def planned(
+    of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str] | None, numbers: bool
+) -> list[Job]:
     """The jobs of all settings. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
     found = fitting(universe.names() if of == "opinfo" else NAMES, patterns)
-    return [Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
-            for mode, dynamic in settings for name in found
-            if mode == "forward" or of == "zoo" or universe.supports_autograd(name)]
+    return [
+        Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
+        for mode, dynamic in settings
+        for name in found
+        if mode == "forward" or of == "zoo" or universe.supports_autograd(name)
+    ]
 
 
 def _row(job: Job, row: Any) -> Any:
@@ -87,8 +94,11 @@ def _flat(job: Job, outcome: Outcome) -> dict[str, Any]:
 
 def _trouble(job: Job, outcome: Outcome) -> str:
     row = outcome.row
-    said = outcome.failure if not isinstance(row, Row) else " ".join(
-        [*(f"outside: {name}." for name in row.outside), *row.wrong, *row.mistyped, *row.inaccurate])
+    said = (
+        outcome.failure
+        if not isinstance(row, Row)
+        else " ".join([*(f"outside: {name}." for name in row.outside), *row.wrong, *row.mistyped, *row.inaccurate])
+    )
     return f"{job.title}: {said}" if said else ""
 
 

@@ -3,6 +3,7 @@
 Negotiation is measured at its dearest: against a backend that takes nothing but primitives, so that everything is
 written out. AOTAutograd alone traces the same graphs, decomposes nothing and compiles nothing.
 """
+
 from __future__ import annotations
 
 import gc
@@ -41,7 +42,7 @@ def measure(job: Job, tell: Tell) -> dict[str, float]:
         for name, backend in (("alone", universe.aot_alone), ("whole", closure.dynamo_backend())):
             tell(f"tracing {job.title}, round {n}")
             seconds = compiled(job, backend, "tiny" if n < 0 else "line")
-            if n >= 0:                                        # the first, small one is for what is set up once
+            if n >= 0:  # the first, small one is for what is set up once
                 found[name].append(seconds)
     alone, whole = median(found["alone"]), median(found["whole"])
     return {"alone": alone, "adds": whole - alone}
@@ -61,6 +62,7 @@ def compiled(job: Job, backend: Backend, scale: str) -> float:
             return backend(gm, inputs)
         finally:
             seconds += process_time() - begin
+
     torch.compiler.reset()
     run(step, case, torch.compile(case.model, backend=timed, dynamic=False))
     return seconds

@@ -1,4 +1,5 @@
 """An OpInfo's samples, drawn once for each seed; those of two seeds differ in values and in nothing else."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -22,8 +23,9 @@ class Draws:
 
     def of(self, seed: int) -> list[universe.Example]:
         if seed not in self.drawn:
-            self.drawn[seed] = universe.examples(self.name, grad=self.grad, most=self.most, seed=seed,
-                                                  device=self.device)
+            self.drawn[seed] = universe.examples(
+                self.name, grad=self.grad, most=self.most, seed=seed, device=self.device
+            )
         return self.drawn[seed]
 
     def alike(self, i: int, seed: int) -> universe.Example | None:

@@ -1,4 +1,5 @@
 """What is kept of the graphs that one OpInfo or one model was traced into."""
+
 from __future__ import annotations
 
 import traceback

@@ -1,4 +1,5 @@
 """What one disposable process is asked to measure, and what comes back from it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

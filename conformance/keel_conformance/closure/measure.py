@@ -1,4 +1,5 @@
 """One OpInfo in a process of its own: traced, negotiated, typed, and run beside eager PyTorch."""
+
 from __future__ import annotations
 
 import warnings
@@ -71,7 +72,7 @@ class Measured:
                 return False
             if watch.left_out is None:
                 self.run(i, example, run, watch)
-            if watch.left_out is not None:                    # the backward graph may be traced only now
+            if watch.left_out is not None:  # the backward graph may be traced only now
                 self.found.left_out.setdefault(watch.left_out, example.title[:200])
                 return None
             watch.now("typing")
@@ -83,8 +84,11 @@ class Measured:
         in_words(lambda: numbers.leave(example.fn, example.inputs))
         watch.now("tracing")
         begin = process_time()
-        run = in_words(lambda: universe.trace(example.fn, [numbers.twin(x) for x in example.inputs],
-                                              closure.watching(watch), dynamic=self.job.dynamic))
+        run = in_words(
+            lambda: universe.trace(
+                example.fn, [numbers.twin(x) for x in example.inputs], closure.watching(watch), dynamic=self.job.dynamic
+            )
+        )
         self.seconds.update(tracing=process_time() - begin - watch.seconds, negotiating=watch.seconds)
         return run
 
@@ -92,7 +96,7 @@ class Measured:
         watch.now("comparing")
         try:
             if (reason := self.unjudged(watch.ends)) is not None or not self.job.numbers:
-                if self.training:                              # the backward graph may be traced only now
+                if self.training:  # the backward graph may be traced only now
                     numbers.leave(run, example.inputs)
                 if (reason := reason or self.unjudged(watch.ends)) is not None:
                     self.found.unjudged[reason] = self.job.name

@@ -4,6 +4,7 @@ Tensors of a sample are judged as ``keel_conformance.bench.errors`` judges those
 own error, with more draws of the values where a sample is over, and by how far float64 itself moves where it jumps.
 Integers and bools must be eager's, or float64's where rounding decides.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ..bench.errors import Comparison, Verdict, compare, judge
 
 DRAWS = (12, 96)  # in turn, while over: 12 draws of one number's error said 3.06 times of what 96 say is 1.2 times
 MOVES = 8
-UNIT = 2.0 ** -24
+UNIT = 2.0**-24
 
 Left = dict[str, Tensor]
 Function = Callable[..., tuple[Tensor, ...]]
@@ -99,8 +100,13 @@ def _sentence(v: Verdict) -> str:
     return f"{v.name} is off by {v.farthest:.3g} times eager's {v.eager:.2g}."
 
 
-def _again(draw: Callable[[int], universe.Example | None], ours: Function, draws: list[Mapping[str, Comparison]],
-           names: set[str], count: int) -> list[Verdict]:
+def _again(
+    draw: Callable[[int], universe.Example | None],
+    ours: Function,
+    draws: list[Mapping[str, Comparison]],
+    names: set[str],
+    count: int,
+) -> list[Verdict]:
     """Verdicts on ``names`` over ``count`` draws, each with how far float64 moves."""
     examples = [(i, e) for i, e in ((seed, draw(seed)) for seed in range(count)) if e is not None]
     found: list[Mapping[str, Comparison]] = []
@@ -120,8 +126,10 @@ def unlike(mine: Left, eager: Left) -> Iterator[str]:
         if name not in mine or name not in eager:
             yield f"{name} is there in {'eager' if name in eager else 'the operator set'} only."
         elif (mine[name].dtype, mine[name].shape) != (eager[name].dtype, eager[name].shape):
-            yield (f"{name} is {mine[name].dtype} {list(mine[name].shape)}, not {eager[name].dtype} "
-                   f"{list(eager[name].shape)}.")
+            yield (
+                f"{name} is {mine[name].dtype} {list(mine[name].shape)}, not {eager[name].dtype} "
+                f"{list(eager[name].shape)}."
+            )
 
 
 def discrete(mine: Left, eager: Left, exact: Left) -> Iterator[str]:

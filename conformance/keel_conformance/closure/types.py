@@ -1,4 +1,5 @@
 """Do type rules say what PyTorch's fake tensors say: dtype, sizes and strides of every call that a program ends in?"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set

@@ -1,4 +1,5 @@
 """What a job asks for, by its universe."""
+
 from __future__ import annotations
 
 from typing import Any

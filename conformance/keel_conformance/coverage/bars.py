@@ -1,4 +1,5 @@
 """The promises about breadth, held against what was measured."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -24,10 +25,19 @@ def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterat
     verdicts = Counter(c["verdict"] for c in cells)
     refused = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "refused"})
     asked = len(cells) - verdicts["none"]
-    yield Bar(f"{backend}: operators and dtypes done", f"{asked - len(refused)} of {asked}", "all", not refused,
-              named(refused))
-    for verdict, what in (("loops", "by loops"), ("mixed", "by loops or a library, as the call is"),
-                          ("extern", "by a library"), ("taken", "whole")):
+    yield Bar(
+        f"{backend}: operators and dtypes done",
+        f"{asked - len(refused)} of {asked}",
+        "all",
+        not refused,
+        named(refused),
+    )
+    for verdict, what in (
+        ("loops", "by loops"),
+        ("mixed", "by loops or a library, as the call is"),
+        ("extern", "by a library"),
+        ("taken", "whole"),
+    ):
         if verdicts[verdict]:
             yield Bar(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], asked))
     silent = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "none"})
@@ -44,8 +54,13 @@ def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Bar]:
     traced, whole = sum(r.traced for r in rows.values()), sum(r.whole for r in rows.values())
     share, title = 100 * whole / traced if traced else 0.0, f"{backend}, {mode}"
     short = sorted((n for n, r in rows.items() if r.whole < r.traced), key=lambda n: rows[n].whole - rows[n].traced)
-    yield Bar(f"{title}: samples without eager fallback", f"{whole} of {traced} ({share:.2f} %)", f">= {LEAST:g} %",
-              bool(traced) and share >= LEAST, named(short))
+    yield Bar(
+        f"{title}: samples without eager fallback",
+        f"{whole} of {traced} ({share:.2f} %)",
+        f">= {LEAST:g} %",
+        bool(traced) and share >= LEAST,
+        named(short),
+    )
     loops = sorted({name for r in rows.values() for name, why in r.left.items() if NO_LOOPS not in why})
     yield Bar(f"{title}: calls with a loop form left to eager", len(loops), "0", not loops, named(loops))
     yield Bar(f"{title}: OpInfos that end the process", len(broken), "0", not broken, named(broken))
@@ -68,8 +83,13 @@ def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Bar]:
     if not judged:
         return
     over = sorted(n for n, r in rows.items() if r.inaccurate and n not in ALLOWED)
-    yield Bar(f"{title}: OpInfos over {TIMES:g} x eager's error", len(over), "0 but named exceptions", not over,
-              f"of {judged} kinds of samples" + (f"; {named(over)}" if over else ""))
+    yield Bar(
+        f"{title}: OpInfos over {TIMES:g} x eager's error",
+        len(over),
+        "0 but named exceptions",
+        not over,
+        f"of {judged} kinds of samples" + (f"; {named(over)}" if over else ""),
+    )
     unjudged = sorted(n for n, r in rows.items() if r.unjudged)
     yield Bar(f"{title}: OpInfos with samples not compared", len(unjudged), "", None, named(unjudged))
 

@@ -1,4 +1,5 @@
 """``keel spec coverage``: what a backend runs of the operator set, dtype by dtype, and over PyTorch's catalogue."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,8 +34,10 @@ Cells = Sequence[promised.Cell]
 @app.callback(invoke_without_command=True)
 def coverage_(
     backend: Annotated[str, typer.Option(help="The backend asked.")] = "cpp",
-    universe: Annotated[str, typer.Option(help="table: the declarations, dtype by dtype; opinfo: PyTorch's catalogue, "
-                                          "compiled and run.")] = TABLE,
+    universe: Annotated[
+        str,
+        typer.Option(help="table: the declarations, dtype by dtype; opinfo: PyTorch's catalogue, compiled and run."),
+    ] = TABLE,
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
     samples: Samples = "all",
     op: Annotated[list[str] | None, typer.Option(help="Only names that fit this pattern; repeatable.")] = None,
@@ -56,8 +59,11 @@ def coverage_(
         show(run.console, cells)
         bars = list(promised.of_table(backend, cells, (j.name for j, o in outcomes.items() if o.row is None)))
     else:
-        bars = [bar for m in dict.fromkeys(job.mode for job in todo)
-                for bar in promised.of_mode(backend, m, {j: o for j, o in outcomes.items() if j.mode == m})]
+        bars = [
+            bar
+            for m in dict.fromkeys(job.mode for job in todo)
+            for bar in promised.of_mode(backend, m, {j: o for j, o in outcomes.items() if j.mode == m})
+        ]
         report.list_needs(run.console, "What is left to eager PyTorch", promised.left(outcomes.items()))
     rows = [{**vars(job), **o.as_json()} for job, o in outcomes.items() if job.mode != TABLE]
     run.finish(bars, cells=cells, rows=rows)
@@ -68,12 +74,17 @@ def _rows(backend: str, patterns: Sequence[str] | None) -> list[Job]:
     return [Job(backend, name, TABLE) for name in fitting(names, patterns)]
 
 
-def planned(backend: str, modes: Sequence[str] | None, samples: int | None, patterns: Sequence[str] | None,
-            numbers: bool) -> list[Job]:
+def planned(
+    backend: str, modes: Sequence[str] | None, samples: int | None, patterns: Sequence[str] | None, numbers: bool
+) -> list[Job]:
     """The jobs of all modes. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
     names = fitting(universe.names(), patterns)
-    return [Job(backend, name, mode, samples, numbers) for mode in picked("mode", modes, MODES) for name in names
-            if mode == "forward" or universe.supports_autograd(name)]
+    return [
+        Job(backend, name, mode, samples, numbers)
+        for mode in picked("mode", modes, MODES)
+        for name in names
+        if mode == "forward" or universe.supports_autograd(name)
+    ]
 
 
 def _row(job: Job, row: Any) -> Any:
@@ -83,8 +94,11 @@ def _row(job: Job, row: Any) -> Any:
 
 def _trouble(job: Job, outcome: Outcome) -> str:
     row = outcome.row
-    said = outcome.failure if not isinstance(row, Row) else " ".join(
-        [*(f"left: {name}." for name in row.left), *row.wrong, *row.inaccurate])
+    said = (
+        outcome.failure
+        if not isinstance(row, Row)
+        else " ".join([*(f"left: {name}." for name in row.left), *row.wrong, *row.inaccurate])
+    )
     return f"{job.title}: {said}" if said else ""
 
 
@@ -92,16 +106,22 @@ def show(console: Console, cells: Cells) -> None:
     """A line per operator, a column per dtype, by family; then the sentences of what is refused."""
     dtypes = list(dict.fromkeys(c["dtype"] for c in cells))
     for family in dict.fromkeys(c["family"] for c in cells):
-        rows = {name: {c["dtype"]: MARKS[c["verdict"]] for c in cells if c["op"] == name}
-                for name in dict.fromkeys(c["op"] for c in cells if c["family"] == family)}
+        rows = {
+            name: {c["dtype"]: MARKS[c["verdict"]] for c in cells if c["op"] == name}
+            for name in dict.fromkeys(c["op"] for c in cells if c["family"] == family)
+        }
         table = Table(title=family, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim")
         for column in ("operator", *dtypes):
             table.add_column(column)
         for name, marks in rows.items():
             table.add_row(name, *(marks.get(d, "") for d in dtypes))
         console.print(table)
-    console.print("L loops, x a library, m loops or a library as the call is, + whole, - refused, . eager PyTorch runs "
-                  "no sample here, blank not declared", markup=False, highlight=False)
+    console.print(
+        "L loops, x a library, m loops or a library as the call is, + whole, - refused, . eager PyTorch runs "
+        "no sample here, blank not declared",
+        markup=False,
+        highlight=False,
+    )
     for cell in cells:
         if cell["why"]:
             console.print(f"{cell['op']} {cell['dtype']}: {cell['why']}", markup=False, highlight=False)

@@ -1,6 +1,7 @@
 """One OpInfo in a process of its own: compiled by a backend, its calls counted by how they are done, run beside eager
 PyTorch and float64.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -99,7 +100,7 @@ class _Measured:
             if way == "refused" and coverage.is_beyond(call):
                 self.host[call.name] += 1
                 continue
-            self.ways[way] += 1                               # a view beside an eager call costs nothing
+            self.ways[way] += 1  # a view beside an eager call costs nothing
             if way == "refused":
                 whole = False
                 self.found.left.setdefault(call.name, f"{why} ({call})"[:600])
@@ -108,7 +109,7 @@ class _Measured:
         return whole
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], done: list[coverage.Done]) -> None:
-        if self.training:                                     # the backward graph may be traced only now
+        if self.training:  # the backward graph may be traced only now
             numbers.leave(run, example.inputs)
         if (reason := self.unjudged(done)) is not None:
             self.found.unjudged[reason] = example.title[:200]
@@ -127,8 +128,14 @@ class _Measured:
     def unjudged(self, done: Sequence[coverage.Done]) -> str | None:
         if not self.job.numbers:
             return "It was not asked for."
-        random = sorted({c.name for d in done for c, *_ in d.calls
-                         if torch.Tag.nondeterministic_seeded in getattr(c.op, "tags", ())})
+        random = sorted(
+            {
+                c.name
+                for d in done
+                for c, *_ in d.calls
+                if torch.Tag.nondeterministic_seeded in getattr(c.op, "tags", ())
+            }
+        )
         return f"It draws random numbers: {', '.join(random)}." if random else UNDEFINED.get(self.job.name)
 
 

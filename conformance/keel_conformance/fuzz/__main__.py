@@ -1,4 +1,5 @@
 """``python -m keel_conformance.fuzz``: mutated files, the same for a seed; with ``--minutes`` guided by branches."""
+
 from __future__ import annotations
 
 import json
@@ -22,11 +23,19 @@ TITLES = {"raw": "raw errors", "slow": "over 1 s", "ran": "ran code"}
 
 
 def fuzz(
-    loaders: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(LOADERS)}; by default all. NAME=N gives "
-                                                        "one a number of its own.")] = None,
+    loaders: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Of {', '.join(LOADERS)}; by default all. NAME=N gives one a number of its own."),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Mutated files for each loader.")] = 10_000,
-    minutes: Annotated[float, typer.Option(min=0.0, help="Instead, search guided by branches for so long, for each "
-                                           "loader (with atheris: pip install 'torch-keel[fuzz]').")] = 0.0,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Instead, search guided by branches for so long, for each "
+            "loader (with atheris: pip install 'torch-keel[fuzz]').",
+        ),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the mutations.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = CORES,
     corpus: Annotated[Path | None, typer.Option(help="Where a guided search keeps what it found.")] = None,
@@ -57,8 +66,18 @@ def _write(out: Path, found: dict[str, Tally], seed: int) -> None:
     for tally in found.values():
         whole.add(tally)
     draft = out.with_name(out.name + ".draft")
-    draft.write_text(json.dumps({"machine": machine(), "seed": seed, "loaders": [t.as_json() for t in found.values()],
-                                 "all": whole.as_json()}, indent=1) + "\n")
+    draft.write_text(
+        json.dumps(
+            {
+                "machine": machine(),
+                "seed": seed,
+                "loaders": [t.as_json() for t in found.values()],
+                "all": whole.as_json(),
+            },
+            indent=1,
+        )
+        + "\n"
+    )
     draft.replace(out)
 
 
@@ -68,8 +87,9 @@ def _table(found: dict[str, Tally]) -> Table:
     for column in COLUMNS:
         table.add_column(TITLES.get(column, column), justify="right")
     for tally in found.values():
-        table.add_row(tally.loader, *(f"{v:.2f} s" if isinstance(v := getattr(tally, c), float) else f"{v:,}"
-                                      for c in COLUMNS))
+        table.add_row(
+            tally.loader, *(f"{v:.2f} s" if isinstance(v := getattr(tally, c), float) else f"{v:,}" for c in COLUMNS)
+        )
     return table
 
 

@@ -2,6 +2,7 @@
 
 It runs in a process of its own, because libFuzzer ends that.
 """
+
 from __future__ import annotations
 
 import random
@@ -16,10 +17,23 @@ from typing import Any
 from .loaders import LOADERS
 from .watch import Watch
 
-MODULES = ("keel.serialise", "keel.documents", "keel.loops.text", "keel.loops.index", "keel.cost", "keel.registration",
-           "keel.torch_adapter.trees", "keel.torch_adapter.fakes", "keel_conformance.harness.waivers",
-           "keel_conformance.harness.journal", "keel_conformance.certificate.verify", "keel_conformance.workers.log",
-           "tomllib", "zipfile", "pickletools")
+MODULES = (
+    "keel.serialise",
+    "keel.documents",
+    "keel.loops.text",
+    "keel.loops.index",
+    "keel.cost",
+    "keel.registration",
+    "keel.torch_adapter.trees",
+    "keel.torch_adapter.fakes",
+    "keel_conformance.harness.waivers",
+    "keel_conformance.harness.journal",
+    "keel_conformance.certificate.verify",
+    "keel_conformance.workers.log",
+    "tomllib",
+    "zipfile",
+    "pickletools",
+)
 """What reads files: these and what is in them.  Their branches guide the search."""
 
 
@@ -51,8 +65,17 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
         if draw.random() < 0.4:
             return bytes(atheris.Mutate(data, most))
         return loader.mutate(data, draw)[:most]
-    options: list[Any] = [sys.argv[0], str(kept), f"-max_total_time={seconds}", "-timeout=30", "-rss_limit_mb=6144",
-                          "-max_len=262144", f"-artifact_prefix={kept.parent}/{name}-", "-print_final_stats=1"]
+
+    options: list[Any] = [
+        sys.argv[0],
+        str(kept),
+        f"-max_total_time={seconds}",
+        "-timeout=30",
+        "-rss_limit_mb=6144",
+        "-max_len=262144",
+        f"-artifact_prefix={kept.parent}/{name}-",
+        "-print_final_stats=1",
+    ]
     atheris.Setup(options, one, custom_mutator=mutated)
     atheris.Fuzz()
 

@@ -1,4 +1,5 @@
 """What reads files, each with real files to begin with and with how they are mutated."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -39,16 +40,25 @@ def _measurement(path: Path) -> Any:
 
 _DATA = one_of(of_json, of_json, of_json, of_words, of_bytes)
 _LINES = one_of(of_lines, of_lines, of_words, of_bytes)
-_GRAPH = one_of(*([within("graph.json", of_json)] * 6), within("graph.json", of_words), within("graph.json", of_bytes),
-                within("constants.pt", of_bytes, "data.pkl"), within("constants.pt", of_bytes), of_bytes)
+_GRAPH = one_of(
+    *([within("graph.json", of_json)] * 6),
+    within("graph.json", of_words),
+    within("graph.json", of_bytes),
+    within("constants.pt", of_bytes, "data.pkl"),
+    within("constants.pt", of_bytes),
+    of_bytes,
+)
 
-LOADERS: Mapping[str, Loader] = {loader.name: loader for loader in (
-    Loader("graph", keel.serialise.load_graph, seeds.graphs, _GRAPH),
-    Loader("kernel", _kernel, seeds.kernels, one_of(of_words, of_words, of_bytes)),
-    Loader("sheets", keel.cost.read_sheets, seeds.sheets, _DATA),
-    Loader("waivers", lambda path: waivers.read(path, "acme"), seeds.waivers, one_of(of_words, of_bytes)),
-    Loader("log", journal.read, seeds.logs, _LINES),
-    Loader("certificate", verify.form, seeds.certificates, _DATA),
-    Loader("report", verify.read_report, seeds.reports, _DATA),
-    Loader("measurement", _measurement, seeds.measurements, _LINES),
-)}
+LOADERS: Mapping[str, Loader] = {
+    loader.name: loader
+    for loader in (
+        Loader("graph", keel.serialise.load_graph, seeds.graphs, _GRAPH),
+        Loader("kernel", _kernel, seeds.kernels, one_of(of_words, of_words, of_bytes)),
+        Loader("sheets", keel.cost.read_sheets, seeds.sheets, _DATA),
+        Loader("waivers", lambda path: waivers.read(path, "acme"), seeds.waivers, one_of(of_words, of_bytes)),
+        Loader("log", journal.read, seeds.logs, _LINES),
+        Loader("certificate", verify.form, seeds.certificates, _DATA),
+        Loader("report", verify.read_report, seeds.reports, _DATA),
+        Loader("measurement", _measurement, seeds.measurements, _LINES),
+    )
+}

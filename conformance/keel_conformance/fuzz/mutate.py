@@ -1,4 +1,5 @@
 """Mutations of files: of bytes, of words, and of the values of JSON, drawn from a seed alone."""
+
 from __future__ import annotations
 
 import copy
@@ -15,18 +16,94 @@ Mutation = Callable[[bytes, random.Random], bytes]
 CANARY = "__import__('keel_canary').sing()"
 """Code that would be noticed if it ran."""
 WORDS = (
-    "", "0", "-1", "1e999", "NaN", "null", "true", "[]", "{}", "s0", "u0", "9" * 30, "9" * 5000, "**", "10**10**10",
+    "",
+    "0",
+    "-1",
+    "1e999",
+    "NaN",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "s0",
+    "u0",
+    "9" * 30,
+    "9" * 5000,
+    "**",
+    "10**10**10",
     "(" * 200,
-    "[" * 2000, "*", "%0", "%999", "//0", "é", "\x00", "\u2028", "self", "class", "forward", "..", "../../x", CANARY,
-    f"x={CANARY}", f"x): {CANARY} #", f"a\n  {CANARY}", "os.system", "keel_canary", "keel_canary:backend", "_dynamo",
-    "lambda: 0", "__class__", "training", "higher_order.print.default", "aten.add.Tensor", "collections.namedtuple",
+    "[" * 2000,
+    "*",
+    "%0",
+    "%999",
+    "//0",
+    "é",
+    "\x00",
+    "\u2028",
+    "self",
+    "class",
+    "forward",
+    "..",
+    "../../x",
+    CANARY,
+    f"x={CANARY}",
+    f"x): {CANARY} #",
+    f"a\n  {CANARY}",
+    "os.system",
+    "keel_canary",
+    "keel_canary:backend",
+    "_dynamo",
+    "lambda: 0",
+    "__class__",
+    "training",
+    "higher_order.print.default",
+    "aten.add.Tensor",
+    "collections.namedtuple",
 )
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 7, 1 << 31, 1 << 63, 1 << 64, -(1 << 63), 10 ** 400, 0.5, 1e308, -0.0, "", "x",
-    "s0", CANARY, "9" * 5000, [], {}, [[]], ["Pow", 10, ["Pow", 10, 10]], ["Pow", "s77", 40], ["Mod", 1, 0],
-    ["FloorDiv", "s77", 0], ["Mul", *([["Add", "s77", 1]] * 30)], ["Max", *range(60)], {"node": "x"}, {"graph": "x"},
-    {"dtype": "onnx"}, {"device": CANARY}, {"tuple": [[]]}, {"dict": [[[], 1]]}, {"slice": [0, 1]}, {"float": "inf"},
-    {"operator": "higher_order.cond.default"}, {"complex": [1]}, "float32", "cpu", "keel_canary:backend",
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    7,
+    1 << 31,
+    1 << 63,
+    1 << 64,
+    -(1 << 63),
+    10**400,
+    0.5,
+    1e308,
+    -0.0,
+    "",
+    "x",
+    "s0",
+    CANARY,
+    "9" * 5000,
+    [],
+    {},
+    [[]],
+    ["Pow", 10, ["Pow", 10, 10]],
+    ["Pow", "s77", 40],
+    ["Mod", 1, 0],
+    ["FloorDiv", "s77", 0],
+    ["Mul", *([["Add", "s77", 1]] * 30)],
+    ["Max", *range(60)],
+    {"node": "x"},
+    {"graph": "x"},
+    {"dtype": "onnx"},
+    {"device": CANARY},
+    {"tuple": [[]]},
+    {"dict": [[[], 1]]},
+    {"slice": [0, 1]},
+    {"float": "inf"},
+    {"operator": "higher_order.cond.default"},
+    {"complex": [1]},
+    "float32",
+    "cpu",
+    "keel_canary:backend",
 )
 
 
@@ -50,7 +127,7 @@ def of_bytes(data: bytes, draw: random.Random) -> bytes:
             case 5:
                 held[at:end] = draw.choice((b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\xff\xff\xff\x7f", b"\x80"))
             case _:
-                del held[draw.randint(0, len(held)):]
+                del held[draw.randint(0, len(held)) :]
     return bytes(held)
 
 
@@ -70,9 +147,9 @@ def of_words(data: bytes, draw: random.Random) -> bytes:
             case 2 if at < len(words):
                 del words[at]
             case 3:
-                words[at:at] = words[at:at + draw.choice((1, 3, 20))] * draw.choice((1, 2, 40))
+                words[at:at] = words[at : at + draw.choice((1, 3, 20))] * draw.choice((1, 2, 40))
             case 4 if at < len(words) and words[at].isdigit():
-                words[at] = str(int(words[at][:40]) * draw.choice((-1, 0, 2, 10 ** 9, 10 ** 25)))
+                words[at] = str(int(words[at][:40]) * draw.choice((-1, 0, 2, 10**9, 10**25)))
             case _:
                 words[at:at] = [draw.choice(WORDS)]
     return "".join(words).encode("utf-8", "surrogatepass")
@@ -141,14 +218,16 @@ def of_lines(data: bytes, draw: random.Random) -> bytes:
 
 def within(member: str, mutation: Mutation, inner: str = "") -> Mutation:
     """A mutation of a member of a zip archive; of the member whose name ends so of an archive that is that member."""
+
     def mutated(data: bytes, draw: random.Random) -> bytes:
         try:
             parts = _unzipped(data)
             name = next(n for n in parts if n.endswith(member))
-        except Exception:                                     # whatever a damaged archive makes its reader raise
+        except Exception:  # whatever a damaged archive makes its reader raise
             return of_bytes(data, draw)
         change = within(inner, mutation) if inner else mutation
         return _zipped({**parts, name: change(parts[name], draw)})
+
     return mutated
 
 
@@ -167,8 +246,10 @@ def _zipped(parts: dict[str, bytes]) -> bytes:
 
 def one_of(*mutations: Mutation) -> Mutation:
     """One of them, each as often as it is given."""
+
     def mutated(data: bytes, draw: random.Random) -> bytes:
         return draw.choice(mutations)(data, draw)
+
     return mutated
 
 
@@ -179,5 +260,5 @@ def of_seed(seeds: Sequence[bytes], mutation: Mutation, draw: random.Random) -> 
         data = mutation(data, draw)
     if draw.random() < 0.02:
         other = draw.choice(seeds)
-        data = data[:draw.randint(0, len(data))] + other[draw.randint(0, len(other)):]
+        data = data[: draw.randint(0, len(data))] + other[draw.randint(0, len(other)) :]
     return data

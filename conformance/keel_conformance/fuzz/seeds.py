@@ -1,4 +1,5 @@
 """Real files to begin with: graphs that were saved, kernels, and what runs and measurements write."""
+
 from __future__ import annotations
 
 import json
@@ -44,9 +45,16 @@ def graphs() -> list[bytes]:
     given = defaultdict(list, a=torch.ones(2), q=deque([torch.ones(3)], maxlen=2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(Whole(), (torch.ones(8, 4), given), {"scale": torch.ones(4)}, dynamic_shapes={
-            "x": {0: torch.export.Dim("rows", min=2, max=64)}, "scale": None,
-            "given": defaultdict(list, a=None, q=deque([None], maxlen=2))})
+        program = torch.export.export(
+            Whole(),
+            (torch.ones(8, 4), given),
+            {"scale": torch.ones(4)},
+            dynamic_shapes={
+                "x": {0: torch.export.Dim("rows", min=2, max=64)},
+                "scale": None,
+                "given": defaultdict(list, a=None, q=deque([None], maxlen=2)),
+            },
+        )
         rows = {0: torch.export.Dim("rows", min=2, max=64)}
         found = torch.export.export(Found(), (torch.ones(3, 4),), dynamic_shapes={"x": rows})
         return [_saved(g) for g in (program, found)]
@@ -93,7 +101,8 @@ KERNELS = (
   parallel i0 < max(s0 // 2, 1):
     %0 = load in0[(s1 + s2 + i0) % (s0 + 1)]
     store add out0[i0] %0
-""")
+""",
+)
 
 
 def kernels() -> list[bytes]:
@@ -101,9 +110,17 @@ def kernels() -> list[bytes]:
 
 
 def sheets() -> list[bytes]:
-    cost = keel.Cost(flops={torch.float32: 1e9}, scalars=1e8, bandwidth=1e9, link=keel.cost.Link(1e6, 1e-3),
-                     weights={"sort": 2.0}, passes={"convolution": 3.0}, seconds={"aten.mm": 0.5}, doubt=0.3,
-                     patterns=(keel.cost.Pattern(("aten.mm", "pointwise")), keel.cost.Pattern(("sort",), 1e-3)))
+    cost = keel.Cost(
+        flops={torch.float32: 1e9},
+        scalars=1e8,
+        bandwidth=1e9,
+        link=keel.cost.Link(1e6, 1e-3),
+        weights={"sort": 2.0},
+        passes={"convolution": 3.0},
+        seconds={"aten.mm": 0.5},
+        doubt=0.3,
+        patterns=(keel.cost.Pattern(("aten.mm", "pointwise")), keel.cost.Pattern(("sort",), 1e-3)),
+    )
     plain = keel.Cost(flops={torch.float32: 1e9}, scalars=1e8, bandwidth=1e9)
     both = {"acme": cost.as_json(), "cpp": plain.as_json()}
     return [json.dumps({"machine": {"threads": 2}, "sheets": both}).encode()]
@@ -131,15 +148,47 @@ def waivers() -> list[bytes]:
     return [WAIVERS]
 
 
-HEAD = {"backend": "acme", "shard": "1/1", "cases": 2, "digest": "0" * 64, "torch": "2.13.0", "torch-keel": "0.1.0",
-        "python": "3.11.7", "profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}
+HEAD = {
+    "backend": "acme",
+    "shard": "1/1",
+    "cases": 2,
+    "digest": "0" * 64,
+    "torch": "2.13.0",
+    "torch-keel": "0.1.0",
+    "python": "3.11.7",
+    "profile": "core",
+    "tier": "smoke",
+    "seed": 0,
+    "ops": ["neg"],
+}
 
 
 def logs() -> list[bytes]:
-    figures = {"ulps": 1.5, "ratio": float("inf"), "masked": 0.0, "index": [0, 1], "wrong": 3, "histogram": [1] * 12,
-               "fault": "result shared", "result": 1, "call": 0, "other": 0, "other_call": 1}
-    verdicts = [{"case": f"neg/f32/{k}", "status": s, "oracle": "ulp", "sentence": "At (0,) it is 1, not 2.",
-                 "clause": "neg.C1", "figures": figures, "seconds": 0.25} for k, s in enumerate(STATUSES)]
+    figures = {
+        "ulps": 1.5,
+        "ratio": float("inf"),
+        "masked": 0.0,
+        "index": [0, 1],
+        "wrong": 3,
+        "histogram": [1] * 12,
+        "fault": "result shared",
+        "result": 1,
+        "call": 0,
+        "other": 0,
+        "other_call": 1,
+    }
+    verdicts = [
+        {
+            "case": f"neg/f32/{k}",
+            "status": s,
+            "oracle": "ulp",
+            "sentence": "At (0,) it is 1, not 2.",
+            "clause": "neg.C1",
+            "figures": figures,
+            "seconds": 0.25,
+        }
+        for k, s in enumerate(STATUSES)
+    ]
     lines = [{"run": HEAD}, {"begin": [v["case"] for v in verdicts]}, {"end": verdicts[:7]}, {"end": verdicts[7:]}]
     return [_lines(lines), _lines(lines[:2])]
 
@@ -150,25 +199,47 @@ def _lines(entries: Sequence[Any]) -> bytes:
 
 def certificates() -> list[bytes]:
     manifest = {
-        "format": 2, "made": "2026-11-24T12:00:00+00:00", "subject": "acme", "run": {k: HEAD[k] for k in ABOUT},
-        "conforms": True, "totals": dict.fromkeys(STATUSES, 0), "suite": "2" * 64, "compiler": "3" * 64,
+        "format": 2,
+        "made": "2026-11-24T12:00:00+00:00",
+        "subject": "acme",
+        "run": {k: HEAD[k] for k in ABOUT},
+        "conforms": True,
+        "totals": dict.fromkeys(STATUSES, 0),
+        "suite": "2" * 64,
+        "compiler": "3" * 64,
         "specification": {"lock": "0" * 64, "contract": "1" * 64},
         "plugin": {"package": "acme", "distribution": "acme", "version": "1", "files": "4" * 64},
         "torch": {"version": "2.13.0", "commit": "x", "files": "5" * 64},
         "environment": {"torch": "2.13.0", "cores": 2},
-        "waivers": None, "waived": [], "verdicts": "6" * 64, "files": {"log.jsonl": "7" * 64}, "seal": "8" * 64}
+        "waivers": None,
+        "waived": [],
+        "verdicts": "6" * 64,
+        "files": {"log.jsonl": "7" * 64},
+        "seal": "8" * 64,
+    }
     return [json.dumps(manifest, indent=1).encode()]
 
 
 def reports() -> list[bytes]:
     totals = [{"status": s, "cases": k, "of": 100, "share": k / 100, "bad": False} for k, s in enumerate(STATUSES)]
-    return [json.dumps({"format": 1, "subject": "acme", "run": {"digest": "0" * 64}, "totals": totals,
-                        "verdicts": []}).encode()]
+    return [
+        json.dumps(
+            {"format": 1, "subject": "acme", "run": {"digest": "0" * 64}, "totals": totals, "verdicts": []}
+        ).encode()
+    ]
 
 
 def measurements() -> list[bytes]:
     job = {"universe": "opinfo", "name": "sin", "samples": 2}
     row = {"samples": 2, "traced": 2, "ends_in": {"aten.sin.default": 2}}
-    return [_lines([{"job": job, "outcome": {"row": row, "failure": "", "doing": "", "seconds": 0.5, "end": ""}},
-                    {"job": {**job, "name": "cos"}, "outcome": {"row": None, "failure": "It died.", "doing": "x",
-                                                               "seconds": 1.0, "end": "SIGABRT"}}])]
+    return [
+        _lines(
+            [
+                {"job": job, "outcome": {"row": row, "failure": "", "doing": "", "seconds": 0.5, "end": ""}},
+                {
+                    "job": {**job, "name": "cos"},
+                    "outcome": {"row": None, "failure": "It died.", "doing": "x", "seconds": 1.0, "end": "SIGABRT"},
+                },
+            ]
+        )
+    ]

@@ -1,4 +1,5 @@
 """Many mutated files, the same ones for the same seed, over several processes; and what came of them, counted."""
+
 from __future__ import annotations
 
 import gc
@@ -51,21 +52,33 @@ class Tally:
         return not (self.raw or self.slow or self.ran or self.died)
 
     def as_json(self) -> dict[str, Any]:
-        return {"loader": self.loader, "files": self.files, "taken": self.taken, "refused": self.refused,
-                "raw errors": self.raw, "over one second": self.slow, "ran code": self.ran, "processes died": self.died,
-                "slowest": round(self.slowest, 3), "seconds": round(self.seconds, 1),
-                "codes": dict(sorted(self.codes.items())), "bad": [list(b) for b in self.bad]}
+        return {
+            "loader": self.loader,
+            "files": self.files,
+            "taken": self.taken,
+            "refused": self.refused,
+            "raw errors": self.raw,
+            "over one second": self.slow,
+            "ran code": self.ran,
+            "processes died": self.died,
+            "slowest": round(self.slowest, 3),
+            "seconds": round(self.seconds, 1),
+            "codes": dict(sorted(self.codes.items())),
+            "bad": [list(b) for b in self.bad],
+        }
 
 
 def file_of(loader: str, seed: int, number: int) -> bytes:
     """The mutated file of that number."""
     from .loaders import LOADERS
+
     return of_seed(_seeds(loader), LOADERS[loader].mutate, random.Random(f"{seed}/{loader}/{number}"))
 
 
 @cache
 def _seeds(loader: str) -> tuple[bytes, ...]:
     from .loaders import LOADERS
+
     return tuple(LOADERS[loader].seeds())
 
 
@@ -78,14 +91,15 @@ def _watch() -> Watch:
 def tried(loader: str, seed: int, first: int, count: int) -> Tally:
     """Reads files ``first`` to ``first + count``."""
     from .loaders import LOADERS
+
     tally, watch, load = Tally(loader), _watch(), LOADERS[loader].load
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for data in _seeds(loader):                           # what is imported at the first use of all is, now
+        for data in _seeds(loader):  # what is imported at the first use of all is, now
             watch.file.write_bytes(data)
             load(watch.file)
         gc.collect()
-        gc.freeze()                                           # what is here already is not looked through again
+        gc.freeze()  # what is here already is not looked through again
         for number in range(first, first + count):
             seen = watch.read(load, file_of(loader, seed, number))
             tally.files += 1
@@ -104,8 +118,11 @@ def tried(loader: str, seed: int, first: int, count: int) -> Tally:
 
 def campaign(counts: Mapping[str, int], seed: int, jobs: int) -> Iterator[Tally]:
     """What came of so many files of each loader, chunk by chunk.  A chunk whose process died counts one death."""
-    chunks = [(loader, seed, first, min(CHUNK, count - first))
-              for loader, count in counts.items() for first in range(0, count, CHUNK)]
+    chunks = [
+        (loader, seed, first, min(CHUNK, count - first))
+        for loader, count in counts.items()
+        for first in range(0, count, CHUNK)
+    ]
     chunks.sort(key=lambda chunk: chunk[2] / counts[chunk[0]])  # so that each loader is under way from the beginning
     while chunks:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
@@ -116,7 +133,7 @@ def campaign(counts: Mapping[str, int], seed: int, jobs: int) -> Iterator[Tally]
                     yield future.result()
                 except BrokenProcessPool:
                     left.append(chunk)
-        if left == chunks:                                    # the first one's process dies each time
+        if left == chunks:  # the first one's process dies each time
             loader, _, first, _ = chunks[0]
             yield Tally(loader, died=1, bad=[(first, "The process died in this chunk.")])
             left = left[1:]

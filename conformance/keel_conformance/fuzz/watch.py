@@ -1,4 +1,5 @@
 """What a file did when it was read: whether it was taken, refused in a clear error, slow, or ran something."""
+
 from __future__ import annotations
 
 import ast
@@ -21,13 +22,57 @@ GIVEN_UP = 20
 Ending = Literal["taken", "refused", "raw error"]
 LAZY = ("torch", "sympy", "mpmath", "numpy", "keel", "encodings")
 """Packages of which more may be imported at any time, by themselves."""
-_EVENTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.remove", "os.rename", "os.mkdir",
-           "os.rmdir", "os.putenv", "os.chmod", "subprocess.", "socket.", "ctypes.", "shutil.", "pickle.find_class",
-           "code.", "urllib.", "webbrowser.", "pty.", "sys.addaudithook", "builtins.input", "builtins.breakpoint")
+_EVENTS = (
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.fork",
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.putenv",
+    "os.chmod",
+    "subprocess.",
+    "socket.",
+    "ctypes.",
+    "shutil.",
+    "pickle.find_class",
+    "code.",
+    "urllib.",
+    "webbrowser.",
+    "pty.",
+    "sys.addaudithook",
+    "builtins.input",
+    "builtins.breakpoint",
+)
 _WRITTEN = "<eval_with_key>"
 """What PyTorch calls the file of the source that it writes for a graph, which ``unexpected`` has looked at."""
-_CALLED = frozenset({"torch", "fx_pytree", "pytree", "operator", "_operator", "math", "device", "slice", "float", "int",
-                     "bool", "abs", "min", "max", "pow", "round", "inf", "nan", "self", "builtins"})
+_CALLED = frozenset(
+    {
+        "torch",
+        "fx_pytree",
+        "pytree",
+        "operator",
+        "_operator",
+        "math",
+        "device",
+        "slice",
+        "float",
+        "int",
+        "bool",
+        "abs",
+        "min",
+        "max",
+        "pow",
+        "round",
+        "inf",
+        "nan",
+        "self",
+        "builtins",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +124,7 @@ class Watch:
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event not in ("object.__getattr__", "sys._getframe"):
-            self.on = False                                   # what is done here is not the file's
+            self.on = False  # what is done here is not the file's
             try:
                 self._note(event, args)
             finally:
@@ -108,7 +153,7 @@ def unexpected(source: Any) -> str | None:
     """What of a source is not what PyTorch writes for a graph: a function ``forward`` whose arguments have no defaults,
     and which calls nothing but what its names lead to from PyTorch's own modules.
     """
-    if source is None:                                        # a tree that was parsed, which nothing runs
+    if source is None:  # a tree that was parsed, which nothing runs
         return None
     try:
         tree = ast.parse(source)
@@ -116,7 +161,8 @@ def unexpected(source: Any) -> str | None:
         return type(e).__name__
     match tree.body:
         case [ast.FunctionDef(name="forward", args=args, decorator_list=[])] if not (
-                args.defaults or args.kw_defaults or any(a.annotation for a in args.args)):
+            args.defaults or args.kw_defaults or any(a.annotation for a in args.args)
+        ):
             pass
         case []:
             return None
@@ -145,8 +191,10 @@ class _Late(BaseException):
 @contextmanager
 def _time_limit() -> Iterator[None]:
     """Raises TimeoutError after ``GIVEN_UP`` seconds of the processor."""
+
     def late(*_: Any) -> None:
         raise _Late
+
     before = signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, GIVEN_UP)
     try:

@@ -1,4 +1,5 @@
 """Functional programs drawn at random, which trigger fusions and nearly miss them, each run on three sets of values."""
+
 from __future__ import annotations
 
 import time
@@ -29,9 +30,16 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
     for n in range(COUNTS[tier]):
         exact = n % 3 != 2
         dtype = DTYPES[n % len(DTYPES)] if exact else "float32"
-        yield Case("drawn-program", "graphs", "graph", "core", dtype=dtype,
-                   choice=(("number", str(n)), ("values", "exact" if exact else "rounded")), clauses=(CLAUSE,),
-                   seed=seed)
+        yield Case(
+            "drawn-program",
+            "graphs",
+            "graph",
+            "core",
+            dtype=dtype,
+            choice=(("number", str(n)), ("values", "exact" if exact else "rounded")),
+            clauses=(CLAUSE,),
+            seed=seed,
+        )
 
 
 def program_of(case: Case) -> Drawn:
@@ -50,10 +58,15 @@ def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obse
             results = go(*(x.to(device, copy=True) for x in inputs))
             for k, x in enumerate(results):
                 kept = layout(x)
-                facts += [(f"call{call}.result[{k}] type", "contract.layouts.C4",
-                           {name: kept[name] for name in ("dtype", "shape")}),
-                          (f"call{call}.result[{k}] values", CLAUSE, held(x).cpu()),
-                          (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"])]
+                facts += [
+                    (
+                        f"call{call}.result[{k}] type",
+                        "contract.layouts.C4",
+                        {name: kept[name] for name in ("dtype", "shape")},
+                    ),
+                    (f"call{call}.result[{k}] values", CLAUSE, held(x).cpu()),
+                    (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"]),
+                ]
     except Exception as raised:
         error = said(raised)
     return Observed(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
@@ -76,9 +89,18 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
         return verdict("fail", "exact" if "values" in name else "contract", f"{name}: {sentence}", clause)
     ratio = 0.0
     if not program.exact:
-        ratio, clause, sentence, _ = worst_of(observed, expected, [_wide(program, case.seed), *disturbed_by(
-            lambda k: Noise(case.seed * NOISE + k, torch.finfo(torch.float32).eps / 2), NOISE,
-            lambda: _wide(program, case.seed))])
+        ratio, clause, sentence, _ = worst_of(
+            observed,
+            expected,
+            [
+                _wide(program, case.seed),
+                *disturbed_by(
+                    lambda k: Noise(case.seed * NOISE + k, torch.finfo(torch.float32).eps / 2),
+                    NOISE,
+                    lambda: _wide(program, case.seed),
+                ),
+            ],
+        )
         if ratio > 1:
             return verdict("fail", "composite", sentence, clause, ratio=ratio)
     if observed.parts == 0:
@@ -88,9 +110,15 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
 
 def _wide(program: Drawn, seed: int) -> Observed:
     facts: list[Fact] = []
-    wide = Drawn(program.inputs, tuple(Node(n.op, n.args, tuple(
-        (k, "float64" if v == "float32" else v) for k, v in n.attrs)) for n in program.nodes), program.outputs,
-        program.exact)
+    wide = Drawn(
+        program.inputs,
+        tuple(
+            Node(n.op, n.args, tuple((k, "float64" if v == "float32" else v) for k, v in n.attrs))
+            for n in program.nodes
+        ),
+        program.outputs,
+        program.exact,
+    )
     for call in range(CALLS):
         inputs = [x.double() if x.is_floating_point() else x for x in given(program, seed, call)]
         facts += [(f"call{call}.result[{k}] values", CLAUSE, held(x)) for k, x in enumerate(run(wide, inputs))]

@@ -4,6 +4,7 @@ Types are valid by construction. In an exact program every value is an integer w
 sums of the dtype to be exact in any order. In a rounded one no comparison, index or rounding is made of rounded values,
 so that none has a jump.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -65,9 +66,13 @@ class Draw:
         fake = [torch.empty(a.shape, dtype=getattr(torch, a.dtype), device="meta") for a in args]
         found = OPS[op](*fake, **attrs)
         self.nodes.append(Node(op, tuple(a.number for a in args), tuple(attrs.items())))
-        value = Value(len(self.nodes) - 1, tuple(found.shape), str(found.dtype).removeprefix("torch."),
-                      max(a.bound for a in args) if bound is None else bound,
-                      all(a.sure for a in args) and not rounds)
+        value = Value(
+            len(self.nodes) - 1,
+            tuple(found.shape),
+            str(found.dtype).removeprefix("torch."),
+            max(a.bound for a in args) if bound is None else bound,
+            all(a.sure for a in args) and not rounds,
+        )
         self.pool.append(value)
         return value
 
@@ -83,7 +88,7 @@ class Draw:
     def shape(self, rank: int = 0) -> tuple[int, ...]:
         rank = rank or self.random.choice((1, 2, 2, 3, 3))
         if self.random.random() < EQUAL:
-            return (self.random.choice([d for d in DIMS if d ** rank <= ROOM]),) * rank
+            return (self.random.choice([d for d in DIMS if d**rank <= ROOM]),) * rank
         dims: list[int] = []
         for _ in range(rank):
             dims.append(self.random.choice([d for d in DIMS if d * prod(dims) <= ROOM]))
@@ -98,7 +103,7 @@ class Draw:
         if same and self.random.random() < 0.7:
             return self.random.choice(same)
         shape = [d if self.random.random() < 0.6 else 1 for d in v.shape]
-        new = self.give(shape[self.random.randrange(len(shape)):] if self.random.random() < 0.3 else shape)
+        new = self.give(shape[self.random.randrange(len(shape)) :] if self.random.random() < 0.3 else shape)
         self.pool.append(new)
         return new
 
@@ -121,14 +126,17 @@ class Draw:
         return self.do(op, v, w, bound=v.bound + w.bound)
 
     def times(self, v: Value, w: Value) -> Value:
-        root = int(self.limit ** 0.5)
+        root = int(self.limit**0.5)
         v, w = self.fit(v, root), self.fit(w, root)
         return self.do("mul", v, w, bound=v.bound * w.bound)
 
     def by_number(self, v: Value) -> Value:
         v = self.fit(v, self.limit / 4)
-        return self.do("mul_scalar", v, by=2, bound=2 * v.bound) if self.random.random() < 0.5 else (
-            self.do("add_scalar", v, by=3, bound=v.bound + 3))
+        return (
+            self.do("mul_scalar", v, by=2, bound=2 * v.bound)
+            if self.random.random() < 0.5
+            else (self.do("add_scalar", v, by=3, bound=v.bound + 3))
+        )
 
     def transcendental(self) -> None:
         v = self.pick()
@@ -203,8 +211,15 @@ class Draw:
         return self.do("permute", v, order=self.random.sample(range(rank), rank))
 
     def reshape(self, v: Value) -> Value:
-        return self.do("reshape", v, shape=[prod(v.shape)] if self.random.random() < 0.4 else [
-            v.shape[0], prod(v.shape[1:])] if len(v.shape) > 1 else [1, *v.shape])
+        return self.do(
+            "reshape",
+            v,
+            shape=[prod(v.shape)]
+            if self.random.random() < 0.4
+            else [v.shape[0], prod(v.shape[1:])]
+            if len(v.shape) > 1
+            else [1, *v.shape],
+        )
 
     def split(self, v: Value) -> Value | None:
         if not (divisors := [d for d in (2, 3, 4, 5, 7, 8) if v.shape[-1] % d == 0 and v.shape[-1] > d]):
@@ -248,8 +263,14 @@ class Draw:
         d = self.dim(v)
         n = v.shape[d]
         start = self.random.randrange(max(n // 2, 1))
-        return self.do("slice", v, dim=d, start=start, stop=max(n - self.random.randrange(2), start + 1),
-                       step=self.random.choice((1, 1, 2)))
+        return self.do(
+            "slice",
+            v,
+            dim=d,
+            start=start,
+            stop=max(n - self.random.randrange(2), start + 1),
+            step=self.random.choice((1, 1, 2)),
+        )
 
     def twice(self) -> None:
         """A move of a move: one that turns back, and a near miss; a slice of a slice."""
@@ -306,10 +327,10 @@ class Draw:
             w = self.do("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
         else:
             half = self.do("mul_scalar", v, by=0.5)
-            self.pool.remove(half)                             # it is no integer
+            self.pool.remove(half)  # it is no integer
             w = self.do("cast", half, to=self.random.choice(("int64", "int32")))
         self.do("cast", w, to=self.dtype)
-        self.pool.remove(w)                                    # of a dtype that no other motif knows
+        self.pool.remove(w)  # of a dtype that no other motif knows
 
     def mask(self) -> None:
         """A choice by a comparison of what is sure, or by flags that are given."""
@@ -419,20 +440,68 @@ def _one(op: str) -> Callable[[Draw, Value, Value], Value]:
 
 EXTREMES = ("amax", "amin")
 SMOOTH = ("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt")
-STEPS = (_of(Draw.total, "add"), _of(Draw.total, "sub"), Draw.times, _pair("maximum"), _pair("minimum"), _one("neg"),
-         _one("abs"), _one("relu"), lambda draw, v, w: draw.by_number(v))
+STEPS = (
+    _of(Draw.total, "add"),
+    _of(Draw.total, "sub"),
+    Draw.times,
+    _pair("maximum"),
+    _pair("minimum"),
+    _one("neg"),
+    _one("abs"),
+    _one("relu"),
+    lambda draw, v, w: draw.by_number(v),
+)
 WHOLE = (_of(Draw.soft, "softmax"), _of(Draw.soft, "log_softmax"), Draw.layer_norm)
 MOVES: tuple[Callable[[Draw, Value], Value | None], ...] = (
-    Draw.permute, Draw.reshape, Draw.flip, Draw.roll, Draw.unsqueeze, Draw.expand, Draw.cut, Draw.cat, Draw.stack,
-    Draw.pad, Draw.triangle, Draw.split)
+    Draw.permute,
+    Draw.reshape,
+    Draw.flip,
+    Draw.roll,
+    Draw.unsqueeze,
+    Draw.expand,
+    Draw.cut,
+    Draw.cat,
+    Draw.stack,
+    Draw.pad,
+    Draw.triangle,
+    Draw.split,
+)
 TWICE = (Draw.permute_twice, Draw.cut_twice, Draw.permute_and_fuse)
 ALIKE = (Draw.amax_alike, Draw.sums_alike, Draw.products_alike, Draw.rolls_alike, Draw.clamps_alike)
-INDEXED = (_of(Draw.rows, "take"), _of(Draw.rows, "select_rows"), Draw.gather, _of(Draw.added_up, "index_add"),
-           _of(Draw.added_up, "scatter_add"))
-EXACT = (Draw.pointwise, Draw.pointwise, Draw.reduce, Draw.centred, Draw.move, Draw.move, Draw.mask, Draw.integers,
-         Draw.index, Draw.window, Draw.product, Draw.scan, Draw.twice, Draw.alike, Draw.narrowed)
-ROUNDED = (*EXACT, Draw.transcendental, Draw.transcendental, Draw.softmax, Draw.softmax, Draw.normalised,
-           Draw.normalised, Draw.library)
+INDEXED = (
+    _of(Draw.rows, "take"),
+    _of(Draw.rows, "select_rows"),
+    Draw.gather,
+    _of(Draw.added_up, "index_add"),
+    _of(Draw.added_up, "scatter_add"),
+)
+EXACT = (
+    Draw.pointwise,
+    Draw.pointwise,
+    Draw.reduce,
+    Draw.centred,
+    Draw.move,
+    Draw.move,
+    Draw.mask,
+    Draw.integers,
+    Draw.index,
+    Draw.window,
+    Draw.product,
+    Draw.scan,
+    Draw.twice,
+    Draw.alike,
+    Draw.narrowed,
+)
+ROUNDED = (
+    *EXACT,
+    Draw.transcendental,
+    Draw.transcendental,
+    Draw.softmax,
+    Draw.softmax,
+    Draw.normalised,
+    Draw.normalised,
+    Draw.library,
+)
 
 
 def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
@@ -448,8 +517,8 @@ def draw(seed: int, exact: bool = True, dtype: str = "float32") -> Drawn:
         before = len(d.nodes), len(d.pool)
         d.random.choice(EXACT if exact else ROUNDED)(d)
         if len(d.nodes) > NODES or any(prod(v.shape) > ROOM or 0 in v.shape or len(v.shape) > 5 for v in d.pool):
-            del d.nodes[before[0]:]
-            d.pool = [v for v in d.pool[:before[1]]]
+            del d.nodes[before[0] :]
+            d.pool = [v for v in d.pool[: before[1]]]
     made = [v for v in d.pool if v.number >= 0]
     used = {a for n in d.nodes for a in n.args}
     ends = [v.number for v in made if v.number not in used]

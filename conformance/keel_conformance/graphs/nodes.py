@@ -2,6 +2,7 @@
 
 Values are numbered: the inputs first, then the nodes in order. So a program can be cut down node by node.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,36 +60,71 @@ def _slice(x: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
 
 
 OPS: Mapping[str, Callable[..., Tensor]] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "maximum": torch.maximum,
-    "minimum": torch.minimum, "neg": torch.neg, "abs": torch.abs, "relu": torch.relu, "sign": torch.sign,
-    "clamp": lambda x, low, high: torch.clamp(x, low, high), "add_scalar": lambda x, by: x + by,
-    "mul_scalar": lambda x, by: x * by, "where": _where, "gt": torch.gt, "le": torch.le, "eq": torch.eq,
-    "gt_scalar": lambda x, by: x > by, "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "relu": torch.relu,
+    "sign": torch.sign,
+    "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "add_scalar": lambda x, by: x + by,
+    "mul_scalar": lambda x, by: x * by,
+    "where": _where,
+    "gt": torch.gt,
+    "le": torch.le,
+    "eq": torch.eq,
+    "gt_scalar": lambda x, by: x > by,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
     "masked_fill": lambda x, mask, value: x.masked_fill(mask, value),
     "cast": lambda x, to: x.to(getattr(torch, to)),
-    "exp": torch.exp, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-    "log": torch.log, "sin": torch.sin, "erf": torch.erf, "gelu": F.gelu, "silu": F.silu,
+    "exp": torch.exp,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "log": torch.log,
+    "sin": torch.sin,
+    "erf": torch.erf,
+    "gelu": F.gelu,
+    "silu": F.silu,
     "sum": lambda x, dim, keepdim: x.sum(dim, keepdim=keepdim),
     "amax": lambda x, dim, keepdim: x.amax(dim, keepdim=keepdim),
     "amin": lambda x, dim, keepdim: x.amin(dim, keepdim=keepdim),
     "mean": lambda x, dim, keepdim: x.mean(dim, keepdim=keepdim),
     "var": lambda x, dim, keepdim, correction: x.var(dim, keepdim=keepdim, correction=correction),
-    "argmax": lambda x, dim: x.argmax(dim), "any": lambda x, dim: x.any(dim), "all": lambda x, dim: x.all(dim),
-    "cumsum": lambda x, dim: x.cumsum(dim), "flip": lambda x, dim: x.flip(dim),
-    "roll": lambda x, by, dim: x.roll(by, dim), "permute": lambda x, order: x.permute(order),
-    "reshape": lambda x, shape: x.reshape(shape), "expand": lambda x, shape: x.expand(shape),
-    "unsqueeze": lambda x, dim: x.unsqueeze(dim), "slice": _slice,
-    "cat": lambda a, b, dim: torch.cat([a, b], dim), "stack": lambda a, b, dim: torch.stack([a, b], dim),
-    "pad": lambda x, by, value: F.pad(x, by, value=value), "tril": lambda x, diagonal: x.tril(diagonal),
-    "triu": lambda x, diagonal: x.triu(diagonal), "matmul": torch.matmul,
-    "select_rows": lambda x, i: x.index_select(0, i), "take": lambda x, i: x[i],
+    "argmax": lambda x, dim: x.argmax(dim),
+    "any": lambda x, dim: x.any(dim),
+    "all": lambda x, dim: x.all(dim),
+    "cumsum": lambda x, dim: x.cumsum(dim),
+    "flip": lambda x, dim: x.flip(dim),
+    "roll": lambda x, by, dim: x.roll(by, dim),
+    "permute": lambda x, order: x.permute(order),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "expand": lambda x, shape: x.expand(shape),
+    "unsqueeze": lambda x, dim: x.unsqueeze(dim),
+    "slice": _slice,
+    "cat": lambda a, b, dim: torch.cat([a, b], dim),
+    "stack": lambda a, b, dim: torch.stack([a, b], dim),
+    "pad": lambda x, by, value: F.pad(x, by, value=value),
+    "tril": lambda x, diagonal: x.tril(diagonal),
+    "triu": lambda x, diagonal: x.triu(diagonal),
+    "matmul": torch.matmul,
+    "select_rows": lambda x, i: x.index_select(0, i),
+    "take": lambda x, i: x[i],
     "gather": lambda x, i, dim: x.gather(dim, i),
     "scatter_add": lambda x, i, dim, size: _zeros(x, dim, size).scatter_add(dim, i, x),
     "index_add": lambda x, i, size: _zeros(x, 0, size).index_add(0, i, x),
     "windows": lambda x, dim, size, step: x.unfold(dim, size, step),
     "max_pool": lambda x, size, step: F.max_pool1d(x, size, step),
     "conv": lambda x, w, padding: F.conv1d(x, w, padding=padding),
-    "softmax": lambda x, dim: torch.softmax(x, dim), "log_softmax": lambda x, dim: torch.log_softmax(x, dim),
+    "softmax": lambda x, dim: torch.softmax(x, dim),
+    "log_softmax": lambda x, dim: torch.log_softmax(x, dim),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
 }
 
@@ -139,7 +175,12 @@ def pruned(program: Drawn) -> Drawn:
             needed |= set(program.nodes[k].args)
     keep = [v for v in range(first + len(program.nodes)) if v in needed]
     new = {v: n for n, v in enumerate(keep)}
-    nodes = tuple(Node(n.op, tuple(new[a] for a in n.args), n.attrs)
-                  for k, n in enumerate(program.nodes) if first + k in needed)
-    return Drawn(tuple(i for k, i in enumerate(program.inputs) if k in needed), nodes,
-                 tuple(new[o] for o in program.outputs), program.exact)
+    nodes = tuple(
+        Node(n.op, tuple(new[a] for a in n.args), n.attrs) for k, n in enumerate(program.nodes) if first + k in needed
+    )
+    return Drawn(
+        tuple(i for k, i in enumerate(program.inputs) if k in needed),
+        nodes,
+        tuple(new[o] for o in program.outputs),
+        program.exact,
+    )

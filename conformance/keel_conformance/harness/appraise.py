@@ -1,4 +1,5 @@
 """In a process that the backend never sees: what each case should have given, and the verdict on what it gave."""
+
 from __future__ import annotations
 
 import warnings
@@ -41,33 +42,49 @@ def appraise(job: Appraise, tell: Tell) -> Appraised:
         match job.cases[0].kind:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
-                verdicts = [_call(case, tried, results, job.threads, device, clock, tell)
-                            for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)]
+                verdicts = [
+                    _call(case, tried, results, job.threads, device, clock, tell)
+                    for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)
+                ]
             case "negative":
                 verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
             case _:
-                verdicts = [_program(*pair, f"{job.file}.{k}", device, clock, tell)
-                            for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))]
+                verdicts = [
+                    _program(*pair, f"{job.file}.{k}", device, clock, tell)
+                    for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))
+                ]
                 if spent := not answers(device):
                     verdicts = [_fatal(v, device) for v in verdicts]
     verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
     return Appraised(verdicts, dict(clock.seconds), spent)
 
 
-def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock,
-          tell: Tell) -> Verdict:
+def _call(
+    case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock, tell: Tell
+) -> Verdict:
     """The worst of what is said of the calls; what was seen where they ran comes first."""
     if tried.raised is not None and not tried.claimed and device != HOST:
-        return Verdict(case.id, "not run", "raises", f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
-                       f"this call on {device}. {tried.raised.text}")
+        return Verdict(
+            case.id,
+            "not run",
+            "raises",
+            f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
+            f"this call on {device}. {tried.raised.text}",
+        )
     if tried.raised is not None:
         return _ended(case, tried.raised, device)
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     if tried.faults:
         first = tried.faults[0]
-        return Verdict(case.id, "fail", "contract", " ".join(dict.fromkeys(f.sentence for f in tried.faults)),
-                       first.clause, first.figures)
+        return Verdict(
+            case.id,
+            "fail",
+            "contract",
+            " ".join(dict.fromkeys(f.sentence for f in tried.faults)),
+            first.clause,
+            first.figures,
+        )
     tell(f"judging {case.id}")
     found: list[Verdict] = []
     trials: list[Trial] = []
@@ -81,8 +98,12 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
                 return found[-1]
             kept = clauses.of_later_call(results[0], results[call])
             said = "It has the results of call 0. " if kept else ""
-            return replace(found[-1], sentence=f"Call {call}: {said}{found[-1].sentence}",
-                           clause=kept or found[-1].clause, figures={**found[-1].figures, "call": call})
+            return replace(
+                found[-1],
+                sentence=f"Call {call}: {said}{found[-1].sentence}",
+                clause=kept or found[-1].clause,
+                figures={**found[-1].figures, "call": call},
+            )
     with clock.at("judging"):
         sentence = together(case, trials, results)
     if sentence:
@@ -91,12 +112,13 @@ def _call(case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int
         which = ", ".join(map(str, tried.unlike))
         sentence = f"Result {which} has other bits when the same call is made again."
         return Verdict(case.id, "fail", "repeat", sentence, clauses.REPEATED)
-    decided = [v for v in found if v.status != "vacuous"] or found    # one call that tells something is enough
+    decided = [v for v in found if v.status != "vacuous"] or found  # one call that tells something is enough
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
-def _judged(case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None],
-            device: str) -> Verdict:
+def _judged(
+    case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None], device: str
+) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
     partial results are rounded. And against eager PyTorch on the backend's device, whose libraries may compute
@@ -123,7 +145,7 @@ def _there(case: Case, trial: Trial, device: str) -> Sequence[Any]:
         return ()
     try:
         return flat(_eager(case, trial, device))
-    except Exception:                                         # operators refuse as they like
+    except Exception:  # operators refuse as they like
         return ()
 
 
@@ -142,8 +164,9 @@ def _ended(case: Case, what: Raised, device: str) -> Verdict:
     """
     found = raised(case, what)
     if what.phase == "tracing it" and device != HOST:
-        untraced = Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on "
-                           f"{device}. {what.text}")
+        untraced = Verdict(
+            case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on {device}. {what.text}"
+        )
         return _refused(case, device) or _refused(case) or untraced
     return found if found.status != "fail" else _refused(case) or found
 
@@ -157,8 +180,12 @@ def _refused(case: Case, device: str = HOST) -> Verdict | None:
     except Exception as e:
         text = str(e).strip().partition("\n")[0][:300]
         where = "" if device == HOST else f" on {device}"
-        return Verdict(case.id, "not run", "raises", f"PyTorch {torch.__version__} itself does not do this call"
-                       f"{where}. {type(e).__name__}: {text}")
+        return Verdict(
+            case.id,
+            "not run",
+            "raises",
+            f"PyTorch {torch.__version__} itself does not do this call{where}. {type(e).__name__}: {text}",
+        )
     return None
 
 
@@ -195,13 +222,24 @@ def _repeats(case: Case) -> bool:
 
 def _broken(case: Case, tried: Tried) -> Verdict:
     if tried.faults:
-        return Verdict(case.id, "fail", "contract", " ".join(f.sentence for f in tried.faults), _clause(case),
-                       tried.faults[0].figures)
+        return Verdict(
+            case.id,
+            "fail",
+            "contract",
+            " ".join(f.sentence for f in tried.faults),
+            _clause(case),
+            tried.faults[0].figures,
+        )
     if tried.raised is None:
         if not tried.claimed:
             return Verdict(case.id, "not claimed", "placement", tried.refusals)
-        return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition, and did "
-                       "not raise.", _clause(case))
+        return Verdict(
+            case.id,
+            "fail",
+            "precondition",
+            "It gave values for a call that breaks a precondition, and did not raise.",
+            _clause(case),
+        )
     if tried.raised.memory:
         return raised(case, tried.raised)
     return Verdict(case.id, "pass", "precondition")

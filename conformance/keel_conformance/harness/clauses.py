@@ -1,4 +1,5 @@
 """Which clause of the contract is broken by what was seen of a call, beside its numbers."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ def of_exception(what: Raised) -> str:
 
 def of_later_call(first: Sequence[Any], later: Sequence[Any]) -> str:
     """Of a call that is wrong where the first was right: if it has the first one's results, they were kept."""
-    same = len(first) == len(later) and all(isinstance(a, Tensor) and isinstance(b, Tensor) and a.numel() > 0
-                                            and same_bits(a, b) for a, b in zip(first, later, strict=True))
+    same = len(first) == len(later) and all(
+        isinstance(a, Tensor) and isinstance(b, Tensor) and a.numel() > 0 and same_bits(a, b)
+        for a, b in zip(first, later, strict=True)
+    )
     return KEPT if same and first else ""

@@ -1,4 +1,5 @@
 """The cases of a run, those of many members drawn by several processes at once: one takes a minute and more for all."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,26 +36,35 @@ def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int
     """
     found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
     if not found:
-        raise KeelError("bad-option", f"No case of profile {profile} is about {' or '.join(ops)}.",
-                        do="* matches anything; another profile may have it.")
+        raise KeelError(
+            "bad-option",
+            f"No case of profile {profile} is about {' or '.join(ops)}.",
+            do="* matches anything; another profile may have it.",
+        )
     return found
 
 
 def by(jobs: int) -> Draw:
     """Draws as ``of_members`` does, with so many processes."""
+
     def drawn(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
         if jobs == 1 or len(names) < FEW:
             yield from of_members(names, tier, seed)
             return
         count = min(jobs * TURNS, len(names))
         found: dict[str, list[Case]] = {}
-        for share, outcome in run_all([Share(tuple(names[k::count]), tier, seed) for k in range(count)],
-                                      forked(_work, WARM), at_once=jobs, time_limit=LIMIT):
+        for share, outcome in run_all(
+            [Share(tuple(names[k::count]), tier, seed) for k in range(count)],
+            forked(_work, WARM),
+            at_once=jobs,
+            time_limit=LIMIT,
+        ):
             # what failed there fails here, and says where
             for case in of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
                 found.setdefault(case.op, []).append(case)
         for name in names:
             yield from found.get(name, ())
+
     return drawn
 
 

@@ -2,6 +2,7 @@
 
 Before, after and in the gaps of each tensor lies poison, NaN in floating dtypes, so that whoever reads there shows it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *
         if id(value) not in seen:
             seen[id(value)] = (copied if whole else guarded)(value, name, device)
         return seen[id(value)].tensor
+
     moved = tuple(over(place, a, str(k)) for k, a in enumerate(args))
     named = {k: over(place, a, k) for k, a in kwargs.items()}
     return Placed(moved, named, tuple(seen.values()))
@@ -105,7 +107,7 @@ def guarded(given: Tensor, name: str, device: str = HOST) -> Guarded:
     start = (ZONE + shift) // size
     typed = raw.view(given.dtype)
     if given.numel():
-        source, target = _memory(given).to(device), typed[start:start + length]
+        source, target = _memory(given).to(device), typed[start : start + length]
         if is_dense(given):
             target.copy_(source)
         else:
@@ -131,7 +133,7 @@ def kept(result: Any) -> Any:
     result = result.detach()
     if not result.numel():
         return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
-    if result.is_conj() or result.is_neg():                   # what is computed of it has no gaps and repeats nothing
+    if result.is_conj() or result.is_neg():  # what is computed of it has no gaps and repeats nothing
         memory = torch.zeros(span(result), dtype=result.dtype)
         memory[_elements(result)] = result.resolve_conj().resolve_neg().reshape(-1).cpu()
         return memory.as_strided(result.shape, result.stride(), 0)

@@ -1,4 +1,5 @@
 """What a process is asked, and what it answers: plain data, beside the file that it leaves the results in."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
 """The write-ahead log of a run: a line before and after each batch, from which a run that was killed goes on."""
+
 from __future__ import annotations
 
 import json
@@ -62,16 +63,19 @@ class Journal:
     def _write(self, line: Mapping[str, Any]) -> None:
         assert self._file is not None
         self._file.write(json.dumps(line) + "\n")
-        self._file.flush()                                    # to the system, which outlives whoever is killed here
+        self._file.flush()  # to the system, which outlives whoever is killed here
 
     def _take(self, path: Path) -> None:
         head, self.verdicts, self.begun = read(path)
-        with path.open("rb+") as file:                        # a last line that was cut off is taken away
+        with path.open("rb+") as file:  # a last line that was cut off is taken away
             file.truncate(file.read().rfind(b"\n") + 1)
         if head is not None and (other := {k for k in {*head, *self.head} if head.get(k) != self.head.get(k)}):
-            raise KeelError("bad-option", f"The run in {path.parent} is another one.",
-                            {k: f"{head.get(k)} there, {self.head.get(k)} asked for" for k in sorted(other)},
-                            do="Give the options of that run, or leave --resume out to begin anew.")
+            raise KeelError(
+                "bad-option",
+                f"The run in {path.parent} is another one.",
+                {k: f"{head.get(k)} there, {self.head.get(k)} asked for" for k in sorted(other)},
+                do="Give the options of that run, or leave --resume out to begin anew.",
+            )
 
 
 def read(path: Path) -> tuple[Mapping[str, Any] | None, dict[str, Verdict], int]:
@@ -110,7 +114,7 @@ def entries(held: bytes) -> Iterator[tuple[str, Any]]:
         entry = documents.Item(documents.parsed(line, place, constants=True), place).record((), ("run", "begin", "end"))
         if len(entry) != 1:
             raise documents.Malformed(place, "It is a line that no run writes.")
-        (kind, item), = entry.items()
+        ((kind, item),) = entry.items()
         match kind:
             case "run":
                 yield kind, _head(item)
@@ -151,8 +155,11 @@ def stating(path: Path, head: Mapping[str, Any] | None, *names: str) -> Mapping[
 def _verdict(item: documents.Item) -> Verdict:
     said = item.record(("case", "status"), ("oracle", "sentence", "clause", "figures", "seconds"))
     texts = {k: said[k].prose(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in said}
-    figures = {k: _figure(k, f) for k, f in said["figures"].record((), _FIGURES).items() if f.value is not None} \
-        if "figures" in said else {}
+    figures = (
+        {k: _figure(k, f) for k, f in said["figures"].record((), _FIGURES).items() if f.value is not None}
+        if "figures" in said
+        else {}
+    )
     seconds = said["seconds"].number(0.0) if "seconds" in said else 0.0
     return Verdict(**texts, figures=figures, seconds=seconds)  # type: ignore[arg-type]
 
@@ -174,6 +181,6 @@ def _figure(figure: str, item: documents.Item) -> Any:
             return item.integer(0)
     if figure in _PLACES:
         return item.integer(0, 1 << 16)
-    if type(item.value) not in (int, float):                  # of floats also those that are no numbers
+    if type(item.value) not in (int, float):  # of floats also those that are no numbers
         item.refuse("It is no number.")
     return float(item.value) if isinstance(item.value, float) else item.integer()

@@ -1,4 +1,5 @@
 """Runs of the shards of one plan, on any number of hosts, as one run."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +47,11 @@ def merged(folders: Sequence[Path]) -> Merged:
 
 def _compare(folder: Path, head: Mapping[str, Any], heads: Mapping[Path, Mapping[str, Any]]) -> None:
     for other, before in heads.items():
-        differ = {k: f"{before.get(k)} in {other}, {head.get(k)} in {folder}" for k in sorted({*head, *before})
-                  if k not in APART and head.get(k) != before.get(k)}
+        differ = {
+            k: f"{before.get(k)} in {other}, {head.get(k)} in {folder}"
+            for k in sorted({*head, *before})
+            if k not in APART and head.get(k) != before.get(k)
+        }
         if Shard.read(str(head["shard"])).of != Shard.read(str(before["shard"])).of:
             differ["shard"] = f"{before['shard']} in {other}, {head['shard']} in {folder}"
         elif head["shard"] == before["shard"]:

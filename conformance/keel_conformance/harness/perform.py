@@ -1,4 +1,5 @@
 """In the process of the backend: cases compiled and called, watched, and their results left in a file to be judged."""
+
 from __future__ import annotations
 
 import errno
@@ -66,7 +67,7 @@ def perform(job: Perform, tell: Tell) -> Performed:
         warnings.simplefilter("ignore")
         tell("loading the backend")
         under_test = subject(job.settings.subject)
-        computes(under_test.device)                           # while nothing has been there that may end that
+        computes(under_test.device)  # while nothing has been there that may end that
         _limit(under_test.device, job.settings.memory)
         torch.set_num_threads(1)
         try:
@@ -101,6 +102,7 @@ def _limit(device: str, memory: int | None) -> None:
 
 # -- calls of operators ------------------------------------------------------------------------------------------------
 
+
 @dataclass
 class Called:
     """One case on its way: what each call was given, what it gave, and a copy of that from before the next one."""
@@ -123,8 +125,9 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         _place(calls, 0, under_test, clock)
         tell("compiling")
         with clock.at("backend"), _backend_at("compiling", job.settings.threads):
-            batch = keel.testing.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs) for c in calls],
-                                               backends=under_test.backends, strict=True)
+            batch = keel.testing.compile_calls(
+                [(c.op, c.given[0].args, c.given[0].kwargs) for c in calls], backends=under_test.backends, strict=True
+            )
         for c, owners, refusals, results in zip(calls, batch.owners, batch.refusals, batch.results, strict=True):
             c.tried.claimed = under_test.name in owners
             c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
@@ -134,12 +137,12 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
         except Ended as end:
             if len(drawn) > 1 or calls[0].tried.claimed:
                 raise
-            calls[0].tried.raised = end.raised                # of eager PyTorch, on the backend's device
+            calls[0].tried.raised = end.raised  # of eager PyTorch, on the backend's device
             torch.save([[]], job.file)
             return [calls[0].tried]
         for c in calls:
             c.tried.seconds = clock.seconds["backend"] / len(calls)
-            first, again = c.copies[0], c.copies.pop()        # the last call is like the first one
+            first, again = c.copies[0], c.copies.pop()  # the last call is like the first one
             c.tried.unlike = [n for n, pair in enumerate(zip(first, again, strict=True)) if not same_bits(*pair)]
         tell("looking at results")
         watch(calls)
@@ -147,8 +150,9 @@ def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[
     return [c.tried for c in drawn]
 
 
-def _run(calls: Sequence[Called], batch: keel.testing.Batch, threads: int, under_test: Subject, clock: Clock,
-         tell: Tell) -> None:
+def _run(
+    calls: Sequence[Called], batch: keel.testing.Batch, threads: int, under_test: Subject, clock: Clock, tell: Tell
+) -> None:
     """The calls' results, as often as there are draws, and what these did that they must not."""
     for k, draw in enumerate(DRAWS):
         if k:
@@ -167,16 +171,19 @@ def _run(calls: Sequence[Called], batch: keel.testing.Batch, threads: int, under
 
 def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...]:
     """What results are held to that have other types than on the host: those traced whose sizes are known."""
+
     def known(t: Any) -> bool:
         return isinstance(t, TensorType) and all(isinstance(n, int) for n in (*t.shape, *t.strides))
+
     return () if device == HOST else tuple(t if known(t) else None for t in traced)
 
 
 def _drawn(case: Case, clock: Clock) -> Called:
     try:
         with clock.at("drawing"):
-            return Called(case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)],
-                           Tried(case.id))
+            return Called(
+                case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)], Tried(case.id)
+            )
     except Exception as e:
         return Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
 
@@ -189,8 +196,9 @@ def overload(name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = reduce(getattr, name.split("."), torch.ops)
     except AttributeError:
-        found = next(t for member in MEMBERS.values() if name in member.overloads for t in member.targets
-                     if str(t) == name)
+        found = next(
+            t for member in MEMBERS.values() if name in member.overloads for t in member.targets if str(t) == name
+        )
     return found
 
 
@@ -230,30 +238,44 @@ def _raised(phase: Phase, e: BaseException) -> Raised:
     chain: list[BaseException] = [e]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
         chain.append(before)
-    memory = any(isinstance(x, MemoryError | torch.OutOfMemoryError) or getattr(x, "errno", None) == errno.ENOMEM
-                 or any(word in str(x).lower() for word in SCARCE) for x in chain)
+    memory = any(
+        isinstance(x, MemoryError | torch.OutOfMemoryError)
+        or getattr(x, "errno", None) == errno.ENOMEM
+        or any(word in str(x).lower() for word in SCARCE)
+        for x in chain
+    )
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
     code, aspect = (e.code, e.aspect or "") if isinstance(e, KeelError) else ("", "")
     return Raised(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory, code, aspect)
 
 
 def _elsewhere(results: Sequence[Any], under_test: Subject, call: int) -> list[Fault]:
-    return [Fault("device", f"Result {k} is on {r.device.type}, not on {under_test.device}.", k, call)
-            for k, r in enumerate(results) if isinstance(r, Tensor) and r.device.type != under_test.device]
+    return [
+        Fault("device", f"Result {k} is on {r.device.type}, not on {under_test.device}.", k, call)
+        for k, r in enumerate(results)
+        if isinstance(r, Tensor) and r.device.type != under_test.device
+    ]
 
 
 def watch(calls: Sequence[Called]) -> None:
     """Adds to the faults of each which results were changed by later calls, and which share memory."""
     for c in calls:
         for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=False)):
-            c.tried.faults += [Fault("result changed", f"Result {n} of call {k} was changed by a later one.", n, k)
-                               for n, (r, copy) in enumerate(zip(results, copies, strict=True))
-                               if not same_bits(kept(r), copy)]
-    owners = [(*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given)
-              for g in p.guards]
-    owners += [(r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n)) for c in calls
-               for k, results in enumerate(c.results) for n, r in enumerate(results)
-               if isinstance(r, Tensor) and r.layout == torch.strided and r.numel() and r.data_ptr()]
+            c.tried.faults += [
+                Fault("result changed", f"Result {n} of call {k} was changed by a later one.", n, k)
+                for n, (r, copy) in enumerate(zip(results, copies, strict=True))
+                if not same_bits(kept(r), copy)
+            ]
+    owners = [
+        (*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given) for g in p.guards
+    ]
+    owners += [
+        (r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n))
+        for c in calls
+        for k, results in enumerate(c.results)
+        for n, r in enumerate(results)
+        if isinstance(r, Tensor) and r.layout == torch.strided and r.numel() and r.data_ptr()
+    ]
     for one, other in overlaps(owners):
         (c, k, n), (d, j, m) = one, other
         if isinstance(n, str):
@@ -263,10 +285,16 @@ def watch(calls: Sequence[Called]) -> None:
         where = "" if c is d and k == j else f" of call {j}" if c is d else f" of {d.case.id}, call {j}"
         what = m if isinstance(m, str) else f"result {m}"
         own = isinstance(m, int) and c is d
-        c.tried.faults.append(Fault(
-            "argument shared" if isinstance(m, str) else "result shared",
-            f"Result {n} of call {k} shares memory with {what}{where}.", n, k, m if own else None,
-            j if own and k != j else None))
+        c.tried.faults.append(
+            Fault(
+                "argument shared" if isinstance(m, str) else "result shared",
+                f"Result {n} of call {k} shares memory with {what}{where}.",
+                n,
+                k,
+                m if own else None,
+                j if own and k != j else None,
+            )
+        )
 
 
 def _eager_shares(c: Called, n: int, other: int | str) -> bool:
@@ -280,10 +308,12 @@ def _eager_shares(c: Called, n: int, other: int | str) -> bool:
         if isinstance(which, int):
             return int(found[which].untyped_storage().data_ptr())
         return next(g.raw.data_ptr() for g in trial.guards if f"argument {g.name}" == which)
+
     return storage(n) == storage(other)
 
 
 # -- calls that break a precondition -----------------------------------------------------------------------------------
+
 
 def _negatives(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> Iterator[Tried]:
     """Those up to the first after which the device answers no more."""
@@ -303,8 +333,9 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
     begin = time.perf_counter()
     try:
         with clock.at("backend"), _backend_at("running", threads):
-            batch = keel.testing.compile_calls([(c.op, c.given[0].args, c.given[0].kwargs)],
-                                               backends=under_test.backends, strict=True)
+            batch = keel.testing.compile_calls(
+                [(c.op, c.given[0].args, c.given[0].kwargs)], backends=under_test.backends, strict=True
+            )
             c.tried.claimed = under_test.name in batch.owners[0]
             c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
             batch.run([(c.given[0].args, c.given[0].kwargs)])
@@ -318,6 +349,7 @@ def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: T
 
 
 # -- programs, graphs and kernels --------------------------------------------------------------------------------------
+
 
 def _programs(job: Perform, under_test: Subject, kind: Kind, clock: Clock, tell: Tell) -> list[Tried]:
     """Cases of which each leaves in a file of its own what was observed."""

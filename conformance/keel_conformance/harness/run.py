@@ -1,4 +1,5 @@
 """One run: cases on a backend, a verdict for each, all kept on disk as they come."""
+
 from __future__ import annotations
 
 import hashlib
@@ -70,8 +71,14 @@ class Ran:
         """CPU seconds a case that are neither the backend's, nor the oracles', nor spent on drawing arguments."""
         if not self.clock.get("cases"):
             return None
-        parts = {"performing.backend": -1, "performing.drawing": -1, "performing.all": 1,
-                 "appraising.judging": -1, "appraising.drawing": -1, "appraising.all": 1}
+        parts = {
+            "performing.backend": -1,
+            "performing.drawing": -1,
+            "performing.all": 1,
+            "appraising.judging": -1,
+            "appraising.drawing": -1,
+            "appraising.all": 1,
+        }
         own = sum(sign * self.clock.get(f"{part}.cpu", 0.0) for part, sign in parts.items())
         return (own + self.clock["supervising"]) / self.clock["cases"]
 
@@ -83,14 +90,31 @@ def digest(plan: Iterable[Case]) -> str:
 
 def head_of(plan: Sequence[Case], subject: str, shard: Shard, **about: Any) -> dict[str, Any]:
     """What a run is about, as its log says it first: only a run of the same goes on with it."""
-    return {"backend": subject, "shard": str(shard), "cases": len(plan), "digest": digest(plan),
-            "torch": torch.__version__, "torch-keel": version("torch-keel"), "python": platform.python_version(),
-            **about}
+    return {
+        "backend": subject,
+        "shard": str(shard),
+        "cases": len(plan),
+        "digest": digest(plan),
+        "torch": torch.__version__,
+        "torch-keel": version("torch-keel"),
+        "python": platform.python_version(),
+        **about,
+    }
 
 
-def run(plan: Sequence[Case], subject: str, *, out: Path, jobs: int = 1, shard: Shard = Shard(), resume: bool = False,
-        settings: Settings | None = None, heard: Heard = lambda verdicts: None,
-        stopped: Callable[[], bool] = lambda: False, **about: Any) -> Ran:
+def run(
+    plan: Sequence[Case],
+    subject: str,
+    *,
+    out: Path,
+    jobs: int = 1,
+    shard: Shard = Shard(),
+    resume: bool = False,
+    settings: Settings | None = None,
+    heard: Heard = lambda verdicts: None,
+    stopped: Callable[[], bool] = lambda: False,
+    **about: Any,
+) -> Ran:
     """The verdicts on the cases of ``plan`` that are the shard's, on the backend that ``subject`` names.
 
     Each batch of verdicts is ``heard`` and written to the log in the folder ``out``, from which ``resume`` goes on; the
@@ -116,7 +140,7 @@ def run(plan: Sequence[Case], subject: str, *, out: Path, jobs: int = 1, shard: 
 
     heard(list(earlier.values()))
     folder = out / RESULTS
-    shutil.rmtree(folder, ignore_errors=True)                 # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     folder.mkdir()
     settler = Settler(settings or Settings(subject), folder)
     try:

@@ -3,6 +3,7 @@
 These are generators that yield a request and are sent its outcome; ``run`` has processes fulfil them, ``here`` does so
 in this process.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -51,7 +52,7 @@ def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     for kind, group in groupby(cases, lambda c: c.kind):
         together = list(group)
         size = _at_once(kind, together)
-        yield from (tuple(together[k:k + size]) for k in range(0, len(together), size))
+        yield from (tuple(together[k : k + size]) for k in range(0, len(together), size))
 
 
 def _at_once(kind: str, cases: Sequence[Case]) -> int:
@@ -117,14 +118,16 @@ class Settler:
         found = yield from self._once(cases)
         if isinstance(found, Verdict):
             return (yield from self._apart(cases, found, parent))
-        left = cases[len(found):]
+        left = cases[len(found) :]
         if not self.once and any(v.status in AGAIN for v in found):
-            again = yield from self._once(cases[:len(found)], fresh=True)
+            again = yield from self._once(cases[: len(found)], fresh=True)
             if isinstance(again, Verdict):
                 again = [replace(again, case=v.case) for v in found]
-            again += found[len(again):]
-            found = [first if first.status not in AGAIN else _twice(first, second)
-                     for first, second in zip(found, again, strict=True)]
+            again += found[len(again) :]
+            found = [
+                first if first.status not in AGAIN else _twice(first, second)
+                for first, second in zip(found, again, strict=True)
+            ]
         return [*found, *(yield from self.settled(left))] if left else found
 
     def _apart(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
@@ -136,11 +139,11 @@ class Settler:
             second = again if isinstance(again, Verdict) else again[0]
             return [_twice(replace(end, case=cases[0].id), second)]
         size = 1 if end.status == "timeout" else (len(cases) + 1) // 2
-        parts = [cases[k:k + size] for k in range(0, len(cases), size)]
+        parts = [cases[k : k + size] for k in range(0, len(cases), size)]
         found: list[Verdict] = []
         for part in parts:
             found += yield from self.settled(part, end.status)
-        if any(v.status in BAD or v.status == "not run" for v in found):    # who was to blame is named, or no case
+        if any(v.status in BAD or v.status == "not run" for v in found):  # who was to blame is named, or no case
             return found
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
@@ -181,9 +184,13 @@ class Settler:
         self.clock.update({f"{where}.{what}": seconds for what, seconds in clock.items()})
 
 
-def lane(settler: Settler, cases: Sequence[Case], known: Callable[[tuple[Case, ...]], list[Verdict] | None],
-         began: Callable[[tuple[Case, ...]], None], ended: Callable[[tuple[Case, ...], list[Verdict]], None],
-         ) -> Steps[None]:
+def lane(
+    settler: Settler,
+    cases: Sequence[Case],
+    known: Callable[[tuple[Case, ...]], list[Verdict] | None],
+    began: Callable[[tuple[Case, ...]], None],
+    ended: Callable[[tuple[Case, ...], list[Verdict]], None],
+) -> Steps[None]:
     """The batches of a lane in order, until too many cases fail alike; ``known`` has what an earlier run saw."""
     failures: Counter[tuple[str, ...]] = Counter()
     for batch in batches(cases):
@@ -223,7 +230,7 @@ def _died(outcome: Outcome) -> Verdict:
     a system that had no memory left.
     """
     status: Status = {"late": "timeout", "SIGKILL": "resource"}.get(outcome.end, "crash")  # type: ignore[assignment]
-    if outcome.doing == STARTING:                             # before it took the job: no backend has been there
+    if outcome.doing == STARTING:  # before it took the job: no backend has been there
         status = "harness error"
     return Verdict("", status, "process", outcome.failure)
 
@@ -233,6 +240,8 @@ def _twice(first: Verdict, second: Verdict) -> Verdict:
     if first.status == second.status:
         return first
     said = f" {second.sentence}" if second.sentence else ""
-    return replace(first, status="flaky",
-                   sentence=f"First {first.status}: {first.sentence} Tried again, in a fresh process, {second.status}."
-                            f"{said}")
+    return replace(
+        first,
+        status="flaky",
+        sentence=f"First {first.status}: {first.sentence} Tried again, in a fresh process, {second.status}.{said}",
+    )

@@ -1,4 +1,5 @@
 """The backend that is judged, by a text from which any process finds it: an installed one, a value, a foreign one."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -55,10 +56,14 @@ def subject(text: str) -> Subject:
     if text in registered:
         return Subject(text, keel.testing.resolve([foreign(text)], strict=True)[0])
     near = get_close_matches(text, sorted(installed | registered), n=3)
-    raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.",
-                    {"of Keel": ", ".join(sorted(installed)), "of torch.compile": ", ".join(sorted(registered))},
-                    do=f"Did you mean {' or '.join(map(repr, near))}?" if near else
-                    "Install the package that carries it, or name a Backend value as module:attribute.")
+    raise KeelError(
+        "unknown-backend",
+        f"there is no backend {text!r} to judge.",
+        {"of Keel": ", ".join(sorted(installed)), "of torch.compile": ", ".join(sorted(registered))},
+        do=f"Did you mean {' or '.join(map(repr, near))}?"
+        if near
+        else "Install the package that carries it, or name a Backend value as module:attribute.",
+    )
 
 
 def _value(text: str) -> Backend:
@@ -66,14 +71,20 @@ def _value(text: str) -> Backend:
     try:
         holder: Any = import_module(module)
     except ImportError as raised:
-        raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.", {module: str(raised)},
-                        do="Name a Backend value as module:attribute, in a module that Python can import.") from raised
+        raise KeelError(
+            "unknown-backend",
+            f"there is no backend {text!r} to judge.",
+            {module: str(raised)},
+            do="Name a Backend value as module:attribute, in a module that Python can import.",
+        ) from raised
     for name in path.split("."):
         if not hasattr(holder, name):
             near = get_close_matches(name, dir(holder), n=3)
-            raise KeelError("unknown-backend", f"there is no backend {text!r} to judge.",
-                            {module: f"It has no attribute {name!r}."},
-                            do=f"Did you mean {' or '.join(map(repr, near))}?" if near else
-                            "Name a Backend value of that module.")
+            raise KeelError(
+                "unknown-backend",
+                f"there is no backend {text!r} to judge.",
+                {module: f"It has no attribute {name!r}."},
+                do=f"Did you mean {' or '.join(map(repr, near))}?" if near else "Name a Backend value of that module.",
+            )
         holder = getattr(holder, name)
     return keel.testing.resolve([holder], strict=True)[0]

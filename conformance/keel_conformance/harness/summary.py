@@ -1,4 +1,5 @@
 """The end of a run on the terminal: all fourteen counts with what they are of, and what is wrong, the worst first."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,15 +12,22 @@ from rich.text import Text
 from ..report import named, percent
 from ..results.verdict import BAD, STATUSES, Status, Verdict, totals
 
-STYLES: dict[Status, str] = {"pass": "green", "quality warning": "yellow", "waived": "yellow", "xfail": "yellow",
-                             "not claimed": "dim", "not run": "dim"}
+STYLES: dict[Status, str] = {
+    "pass": "green",
+    "quality warning": "yellow",
+    "waived": "yellow",
+    "xfail": "yellow",
+    "not claimed": "dim",
+    "not run": "dim",
+}
 WORST: tuple[Status, ...] = ("crash", "timeout", "resource", "fail", "flaky", "xpass", "vacuous", "harness error")
 SHOWN = 30
 """Groups of failures that are shown."""
 
 
-def show(console: Console, verdicts: Sequence[Verdict], planned: int, facts: Sequence[str] = (),
-         problems: Sequence[str] = ()) -> None:
+def show(
+    console: Console, verdicts: Sequence[Verdict], planned: int, facts: Sequence[str] = (), problems: Sequence[str] = ()
+) -> None:
     """The counts, failures that are alike together, what is not claimed, and ``problems``, which are no case's."""
     _failures(console, [v for v in verdicts if v.status in BAD])
     for status in ("not claimed", "not run"):
@@ -29,8 +37,9 @@ def show(console: Console, verdicts: Sequence[Verdict], planned: int, facts: Seq
     table = Table("verdict", "cases", "share", title=f"{planned} cases", title_justify="left")
     for status in STATUSES:
         style = STYLES.get(status, "bold red") if counts[status] else "dim"
-        table.add_row(Text(status, style), Text(str(counts[status]), style),
-                      Text(percent(counts[status], planned), style))
+        table.add_row(
+            Text(status, style), Text(str(counts[status]), style), Text(percent(counts[status], planned), style)
+        )
     console.print(table)
     for text in facts:
         console.print(text, highlight=False, markup=False)

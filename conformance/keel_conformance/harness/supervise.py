@@ -1,4 +1,5 @@
 """Has the steps of all operators taken at once, by processes that perform and others that judge."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

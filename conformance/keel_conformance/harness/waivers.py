@@ -1,4 +1,5 @@
 """Failures that are known and accepted for a while: read from TOML, applied to verdicts, held to what they say."""
+
 from __future__ import annotations
 
 import tomllib
@@ -66,7 +67,7 @@ def _parsed(text: str) -> dict[str, Any]:
         return found
     except documents.Malformed:
         raise
-    except (ValueError, RecursionError) as e:                 # of which a TOMLDecodeError is one, and says the line
+    except (ValueError, RecursionError) as e:  # of which a TOMLDecodeError is one, and says the line
         raise documents.Malformed("", f"It is no TOML: {e}"[:300]) from e
 
 
@@ -80,13 +81,15 @@ def _waiver(entry: documents.Item) -> Waiver:
     if type(said["expires"].value) is not date:
         said["expires"].refuse(f"{documents.shown(said['expires'].value)} is no date, as 2027-01-31 is.")
     if texts.get("expect", "") not in ("", "fail"):
-        said["expect"].refuse(f"{texts['expect']!r} is not \"fail\".")
+        said["expect"].refuse(f'{texts["expect"]!r} is not "fail".')
     if not texts["url"].startswith(("https://", "http://")):
         said["url"].refuse(f"{texts['url']!r} is no address.")
     operator = texts["case"].partition("/")[0]
     if not operator or any(c in operator for c in _WILD):
-        said["case"].refuse(f"{texts['case']!r} does not name the operator or the program that it is of: a pattern has "
-                            "its wildcards after the first slash, as softmax/f16/* has.")
+        said["case"].refuse(
+            f"{texts['case']!r} does not name the operator or the program that it is of: a pattern has "
+            "its wildcards after the first slash, as softmax/f16/* has."
+        )
     return Waiver(**texts, expires=said["expires"].value)  # type: ignore[arg-type]
 
 
@@ -107,6 +110,7 @@ def applied(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date)
         if v.status in ("pass", "quality warning") and waiver.expect:
             return replace(v, status="xpass", sentence=f"It does not fail any more: {waiver.reason} ({waiver.url})")
         return v
+
     return [one(v) for v in verdicts]
 
 
@@ -126,8 +130,11 @@ def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
         operator = v.case.partition("/")[0]
         ran[operator] += v.status not in ("not run", "not claimed")
         waived[operator] += v.status in ("waived", "xfail")
-    found = [f"{n} of {ran[op]} cases of {op} are waived, and at most {SHARE_OF_ONE:.0%} may be, or one."
-             for op, n in sorted(waived.items()) if n > max(1, SHARE_OF_ONE * ran[op])]
+    found = [
+        f"{n} of {ran[op]} cases of {op} are waived, and at most {SHARE_OF_ONE:.0%} may be, or one."
+        for op, n in sorted(waived.items())
+        if n > max(1, SHARE_OF_ONE * ran[op])
+    ]
     everything, all_waived = sum(ran.values()), sum(waived.values())
     if whole and all_waived > max(1, SHARE * everything):
         found.append(f"{all_waived} of {everything} cases are waived, and at most {SHARE:.0%} may be.")
@@ -144,8 +151,9 @@ def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) ->
     return [{**asdict(valid[k]), "expires": valid[k].expires.isoformat(), "cases": cases[k]} for k in sorted(cases)]
 
 
-def problems(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], planned: Iterable[str], today: date, *,
-             whole: bool = True) -> list[str]:
+def problems(
+    verdicts: Sequence[Verdict], waivers: Sequence[Waiver], planned: Iterable[str], today: date, *, whole: bool = True
+) -> list[str]:
     """What is wrong with waivers, in sentences: it has expired, it matches no case that is ``planned``, nothing that it
     waives fails any more. Of a run that is not ``whole``, a part of the plan, only the first can be said.
     """

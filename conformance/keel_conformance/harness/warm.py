@@ -1,4 +1,5 @@
 """Imported by the server that processes are forked from: what takes seconds once is done here, before they are."""
+
 from __future__ import annotations
 
 import gc
@@ -14,7 +15,7 @@ from ..devices import exact
 from ..workers.forks import devices_asleep
 from . import appraise, perform, settle  # noqa: F401
 
-torch.set_num_threads(1)                                      # a pool of threads does not survive a fork
+torch.set_num_threads(1)  # a pool of threads does not survive a fork
 exact()
 
 

@@ -2,6 +2,7 @@
 
 What is exact must be met bit for bit; a scalar operation keeps the budget of the operator of its name.
 """
+
 from __future__ import annotations
 
 import time
@@ -77,16 +78,28 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
                     yield _case(form.name, dtype, (("sizes", sizes), ("values", "exact")), form.clauses, seed)
     for n, (name, dtype) in enumerate(scalars.names()):
         for nest in scalars.NESTS if tier != "smoke" else ("alone",) if n % 12 == 5 else ():
-            yield _case(f"scalar-{name}", dtype, (
-                ("sizes", "fixed" if nest == "turned" else "symbolic"), ("nest", nest), ("values", "special")),
-                        ("C2", "C6"), seed)
+            yield _case(
+                f"scalar-{name}",
+                dtype,
+                (("sizes", "fixed" if nest == "turned" else "symbolic"), ("nest", nest), ("values", "special")),
+                ("C2", "C6"),
+                seed,
+            )
     for n in range(DRAWN[tier]):
         yield _case("drawn", "", (("number", str(n)), ("values", "exact")), ("C1", "C3", "C4", "C7", "C8"), seed)
 
 
 def _case(name: str, dtype: str, choice: tuple[tuple[str, str], ...], clauses: tuple[str, ...], seed: int) -> Case:
-    return Case(f"kernel-{name}", "kernels", "kernel", "core", dtype=dtype, choice=choice,
-                clauses=tuple(f"contract.kernels.{c}" for c in clauses), seed=seed)
+    return Case(
+        f"kernel-{name}",
+        "kernels",
+        "kernel",
+        "core",
+        dtype=dtype,
+        choice=choice,
+        clauses=tuple(f"contract.kernels.{c}" for c in clauses),
+        seed=seed,
+    )
 
 
 def made_of(case: Case) -> Made:
@@ -99,8 +112,9 @@ def made_of(case: Case) -> Made:
     else:
         sizes = case.levels["sizes"]
         static = sizes.startswith("fixed")
-        found = forms.made(forms.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else
-                                                                                         "symbolic")))
+        found = forms.made(
+            forms.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else "symbolic"))
+        )
     verify(found.kernel)
     return found
 
@@ -133,8 +147,10 @@ def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds:
             memory = made.memory(case.seed, call)
             held = [m.to(device) for m in memory]
             launcher(*(made.inner(m) for m in held), *made.symbols(call))
-            facts += [(f"call{call} {b.name}", case.clauses[0], m.cpu())
-                      for b, m in zip(made.kernel.buffers, held, strict=True)]
+            facts += [
+                (f"call{call} {b.name}", case.clauses[0], m.cpu())
+                for b, m in zip(made.kernel.buffers, held, strict=True)
+            ]
     except Exception as raised:
         return Observed(tuple(facts), said(raised), 1, seconds + time.perf_counter() - start)
     return Observed(tuple(facts), "", 1, seconds + time.perf_counter() - start)
@@ -144,8 +160,9 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
     """Compares with the interpreter, which runs here."""
     made = made_of(case)
     if observed.error:
-        return Verdict(case.id, "fail", "contract", f"It raised {observed.error}", case.clauses[0], {},
-                       observed.seconds)
+        return Verdict(
+            case.id, "fail", "contract", f"It raised {observed.error}", case.clauses[0], {}, observed.seconds
+        )
     if observed.parts == 0:
         return Verdict(case.id, "not claimed", "contract", str(observed.facts[0][2]), "", {}, observed.seconds)
     have = {name: value for name, _, value in observed.facts}
@@ -160,6 +177,7 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
                 oracle = "exact" if made.ulps is None else "ulp"
                 sizes = ", ".join(f"{k} = {v}" for k, v in made.sizes[call].items())
                 text = f"Call {call}{' at ' + sizes if sizes else ''}, {b.name}: {sentence}"
-                return Verdict(case.id, "fail", oracle, text, clause or case.clauses[0], {**worst, "call": call},
-                               observed.seconds)
+                return Verdict(
+                    case.id, "fail", oracle, text, clause or case.clauses[0], {**worst, "call": call}, observed.seconds
+                )
     return Verdict(case.id, "pass", "exact" if made.ulps is None else "ulp", figures=worst, seconds=observed.seconds)

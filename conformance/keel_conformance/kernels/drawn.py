@@ -3,6 +3,7 @@
 Values are small integers whatever their dtype, and no operation leaves them, so the interpreter's result must be met
 bit for bit.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ class _Draw:
     symbols: dict[str, int] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    bounds: dict[int, int] = field(default_factory=dict)     # how large a value may be
+    bounds: dict[int, int] = field(default_factory=dict)  # how large a value may be
     fills: dict[str, Fill] = field(default_factory=dict)
     values: int = 0
     axes: int = 0
@@ -127,10 +128,13 @@ class _Draw:
         if axes and self.random.random() < 0.2:
             position, bound, mask = self.number(), self.number(), self.number()
             a = self.random.choice(axes)
-            out += [Position(position, index(a)), Const(bound, self.random.randint(0, 9), torch.int64),
-                    Apply(mask, self.random.choice(("lt", "ge")), (position, bound), torch.bool)]
+            out += [
+                Position(position, index(a)),
+                Const(bound, self.random.randint(0, 9), torch.int64),
+                Apply(mask, self.random.choice(("lt", "ge")), (position, bound), torch.bool),
+            ]
         at, size = self.place(axes, False)
-        same = False                                           # wherever an index leads, there is the same
+        same = False  # wherever an index leads, there is the same
         if self.random.random() < 0.1:
             which, rows = self.number(), self.random.choice((2, 5))
             where, many = self.place(axes, False)
@@ -140,12 +144,15 @@ class _Draw:
             if self.random.random() < 0.5:
                 which, same = self.check(which, held, rows, mask, out)
             at, size = at + index(Loaded(which, rows)) * size, size * rows
-        if self.random.random() < 0.15:                        # every second or third element
+        if self.random.random() < 0.15:  # every second or third element
             step = self.random.choice((2, 3))
             at, size = at * step + self.random.randrange(step), size * step
         n = self.number()
-        known = [b for b in self.buffers if b.role == "in" and b.dtype == dtype and b.size == size
-                 and b.name not in self.fills]
+        known = [
+            b
+            for b in self.buffers
+            if b.role == "in" and b.dtype == dtype and b.size == size and b.name not in self.fills
+        ]
         name = known[-1].name if known and not same and self.random.random() < 0.5 else self.buffer(dtype, size, "in")
         if same:
             self.fills[name] = SAME
@@ -178,8 +185,10 @@ class _Draw:
             match self.random.choice(("add", "sub", "maximum", "minimum", "neg", "abs", "where")):
                 case "where":
                     flag = self.number()
-                    out += [Apply(flag, self.random.choice(("lt", "eq", "ge")), (a, b), torch.bool),
-                            Apply(n, "where", (flag, a, b), dtype)]
+                    out += [
+                        Apply(flag, self.random.choice(("lt", "eq", "ge")), (a, b), torch.bool),
+                        Apply(n, "where", (flag, a, b), dtype),
+                    ]
                 case "neg" | "abs" as op:
                     out.append(Apply(n, op, (a,), dtype))
                 case op:
@@ -213,7 +222,7 @@ class _Draw:
         return [r for r, d in zip(results, dtypes, strict=True) if d != torch.bool]
 
     def store(self, axes: list[Axis], value: int, dtype: torch.dtype, out: list[Stmt]) -> None:
-        if self.random.random() < 0.15:                        # to one element from several points
+        if self.random.random() < 0.15:  # to one element from several points
             at, size = self.place(axes, False)
             mode = self.random.choice(("add", "min", "max"))
             if self.bound(value) * self.points(axes) > EXACT:
@@ -221,7 +230,7 @@ class _Draw:
             out.append(Store(self.buffer(dtype, size, "inout"), at, value, mode))
             return
         at, size = self.place(axes, True)
-        if self.random.random() < 0.15:                        # two elements side by side
+        if self.random.random() < 0.15:  # two elements side by side
             name = self.buffer(dtype, size * 2, "out")
             other = self.value(axes, {}, dtype, out)
             out += [Store(name, at * 2, value), Store(name, at * 2 + 1, other)]

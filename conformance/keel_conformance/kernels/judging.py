@@ -14,6 +14,7 @@ and early overflow is PyTorch's own. Welford's fold of n numbers may be off by 4
 4 n u ||x|| sqrt(S) + (n u ||x||)^2 in the sum of squared deviations S (Chan, Golub, LeVeque: Algorithms for computing
 the sample variance, 1983, section 3: the relative error of updating is of order n kappa u, kappa = ||x|| / sqrt(S)).
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def expectation(made: Made, seed: int, call: int) -> list[Want]:
             for b, m in zip(made.kernel.buffers, memory, strict=True):
                 for _ in range(_steps(b.dtype) if b.role == "in" and b.dtype.is_floating_point else 0):
                     m.copy_(torch.nextafter(m, torch.full_like(m, torch.inf)))
-        if precise:                                          # float64 where the kernel rounds
+        if precise:  # float64 where the kernel rounds
             return widened(made, memory, call)
         interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[call])
         return memory
@@ -75,7 +76,7 @@ def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
 def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[str, str, float]:
     """What is wrong with a memory, in a sentence, the clause it breaks, and the error in ulps."""
     n = len(want.memory) - 2 * ZONE
-    zones = [torch.cat([m[:ZONE], m[ZONE + n:]]).view(torch.uint8) for m in (have, want.memory)]
+    zones = [torch.cat([m[:ZONE], m[ZONE + n :]]).view(torch.uint8) for m in (have, want.memory)]
     if not torch.equal(*zones):
         return "memory outside of the buffer was written.", "contract.kernels.C5", 0.0
     mine, theirs = made.inner(have), made.inner(want.memory)
@@ -131,12 +132,15 @@ def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer, signs: bool) -> tuple[s
         return "", ""
     at = int(wrong.nonzero()[0])
     clause = "contract.kernels.C5" if buffer.role == "in" else ""
-    return (f"{int(wrong.sum())} of {len(mine)} elements differ, first at {at}: {mine[at].item()!r}, "
-            f"should be {theirs[at].item()!r}."), clause
+    return (
+        f"{int(wrong.sum())} of {len(mine)} elements differ, first at {at}: {mine[at].item()!r}, "
+        f"should be {theirs[at].item()!r}."
+    ), clause
 
 
-def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor,
-             call: int) -> tuple[str, str, float]:
+def _rounded(
+    made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+) -> tuple[str, str, float]:
     if not len(mine):
         return "", "", 0.0
     right, allowed = _within(made, buffer, mine, plain, precise, moved, call)
@@ -146,13 +150,20 @@ def _rounded(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: T
     if right.all():
         return "", "", ulps
     at = int((~right).nonzero()[0])
-    return (f"{int((~right).sum())} of {len(mine)} elements are off, first at {at}: {mine[at].item()!r}, precisely "
+    return (
+        (
+            f"{int((~right).sum())} of {len(mine)} elements are off, first at {at}: {mine[at].item()!r}, precisely "
             f"{precise[at].item()!r}, off by {float(error[at] / ulp[at]):.3g} ulp, allowed "
-            f"{float(allowed[at] / ulp[at]):.3g}."), "contract.kernels.C2", ulps
+            f"{float(allowed[at] / ulp[at]):.3g}."
+        ),
+        "contract.kernels.C2",
+        ulps,
+    )
 
 
-def _within(made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor,
-            call: int) -> tuple[Tensor, Tensor]:
+def _within(
+    made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+) -> tuple[Tensor, Tensor]:
     """Which elements are right, and how far from the precise ones they may be."""
     error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
     allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, mine.dtype, ulp, precise, moved)
@@ -175,7 +186,7 @@ def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved:
     steep = (moved.double() - precise.double()).abs() / _steps(dtype)
     steep = torch.where(steep.isfinite(), steep, 0.0)
     k = max(made.ulps or 0.0, 0.5)
-    if dtype == torch.float64:                               # whose reference may lose what is below the normal numbers
+    if dtype == torch.float64:  # whose reference may lose what is below the normal numbers
         return 2 * k * (ulp + steep) + torch.finfo(dtype).smallest_normal
     return k * (ulp + steep)
 
@@ -184,7 +195,7 @@ def _welford(made: Made, buffer: Buffer, precise: Tensor, call: int) -> Tensor:
     sizes = made.sizes[call]
     n = prod(v for s, v in sizes.items() if s != "N") if len(sizes) > 1 else sizes["M"]
     unit, largest = torch.finfo(buffer.dtype).eps / 2, 110.0
-    norm = largest * n ** 0.5
+    norm = largest * n**0.5
     match buffer.name:
         case "o0":
             return torch.full_like(precise, 4 * n * unit * largest, dtype=torch.float64)

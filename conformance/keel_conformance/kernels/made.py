@@ -1,4 +1,5 @@
 """A kernel with what it is run on: sizes for each call, and how each buffer is filled."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -54,13 +55,15 @@ class Made:
     def memory(self, seed: int, call: int) -> list[Tensor]:
         """For each of the kernel's buffers a memory that holds it, and ``ZONE`` elements before and after it."""
         draw = torch.Generator().manual_seed(seed * 97 + call + 1_000_003 * self.salt)
-        return [zoned(filled(self.fills.get(b.name, Fill()), b, max(evaluate(b.size, self.sizes[call]), 0), draw))
-                for b in self.kernel.buffers]
+        return [
+            zoned(filled(self.fills.get(b.name, Fill()), b, max(evaluate(b.size, self.sizes[call]), 0), draw))
+            for b in self.kernel.buffers
+        ]
 
     @staticmethod
     def inner(memory: Tensor) -> Tensor:
         """The buffer within its memory."""
-        return memory[ZONE:len(memory) - ZONE]
+        return memory[ZONE : len(memory) - ZONE]
 
     def symbols(self, call: int) -> list[int]:
         return [self.sizes[call][s] for s in self.kernel.symbols]
@@ -69,7 +72,7 @@ class Made:
 def zoned(x: Tensor) -> Tensor:
     memory = torch.empty(x.numel() + 2 * ZONE, dtype=x.dtype)
     memory.view(torch.uint8).fill_(1 if x.dtype == torch.bool else 0xA5)
-    memory[ZONE:ZONE + x.numel()] = x
+    memory[ZONE : ZONE + x.numel()] = x
     return memory
 
 
@@ -124,7 +127,7 @@ FACTORS = torch.tensor([0.5, 2.0, *[1.0, -1.0] * 15])
 """So many of them are 1 that no product of thousands leaves what float32 has."""
 
 
-LONG = 1.0 + 2.0 ** -50
+LONG = 1.0 + 2.0**-50
 """One factor of float64 has more digits than float32 has."""
 
 
@@ -143,9 +146,10 @@ def ranked(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
     """Few values, so that many are equal; NaN in some calls, where it is rare, in some places, or nowhere."""
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
-        few = torch.tensor([-3.0, -1.0, 0.0, 0.5, 2.0, info.min, info.max, -torch.inf, torch.inf],
-                           dtype=torch.float64).to(dtype)
-        some = int(torch.randint(2, len(few) + 1, (), generator=draw))          # often without an infinity
+        few = torch.tensor(
+            [-3.0, -1.0, 0.0, 0.5, 2.0, info.min, info.max, -torch.inf, torch.inf], dtype=torch.float64
+        ).to(dtype)
+        some = int(torch.randint(2, len(few) + 1, (), generator=draw))  # often without an infinity
         share = (0.0, 0.003, 0.05)[int(torch.randint(0, 3, (), generator=draw))]
         found = few[torch.randint(0, some, (count,), generator=draw)]
         return torch.where(torch.rand(count, generator=draw) < share, torch.nan, found).to(dtype)
@@ -164,7 +168,7 @@ def midway(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
     which = torch.randint(0, 3 if dtype == torch.float64 else 2, (count,), generator=draw)
     x, found = torch.randn(count, generator=draw, dtype=torch.float64) * 4, mixed(dtype, count, draw)
     off = torch.randint(-1, 2, (count,), generator=draw) * torch.finfo(dtype).eps
-    for k, small in enumerate(narrow[:3 if dtype == torch.float64 else 2]):
+    for k, small in enumerate(narrow[: 3 if dtype == torch.float64 else 2]):
         near = x.to(small)
         above = torch.nextafter(near, torch.full((), torch.inf, dtype=small))
         x = torch.where(which == k, (near.double() + above.double()) / 2 * (1 + off), x)
@@ -175,12 +179,35 @@ def mixed(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
     """Special values at random places among ordinary ones of all magnitudes."""
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
-        special = torch.tensor([0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, info.max, info.min, info.tiny, info.eps,
-                                info.smallest_normal / 4, torch.inf, -torch.inf, torch.nan, 3.1415926, -1e-3, 88.5,
-                                -88.5, 1e4], dtype=torch.float64).to(dtype)
+        special = torch.tensor(
+            [
+                0.0,
+                -0.0,
+                1,
+                -1,
+                0.5,
+                -0.5,
+                1.5,
+                2.5,
+                info.max,
+                info.min,
+                info.tiny,
+                info.eps,
+                info.smallest_normal / 4,
+                torch.inf,
+                -torch.inf,
+                torch.nan,
+                3.1415926,
+                -1e-3,
+                88.5,
+                -88.5,
+                1e4,
+            ],
+            dtype=torch.float64,
+        ).to(dtype)
         ordinary = torch.randn(count, generator=draw, dtype=torch.float64)
         ordinary = (ordinary * torch.exp2(torch.randint(-12, 12, (count,), generator=draw).double())).to(dtype)
-    elif dtype == torch.uint64:                              # whose greatest numbers PyTorch has no literals for
+    elif dtype == torch.uint64:  # whose greatest numbers PyTorch has no literals for
         special = torch.tensor([0, 1, 2, 3, 7, -1, -2, 1 << 62, (1 << 63) - 1]).view(dtype)
         ordinary = torch.randint(0, 100, (count,), generator=draw).to(dtype)
     else:

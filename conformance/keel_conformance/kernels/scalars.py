@@ -1,4 +1,5 @@
 """A kernel for each scalar operation and dtype, on special values; casts between all dtypes."""
+
 from __future__ import annotations
 
 import re
@@ -14,14 +15,52 @@ from .made import Fill, Made
 
 FLOATS, INTS = ("f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 DOMAINS: Mapping[str, tuple[str, ...]] = {
-    "float": FLOATS, "int": INTS, "number": (*FLOATS, *INTS), "bool": ("b8",), "integral": (*INTS, "b8"),
+    "float": FLOATS,
+    "int": INTS,
+    "number": (*FLOATS, *INTS),
+    "bool": ("b8",),
+    "integral": (*INTS, "b8"),
     "any": (*FLOATS, *INTS, "b8"),
 }
-CASTS = tuple(name for d, name in DTYPE_NAMES.items() if not d.is_complex and not name.startswith("f8")
-              and name != "c32")
-EXACT = frozenset(("where", "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "isnan", "isinf", "copysign",
-                   "nextafter", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not",
-                   "shl", "shr", "floordiv", "truncdiv", "fmod", "mod", "bitcast", "cast"))
+CASTS = tuple(
+    name for d, name in DTYPE_NAMES.items() if not d.is_complex and not name.startswith("f8") and name != "c32"
+)
+EXACT = frozenset(
+    (
+        "where",
+        "neg",
+        "abs",
+        "sign",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "isnan",
+        "isinf",
+        "copysign",
+        "nextafter",
+        "minimum",
+        "maximum",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "shl",
+        "shr",
+        "floordiv",
+        "truncdiv",
+        "fmod",
+        "mod",
+        "bitcast",
+        "cast",
+    )
+)
 """What rounds nothing, or one thing only that is correctly rounded."""
 ROUNDED_ONCE = frozenset(("add", "sub", "mul", "div", "sqrt", "fma"))
 """IEEE 754 fixes these; a target may still contract or divide less exactly, as the members' budgets allow."""
@@ -33,8 +72,10 @@ def names() -> Iterator[tuple[str, str]]:
         if row.name in ("cast", "bitcast"):
             for given in CASTS:
                 for want in CASTS:
-                    if given != want and (row.name == "cast" or (
-                            dtype_of(given).itemsize == dtype_of(want).itemsize and "b8" not in (given, want))):
+                    if given != want and (
+                        row.name == "cast"
+                        or (dtype_of(given).itemsize == dtype_of(want).itemsize and "b8" not in (given, want))
+                    ):
                         yield f"{row.name}-to-{want}", given
         else:
             yield from ((row.name, dtype) for dtype in DOMAINS[row.domain])
@@ -47,8 +88,11 @@ NESTS: Mapping[str, tuple[str, str, str, str]] = {
     "shared": ("N*M", "parallel i < N, j < M:", "M*i + j", "M*i + j"),
 }
 """Where an operation stands: what is wrong of one of them alone is seen by several cases."""
-SIZES = {"alone": ({"N": 257}, {"N": 64}, {"N": 1000}), "turned": ({"N": 33, "M": 17},) * 3,
-         "shared": ({"N": 5, "M": 130}, {"N": 40, "M": 7}, {"N": 1, "M": 300})}
+SIZES = {
+    "alone": ({"N": 257}, {"N": 64}, {"N": 1000}),
+    "turned": ({"N": 33, "M": 17},) * 3,
+    "shared": ({"N": 5, "M": 130}, {"N": 40, "M": 7}, {"N": 1, "M": 300}),
+}
 
 
 def made(name: str, dtype: str, nest: str = "alone") -> Made:
@@ -56,7 +100,7 @@ def made(name: str, dtype: str, nest: str = "alone") -> Made:
     op, _, want = name.partition("-to-")
     row = SCALARS[op]
     result = want or ("b8" if row.result == "bool" else dtype)
-    letters, sizes = "abc"[:row.arity], SIZES[nest]
+    letters, sizes = "abc"[: row.arity], SIZES[nest]
     held = {x: "b8" if op == "where" and x == "a" else dtype for x in letters}
     size, loops, at, other = NESTS[nest]
     loads = "\n".join(f"    %{k} = load {x}[{other if k else at}]" for k, x in enumerate(letters))

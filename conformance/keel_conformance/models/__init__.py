@@ -1,4 +1,5 @@
 """Real models with random weights, built offline: ``build("bert")`` gives a model and inputs to try it on."""
+
 from __future__ import annotations
 
 from . import text, vision
@@ -11,8 +12,15 @@ NAMES = (*TEXT, "vit", *vision.TIMM)
 __all__ = ["NAMES", "SCALES", "InDouble", "ModelCase", "allow_torchvision", "build", "package"]
 
 
-def build(name: str, *, scale: str = "line", device: str = "cpu", seed: int = 0,
-          batch: int | None = None, length: int | None = None) -> ModelCase:
+def build(
+    name: str,
+    *,
+    scale: str = "line",
+    device: str = "cpu",
+    seed: int = 0,
+    batch: int | None = None,
+    length: int | None = None,
+) -> ModelCase:
     """The model called ``name`` (one of ``NAMES``), in ``eval`` mode, every dropout rate 0.
 
     ``scale`` is ``"line"`` (published widths; transformers cut to two layers) or ``"tiny"``. ``batch`` and ``length``

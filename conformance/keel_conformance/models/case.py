@@ -1,4 +1,5 @@
 """A model with inputs to try it on: what every measurement and every check of a whole model takes."""
+
 from __future__ import annotations
 
 import copy
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 SCALES = ("line", "tiny")
-STEP = 2.0 ** -12
+STEP = 2.0**-12
 """Of statistics that are set: far above the rounding of a mean, and far below a deviation."""
 
 
@@ -34,11 +35,17 @@ class ModelCase:
 
     def on(self, device: str) -> ModelCase:
         """The same model, moved to ``device``, with its inputs there."""
+
         def moved(value: Any) -> Any:
             return value.to(device) if isinstance(value, Tensor) else value
-        return replace(self, model=self.model.to(device), args=tuple(map(moved, self.args)),
-                       kwargs={k: moved(v) for k, v in self.kwargs.items()},
-                       targets={k: moved(v) for k, v in self.targets.items()})
+
+        return replace(
+            self,
+            model=self.model.to(device),
+            args=tuple(map(moved, self.args)),
+            kwargs={k: moved(v) for k, v in self.kwargs.items()},
+            targets={k: moved(v) for k, v in self.targets.items()},
+        )
 
     def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
         """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
@@ -95,8 +102,11 @@ def calibrate(model: nn.Module, *args: Tensor) -> None:
     so that they are the same numbers however many threads sum: a mean that is nothing but rounding would be another.
     """
     wide = copy.deepcopy(model).double()
-    pairs = [(m, w) for m, w in zip(model.modules(), wide.modules(), strict=True)
-             if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)]
+    pairs = [
+        (m, w)
+        for m, w in zip(model.modules(), wide.modules(), strict=True)
+        if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
+    ]
     for _, w in pairs:
         w.momentum = 1.0
     wide.train()

@@ -2,6 +2,7 @@
 
 ``line`` is the published width of the base model with two layers; ``tiny`` keeps the architecture alone.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,8 +19,9 @@ def bert(scale: str, device: str, seed: int, batch: int | None, length: int | No
     allow_torchvision()
     from transformers import BertConfig, BertForMaskedLM
 
-    sizes: dict[str, Any] = {} if scale == "line" else dict(
-        hidden_size=64, num_attention_heads=4, intermediate_size=128, vocab_size=1000)
+    sizes: dict[str, Any] = (
+        {} if scale == "line" else dict(hidden_size=64, num_attention_heads=4, intermediate_size=128, vocab_size=1000)
+    )
     config = BertConfig(num_hidden_layers=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes)
     return _over_tokens("bert", BertForMaskedLM, config, scale, device, seed, batch, length, masked=True)
 
@@ -29,8 +31,11 @@ def gpt2(scale: str, device: str, seed: int, batch: int | None, length: int | No
     allow_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes: dict[str, Any] = {} if scale == "line" else dict(n_embd=64, n_head=4, vocab_size=1000, n_positions=256,
-                                                            bos_token_id=1, eos_token_id=1)
+    sizes: dict[str, Any] = (
+        {}
+        if scale == "line"
+        else dict(n_embd=64, n_head=4, vocab_size=1000, n_positions=256, bos_token_id=1, eos_token_id=1)
+    )
     config = GPT2Config(n_layer=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, **sizes)
     case = _over_tokens("gpt2", GPT2LMHeadModel, config, scale, device, seed, batch, length)
     case.model.loss_type = "ForCausalLM"  # unset, it makes transformers log inside forward, which breaks the graph
@@ -42,10 +47,17 @@ def llama(scale: str, device: str, seed: int, batch: int | None, length: int | N
     allow_torchvision()
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes: dict[str, Any] = dict(
-        hidden_size=1024, intermediate_size=2816, num_attention_heads=16, num_key_value_heads=4, vocab_size=32000,
-    ) if scale == "line" else dict(
-        hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=1000)
+    sizes: dict[str, Any] = (
+        dict(
+            hidden_size=1024,
+            intermediate_size=2816,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+            vocab_size=32000,
+        )
+        if scale == "line"
+        else dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=1000)
+    )
     config = LlamaConfig(num_hidden_layers=2, attention_dropout=0.0, use_cache=False, **sizes)
     return _over_tokens("llama", LlamaForCausalLM, config, scale, device, seed, batch, length)
 
@@ -55,15 +67,28 @@ def t5(scale: str, device: str, seed: int, batch: int | None, length: int | None
     allow_torchvision()
     from transformers import T5Config, T5ForConditionalGeneration
 
-    sizes: dict[str, Any] = dict(d_model=768, d_ff=3072, num_heads=12, d_kv=64) if scale == "line" else dict(
-        d_model=64, d_ff=128, num_heads=4, d_kv=16, vocab_size=1000)
-    config = T5Config(num_layers=2, num_decoder_layers=2, dropout_rate=0.0, decoder_start_token_id=0, use_cache=False,
-                      **sizes)
+    sizes: dict[str, Any] = (
+        dict(d_model=768, d_ff=3072, num_heads=12, d_kv=64)
+        if scale == "line"
+        else dict(d_model=64, d_ff=128, num_heads=4, d_kv=16, vocab_size=1000)
+    )
+    config = T5Config(
+        num_layers=2, num_decoder_layers=2, dropout_rate=0.0, decoder_start_token_id=0, use_cache=False, **sizes
+    )
     return _over_tokens("t5", T5ForConditionalGeneration, config, scale, device, seed, batch, length)
 
 
-def _over_tokens(name: str, cls: Any, config: Any, scale: str, device: str, seed: int,
-                 batch: int | None, length: int | None, masked: bool = False) -> ModelCase:
+def _over_tokens(
+    name: str,
+    cls: Any,
+    config: Any,
+    scale: str,
+    device: str,
+    seed: int,
+    batch: int | None,
+    length: int | None,
+    masked: bool = False,
+) -> ModelCase:
     torch.manual_seed(seed)
     model = cls(config).to(device)
     shape = (batch or 2, length or (128 if scale == "line" else 32))
@@ -76,7 +101,7 @@ def _over_tokens(name: str, cls: Any, config: Any, scale: str, device: str, seed
     targets = {"labels": tokens()}
     if masked:  # padding at the end of the last row, as a batch of sentences of unequal length has
         mask = torch.ones(shape, dtype=torch.int64)
-        mask[-1, shape[1] - shape[1] // 4:] = 0
+        mask[-1, shape[1] - shape[1] // 4 :] = 0
         kwargs["attention_mask"] = mask.to(device)
         targets["labels"] = targets["labels"].masked_fill(kwargs["attention_mask"] == 0, -100)
     if name == "t5":  # the decoder's input is explicit, so that inference and training run the same graph

@@ -1,4 +1,5 @@
 """Image classifiers with random weights: a vision transformer and four convolutional networks."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,8 +18,10 @@ TIMM: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "resnet18": {"line": ("resnet18", {}), "tiny": ("resnet18", {"layers": [1, 1, 1, 1]})},
     "resnet50": {"line": ("resnet50", {}), "tiny": ("resnet50", {"layers": [1, 1, 1, 1]})},
     "mobilenetv3": {"line": ("mobilenetv3_large_100", {}), "tiny": ("mobilenetv3_small_050", {})},
-    "convnext": {"line": ("convnext_tiny", {}),
-                 "tiny": ("convnext_atto", {"depths": (1, 1, 2, 1), "dims": (16, 32, 64, 128)})},
+    "convnext": {
+        "line": ("convnext_tiny", {}),
+        "tiny": ("convnext_atto", {"depths": (1, 1, 2, 1), "dims": (16, 32, 64, 128)}),
+    },
 }
 
 
@@ -41,10 +44,12 @@ def vit(scale: str, device: str, seed: int, batch: int | None, length: int | Non
     allow_torchvision()
     from transformers import ViTConfig, ViTForImageClassification
 
-    sizes: dict[str, Any] = {} if scale == "line" else dict(
-        hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=64)
-    config = ViTConfig(num_hidden_layers=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-                       num_labels=CLASSES, **sizes)
+    sizes: dict[str, Any] = (
+        {} if scale == "line" else dict(hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=64)
+    )
+    config = ViTConfig(
+        num_hidden_layers=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=CLASSES, **sizes
+    )
     torch.manual_seed(seed)
     model = ViTForImageClassification(config).to(device)
     pixels, labels = _images(config.image_size, device, seed, batch)

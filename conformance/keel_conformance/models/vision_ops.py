@@ -2,6 +2,7 @@
 
 timm and transformers import torchvision; nothing here calls an operator of its extension.
 """
+
 from __future__ import annotations
 
 import importlib.util

@@ -1,4 +1,5 @@
 """The zoo: every model of the line and of PyTorch 2.0's public benchmark lists, small, at three input sizes each."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -2,6 +2,7 @@
 
 A model is its class and what its configuration needs beside the small sizes that all share. Dropout rates are 0.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -42,8 +43,10 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "GPTJForCausalLM": ("GPTJForCausalLM", {}),
     "GPTJForQuestionAnswering": ("GPTJForQuestionAnswering", {}),
     "GPTNeoForCausalLM": ("GPTNeoForCausalLM", {"attention_types": [[["global", "local"], 1]]}),
-    "GPTNeoForSequenceClassification": ("GPTNeoForSequenceClassification", {
-        "attention_types": [[["global", "local"], 1]], "pad_token_id": 0}),
+    "GPTNeoForSequenceClassification": (
+        "GPTNeoForSequenceClassification",
+        {"attention_types": [[["global", "local"], 1]], "pad_token_id": 0},
+    ),
     "GoogleFnet": ("FNetForMaskedLM", {}),
     "LayoutLMForMaskedLM": ("LayoutLMForMaskedLM", {}),
     "LayoutLMForSequenceClassification": ("LayoutLMForSequenceClassification", {}),
@@ -76,28 +79,68 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma-2-2b": ("Gemma2ForCausalLM", {**SLIDING, "query_pre_attn_scalar": 16}),
     "gemma-3-4b-it-text": ("Gemma3ForCausalLM", {**SLIDING, "query_pre_attn_scalar": 16}),
     "gpt-oss-20b": ("GptOssForCausalLM", {**SLIDING, "num_local_experts": 4, "num_experts_per_tok": 2}),
-    "whisper-tiny": ("WhisperForConditionalGeneration", {
-        "num_mel_bins": 16, "max_source_positions": 64, "max_target_positions": 64, "suppress_tokens": None,
-        "begin_suppress_tokens": None, "decoder_start_token_id": 2, "bos_token_id": 2, "eos_token_id": 2,
-        "pad_token_id": 2}),
+    "whisper-tiny": (
+        "WhisperForConditionalGeneration",
+        {
+            "num_mel_bins": 16,
+            "max_source_positions": 64,
+            "max_target_positions": 64,
+            "suppress_tokens": None,
+            "begin_suppress_tokens": None,
+            "decoder_start_token_id": 2,
+            "bos_token_id": 2,
+            "eos_token_id": 2,
+            "pad_token_id": 2,
+        },
+    ),
 }
 
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "word_embed_proj_dim", "pooler_hidden_size"), 64),
-    **dict.fromkeys(("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "ffn_dim", "d_ff", "d_inner",
-                     "hidden_dim"), 128),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers",
-                     "num_decoder_layers"), 2),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads",
-                     "decoder_attention_heads", "attention_heads"), 4),
+    **dict.fromkeys(
+        ("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "ffn_dim", "d_ff", "d_inner", "hidden_dim"), 128
+    ),
+    **dict.fromkeys(
+        (
+            "num_hidden_layers",
+            "n_layer",
+            "n_layers",
+            "num_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "num_decoder_layers",
+        ),
+        2,
+    ),
+    **dict.fromkeys(
+        (
+            "num_attention_heads",
+            "n_head",
+            "n_heads",
+            "num_heads",
+            "encoder_attention_heads",
+            "decoder_attention_heads",
+            "attention_heads",
+        ),
+        4,
+    ),
     **dict.fromkeys(("d_kv", "d_head", "head_dim"), 16),
     **dict.fromkeys(("embedding_size", "intra_bottleneck_size", "classifier_proj_size"), 32),
-    "vocab_size": 1000, "max_position_embeddings": 130, "n_positions": 128, "rotary_dim": 8,
+    "vocab_size": 1000,
+    "max_position_embeddings": 130,
+    "n_positions": 128,
+    "rotary_dim": 8,
     "max_2d_position_embeddings": 64,
 }
 """Of these, a configuration gets what it has."""
-TOKENS = ("pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_eos_token_id",
-          "sep_token_id")
+TOKENS = (
+    "pad_token_id",
+    "eos_token_id",
+    "bos_token_id",
+    "decoder_start_token_id",
+    "forced_eos_token_id",
+    "sep_token_id",
+)
 
 
 def build(name: str, seed: int = 0, batch: int = BATCH, length: int = LENGTH) -> ModelCase:
@@ -116,12 +159,19 @@ def build(name: str, seed: int = 0, batch: int = BATCH, length: int = LENGTH) ->
     model = cls(config).eval()
     generator = torch.Generator().manual_seed(seed + 1)
     kwargs, targets = _inputs(known_as, config, generator, batch, length)
-    return ModelCase(name, model, (), kwargs, targets, lambda out: out.loss,
-                     widen=_one_expert_at_a_time if hasattr(config, "num_local_experts") else lambda model: None)
+    return ModelCase(
+        name,
+        model,
+        (),
+        kwargs,
+        targets,
+        lambda out: out.loss,
+        widen=_one_expert_at_a_time if hasattr(config, "num_local_experts") else lambda model: None,
+    )
 
 
 def _one_expert_at_a_time(model: Any) -> None:
-    model.set_experts_implementation("eager")                 # grouped products have no float64
+    model.set_experts_implementation("eager")  # grouped products have no float64
 
 
 def _sizes(known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -135,10 +185,16 @@ def _sizes(known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return {**sizes, "use_cache": False, **own}
 
 
-def _inputs(known_as: str, config: Any, generator: torch.Generator, batch: int, length: int,
-            ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _inputs(
+    known_as: str,
+    config: Any,
+    generator: torch.Generator,
+    batch: int,
+    length: int,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     def drawn(high: int, *shape: int, low: int = 3) -> Tensor:  # the first few stand for padding and the like
         return torch.randint(low, high, shape, generator=generator)
+
     words = config.vocab_size
     if known_as.startswith("Whisper"):
         sound = torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions, generator=generator)

@@ -2,6 +2,7 @@
 
 A model is the side of its images, whether it must be told of it, and what makes it small. Dropout rates are 0.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -38,20 +39,54 @@ TWO_LAST = {"layers": [1, 1, 2, 1]}
 PLAIN = Small()
 
 VISION: dict[str, Small] = {
-    **dict.fromkeys((
-        "cspdarknet53", "dm_nfnet_f0", "dpn107", "ese_vovnet19b_dw", "fbnetc_100", "fbnetv3_b", "gernet_l",
-        "ghostnet_100", "lcnet_050", "mixnet_l", "mnasnet_100", "mobilenetv2_100", "mobilenetv3_large_100",
-        "mobilevit_s", "nfnet_l0", "regnety_002", "repvgg_a2", "rexnet_100", "selecsls42b", "spnasnet_100",
-        "tf_efficientnet_b0", "tf_mixnet_l", "tinynet_a"), PLAIN),
-    **dict.fromkeys(("dla102", "hrnet_w18"), Small(by=32)),   # they add what they downsampled to what they did not
-    **dict.fromkeys(("adv_inception_v3", "gluon_inception_v3", "inception_v3", "pnasnet5large", "xception65"),
-                    Small(96)),
-    **dict.fromkeys(("botnet26t_256", "coat_lite_mini", "eca_botnext26ts_256", "levit_128", "sebotnet33ts_256",
-                     "visformer_small"), Small(told=True)),
-    **dict.fromkeys(("beit_base_patch16_224", "deit_base_distilled_patch16_224", "vit_base_patch16_224",
-                     "vit_base_patch16_siglip_256"), Small(told=True, sizes=TWO_DEEP)),
-    **dict.fromkeys(("gmixer_24_224", "gmlp_s16_224", "jx_nest_base", "mixer_b16_224", "resmlp_12_224"),
-                    Small(told=True, cut=2)),
+    **dict.fromkeys(
+        (
+            "cspdarknet53",
+            "dm_nfnet_f0",
+            "dpn107",
+            "ese_vovnet19b_dw",
+            "fbnetc_100",
+            "fbnetv3_b",
+            "gernet_l",
+            "ghostnet_100",
+            "lcnet_050",
+            "mixnet_l",
+            "mnasnet_100",
+            "mobilenetv2_100",
+            "mobilenetv3_large_100",
+            "mobilevit_s",
+            "nfnet_l0",
+            "regnety_002",
+            "repvgg_a2",
+            "rexnet_100",
+            "selecsls42b",
+            "spnasnet_100",
+            "tf_efficientnet_b0",
+            "tf_mixnet_l",
+            "tinynet_a",
+        ),
+        PLAIN,
+    ),
+    **dict.fromkeys(("dla102", "hrnet_w18"), Small(by=32)),  # they add what they downsampled to what they did not
+    **dict.fromkeys(
+        ("adv_inception_v3", "gluon_inception_v3", "inception_v3", "pnasnet5large", "xception65"), Small(96)
+    ),
+    **dict.fromkeys(
+        ("botnet26t_256", "coat_lite_mini", "eca_botnext26ts_256", "levit_128", "sebotnet33ts_256", "visformer_small"),
+        Small(told=True),
+    ),
+    **dict.fromkeys(
+        (
+            "beit_base_patch16_224",
+            "deit_base_distilled_patch16_224",
+            "vit_base_patch16_224",
+            "vit_base_patch16_siglip_256",
+        ),
+        Small(told=True, sizes=TWO_DEEP),
+    ),
+    **dict.fromkeys(
+        ("gmixer_24_224", "gmlp_s16_224", "jx_nest_base", "mixer_b16_224", "resmlp_12_224"), Small(told=True, cut=2)
+    ),
     **dict.fromkeys(("res2net50_14w_8s", "res2next50", "resnest101e"), Small(sizes=ONE_EACH)),
     **dict.fromkeys(("res2net101_26w_4s", "swsl_resnext101_32x16d"), Small(sizes=TWO_LAST)),
     "cait_m36_384": Small(told=True, sizes={"depth": 2, "embed_dim": 192, "num_heads": 4, "depth_token_only": 1}),
@@ -64,8 +99,9 @@ VISION: dict[str, Small] = {
     "eca_halonext26ts": Small(256, by=0),
     "pit_b_224": Small(96, told=True, cut=1),
     "poolformer_m36": Small(cut=1),
-    "swin_base_patch4_window7_224": Small(112, told=True, sizes={
-        "depths": (2, 2), "embed_dim": 32, "num_heads": (1, 2)}),
+    "swin_base_patch4_window7_224": Small(
+        112, told=True, sizes={"depths": (2, 2), "embed_dim": 32, "num_heads": (1, 2)}
+    ),
     "tnt_s_patch16_224": Small(told=True, sizes={"depth": 2}),
     "twins_pcpvt_base": Small(told=True, sizes={"depths": [1, 1, 1, 1]}),
     "vit_base_patch14_dinov2.lvd142m": Small(70, told=True, sizes=TWO_DEEP),
@@ -93,7 +129,7 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
     told = {"img_size": made.side} if made.told else {}
     torch.manual_seed(seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")                       # names that timm has given up
+        warnings.simplefilter("ignore")  # names that timm has given up
         model = timm.create_model(name, pretrained=False, drop_rate=0.0, **told, **made.sizes)
     if made.cut:
         shorten(model, made.cut)
@@ -110,7 +146,7 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
 
 
 def loss_of(out: Any, labels: Tensor) -> Tensor:
-    if isinstance(out, list | tuple):                         # one head of several
+    if isinstance(out, list | tuple):  # one head of several
         return torch.stack([loss_of(o, labels) for o in out if o.dim() == 2]).mean()
     return F.cross_entropy(out, labels.to(out.device) % out.shape[-1]) if out.dim() == 2 else out.square().mean()
 

@@ -1,4 +1,5 @@
 """Benign variants: backends that compute otherwise than eager PyTorch and keep every clause. None may fail."""
+
 from __future__ import annotations
 
 import operator
@@ -24,18 +25,29 @@ ALL = ("*",)
 
 def instead(*calls: str, programs: tuple[str, ...] = ()) -> Callable[[Change], Mutant]:
     """Makes a variant of what is done in place of operators."""
+
     def made(change: Change) -> Mutant:
         name = slug(change)
-        return Mutant(name, "benign", (), sentence(change), reference(change),
-                      backend_of(name, rewired(calls, change), "benign"), calls, programs)
+        return Mutant(
+            name,
+            "benign",
+            (),
+            sentence(change),
+            reference(change),
+            backend_of(name, rewired(calls, change), "benign"),
+            calls,
+            programs,
+        )
+
     return made
 
 
 def compiled(compile: Callable[[fx.GraphModule], Callable[..., Any]]) -> Mutant:
     """Makes a variant of a function that compiles parts."""
     name = slug(compile)
-    return Mutant(name, "benign", (), sentence(compile), reference(compile), backend_of(name, compile, "benign"), ALL,
-                  ALL)
+    return Mutant(
+        name, "benign", (), sentence(compile), reference(compile), backend_of(name, compile, "benign"), ALL, ALL
+    )
 
 
 def given(backend: Callable[[], Backend]) -> Mutant:
@@ -69,6 +81,7 @@ def sum_in_reverse(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *
         for part in reversed(y.unbind(d)):
             found = found + part
         return found.unsqueeze(d)
+
     return reduced(x, dim, keepdim, fold) if max(x.shape) <= 4096 else op(x, *([] if dim is None else [dim, keepdim]))
 
 
@@ -83,7 +96,8 @@ def sum_in_pairs(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, **k
             half = n // 2
             pairs = y.narrow(d, 0, half) + y.narrow(d, half, half)
             y = torch.cat([pairs, y.narrow(d, 2 * half, n % 2)], d)
-        return y.clone() if y is x else y                     # of one element, too, the sum has memory of its own
+        return y.clone() if y is x else y  # of one element, too, the sum has memory of its own
+
     return reduced(x, dim, keepdim, fold)
 
 
@@ -101,7 +115,7 @@ def products_one_after_another(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any
         return op(a, b, *more)
     found = a[..., :, :1] * b[..., :1, :]
     for k in range(1, a.shape[-1]):
-        found = found + a[..., :, k:k + 1] * b[..., k:k + 1, :]
+        found = found + a[..., :, k : k + 1] * b[..., k : k + 1, :]
     return found
 
 
@@ -111,8 +125,8 @@ def products_fused(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     if a.dtype != torch.float32 or more or not a.shape[-1] or a.shape[-1] > 512:
         return op(a, b, *more)
     found = torch.zeros_like(op(a, b))
-    for k in reversed(range(a.shape[-1])):                    # a product of two float32 is exact in float64
-        found = (found.double() + a[..., :, k:k + 1].double() * b[..., k:k + 1, :].double()).float()
+    for k in reversed(range(a.shape[-1])):  # a product of two float32 is exact in float64
+        found = (found.double() + a[..., :, k : k + 1].double() * b[..., k : k + 1, :].double()).float()
     return found
 
 
@@ -140,8 +154,18 @@ def products_in_blocks(op: Any, *args: Any, **kw: Any) -> Any:
 
 
 @instead("aten.convolution")
-def convolution_by_products(op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-                            transposed: bool, more: Any, groups: int) -> Any:
+def convolution_by_products(
+    op: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    more: Any,
+    groups: int,
+) -> Any:
     """A convolution in two dimensions is a product of matrices, of columns of windows."""
     if not floats(x) or transposed or groups != 1 or x.dim() != 4 or len(stride) != 2 or not x.numel():
         return op(x, w, bias, stride, padding, dilation, transposed, more, groups)
@@ -172,9 +196,29 @@ def additions_in_another_order(op: Any, x: Tensor, dim: int, at: Tensor, values:
 
 # -- other formulas ----------------------------------------------------------------------------------------------------
 
-POINTWISE = ("aten.exp", "aten.log", "aten.sin", "aten.cos", "aten.tanh", "aten.sigmoid", "aten.sqrt", "aten.rsqrt",
-             "aten.erf", "aten.log1p", "aten.expm1", "aten.gelu", "aten.silu", "aten.softplus", "aten.atan2",
-             "aten.pow", "aten.div", "aten.reciprocal", "aten._softmax", "aten._log_softmax", "aten.logsumexp")
+POINTWISE = (
+    "aten.exp",
+    "aten.log",
+    "aten.sin",
+    "aten.cos",
+    "aten.tanh",
+    "aten.sigmoid",
+    "aten.sqrt",
+    "aten.rsqrt",
+    "aten.erf",
+    "aten.log1p",
+    "aten.expm1",
+    "aten.gelu",
+    "aten.silu",
+    "aten.softplus",
+    "aten.atan2",
+    "aten.pow",
+    "aten.div",
+    "aten.reciprocal",
+    "aten._softmax",
+    "aten._log_softmax",
+    "aten.logsumexp",
+)
 
 
 @instead(*POINTWISE)
@@ -273,37 +317,49 @@ def memory_of_other_values(op: Any, *args: Any, **kw: Any) -> Any:
 @compiled
 def row_major_inside(gm: fx.GraphModule) -> Callable[..., Any]:
     """Results are computed row-major, and given the strides that are promised at the end."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         like = plainly(node, args, kwargs)
         if not pointwise(node) or not isinstance(like, Tensor):
             return like
         dense = fx.node.map_aggregate(tuple(args), lambda x: x.contiguous() if isinstance(x, Tensor) else x)
         return laid(node.target(*dense, **kwargs), like)  # type: ignore[operator]
+
     return lambda *inputs: run(gm, inputs, do)
 
 
 @compiled
 def in_blocks(gm: fx.GraphModule) -> Callable[..., Any]:
     """What is computed element by element is computed in blocks of 7."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         like = plainly(node, args, kwargs)
         parts = tensors(list(args))
-        whole = isinstance(like, Tensor) and parts and all(p.shape == like.shape for p in parts) and len(parts) == sum(
-            isinstance(a, Tensor) for a in args) and not any(isinstance(v, Tensor) for v in kwargs.values())
+        whole = (
+            isinstance(like, Tensor)
+            and parts
+            and all(p.shape == like.shape for p in parts)
+            and len(parts) == sum(isinstance(a, Tensor) for a in args)
+            and not any(isinstance(v, Tensor) for v in kwargs.values())
+        )
         if not pointwise(node) or not whole or not 7 < like.numel() <= 4096:
             return like
         if kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
-            return like                                       # which no flat block can have
+            return like  # which no flat block can have
         flat = [a.reshape(-1) if isinstance(a, Tensor) else a for a in args]
-        found = [node.target(*(a[k:k + 7] if isinstance(a, Tensor) else a for a in flat), **kwargs)  # type: ignore[operator]
-                 for k in range(0, like.numel(), 7)]
+        found = [
+            node.target(*(a[k : k + 7] if isinstance(a, Tensor) else a for a in flat), **kwargs)  # type: ignore[operator]
+            for k in range(0, like.numel(), 7)
+        ]
         return laid(torch.cat(found).reshape(like.shape), like)
+
     return lambda *inputs: run(gm, inputs, do)
 
 
 @compiled
 def last_things_first(gm: fx.GraphModule) -> Callable[..., Any]:
     """Operators run in another order: what is needed last comes first where it may."""
+
     def call(*inputs: Any) -> Any:
         held, values = iter(inputs), dict[fx.Node, Any]()
 
@@ -314,18 +370,20 @@ def last_things_first(gm: fx.GraphModule) -> Callable[..., Any]:
                 args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
             return values[node]
+
         for node in gm.graph.nodes:
             if node.op == "placeholder":
                 values[node] = next(held)
             elif node.op == "get_attr":
                 values[node] = getattr(gm, str(node.target))
         drawing = [n for n in gm.graph.nodes if n.op == "call_function" and impure(n)]
-        for node in drawing:                                  # random numbers, effects and collectives keep their order
+        for node in drawing:  # random numbers, effects and collectives keep their order
             value(node)
         (end,) = gm.graph.find_nodes(op="output")
         for node in reversed(end.all_input_nodes):
             value(node)
         return fx.map_arg(end.args[0], values.__getitem__)
+
     return call
 
 
@@ -339,6 +397,7 @@ def in_two_halves(gm: fx.GraphModule) -> Callable[..., Any]:
         if node is middle:
             args = fx.node.map_aggregate(tuple(args), lambda x: x.clone() if isinstance(x, Tensor) and dense(x) else x)
         return plainly(node, args, kwargs)
+
     return lambda *inputs: run(gm, inputs, do)
 
 
@@ -349,6 +408,7 @@ def composites_written_out() -> Backend:
 
     def supports(call: Call) -> str | None:
         return f"{call.name} is a composite." if call.name in composite else None
+
     return Backend(name="benign-composites-written-out", device="cpu", supports=supports, compile=lambda gm: gm.forward)
 
 
@@ -394,7 +454,8 @@ def pointwise(node: fx.Node) -> bool:
 def impure(node: fx.Node) -> bool:
     tags = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags or any(
-        part in packet(node) for part in ("assert", "bernoulli", "c10d"))
+        part in packet(node) for part in ("assert", "bernoulli", "c10d")
+    )
 
 
 def dense(x: Tensor) -> bool:

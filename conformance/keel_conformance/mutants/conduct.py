@@ -1,4 +1,5 @@
 """Figures on how the suite conducts itself: what it outlives, repeats, and costs, and how soon there is a report."""
+
 from __future__ import annotations
 
 import ast
@@ -39,9 +40,16 @@ def overhead_bars(cases: Sequence[Case], out: Path, jobs: int) -> list[Bar]:
     """On eager PyTorch, of cases of operators."""
     ran = run([c for c in cases if c.kind == "op"], "eager", out=out, jobs=jobs)
     cost = None if ran.overhead is None else 1e3 * ran.overhead
-    return [Bar("what the harness takes of a case, in ms", cost, f"at most {COST:.0f}",
-                cost is not None and cost <= COST, f"{len(ran.verdicts)} cases in {ran.seconds:.0f} s; CPU time beside "
-                "the backend's, the oracles' and that of drawing arguments")]
+    return [
+        Bar(
+            "what the harness takes of a case, in ms",
+            cost,
+            f"at most {COST:.0f}",
+            cost is not None and cost <= COST,
+            f"{len(ran.verdicts)} cases in {ran.seconds:.0f} s; CPU time beside "
+            "the backend's, the oracles' and that of drawing arguments",
+        )
+    ]
 
 
 def isolation_bars(out: Path) -> list[Bar]:
@@ -58,9 +66,16 @@ def isolation_bars(out: Path) -> list[Bar]:
         contained += [name] * named_right
         lost += others
     wrong = [name for name in DEATHS if name not in contained]
-    return [Bar("ways to die that cost the case that dies, and name it", f"{len(contained)} of {len(DEATHS)}",
-                "6 of 6", not wrong, f"not: {named(wrong)}" if wrong else f"{len(cases)} cases each"),
-            Bar("verdicts that another case's death changes", len(lost), "0", not lost, named(lost))]
+    return [
+        Bar(
+            "ways to die that cost the case that dies, and name it",
+            f"{len(contained)} of {len(DEATHS)}",
+            "6 of 6",
+            not wrong,
+            f"not: {named(wrong)}" if wrong else f"{len(cases)} cases each",
+        ),
+        Bar("verdicts that another case's death changes", len(lost), "0", not lost, named(lost)),
+    ]
 
 
 def some_of(name: str) -> list[Case]:
@@ -80,10 +95,22 @@ def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Bar]:
     other = [c for c in want if c not in have or told(have[c]) != told(want[c])]
     repeated = again(folder / FILE)
     statuses = ", ".join(f"{n} {s}" for s, n in Counter(v.status for v in want.values()).most_common(3))
-    return [Bar(f"verdicts that differ after {kills} kills", len(other), "0", bool(want) and not other,
-                f"{len(want)} cases: {statuses}"),
-            Bar(f"cases repeated after {kills} kills", percent(repeated, standard), "at most 1.0 % of a standard run",
-                repeated <= 0.01 * standard, f"{repeated} cases, {repeated / kills:.1f} a kill, of {standard}")]
+    return [
+        Bar(
+            f"verdicts that differ after {kills} kills",
+            len(other),
+            "0",
+            bool(want) and not other,
+            f"{len(want)} cases: {statuses}",
+        ),
+        Bar(
+            f"cases repeated after {kills} kills",
+            percent(repeated, standard),
+            "at most 1.0 % of a standard run",
+            repeated <= 0.01 * standard,
+            f"{repeated} cases, {repeated / kills:.1f} a kill, of {standard}",
+        ),
+    ]
 
 
 def told(verdict: object) -> tuple[object, ...]:
@@ -93,9 +120,29 @@ def told(verdict: object) -> tuple[object, ...]:
 def begun(folder: Path) -> subprocess.Popen[bytes]:
     ops = [part for name in MEMBERS_KILLED for part in ("--op", name)]
     return subprocess.Popen(
-        [sys.executable, "-m", "keel.cli", "conform", "--backend", SUBJECT, "--tier", "standard", "--jobs", "1",
-         "--threads", "1", "--minimise", "0", "--out", str(folder), "--resume", *ops],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        [
+            sys.executable,
+            "-m",
+            "keel.cli",
+            "conform",
+            "--backend",
+            SUBJECT,
+            "--tier",
+            "standard",
+            "--jobs",
+            "1",
+            "--threads",
+            "1",
+            "--minimise",
+            "0",
+            "--out",
+            str(folder),
+            "--resume",
+            *ops,
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def killed_once(folder: Path, more: int) -> None:
@@ -117,7 +164,7 @@ def again(file: Path) -> int:
     for line in file.read_text().splitlines():
         try:
             count.update(json.loads(line).get("begin", ()))
-        except ValueError:                                    # what was being written when it was killed
+        except ValueError:  # what was being written when it was killed
             continue
     return sum(n - 1 for n in count.values())
 
@@ -129,15 +176,41 @@ def onboarding_bars(out: Path, jobs: int) -> list[Bar]:
     paths = os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])
     keel = [sys.executable, "-m", "keel.cli"]
     subprocess.run([*keel, "new", "acme", "--dir", str(here)], check=True, capture_output=True)
-    code = subprocess.run([*keel, "conform", "--backend", "keel_acme:backend", "--tier", "smoke", "--jobs", str(jobs),
-                           "--out", str(out / "run")], env={**os.environ, "PYTHONPATH": paths}, capture_output=True)
+    code = subprocess.run(
+        [
+            *keel,
+            "conform",
+            "--backend",
+            "keel_acme:backend",
+            "--tier",
+            "smoke",
+            "--jobs",
+            str(jobs),
+            "--out",
+            str(out / "run"),
+        ],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+    )
     minutes = (time.monotonic() - begin) / 60
     page = next((out / "run").glob("*.html"), None)
     adapter = code_lines((here / "keel_acme" / "__init__.py").read_text())
-    return [Bar("minutes from keel new to a report", minutes if page else None, f"less than {MINUTES:.0f}",
-                page is not None and minutes < MINUTES, f"tier smoke, {jobs} processes, exit {code.returncode}"),
-            Bar("lines of the rendered adapter", adapter, f"at most {LINES}", adapter <= LINES,
-                "of code: no blank lines, words or imports")]
+    return [
+        Bar(
+            "minutes from keel new to a report",
+            minutes if page else None,
+            f"less than {MINUTES:.0f}",
+            page is not None and minutes < MINUTES,
+            f"tier smoke, {jobs} processes, exit {code.returncode}",
+        ),
+        Bar(
+            "lines of the rendered adapter",
+            adapter,
+            f"at most {LINES}",
+            adapter <= LINES,
+            "of code: no blank lines, words or imports",
+        ),
+    ]
 
 
 def code_lines(text: str) -> int:

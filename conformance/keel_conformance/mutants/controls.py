@@ -1,4 +1,5 @@
 """Negative controls: backends that compute nothing at all, and must fail whatever has values."""
+
 from __future__ import annotations
 
 import operator
@@ -27,9 +28,16 @@ def control(fill: Fill) -> Mutant:
                 if not isinstance(val, Tensor):
                     return val
                 return fill(torch.empty_strided(val.shape, val.stride(), dtype=val.dtype), given)
+
             val = node.meta["val"]
-            return type(val)(map(result, val)) if type(val) in (tuple, list) else tuple(
-                map(result, val)) if isinstance(val, tuple) else result(val)
+            return (
+                type(val)(map(result, val))
+                if type(val) in (tuple, list)
+                else tuple(map(result, val))
+                if isinstance(val, tuple)
+                else result(val)
+            )
+
         return lambda *inputs: run(gm, inputs, do)
 
     name = slug(fill)
@@ -77,13 +85,44 @@ def uninitialised(made: Tensor, given: Sequence[Tensor]) -> Tensor:
 MEANT: Mapping[str, frozenset[str]] = {
     "zeros": frozenset({"zeros", "zeros_like", "new_zeros", "zero", "zero_tensor", "foreach_zero", "empty"}),
     "ones": frozenset({"ones", "ones_like", "new_ones", "empty"}),
-    "identity": frozenset({
-        "alias", "alias_copy", "detach_copy", "copy_layout", "reshape", "view_copy", "reshape_copy", "reshape_alias",
-        "reshape_alias_copy", "view_copy_as", "squeeze", "squeeze_all", "squeeze_copy", "squeeze_copy_dim",
-        "squeeze_copy_dims", "unsqueeze", "unsqueeze_copy", "resize", "resize_as", "foreach_clone", "view_as_real",
-        "view_as_complex", "view_as_real_copy", "view_as_complex_copy", "bitcast", "assert_async",
-        "assert_number_token", "constrain_range_token", "empty", "device_put", "conj_copy", "constant", "convert",
-        "convert_unfused"}),
+    "identity": frozenset(
+        {
+            "alias",
+            "alias_copy",
+            "detach_copy",
+            "copy_layout",
+            "reshape",
+            "view_copy",
+            "reshape_copy",
+            "reshape_alias",
+            "reshape_alias_copy",
+            "view_copy_as",
+            "squeeze",
+            "squeeze_all",
+            "squeeze_copy",
+            "squeeze_copy_dim",
+            "squeeze_copy_dims",
+            "unsqueeze",
+            "unsqueeze_copy",
+            "resize",
+            "resize_as",
+            "foreach_clone",
+            "view_as_real",
+            "view_as_complex",
+            "view_as_real_copy",
+            "view_as_complex_copy",
+            "bitcast",
+            "assert_async",
+            "assert_number_token",
+            "constrain_range_token",
+            "empty",
+            "device_put",
+            "conj_copy",
+            "constant",
+            "convert",
+            "convert_unfused",
+        }
+    ),
     "nan": frozenset({"empty"}),
     "uninitialised": frozenset({"empty"}),
 }

@@ -1,4 +1,5 @@
 """Backends that end a process in each of six ways, at arguments of float64: what a run has to outlive."""
+
 from __future__ import annotations
 
 import ctypes
@@ -35,8 +36,11 @@ def dies(name: str, *verdicts: str) -> Callable[[Deed], Death]:
                 if touched(inputs):
                     deed()
                 return gm.forward(*inputs)
+
             return call
+
         return Death(deed, backend_of(name, compile, "dies"), verdicts)
+
     return made
 
 
@@ -82,6 +86,7 @@ def depth() -> None:
     @ctypes.CFUNCTYPE(None)
     def again() -> None:
         again()
+
     again()
 
 

@@ -1,4 +1,5 @@
 """A part's graph run node by node in eager PyTorch, with some of its operators done otherwise."""
+
 from __future__ import annotations
 
 import operator
@@ -45,6 +46,7 @@ def packet(node: fx.Node) -> str:
 
 def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compile:
     """Compiles a part to what runs it with the operators of these patterns changed."""
+
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         mine = {n for n in gm.graph.nodes if n.op == "call_function" and any(fnmatchcase(packet(n), c) for c in calls)}
 
@@ -53,7 +55,9 @@ def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compil
                 return plainly(node, args, kwargs)
             found = change(node.target, *args, **kwargs)
             return found if as_is else laid(found, plainly(node, args, kwargs))
+
         return lambda *inputs: run(gm, inputs, do)
+
     return compile
 
 

@@ -1,4 +1,5 @@
 """Mutants of loop level: the interpreter's target, given kernels with one kind of statement wrong."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -57,8 +58,10 @@ def rewritten(kernel: Kernel, change: Change) -> Kernel:
     values = Values(dtypes, count(1 + max((r for s in walk(kernel.body) for r in results_of(s)), default=0)))
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(new for s in body for new in change(
-            replace(s, body=block(s.body)) if isinstance(s, Loop) else s, values))
+        return tuple(
+            new for s in body for new in change(replace(s, body=block(s.body)) if isinstance(s, Loop) else s, values)
+        )
+
     return replace(kernel, body=block(kernel.body))
 
 
@@ -66,13 +69,23 @@ def loops(*calls: str, breaks: tuple[str, ...]) -> Callable[[Change], Mutant]:
     """Makes a mutant of a change of statements. The operators ``calls`` are such as are rendered with them; where the
     interpreter's target has library calls for all that would be, kernels alone show it.
     """
+
     def made(change: Change) -> Mutant:
         name = slug(change)
         interpreted = find("interp").target
         assert interpreted is not None
         target = replace(interpreted, name=f"mutant-{name}", render=lambda kernel: show(rewritten(kernel, change)))
-        return Mutant(name, "loop", (*breaks, "contract.kernels"), sentence(change), reference(change),
-                      loop_backend(target), calls, DRAWN)
+        return Mutant(
+            name,
+            "loop",
+            (*breaks, "contract.kernels"),
+            sentence(change),
+            reference(change),
+            loop_backend(target),
+            calls,
+            DRAWN,
+        )
+
     return made
 
 
@@ -85,8 +98,11 @@ def max_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Reduce | Scan) or stmt.monoid != "max" or stmt.dtypes[0] == torch.bool:
         return (stmt,)
     zero, least = values.new(), values.new()
-    return (Const(zero, 0.0 if stmt.dtypes[0].is_floating_point else 0, stmt.dtypes[0]),
-            Apply(least, "maximum", (stmt.args[0], zero), stmt.dtypes[0]), replace(stmt, args=(least,)))
+    return (
+        Const(zero, 0.0 if stmt.dtypes[0].is_floating_point else 0, stmt.dtypes[0]),
+        Apply(least, "maximum", (stmt.args[0], zero), stmt.dtypes[0]),
+        replace(stmt, args=(least,)),
+    )
 
 
 @loops("aten.amin", "aten.min", breaks=("amin", "min_with_index", "min_all"))
@@ -95,8 +111,12 @@ def min_passes_over_nan(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Reduce) or stmt.monoid != "min" or not stmt.dtypes[0].is_floating_point:
         return (stmt,)
     test, most, chosen = values.new(), values.new(), values.new()
-    return (Apply(test, "isnan", stmt.args, torch.bool), Const(most, float("inf"), stmt.dtypes[0]),
-            Apply(chosen, "where", (test, most, stmt.args[0]), stmt.dtypes[0]), replace(stmt, args=(chosen,)))
+    return (
+        Apply(test, "isnan", stmt.args, torch.bool),
+        Const(most, float("inf"), stmt.dtypes[0]),
+        Apply(chosen, "where", (test, most, stmt.args[0]), stmt.dtypes[0]),
+        replace(stmt, args=(chosen,)),
+    )
 
 
 @loops("aten.sum", "aten.amax", "aten.any", breaks=("sum", "amax", "any"))
@@ -165,8 +185,11 @@ def masked_loads_give_one(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Load) or stmt.mask is None or stmt.dtype.is_complex or stmt.dtype.itemsize < 4:
         return (stmt,)
     read, one = values.new(), values.new()
-    return (replace(stmt, result=read), Const(one, 1.0 if stmt.dtype.is_floating_point else 1, stmt.dtype),
-            Apply(stmt.result, "where", (stmt.mask, read, one), stmt.dtype))
+    return (
+        replace(stmt, result=read),
+        Const(one, 1.0 if stmt.dtype.is_floating_point else 1, stmt.dtype),
+        Apply(stmt.result, "where", (stmt.mask, read, one), stmt.dtype),
+    )
 
 
 @loops(breaks=())
@@ -186,8 +209,11 @@ def moved_position(stmt: Stmt, values: Values, op: str, number: int) -> tuple[St
     if not isinstance(stmt, Position):
         return (stmt,)
     place, by = values.new(), values.new()
-    return (replace(stmt, result=place), Const(by, number, torch.int64),
-            Apply(stmt.result, op, (place, by), torch.int64))
+    return (
+        replace(stmt, result=place),
+        Const(by, number, torch.int64),
+        Apply(stmt.result, op, (place, by), torch.int64),
+    )
 
 
 # -- scalar operations -------------------------------------------------------------------------------------------------
@@ -250,9 +276,13 @@ def casts_to_bf16_truncate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if values.dtypes[stmt.args[0]] != torch.float32:
         return (stmt,)
     bits, mask, cut, kept = (values.new() for _ in range(4))
-    return (Apply(bits, "bitcast", stmt.args, torch.int32), Const(mask, -65536, torch.int32),
-            Apply(cut, "and", (bits, mask), torch.int32), Apply(kept, "bitcast", (cut,), torch.float32),
-            replace(stmt, args=(kept,)))
+    return (
+        Apply(bits, "bitcast", stmt.args, torch.int32),
+        Const(mask, -65536, torch.int32),
+        Apply(cut, "and", (bits, mask), torch.int32),
+        Apply(kept, "bitcast", (cut,), torch.float32),
+        replace(stmt, args=(kept,)),
+    )
 
 
 # -- rewrites of whole statements --------------------------------------------------------------------------------------
@@ -264,8 +294,11 @@ def min_from_zero(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Reduce | Scan) or stmt.monoid != "min" or stmt.dtypes[0] == torch.bool:
         return (stmt,)
     zero, most = values.new(), values.new()
-    return (Const(zero, 0.0 if stmt.dtypes[0].is_floating_point else 0, stmt.dtypes[0]),
-            Apply(most, "minimum", (stmt.args[0], zero), stmt.dtypes[0]), replace(stmt, args=(most,)))
+    return (
+        Const(zero, 0.0 if stmt.dtypes[0].is_floating_point else 0, stmt.dtypes[0]),
+        Apply(most, "minimum", (stmt.args[0], zero), stmt.dtypes[0]),
+        replace(stmt, args=(most,)),
+    )
 
 
 @loops("aten.where", breaks=("where",))
@@ -311,8 +344,11 @@ def whole_numbers_of_bools(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
 def through(stmt: Reduce | Scan, dtype: torch.dtype, values: Values) -> tuple[Stmt, ...]:
     """The fold of what is left of its first argument in ``dtype``."""
     narrow, back = values.new(), values.new()
-    return (Apply(narrow, "cast", stmt.args[:1], dtype), Apply(back, "cast", (narrow,), stmt.dtypes[0]),
-            replace(stmt, args=(back, *stmt.args[1:])))
+    return (
+        Apply(narrow, "cast", stmt.args[:1], dtype),
+        Apply(back, "cast", (narrow,), stmt.dtypes[0]),
+        replace(stmt, args=(back, *stmt.args[1:])),
+    )
 
 
 @loops(breaks=())
@@ -342,10 +378,12 @@ def places_pass_over_nan(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Reduce) or not stmt.monoid.startswith("arg") or not stmt.dtypes[0].is_floating_point:
         return (stmt,)
     test, worst, chosen = values.new(), values.new(), values.new()
-    return (Apply(test, "isnan", stmt.args[:1], torch.bool),
-            Const(worst, float("-inf" if stmt.monoid == "argmax" else "inf"), stmt.dtypes[0]),
-            Apply(chosen, "where", (test, worst, stmt.args[0]), stmt.dtypes[0]),
-            replace(stmt, args=(chosen, stmt.args[1])))
+    return (
+        Apply(test, "isnan", stmt.args[:1], torch.bool),
+        Const(worst, float("-inf" if stmt.monoid == "argmax" else "inf"), stmt.dtypes[0]),
+        Apply(chosen, "where", (test, worst, stmt.args[0]), stmt.dtypes[0]),
+        replace(stmt, args=(chosen, stmt.args[1])),
+    )
 
 
 @loops(breaks=())
@@ -354,8 +392,11 @@ def positions_of_16_bits(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     if not isinstance(stmt, Position):
         return (stmt,)
     whole, narrow = values.new(), values.new()
-    return (replace(stmt, result=whole), Apply(narrow, "cast", (whole,), torch.int16),
-            Apply(stmt.result, "cast", (narrow,), torch.int64))
+    return (
+        replace(stmt, result=whole),
+        Apply(narrow, "cast", (whole,), torch.int16),
+        Apply(stmt.result, "cast", (narrow,), torch.int64),
+    )
 
 
 @loops(breaks=())

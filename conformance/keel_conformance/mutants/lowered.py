@@ -2,6 +2,7 @@
 
 Of operators that compute by elements, reduce and scan; ``lowered_moves`` has the others.
 """
+
 from __future__ import annotations
 
 import math
@@ -51,7 +52,7 @@ def floor_by_int32(op: Any, x: Tensor) -> Any:
     """``floor`` and ``ceil`` go by int32, which is too small for most floats."""
     if not x.is_floating_point():
         return op(x)
-    return op(x).nan_to_num(0.0, 2.0 ** 31 - 1, -2.0 ** 31).clamp(-2.0 ** 31, 2.0 ** 31 - 1)
+    return op(x).nan_to_num(0.0, 2.0**31 - 1, -(2.0**31)).clamp(-(2.0**31), 2.0**31 - 1)
 
 
 @wrong("aten.fmod", breaks="fmod")
@@ -101,8 +102,10 @@ def erf_by_a_polynomial(op: Any, x: Tensor) -> Any:
 @wrong("aten.gt", "aten.ge", "aten.le", breaks=("gt", "ge", "le"))
 def compares_as_floats(op: Any, x: Any, y: Any) -> Any:
     """Integers are compared as float32."""
+
     def float_of(v: Any) -> Any:
         return v.to(torch.float32) if isinstance(v, Tensor) and v.dtype == torch.int64 else v
+
     return op(float_of(x), float_of(y))
 
 
@@ -170,8 +173,11 @@ def clamp_by_the_lower_last(op: Any, x: Tensor, low: Any = None, high: Any = Non
     """``clamp`` gives the lower bound where that is above the upper one."""
     if low is None or high is None:
         return op(x, low, high)
-    return torch.maximum(op(x, None, high), torch.as_tensor(low, dtype=None if isinstance(low, Tensor) else x.dtype)
-                         ) if x.dtype == op(x, low, high).dtype else op(x, low, high)
+    return (
+        torch.maximum(op(x, None, high), torch.as_tensor(low, dtype=None if isinstance(low, Tensor) else x.dtype))
+        if x.dtype == op(x, low, high).dtype
+        else op(x, low, high)
+    )
 
 
 @wrong("aten._to_copy", "prims.convert_element_type", breaks="convert")
@@ -330,12 +336,18 @@ def topk_of_the_last_dimension(op: Any, x: Tensor, k: int, dim: int = -1, *more:
 @wrong("aten._softmax", "aten._log_softmax", breaks=("softmax", "log_softmax"))
 def softmax_of_hidden_rows(op: Any, x: Tensor, *args: Any) -> Any:
     """``softmax`` of a row that is -inf as a whole is 0 and not NaN."""
-    return torch.where(torch.isneginf(x).all(args[0], keepdim=True), torch.zeros_like(op(x, *args)), op(x, *args)
-                       ) if x.dim() else op(x, *args)
+    return (
+        torch.where(torch.isneginf(x).all(args[0], keepdim=True), torch.zeros_like(op(x, *args)), op(x, *args))
+        if x.dim()
+        else op(x, *args)
+    )
 
 
-@wrong("aten._softmax_backward_data", "aten._log_softmax_backward_data",
-       breaks=("softmax_backward", "log_softmax_backward"))
+@wrong(
+    "aten._softmax_backward_data",
+    "aten._log_softmax_backward_data",
+    breaks=("softmax_backward", "log_softmax_backward"),
+)
 def softmax_gradient_of_the_last(op: Any, grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
     """The gradient of ``softmax`` sums along the last dimension."""
     return op(grad, y, -1, dtype)

@@ -1,4 +1,5 @@
 """Mutants after bugs of real compilers, as ``lowered`` has, of what moves elements, contracts, and slides windows."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ def cat_of_a_negative_dim(op: Any, tensors: Sequence[Tensor], dim: int = 0) -> A
 @wrong("aten.constant_pad_nd", breaks="pad", as_is=True)
 def pad_from_the_first(op: Any, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     """``pad`` counts its pairs from the first dimension."""
-    pairs = [tuple(pad[k:k + 2]) for k in range(0, len(pad), 2)]
+    pairs = [tuple(pad[k : k + 2]) for k in range(0, len(pad), 2)]
     other = [*reversed([*pairs, *[(0, 0)] * (x.dim() - len(pairs))])]
     try:
         return op(x, [n for pair in other for n in pair], value)
@@ -102,8 +103,9 @@ def as_strided_from_the_start(op: Any, x: Tensor, size: Any, stride: Any, offset
 
 
 @wrong("aten.slice", breaks="slice")
-def slice_from_a_negative_start(op: Any, x: Tensor, dim: int = 0, start: Any = None, end: Any = None,
-                                step: int = 1) -> Any:
+def slice_from_a_negative_start(
+    op: Any, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
     """``slice`` takes a start that is counted from the end for 0, of as many elements."""
     like = op(x, dim, start, end, step)
     late = isinstance(start, int) and start < 0 and like.numel()
@@ -171,7 +173,7 @@ def mm_of_integers_by_floats(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     """``mm`` of integers goes by float32."""
     if a.is_floating_point() or a.is_complex():
         return op(a, b, *more)
-    return op(a.float(), b.float()).nan_to_num().clamp(-2.0 ** 63, 2.0 ** 62).to(torch.int64).to(a.dtype)
+    return op(a.float(), b.float()).nan_to_num().clamp(-(2.0**63), 2.0**62).to(torch.int64).to(a.dtype)
 
 
 @wrong("aten._cdist_forward", breaks="cdist")
@@ -200,8 +202,9 @@ def cholesky_always_lower(op: Any, x: Tensor, *, upper: bool = False, check_erro
 
 
 @wrong("aten.linalg_solve_triangular", breaks="triangular_solve")
-def triangular_solve_of_its_diagonal(op: Any, a: Tensor, b: Tensor, *, upper: bool, left: bool = True,
-                                     unitriangular: bool = False) -> Any:
+def triangular_solve_of_its_diagonal(
+    op: Any, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
     """``linalg_solve_triangular`` reads a diagonal that is to be taken for ones."""
     return op(a, b, upper=upper, left=left)
 
@@ -210,8 +213,9 @@ def triangular_solve_of_its_diagonal(op: Any, a: Tensor, b: Tensor, *, upper: bo
 
 
 @wrong("aten.convolution", breaks="convolution", as_is=True)
-def convolution_of_equal_strides(op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-                                 *more: Any) -> Any:
+def convolution_of_equal_strides(
+    op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, *more: Any
+) -> Any:
     """``convolution`` has the first stride, padding and dilation in all dimensions."""
     try:
         return op(x, w, bias, *([v[0]] * len(v) for v in (stride, padding, dilation)), *more)
@@ -220,8 +224,18 @@ def convolution_of_equal_strides(op: Any, x: Tensor, w: Tensor, bias: Any, strid
 
 
 @wrong("aten.convolution", breaks="convolution", as_is=True)
-def convolution_without_output_padding(op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any,
-                                       dilation: Any, transposed: bool, more: Any, groups: int) -> Any:
+def convolution_without_output_padding(
+    op: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    more: Any,
+    groups: int,
+) -> Any:
     """A transposed ``convolution`` ignores its output padding."""
     return op(x, w, bias, stride, padding, dilation, transposed, [0] * len(more), groups)
 
@@ -235,8 +249,10 @@ def convolution_of_groups_without_bias(op: Any, x: Tensor, w: Tensor, bias: Any,
 @wrong("aten.max_pool2d_with_indices", "aten.avg_pool2d", breaks=("max_pool2d_with_indices", "avg_pool2d"), as_is=True)
 def pools_of_square_windows(op: Any, x: Tensor, size: Any, stride: Any = (), padding: Any = 0, *more: Any) -> Any:
     """Pools have square windows with the last of two sizes, and of two strides."""
+
     def square(v: Any) -> Any:
         return [v[-1]] * 2 if isinstance(v, list | tuple) and len(v) == 2 else v
+
     try:
         return op(x, square(size), square(stride), padding, *more)
     except RuntimeError:
@@ -252,8 +268,16 @@ def max_pool_indices_of_the_window(op: Any, x: Tensor, *args: Any) -> Any:
 
 
 @wrong("aten.avg_pool2d", breaks="avg_pool2d")
-def avg_pool_without_divisor(op: Any, x: Tensor, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-                             count_include_pad: bool = True, divisor: Any = None) -> Any:
+def avg_pool_without_divisor(
+    op: Any,
+    x: Tensor,
+    size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: Any = None,
+) -> Any:
     """``avg_pool2d`` ignores the divisor that is given."""
     return op(x, size, stride, padding, ceil_mode, count_include_pad)
 
@@ -265,7 +289,7 @@ def adaptive_windows_of_one_size(op: Any, x: Tensor, size: Sequence[int]) -> Any
     if not x.numel() or x.shape[-2] < size[0] or x.shape[-1] < size[1]:
         return op(x, size)
     found = torch.nn.functional.avg_pool2d(x, (h, w), (h, w))
-    return found[..., :size[0], :size[1]]
+    return found[..., : size[0], : size[1]]
 
 
 @wrong("aten.upsample_bilinear2d", breaks="upsample_linear")
@@ -299,8 +323,11 @@ def norms_need_a_weight(op: Any, x: Tensor, *args: Any) -> Any:
     return op(x, *more)
 
 
-@wrong("aten._native_batch_norm_legit_no_training", "aten._native_batch_norm_legit_functional",
-       breaks=("batch_norm_no_training", "batch_norm_functional"))
+@wrong(
+    "aten._native_batch_norm_legit_no_training",
+    "aten._native_batch_norm_legit_functional",
+    breaks=("batch_norm_no_training", "batch_norm_functional"),
+)
 def batch_norm_always_trains(op: Any, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *more: Any) -> Any:
     """Batch norm goes by the batch's statistics in evaluation, too."""
     like = op(x, weight, bias, mean, var, *more)
@@ -317,8 +344,9 @@ def smooth_l1_of_beta_one(op: Any, x: Tensor, y: Tensor, reduction: int = 1, bet
 
 
 @wrong("aten.binary_cross_entropy_with_logits", breaks="binary_cross_entropy_with_logits")
-def cross_entropy_without_positive_weight(op: Any, x: Tensor, y: Tensor, weight: Any = None, positive: Any = None,
-                                          reduction: int = 1) -> Any:
+def cross_entropy_without_positive_weight(
+    op: Any, x: Tensor, y: Tensor, weight: Any = None, positive: Any = None, reduction: int = 1
+) -> Any:
     """``binary_cross_entropy_with_logits`` ignores the weight of positive targets."""
     return op(x, y, weight, None, reduction)
 

@@ -1,4 +1,5 @@
 """Mutants of what moves elements: indices, duplicates, layouts, padding, creation."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,8 +33,9 @@ def scatter_add_loses_duplicates(op: Any, x: Tensor, dim: int, at: Tensor, value
 
 
 @wrong("aten.scatter_reduce", breaks="scatter_reduce")
-def scatter_reduce_with_itself(op: Any, x: Tensor, dim: int, at: Tensor, values: Tensor, reduce: str, *,
-                               include_self: bool = True) -> Any:
+def scatter_reduce_with_itself(
+    op: Any, x: Tensor, dim: int, at: Tensor, values: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
     """``scatter_reduce`` takes in what was there, even if it is not to."""
     return op(x, dim, at, values, reduce)
 
@@ -66,8 +68,16 @@ def index_select_sorted(op: Any, x: Tensor, dim: int, at: Tensor) -> Any:
 
 
 @wrong("aten.searchsorted", breaks=("searchsorted", "searchsorted_number"))
-def searchsorted_left(op: Any, edges: Tensor, x: Any, *, out_int32: bool = False, right: bool = False,
-                      side: Any = None, sorter: Any = None) -> Any:
+def searchsorted_left(
+    op: Any,
+    edges: Tensor,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: Any = None,
+    sorter: Any = None,
+) -> Any:
     """``searchsorted`` finds the left end, whichever is asked for."""
     return op(edges, x, out_int32=out_int32, sorter=sorter)
 
@@ -94,8 +104,7 @@ def masked_fill_of_rows(op: Any, x: Tensor, mask: Tensor, value: Any) -> Any:
 @wrong("aten.slice", breaks="slice")
 def slice_of_every_element(op: Any, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """``slice`` begins one element late where it has a step."""
-    late = step > 1 and x.dim() and op(x, dim, start, end, step).shape == op(
-        x, dim, (start or 0) + 1, end, step).shape
+    late = step > 1 and x.dim() and op(x, dim, start, end, step).shape == op(x, dim, (start or 0) + 1, end, step).shape
     return op(x, dim, (start or 0) + 1 if late else start, end, step)
 
 
@@ -150,7 +159,7 @@ def reshape_in_columns(op: Any, x: Tensor, shape: Sequence[int]) -> Any:
     return op(x.t().contiguous(), shape) if x.dim() == 2 and not isinstance(shape, torch.dtype) else op(x, shape)
 
 
-@wrong("aten.expand", breaks="expand", as_is=True)        # the strides of an expanded tensor hold no zeros
+@wrong("aten.expand", breaks="expand", as_is=True)  # the strides of an expanded tensor hold no zeros
 def expand_of_zeros(op: Any, x: Tensor, shape: Sequence[int], **kw: Any) -> Any:
     """``expand`` fills with zeros what it repeats."""
     found = op(x, shape).clone(memory_format=torch.contiguous_format)
@@ -164,7 +173,7 @@ def expand_of_zeros(op: Any, x: Tensor, shape: Sequence[int], **kw: Any) -> Any:
 def pixel_shuffle_transposed(op: Any, x: Tensor, factor: int) -> Any:
     """``pixel_shuffle`` has rows and columns of a block changed."""
     *batch, c, h, w = x.shape
-    small = x.reshape(-1, c // factor ** 2, factor, factor, h, w).transpose(2, 3)
+    small = x.reshape(-1, c // factor**2, factor, factor, h, w).transpose(2, 3)
     return op(small.reshape(*batch, c, h, w), factor)
 
 
@@ -215,8 +224,11 @@ def linspace_without_its_end(op: Any, start: Any, end: Any, steps: int, **kw: An
 def full_of_integers(op: Any, x: Any, value: Any, **kw: Any) -> Any:
     """``full`` cuts its value off at the point."""
     finite = isinstance(value, float) and value == value and abs(value) < 1e18
-    return op(x, int(value), **{**kw, "dtype": op(x, value, **kw).dtype} if finite else kw) if finite else op(
-        x, value, **kw)
+    return (
+        op(x, int(value), **{**kw, "dtype": op(x, value, **kw).dtype} if finite else kw)
+        if finite
+        else op(x, value, **kw)
+    )
 
 
 @wrong("aten.gather", breaks="gather")

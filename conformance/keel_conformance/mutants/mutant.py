@@ -1,4 +1,5 @@
 """A mutant: a backend that is wrong in one place, what that breaks, and which cases its operators can reach."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -72,25 +73,47 @@ def backend_of(name: str, compile: Callable[..., Any], prefix: str = "mutant") -
     return Backend(name=f"{prefix}-{name}", device="cpu", supports=Support((Rule(ops=("*",)),)), compile=compile)
 
 
-def wrong(*calls: str, breaks: str | tuple[str, ...], programs: tuple[str, ...] = (),
-          as_is: bool = False, level: Level = "op") -> Callable[[Change], Mutant]:
+def wrong(
+    *calls: str, breaks: str | tuple[str, ...], programs: tuple[str, ...] = (), as_is: bool = False, level: Level = "op"
+) -> Callable[[Change], Mutant]:
     """Makes a mutant of what is done in place of the operators ``calls``: a function of the operator and its arguments.
 
     Its results are laid out as the operator's own, unless ``as_is``.
     """
+
     def made(change: Change) -> Mutant:
         name = slug(change)
         named = (breaks,) if isinstance(breaks, str) else breaks
-        return Mutant(name, level, named, sentence(change), reference(change),
-                      backend_of(name, rewired(calls, change, as_is)), calls, programs)
+        return Mutant(
+            name,
+            level,
+            named,
+            sentence(change),
+            reference(change),
+            backend_of(name, rewired(calls, change, as_is)),
+            calls,
+            programs,
+        )
+
     return made
 
 
-def broken(*, breaks: str | tuple[str, ...], calls: tuple[str, ...] = (), programs: tuple[str, ...] = ("*",)
-           ) -> Callable[[Callable[..., Any]], Mutant]:
+def broken(
+    *, breaks: str | tuple[str, ...], calls: tuple[str, ...] = (), programs: tuple[str, ...] = ("*",)
+) -> Callable[[Callable[..., Any]], Mutant]:
     """Makes a mutant of a function that compiles a part: from its graph to what is called instead."""
+
     def made(compile: Callable[..., Any]) -> Mutant:
         name = slug(compile)
-        return Mutant(name, "system", (breaks,) if isinstance(breaks, str) else breaks, sentence(compile),
-                      reference(compile), backend_of(name, compile), calls, programs)
+        return Mutant(
+            name,
+            "system",
+            (breaks,) if isinstance(breaks, str) else breaks,
+            sentence(compile),
+            reference(compile),
+            backend_of(name, compile),
+            calls,
+            programs,
+        )
+
     return made

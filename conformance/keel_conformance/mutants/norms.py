@@ -1,4 +1,5 @@
 """Benign variants of normalisations: formulas that kernels in use compute them by, which round in other places."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,8 +16,9 @@ LONG = 2048
 
 
 @instead("aten.var_mean", "aten.var")
-def moments_one_after_another(op: Any, x: Tensor, dim: Any = None, *, correction: Any = None,
-                              keepdim: bool = False) -> Any:
+def moments_one_after_another(
+    op: Any, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
     """Means and variances are moved by one element after another (Welford)."""
     like = op(x, dim, correction=correction, keepdim=keepdim)
     axes = dims_of(x, dim)
@@ -61,8 +63,9 @@ def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
         case _:
             weight, bias, mean, var, _, eps = args
             channels = [1, x.shape[1], *[1] * (x.dim() - 2)]
-            found = shifted(x, *(None if p is None else p.reshape(channels) for p in (
-                mean, torch.rsqrt(var + eps), weight, bias)))
+            found = shifted(
+                x, *(None if p is None else p.reshape(channels) for p in (mean, torch.rsqrt(var + eps), weight, bias))
+            )
     return laid(found.reshape(x.shape), like[0]), *like[1:]
 
 
@@ -70,8 +73,12 @@ def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
 def slopes_by_sums(op: Any, grad: Tensor, x: Tensor, *args: Any) -> Any:
     """The gradients of weights of normalisations are sums of products with the argument, less the mean's part."""
     like = op(grad, x, *args)
-    if not floats(x) or like[1] is None or not x.numel() or any(
-            isinstance(a, Tensor) and a.dtype != x.dtype for a in args):
+    if (
+        not floats(x)
+        or like[1] is None
+        or not x.numel()
+        or any(isinstance(a, Tensor) and a.dtype != x.dtype for a in args)
+    ):
         return like
     if "layer" in str(op):
         _, mean, rstd, *_ = args

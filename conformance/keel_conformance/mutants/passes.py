@@ -1,4 +1,5 @@
 """Mutants of what compilers do with whole graphs: fuse, fold, keep by too little, drop."""
+
 from __future__ import annotations
 
 import time
@@ -20,21 +21,29 @@ GRAPHS = ("graphs-*", "drawn-program", "models-*", "calls-*")
 @broken(breaks=("contract.graphs", "contract.models", "contract.calls"), programs=GRAPHS)
 def epilogue_seen_by_all(gm: fx.GraphModule) -> Called:
     """What is fused onto a product is seen by the product's other users, too."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         found = plainly(node, args, kwargs)
-        if packet(node) in ("aten.relu", "aten.sigmoid", "aten.tanh", "aten.neg", "aten.abs") and isinstance(
-                found, Tensor) and len(node.all_input_nodes[0].users) > 1:
+        if (
+            packet(node) in ("aten.relu", "aten.sigmoid", "aten.tanh", "aten.neg", "aten.abs")
+            and isinstance(found, Tensor)
+            and len(node.all_input_nodes[0].users) > 1
+        ):
             source = node.all_input_nodes[0]
             if source.op == "call_function" and not shares(found, args):
                 args[0].copy_(found)
         return found
+
     return lambda *inputs: run(gm, inputs, do)
 
 
-@broken(breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients", "contract.shapes"),
-        programs=(*GRAPHS, "gradients-*", "shapes-*"))
+@broken(
+    breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients", "contract.shapes"),
+    programs=(*GRAPHS, "gradients-*", "shapes-*"),
+)
 def like_nodes_are_one(gm: fx.GraphModule) -> Called:
     """Two nodes with the same operator and tensors are computed once, whatever numbers they are given."""
+
     def call(*inputs: Any) -> Any:
         known: dict[Any, Any] = {}
 
@@ -47,19 +56,28 @@ def like_nodes_are_one(gm: fx.GraphModule) -> Called:
                 first = known.setdefault(key, found)
                 return first if (first.shape, first.dtype) == (found.shape, found.dtype) else found
             return found
+
         return run(gm, inputs, do)
+
     return call
 
 
 @broken(breaks=("contract.layouts", "contract.calls"), programs=("layouts-*", "shapes-strides*", "calls-*"))
 def cached_without_strides(gm: fx.GraphModule) -> Called:
     """A program is compiled once for all strides, and reads later arguments by those of the first."""
-    key = (gm.code, *(str(tuple(n.meta["val"].shape)) for n in gm.graph.find_nodes(op="placeholder")
-                      if isinstance(n.meta.get("val"), Tensor)))
+    key = (
+        gm.code,
+        *(
+            str(tuple(n.meta["val"].shape))
+            for n in gm.graph.find_nodes(op="placeholder")
+            if isinstance(n.meta.get("val"), Tensor)
+        ),
+    )
 
     def call(*inputs: Any) -> Any:
         first = STRIDES.setdefault(key, [x.stride() if isinstance(x, Tensor) else None for x in inputs])
         return run(gm, [other(x, s) for x, s in zip(inputs, first, strict=True)], plainly)
+
     return call
 
 
@@ -80,9 +98,13 @@ def second_write_lost(gm: fx.GraphModule) -> Called:
     """Of several results that have an argument's size, as what is written to it has, the last is the argument as it
     was.
     """
+
     def fits(found: Any, x: Any) -> bool:
-        return isinstance(found, Tensor) and isinstance(x, Tensor) and (
-            found.shape, found.stride(), found.dtype) == (x.shape, x.stride(), x.dtype)
+        return (
+            isinstance(found, Tensor)
+            and isinstance(x, Tensor)
+            and (found.shape, found.stride(), found.dtype) == (x.shape, x.stride(), x.dtype)
+        )
 
     def call(*inputs: Any) -> Any:
         found = list(run(gm, inputs, plainly))
@@ -90,65 +112,83 @@ def second_write_lost(gm: fx.GraphModule) -> Called:
         if len(before) > 1:
             found[max(before)] = before[max(before)]
         return tuple(found)
+
     return call
 
 
 @broken(breaks=("contract.views", "contract.aliases"), programs=("views-*", "aliases-*"))
 def views_are_copies(gm: fx.GraphModule) -> Called:
     """Results that are views of arguments are copies."""
+
     def call(*inputs: Any) -> Any:
         return tuple(x.clone() if shares(x, inputs) else x for x in run(gm, inputs, plainly))
+
     return call
 
 
-@broken(breaks=("contract.calls", "contract.arguments", "contract.graphs", "contract.models"),
-        programs=("calls-*", "arguments-*", "drawn-program", "models-*"))
+@broken(
+    breaks=("contract.calls", "contract.arguments", "contract.graphs", "contract.models"),
+    programs=("calls-*", "arguments-*", "drawn-program", "models-*"),
+)
 def results_of_one_type_swapped(gm: fx.GraphModule) -> Called:
     """Of three results or more the last two change places where they have the same type."""
+
     def call(*inputs: Any) -> Any:
         found = list(run(gm, inputs, plainly))
-        if len(found) > 2 and isinstance(found[-1], Tensor) and isinstance(found[-2], Tensor) and (
-                shapes(found[-1:]) == shapes(found[-2:-1])):
+        if (
+            len(found) > 2
+            and isinstance(found[-1], Tensor)
+            and isinstance(found[-2], Tensor)
+            and (shapes(found[-1:]) == shapes(found[-2:-1]))
+        ):
             found[-1], found[-2] = found[-2], found[-1]
         return tuple(found)
+
     return call
 
 
-@broken(breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients"),
-        programs=(*GRAPHS, "gradients-*"))
+@broken(
+    breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients"),
+    programs=(*GRAPHS, "gradients-*"),
+)
 def casts_away(gm: fx.GraphModule) -> Called:
     """A cast to a smaller dtype is dropped, and its values go on as they were."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         found = plainly(node, args, kwargs)
         small = packet(node) == "aten._to_copy" and isinstance(found, Tensor) and not found.is_floating_point()
         if small and args[0].is_floating_point() and found.dtype != torch.bool:
             return laid(args[0].round(), found)
         return found
+
     return lambda *inputs: run(gm, inputs, do)
 
 
 @broken(breaks="contract.shapes", programs=("shapes-*",))
 def sizes_rounded_up(gm: fx.GraphModule) -> Called:
     """With sizes that change, what comes after the last whole multiple of 8 of the first size is left out."""
-    symbolic = any("val" in n.meta and not isinstance(n.meta["val"], Tensor)
-                   for n in gm.graph.find_nodes(op="placeholder"))
+    symbolic = any(
+        "val" in n.meta and not isinstance(n.meta["val"], Tensor) for n in gm.graph.find_nodes(op="placeholder")
+    )
 
     def tail(x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.dim() or x.shape[0] < 8 or x.shape[0] % 8 == 0:
             return x
         kept = x.clone()
-        kept[x.shape[0] // 8 * 8:] = 0
+        kept[x.shape[0] // 8 * 8 :] = 0
         return kept
 
     def call(*inputs: Any) -> Any:
         found = run(gm, inputs, plainly)
         return tuple(tail(x) if symbolic and not shares(x, inputs) else x for x in found)
+
     return call
 
 
 @broken(breaks=("contract.random",), programs=("random-*",))
 def draws_merged(gm: fx.GraphModule) -> Called:
     """Two draws of the same sizes in one program are one."""
+
     def call(*inputs: Any) -> Any:
         known: dict[Any, Any] = {}
 
@@ -156,13 +196,16 @@ def draws_merged(gm: fx.GraphModule) -> Called:
             found = plainly(node, args, kwargs)
             drawn = isinstance(found, Tensor) and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
             return known.setdefault((node.target, found.shape, found.dtype), found).clone() if drawn else found
+
         return run(gm, inputs, do)
+
     return call
 
 
 @broken(breaks=("contract.graphs", "contract.models"), programs=GRAPHS)
 def limits_of_limits(gm: fx.GraphModule) -> Called:
     """Of two clamps in a row the second one is all there is."""
+
     def call(*inputs: Any) -> Any:
         sources: dict[fx.Node, Any] = {}
 
@@ -171,13 +214,16 @@ def limits_of_limits(gm: fx.GraphModule) -> Called:
                 return plainly(node, args, kwargs)
             sources[node] = sources.get(node.args[0], args[0])
             return plainly(node, (sources[node], *args[1:]), kwargs)
+
         return run(gm, inputs, do)
+
     return call
 
 
 @broken(breaks=("contract.graphs", "contract.models", "contract.dtypes"), programs=(*GRAPHS, "dtypes-*"))
 def quotients_cancel(gm: fx.GraphModule) -> Called:
     """An integer divided and multiplied by one number is what it was."""
+
     def call(*inputs: Any) -> Any:
         values: dict[Any, Any] = {}
 
@@ -185,17 +231,24 @@ def quotients_cancel(gm: fx.GraphModule) -> Called:
             values.update((a, x) for a, x in zip(node.args, args, strict=True) if isinstance(a, fx.Node))
             found, source = plainly(node, args, kwargs), next(iter(node.args), None)
             divided = isinstance(source, fx.Node) and packet(source) in ("aten.div", "aten.floor_divide")
-            if packet(node) != "aten.mul" or not divided or not isinstance(source, fx.Node) or (
-                    found.is_floating_point() or source.args[1] != node.args[1]):
+            if (
+                packet(node) != "aten.mul"
+                or not divided
+                or not isinstance(source, fx.Node)
+                or (found.is_floating_point() or source.args[1] != node.args[1])
+            ):
                 return found
             return laid(values[source.args[0]], found)
+
         return run(gm, inputs, do)
+
     return call
 
 
 @broken(breaks=("contract.graphs", "contract.models", "contract.shapes"), programs=(*GRAPHS, "shapes-*"))
 def pieces_of_the_first(gm: fx.GraphModule) -> Called:
     """A slice of joined tensors that begins in the first and fits into it is taken from its end."""
+
     def call(*inputs: Any) -> Any:
         joined: dict[Any, tuple[Any, int]] = {}
 
@@ -211,7 +264,9 @@ def pieces_of_the_first(gm: fx.GraphModule) -> Called:
             if dim != along % found.dim() or not 0 < start < end < start + size or size > end:
                 return found
             return laid(first.narrow(dim, end - size, size), found)
+
         return run(gm, inputs, do)
+
     return call
 
 
@@ -229,6 +284,7 @@ def threads_share_results(gm: fx.GraphModule) -> Called:
                 m.copy_(x)
         time.sleep(1e-4)
         return tuple(m.clone() if own else x for m, x, own in zip(memory, found, mine, strict=True))
+
     return call
 
 
@@ -238,14 +294,17 @@ ASSERTIONS = ("errors-*", "assertions-*")
 @broken(breaks=("contract.errors", "contract.assertions"), programs=ASSERTIONS)
 def assertions_dropped(gm: fx.GraphModule) -> Called:
     """Assertions are not made."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return let_through(args) if "assert" in str(node.target) else plainly(node, args, kwargs)
+
     return lambda *inputs: run(gm, inputs, do)
 
 
 @broken(breaks=("contract.errors", "contract.assertions"), programs=ASSERTIONS)
 def assertions_last(gm: fx.GraphModule) -> Called:
     """Assertions are made when all else is done."""
+
     def call(*inputs: Any) -> Any:
         put_off: list[Callable[[], Any]] = []
 
@@ -254,10 +313,12 @@ def assertions_last(gm: fx.GraphModule) -> Called:
                 return plainly(node, args, kwargs)
             put_off.append(partial(plainly, node, args, kwargs))
             return let_through(args)
+
         found = run(gm, inputs, do)
         for assertion in put_off:
             assertion()
         return found
+
     return call
 
 
@@ -271,14 +332,17 @@ def assertions_of_the_first_call(gm: fx.GraphModule) -> Called:
             return let_through(args)
         made.add(node)
         return plainly(node, args, kwargs)
+
     return lambda *inputs: run(gm, inputs, do)
 
 
 @broken(breaks=("contract.assertions",), programs=("assertions-*",))
 def promised_sizes_believed(gm: fx.GraphModule) -> Called:
     """What is asserted of a size is taken for granted; other assertions are made."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return let_through(args) if packet(node) == "aten._functional_assert_scalar" else plainly(node, args, kwargs)
+
     return lambda *inputs: run(gm, inputs, do)
 
 
@@ -290,17 +354,21 @@ def let_through(args: Sequence[Any]) -> Any:
 @broken(breaks=("contract.graphs", "contract.arguments", "contract.models"), programs=("arguments-*", "graphs-*"))
 def twelve_arguments(gm: fx.GraphModule) -> Called:
     """Arguments beyond the twelfth are the twelfth, where they have its type."""
+
     def call(*inputs: Any) -> Any:
         last = inputs[11] if len(inputs) > 12 else None
         same = [isinstance(x, Tensor) and isinstance(last, Tensor) and shapes([x]) == shapes([last]) for x in inputs]
         return run(gm, [last if k > 11 and same[k] else x for k, x in enumerate(inputs)], plainly)
+
     return call
 
 
 @broken(breaks=("contract.graphs", "contract.scalars", "contract.models"), programs=("graphs-*", "scalars-*"))
 def numbers_of_few_digits(gm: fx.GraphModule) -> Called:
     """Python numbers are rounded to bfloat16."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         short = tuple(float(torch.tensor(a).bfloat16()) if isinstance(a, float) else a for a in args)
         return plainly(node, short, kwargs)
+
     return lambda *inputs: run(gm, inputs, do)

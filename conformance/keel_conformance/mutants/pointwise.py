@@ -1,4 +1,5 @@
 """Mutants of operators that compute element by element: special values, rounding, promotion, attributes, addresses."""
+
 from __future__ import annotations
 
 import math

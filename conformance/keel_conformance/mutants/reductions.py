@@ -1,4 +1,5 @@
 """Mutants of reductions, scans, sorts and norms: dimensions, identities, tails, ties, accumulation, attributes."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -170,8 +171,11 @@ def log_softmax_of_softmax(op: Any, x: Tensor, dim: int, half: bool) -> Any:
 @wrong("aten.cumsum", breaks="cumsum")
 def cumsum_restarts(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
     """``cumsum`` begins anew after every 4 elements."""
-    return torch.cat([op(part, dim, **kw) for part in torch.split(x, 4, dim)], dim) if x.dim() and x.numel() else op(
-        x, dim, **kw)
+    return (
+        torch.cat([op(part, dim, **kw) for part in torch.split(x, 4, dim)], dim)
+        if x.dim() and x.numel()
+        else op(x, dim, **kw)
+    )
 
 
 @wrong("aten.cumsum", breaks="cumsum")
@@ -187,8 +191,13 @@ def cummax_of_the_first(op: Any, x: Tensor, dim: int) -> Any:
     values, at = op(x, dim)
     if not x.dim() or not x.numel():
         return values, at
-    moved = torch.cat([torch.ones_like(x.narrow(dim, 0, 1), dtype=torch.bool),
-                       values.narrow(dim, 1, x.shape[dim] - 1) != values.narrow(dim, 0, x.shape[dim] - 1)], dim)
+    moved = torch.cat(
+        [
+            torch.ones_like(x.narrow(dim, 0, 1), dtype=torch.bool),
+            values.narrow(dim, 1, x.shape[dim] - 1) != values.narrow(dim, 0, x.shape[dim] - 1),
+        ],
+        dim,
+    )
     return values, torch.where(moved, at, 0).cummax(dim)[0]
 
 
@@ -264,10 +273,14 @@ def layer_norm_unbiased(op: Any, x: Tensor, shape: Sequence[int], weight: Any, b
     return (value if bias is None else value + bias), mean, rstd
 
 
-@wrong("aten._native_batch_norm_legit_functional", breaks=("batch_norm_functional", "contract.buffers.C1"),
-       programs=("buffers-*",))
-def batch_norm_biased_statistics(op: Any, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool,
-                                 momentum: float, eps: float) -> Any:
+@wrong(
+    "aten._native_batch_norm_legit_functional",
+    breaks=("batch_norm_functional", "contract.buffers.C1"),
+    programs=("buffers-*",),
+)
+def batch_norm_biased_statistics(
+    op: Any, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> Any:
     """Batch norm updates the running variance by the biased one."""
     found = op(x, weight, bias, mean, var, training, momentum, eps)
     if not training or not x.numel():
@@ -278,8 +291,9 @@ def batch_norm_biased_statistics(op: Any, x: Tensor, weight: Any, bias: Any, mea
 
 
 @wrong("aten.native_group_norm", breaks="group_norm")
-def group_norm_of_one_group(op: Any, x: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, group: int,
-                            eps: float) -> Any:
+def group_norm_of_one_group(
+    op: Any, x: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, group: int, eps: float
+) -> Any:
     """``group_norm`` normalises over all channels."""
     value, _, _ = op(x, weight, bias, n, c, hw, 1, eps)
     return (value, *op(x, weight, bias, n, c, hw, group, eps)[1:])

@@ -1,4 +1,5 @@
 """Mutants of rewrites that hold for most graphs: foldings, merged moves, dropped epilogues, memory given away twice."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,20 +15,44 @@ from .system import copied, shares
 
 Called = Callable[..., Any]
 Rewrite = Callable[[fx.Node, Sequence[Any], Mapping[str, Any], Any], Any]
-BREAKS = ("contract.graphs", "contract.models", "contract.calls", "contract.gradients", "contract.layouts",
-          "contract.views", "contract.shapes", "contract.dtypes", "contract.training", "contract.partition")
-EVERYWHERE = ("graphs-*", "drawn-program", "models-*", "calls-*", "gradients-*", "layouts-*", "views-*", "shapes-*",
-              "dtypes-*", "training-*", "partition-*")
+BREAKS = (
+    "contract.graphs",
+    "contract.models",
+    "contract.calls",
+    "contract.gradients",
+    "contract.layouts",
+    "contract.views",
+    "contract.shapes",
+    "contract.dtypes",
+    "contract.training",
+    "contract.partition",
+)
+EVERYWHERE = (
+    "graphs-*",
+    "drawn-program",
+    "models-*",
+    "calls-*",
+    "gradients-*",
+    "layouts-*",
+    "views-*",
+    "shapes-*",
+    "dtypes-*",
+    "training-*",
+    "partition-*",
+)
 
 
 def rewrites(rewrite: Rewrite) -> Mutant:
     """A mutant of what takes the place of a node's result: of the node, its arguments, and its right result."""
+
     def compile(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             right = plainly(node, args, kwargs)
             found = rewrite(node, args, kwargs, right)
             return right if found is None or found is right else laid(found, right)
+
         return lambda *inputs: run(gm, inputs, do)
+
     compile.__name__, compile.__doc__, compile.__module__ = rewrite.__name__, rewrite.__doc__, rewrite.__module__
     return broken(breaks=BREAKS, programs=EVERYWHERE)(compile)
 
@@ -71,6 +96,7 @@ def equal_to_itself(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any
 @broken(breaks=BREAKS, programs=EVERYWHERE)
 def narrow_and_back_dropped(gm: fx.GraphModule) -> Called:
     """A cast to another dtype and back is dropped."""
+
     def call(*inputs: Any) -> Any:
         before: dict[fx.Node, Any] = {}
 
@@ -81,7 +107,9 @@ def narrow_and_back_dropped(gm: fx.GraphModule) -> Called:
                 if first in before and before[first].dtype == right.dtype:
                     return laid(before[first], right)
             return right
+
         return run(gm, inputs, do)
+
     return call
 
 
@@ -102,10 +130,16 @@ def constants_of_one_size_are_one(node: fx.Node, args: Sequence[Any], kwargs: Ma
     if packet(node) not in ("aten.full", "aten.zeros", "aten.ones", "aten.full_like", "aten.zeros_like"):
         return None
     first = next((n for n in node.graph.nodes if packet(n) == packet(node) and n.op == "call_function"), node)
-    same = first is not node and isinstance(first.meta.get("val"), Tensor) and (
-        first.meta["val"].shape == right.shape and first.meta["val"].dtype == right.dtype)
-    return torch.full_like(right, first.args[1]) if same and len(first.args) > 1 and isinstance(
-        first.args[1], int | float) else None
+    same = (
+        first is not node
+        and isinstance(first.meta.get("val"), Tensor)
+        and (first.meta["val"].shape == right.shape and first.meta["val"].dtype == right.dtype)
+    )
+    return (
+        torch.full_like(right, first.args[1])
+        if same and len(first.args) > 1 and isinstance(first.args[1], int | float)
+        else None
+    )
 
 
 # -- epilogues ---------------------------------------------------------------------------------------------------------
@@ -181,46 +215,70 @@ def joined_from_the_first(node: fx.Node, args: Sequence[Any], kwargs: Mapping[st
     if packet(node) != "aten.cat" or len(args[0]) < 2:
         return None
     first, *rest = args[0]
-    return torch.cat([first, *[first if x.shape == first.shape and x.dtype == first.dtype else x for x in rest]],
-                     *args[1:])
+    return torch.cat(
+        [first, *[first if x.shape == first.shape and x.dtype == first.dtype else x for x in rest]], *args[1:]
+    )
 
 
 # -- memory and calls --------------------------------------------------------------------------------------------------
 
 
-@broken(breaks=("contract.calls", "contract.graphs", "contract.models", "contract.aliases", "contract.layouts"),
-        programs=("graphs-*", "calls-*", "aliases-*", "drawn-program", "models-*", "layouts-*"))
+@broken(
+    breaks=("contract.calls", "contract.graphs", "contract.models", "contract.aliases", "contract.layouts"),
+    programs=("graphs-*", "calls-*", "aliases-*", "drawn-program", "models-*", "layouts-*"),
+)
 def two_results_in_one_memory(gm: fx.GraphModule) -> Called:
     """Of results of the same type the second is written where the first one lies."""
+
     def call(*inputs: Any) -> Any:
         found = list(run(gm, inputs, plainly))
         for k, x in enumerate(found[1:], 1):
             y = found[k - 1]
-            if isinstance(x, Tensor) and isinstance(y, Tensor) and (x.shape, x.dtype, x.stride()) == (
-                    y.shape, y.dtype, y.stride()) and not shares(x, [*inputs, y]) and not shares(y, inputs):
+            if (
+                isinstance(x, Tensor)
+                and isinstance(y, Tensor)
+                and (x.shape, x.dtype, x.stride()) == (y.shape, y.dtype, y.stride())
+                and not shares(x, [*inputs, y])
+                and not shares(y, inputs)
+            ):
                 y.detach().copy_(x)
         return tuple(found)
+
     return call
 
 
-@broken(breaks=("contract.mutation", "contract.calls", "contract.aliases"),
-        programs=("mutation-*", "calls-*", "aliases-*"))
+@broken(
+    breaks=("contract.mutation", "contract.calls", "contract.aliases"), programs=("mutation-*", "calls-*", "aliases-*")
+)
 def result_over_an_argument(gm: fx.GraphModule) -> Called:
     """A result of an argument's type is written where the argument lies."""
+
     def call(*inputs: Any) -> Any:
         found = list(run(gm, inputs, plainly))
         for x in inputs:
-            mine = next((k for k, y in enumerate(found) if isinstance(x, Tensor) and isinstance(y, Tensor) and (
-                x.shape, x.dtype, x.stride()) == (y.shape, y.dtype, y.stride()) and not shares(y, inputs)), None)
+            mine = next(
+                (
+                    k
+                    for k, y in enumerate(found)
+                    if isinstance(x, Tensor)
+                    and isinstance(y, Tensor)
+                    and (x.shape, x.dtype, x.stride()) == (y.shape, y.dtype, y.stride())
+                    and not shares(y, inputs)
+                ),
+                None,
+            )
             if mine is not None and 0 not in x.stride():
                 found[mine] = x.detach().copy_(found[mine])
                 break
         return tuple(found)
+
     return call
 
 
-@broken(breaks=("contract.calls", "contract.training", "contract.shapes"),
-        programs=("calls-*", "training-*", "shapes-*", "models-*", "aliases-*", "layouts-*"))
+@broken(
+    breaks=("contract.calls", "contract.training", "contract.shapes"),
+    programs=("calls-*", "training-*", "shapes-*", "models-*", "aliases-*", "layouts-*"),
+)
 def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
     """From the fifth call on the last element of each result is that of the fourth."""
     count, kept = [0], list[Any]()
@@ -231,9 +289,18 @@ def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
         if count[0] == 4:
             kept[:] = copied(found)
         if count[0] > 4:
-            found = [last_of(x, k) if isinstance(x, Tensor) and isinstance(k, Tensor) and x.shape == k.shape and (
-                not shares(x, inputs)) and x.numel() else x for x, k in zip(found, kept, strict=True)]
+            found = [
+                last_of(x, k)
+                if isinstance(x, Tensor)
+                and isinstance(k, Tensor)
+                and x.shape == k.shape
+                and (not shares(x, inputs))
+                and x.numel()
+                else x
+                for x, k in zip(found, kept, strict=True)
+            ]
         return tuple(found)
+
     return call
 
 
@@ -243,12 +310,16 @@ def last_of(x: Tensor, kept: Tensor) -> Tensor:
     return found
 
 
-@broken(breaks=("contract.layouts", "contract.calls", "contract.mutation"),
-        programs=("layouts-*", "calls-*", "mutation-*", "views-*"))
+@broken(
+    breaks=("contract.layouts", "contract.calls", "contract.mutation"),
+    programs=("layouts-*", "calls-*", "mutation-*", "views-*"),
+)
 def addresses_rounded_down(gm: fx.GraphModule) -> Called:
     """Arguments that do not begin at a multiple of 16 bytes are read from the multiple before."""
+
     def call(*inputs: Any) -> Any:
         return run(gm, [aligned(x) if isinstance(x, Tensor) else x for x in inputs], plainly)
+
     return call
 
 
@@ -257,15 +328,20 @@ def aligned(x: Tensor) -> Tensor:
     return x.as_strided(x.shape, x.stride(), x.storage_offset() - off) if off and x.numel() else x
 
 
-@broken(breaks=("contract.calls", "contract.models", "contract.graphs", "contract.scalars"),
-        programs=("graphs-*", "calls-*", "models-*", "drawn-program", "scalars-*"))
+@broken(
+    breaks=("contract.calls", "contract.models", "contract.graphs", "contract.scalars"),
+    programs=("graphs-*", "calls-*", "models-*", "drawn-program", "scalars-*"),
+)
 def known_by_its_operators(gm: fx.GraphModule) -> Called:
     """Programs with the same operators and types of arguments are the first of them, whatever numbers they have."""
+
     def said(x: Any) -> str:
         return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else str(type(x))
 
-    key = (*(str(n.target) if n.op == "call_function" else said(n.meta.get("val")) for n in gm.graph.nodes),
-           *(str([str(a) for a in n.all_input_nodes]) for n in gm.graph.nodes))
+    key = (
+        *(str(n.target) if n.op == "call_function" else said(n.meta.get("val")) for n in gm.graph.nodes),
+        *(str([str(a) for a in n.all_input_nodes]) for n in gm.graph.nodes),
+    )
     first = KNOWN.setdefault(key, gm)
     return lambda *inputs: run(first, inputs, plainly)
 
@@ -277,22 +353,29 @@ KNOWN: dict[Any, fx.GraphModule] = {}
 @broken(breaks=("contract.shapes", "contract.layouts", "contract.calls"), programs=("shapes-*", "layouts-*", "calls-*"))
 def nothing_is_zero(gm: fx.GraphModule) -> Called:
     """Where an argument has no elements results are as they were allotted, and nothing is written."""
+
     def call(*inputs: Any) -> Any:
         found = run(gm, inputs, plainly)
         none = any(isinstance(x, Tensor) and not x.numel() for x in inputs)
-        return tuple(torch.full_like(x, 1) if none and isinstance(x, Tensor) and not shares(x, inputs) else x
-                     for x in found)
+        return tuple(
+            torch.full_like(x, 1) if none and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found
+        )
+
     return call
 
 
-@broken(breaks=("contract.calls", "contract.graphs", "contract.layouts", "contract.dtypes"),
-        programs=("graphs-*", "calls-*", "drawn-program", "layouts-*", "dtypes-*", "shapes-*"))
+@broken(
+    breaks=("contract.calls", "contract.graphs", "contract.layouts", "contract.dtypes"),
+    programs=("graphs-*", "calls-*", "drawn-program", "layouts-*", "dtypes-*", "shapes-*"),
+)
 def whole_vectors_alone(gm: fx.GraphModule) -> Called:
     """Of results with more than one dimension rows end with the last whole vector of 4, and what follows is 0."""
+
     def cut(x: Any, inputs: Sequence[Any]) -> Any:
         if not isinstance(x, Tensor) or x.dim() < 2 or x.shape[-1] % 4 == 0 or x.shape[-1] < 5 or shares(x, inputs):
             return x
         kept = x.clone()
-        kept[..., x.shape[-1] // 4 * 4:] = 0
+        kept[..., x.shape[-1] // 4 * 4 :] = 0
         return kept
+
     return lambda *inputs: tuple(cut(x, inputs) for x in run(gm, inputs, plainly))

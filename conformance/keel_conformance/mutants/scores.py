@@ -1,4 +1,5 @@
 """From verdicts on mutants, controls and benign variants to figures on the suite itself. Nothing here runs anything."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -37,8 +38,15 @@ class Fate:
     sentence: str = ""
 
     def row(self) -> dict[str, Any]:
-        return {"mutant": self.mutant, "seed": self.seed, "tried": self.tried, "kills": len(self.kills),
-                "right": self.first, "cases": list(self.kills[:5]), "sentence": self.sentence}
+        return {
+            "mutant": self.mutant,
+            "seed": self.seed,
+            "tried": self.tried,
+            "kills": len(self.kills),
+            "right": self.first,
+            "cases": list(self.kills[:5]),
+            "sentence": self.sentence,
+        }
 
 
 def sound(eager: Verdicts, case: Case) -> bool:
@@ -78,16 +86,31 @@ def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -
     right = [f for f in decided if f.first]
     target = TARGETS[tier]
     wrong = dict.fromkeys(f.mutant for f in decided if not f.first)
-    bars = [Bar("mutants killed", percent(len(killed), len(by)), f"at least {target:.0%} at {tier}",
-                len(killed) >= target * len(by), f"survive: {named(m for m in by if m not in killed)}"
-                if len(killed) < len(by) else f"{len(by)} mutants, {seeds} seeds"),
-            Bar("mutants killed by 3 cases or more", percent(len(robust), len(by)),
-                f"at least {SHARE:.0%} at standard, in 5 of 5 seeds",
-                None if tier == "smoke" else len(robust) >= SHARE * len(by),
-                f"{seeds} of 5 seeds were run" if seeds < 5 else ""),
-            Bar("kills that name the right operator or clause", percent(len(right), len(decided)),
-                f"at least {SHARE:.0%}", bool(decided) and len(right) >= SHARE * len(decided),
-                f"not: {named(wrong)}" if wrong else "")]
+    bars = [
+        Bar(
+            "mutants killed",
+            percent(len(killed), len(by)),
+            f"at least {target:.0%} at {tier}",
+            len(killed) >= target * len(by),
+            f"survive: {named(m for m in by if m not in killed)}"
+            if len(killed) < len(by)
+            else f"{len(by)} mutants, {seeds} seeds",
+        ),
+        Bar(
+            "mutants killed by 3 cases or more",
+            percent(len(robust), len(by)),
+            f"at least {SHARE:.0%} at standard, in 5 of 5 seeds",
+            None if tier == "smoke" else len(robust) >= SHARE * len(by),
+            f"{seeds} of 5 seeds were run" if seeds < 5 else "",
+        ),
+        Bar(
+            "kills that name the right operator or clause",
+            percent(len(right), len(decided)),
+            f"at least {SHARE:.0%}",
+            bool(decided) and len(right) >= SHARE * len(decided),
+            f"not: {named(wrong)}" if wrong else "",
+        ),
+    ]
     for level in ("op", "system", "loop"):
         mine = [m for m in by if levels[m] == level]
         count = sum(m in killed for m in mine)
@@ -103,10 +126,22 @@ def count_bars(cases: Sequence[Case], few: Mapping[str, str]) -> list[Bar]:
     middle = median(counts.values()) if counts else 0
     low = [f"{op} {n}" for op, n in sorted(counts.items(), key=lambda pair: pair[1]) if n < LEAST and op not in few]
     named_few = [f"{op} {counts[op]}" for op in few if op in counts]
-    return [Bar("cases of an operator, median", f"{middle:g}", "at least 200", middle >= MEDIAN,
-                f"{len(counts)} operators, {sum(counts.values())} cases"),
-            Bar("cases of an operator, least", least, "at least 60", least >= LEAST,
-                named(low) if low else f"fewer for a reason: {named(named_few)}" if named_few else "")]
+    return [
+        Bar(
+            "cases of an operator, median",
+            f"{middle:g}",
+            "at least 200",
+            middle >= MEDIAN,
+            f"{len(counts)} operators, {sum(counts.values())} cases",
+        ),
+        Bar(
+            "cases of an operator, least",
+            least,
+            "at least 60",
+            least >= LEAST,
+            named(low) if low else f"fewer for a reason: {named(named_few)}" if named_few else "",
+        ),
+    ]
 
 
 MEDIAN, LEAST = 200, 60
@@ -121,14 +156,22 @@ class Alarm:
     verdict: Verdict
 
     def row(self) -> dict[str, Any]:
-        return {"backend": self.backend, "seed": self.seed, "case": self.verdict.case, "status": self.verdict.status,
-                "sentence": self.verdict.sentence}
+        return {
+            "backend": self.backend,
+            "seed": self.seed,
+            "case": self.verdict.case,
+            "status": self.verdict.status,
+            "sentence": self.verdict.sentence,
+        }
 
 
 def alarms(backend: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts | None) -> list[Alarm]:
     """Of cases that eager PyTorch passes, where ``eager`` says which; of all, where it is None."""
-    return [Alarm(backend, seed, verdicts[c.id]) for c in cases if c.id in verdicts
-            and verdicts[c.id].status in BAD and (eager is None or sound(eager, c))]
+    return [
+        Alarm(backend, seed, verdicts[c.id])
+        for c in cases
+        if c.id in verdicts and verdicts[c.id].status in BAD and (eager is None or sound(eager, c))
+    ]
 
 
 def benign_bars(found: Sequence[Alarm], tried: int, variants: int, seeds: int) -> list[Bar]:
@@ -141,12 +184,22 @@ def eager_bars(found: Sequence[Alarm], tried: int, repeats: Sequence[Verdicts]) 
     """``repeats`` are the verdicts of runs of the same cases."""
     kinds = Counter(a.verdict.status for a in found)
     different = sorted({case for one in repeats for case, v in one.items() if told(v) != told(repeats[0].get(case))})
-    return [Bar("cases that eager PyTorch fails", len(found), "0", not found,
-                ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases"),
-            Bar("identical repeats of eager PyTorch", f"{sum(one == 0 for one in drift(repeats))} of {len(repeats)}",
-                "10 of 10", len(repeats) >= 10 and not different,
-                f"differ: {named(different)}" if different else
-                f"{min(map(len, repeats), default=0)} cases each")]
+    return [
+        Bar(
+            "cases that eager PyTorch fails",
+            len(found),
+            "0",
+            not found,
+            ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases",
+        ),
+        Bar(
+            "identical repeats of eager PyTorch",
+            f"{sum(one == 0 for one in drift(repeats))} of {len(repeats)}",
+            "10 of 10",
+            len(repeats) >= 10 and not different,
+            f"differ: {named(different)}" if different else f"{min(map(len, repeats), default=0)} cases each",
+        ),
+    ]
 
 
 def drift(repeats: Sequence[Verdicts]) -> list[int]:
@@ -168,8 +221,9 @@ class Blank:
     case: str
 
 
-def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]], right: int
-                 ) -> list[Bar]:
+def vacuity_bars(
+    blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]], right: int
+) -> list[Bar]:
     """``bearing`` is how many cases each control was tried on whose values could tell, ``ops`` the operators of which
     it passes all that have any, ``right`` how many cases controls passed where they are right.
     """
@@ -178,19 +232,32 @@ def vacuity_bars(blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mappi
     by = ", ".join(f"{c} {percent(sum(b.control == c for b in blanks), n)}" for c, n in bearing.items())
     vacuous = sorted({f"{op} ({control})" for control, some in ops.items() for op in some})
     share = max((sum(b.control == c for b in blanks) / n for c, n in bearing.items() if n), default=0.0)
-    return [Bar("value-bearing cases that a control passes", percent(passed, total), "at most 0.5 % of each's",
-                bool(total) and share <= 0.005, f"{by}; worst: {worst}"),
-            Bar("cases where a control is right", percent(right, total + right), "", None,
-                "such as a sum of zeros for who gives zeros"),
-            Bar("vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, named(vacuous))]
+    return [
+        Bar(
+            "value-bearing cases that a control passes",
+            percent(passed, total),
+            "at most 0.5 % of each's",
+            bool(total) and share <= 0.005,
+            f"{by}; worst: {worst}",
+        ),
+        Bar(
+            "cases where a control is right",
+            percent(right, total + right),
+            "",
+            None,
+            "such as a sum of zeros for who gives zeros",
+        ),
+        Bar("vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, named(vacuous)),
+    ]
 
 
 Meant = Callable[[str, Case], bool]
 """Whether a case bears no value that a control could miss."""
 
 
-def blanks(control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
-           ) -> tuple[list[Blank], int, list[str]]:
+def blanks(
+    control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
+) -> tuple[list[Blank], int, list[str]]:
     """The cases that the control passes, how many bear values, and the operators of which it passes them all."""
     found, tried, count = list[Blank](), Counter[str](), 0
     for c in cases:

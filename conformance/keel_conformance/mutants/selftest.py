@@ -1,4 +1,5 @@
 """``keel conform selftest``: is the suite right? It finds what is wrong on purpose, and nothing where all is right."""
+
 from __future__ import annotations
 
 import os
@@ -49,13 +50,16 @@ PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolat
 def selftest(
     tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "smoke",
     profile: Annotated[str, typer.Option(help="Of the cases.")] = "strict",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants "
-                                       "that must pass.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants that must pass.")
+    ] = 1,
     seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
     mutant: Annotated[list[str] | None, typer.Option(help="Only mutants that fit this pattern; repeatable.")] = None,
-    op: Annotated[list[str] | None, typer.Option(help="Only cases of operators, programs and kernels that fit "
-                                                 "this pattern; repeatable.")] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option(help="Only cases of operators, programs and kernels that fit this pattern; repeatable."),
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Only these parts: {', '.join(PARTS)}.")] = None,
     json: Json = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the logs, from which --resume goes on.")] = None,
@@ -74,8 +78,16 @@ def selftest(
             documents.claim(out, "keel conform selftest")
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
-        sitting = Sitting(console, tier, profile, jobs, folder, resume, interruption,
-                          tuple(fitting(named(of_rooms(tier, seed)), op)) if op else ())
+        sitting = Sitting(
+            console,
+            tier,
+            profile,
+            jobs,
+            folder,
+            resume,
+            interruption,
+            tuple(fitting(named(of_rooms(tier, seed)), op)) if op else (),
+        )
         bars = sitting.bars(parts, range(seed, seed + seeds), fitting(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
@@ -106,13 +118,18 @@ class Sitting:
     def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Bar]:
         found: list[Bar] = []
         steps: dict[str, Callable[[], list[Bar]]] = {
-            "plan": self.counts, "mutants": lambda: self.mutants(seeds, names), "controls": self.controls,
-            "benign": lambda: self.benign(seeds), "repeats": self.repeats,
-            "overhead": lambda: conduct.overhead_bars(spread(self.standard(), COSTED), self.folder / "overhead",
-                                                      self.jobs),
+            "plan": self.counts,
+            "mutants": lambda: self.mutants(seeds, names),
+            "controls": self.controls,
+            "benign": lambda: self.benign(seeds),
+            "repeats": self.repeats,
+            "overhead": lambda: conduct.overhead_bars(
+                spread(self.standard(), COSTED), self.folder / "overhead", self.jobs
+            ),
             "isolation": lambda: conduct.isolation_bars(self.folder / "isolation"),
             "resume": lambda: conduct.resume_bars(self.folder / "resume", len(self.standard())),
-            "onboarding": lambda: conduct.onboarding_bars(self.folder / "onboarding", self.jobs)}
+            "onboarding": lambda: conduct.onboarding_bars(self.folder / "onboarding", self.jobs),
+        }
         for part in parts:
             if self.interruption.by is None:
                 found += steps[part]()
@@ -146,10 +163,16 @@ class Sitting:
         """The part of the plan that mutants may reach: at the higher tiers it takes minutes to draw all up."""
         if (self.tier, seed) in self.plans or len(mutants) == len(MUTANTS):
             return self.plan(seed)
-        members = [op.name for op in MEMBERS.values() if any(fits(packet_of(str(t)), m.calls) for m in mutants
-                                                             for t in op.targets)]
-        names = [c.op for c in of_rooms(self.tier, seed) if c.profile in PROFILES[self.profile]
-                 and any(fits(c.op, m.programs) for m in mutants)]
+        members = [
+            op.name
+            for op in MEMBERS.values()
+            if any(fits(packet_of(str(t)), m.calls) for m in mutants for t in op.targets)
+        ]
+        names = [
+            c.op
+            for c in of_rooms(self.tier, seed)
+            if c.profile in PROFILES[self.profile] and any(fits(c.op, m.programs) for m in mutants)
+        ]
         wanted = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
         return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted, draw=by(self.jobs)) if wanted else ()
 
@@ -159,8 +182,11 @@ class Sitting:
             cases = self.planned(seed, [MUTANTS[n] for n in names])
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
             found = self.hunted(seed, cases, reached)
-            mine = [scores.fate(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
-                    for n, some in reached.items() if self.settled(seed, some, found[n])]
+            mine = [
+                scores.fate(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
+                for n, some in reached.items()
+                if self.settled(seed, some, found[n])
+            ]
             self.say(mine)
             fates += mine
         self.rows["mutants"] = [f.row() for f in fates]
@@ -173,17 +199,21 @@ class Sitting:
         found: dict[str, Verdicts] = {n: {} for n in reached}
         left = {n: waves(some) for n, some in reached.items()}
         for k in range(max(map(len, left.values()), default=0)):
-            tasks = {n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
-                     for n in reached if k < len(left[n]) and not self.settled(seed, reached[n], found[n])}
+            tasks = {
+                n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
+                for n in reached
+                if k < len(left[n]) and not self.settled(seed, reached[n], found[n])
+            }
             if not tasks:
                 break
             new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
-            if self.interruption.by is not None:              # half a wave is not judged: --resume goes on with it
+            if self.interruption.by is not None:  # half a wave is not judged: --resume goes on with it
                 break
             for n, task in tasks.items():
                 found[n] = {**found[n], **new.get(task.name, {})}
-            self.baseline(seed, order, (c for n, task in tasks.items() for c in task.cases
-                                        if scores.failed(found[n], c)))
+            self.baseline(
+                seed, order, (c for n, task in tasks.items() for c in task.cases if scores.failed(found[n], c))
+            )
         return found
 
     def settled(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
@@ -195,8 +225,11 @@ class Sitting:
         for f in fates:
             if not f.kills or not f.first:
                 what = "survives" if f.tried else "is reached by no case"
-                text = f"{f.mutant}: {what}, {f.tried} cases." if not f.kills else f"{f.mutant}: named wrongly. " \
-                                                                                      f"{f.sentence}"
+                text = (
+                    f"{f.mutant}: {what}, {f.tried} cases."
+                    if not f.kills
+                    else f"{f.mutant}: named wrongly. {f.sentence}"
+                )
                 self.console.print(f"{text} ({MUTANTS[f.mutant].about})", markup=False, highlight=False)
 
     def controls(self) -> list[Bar]:
@@ -212,16 +245,19 @@ class Sitting:
         eager = self.baseline(0, cases, (c for c in cases if any(c.op in ops for ops in passed.values())))
         known = frozenset(first)
         left = [c for c in cases if c not in known and scores.sound(eager, c)]
-        again = [Task(f"controls-more/{n}", c.subject, tuple(c for c in left if c.op in passed[n]), True)
-                 for n, c in CONTROLS.items()]
+        again = [
+            Task(f"controls-more/{n}", c.subject, tuple(c for c in left if c.op in passed[n]), True)
+            for n, c in CONTROLS.items()
+        ]
         rest = self.tried("controls, where they passed", [t for t in again if t.cases])
         blanks, bearing, vacuous, right = list[scores.Blank](), dict[str, int](), dict[str, list[str]](), 0
         for task in again:
             name = task.name.rpartition("/")[2]
             some, bearing[name], _ = scores.blanks(name, first, mine[name], eager, coincides)
             right += len(plain[name][0]) - len(some)
-            _, _, vacuous[name] = scores.blanks(name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})},
-                                                eager, meant)
+            _, _, vacuous[name] = scores.blanks(
+                name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})}, eager, meant
+            )
             blanks += some
         self.rows["vacuous"] = [vars(b) for b in blanks]
         return scores.vacuity_bars(blanks, bearing, vacuous, right)
@@ -231,8 +267,10 @@ class Sitting:
         for seed in self.until_interrupted(seeds):
             reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
             eager = self.baseline(seed, self.plan(seed), (c for some in reached.values() for c in some))
-            all_ = self.tried(f"benign variants, seed {seed}", [
-                Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()])
+            all_ = self.tried(
+                f"benign variants, seed {seed}",
+                [Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()],
+            )
             for n, some in reached.items():
                 verdicts = all_.get(f"benign-{seed}/{n}", {})
                 found += scores.alarms(n, seed, some, verdicts, eager)
@@ -242,11 +280,16 @@ class Sitting:
         self.rows["false alarms"] = [a.row() for a in found]
         self.rows["eager"] = [a.row() for a in eager_found]
         for a in found:
-            self.console.print(f"{a.backend}: {a.verdict.case}: {a.verdict.status}: {a.verdict.sentence}"[:400],
-                               markup=False, highlight=False)
+            self.console.print(
+                f"{a.backend}: {a.verdict.case}: {a.verdict.status}: {a.verdict.sentence}"[:400],
+                markup=False,
+                highlight=False,
+            )
         self.eager_alarms = (eager_found, eager_count)
-        return [*scores.benign_bars(found, count, len(BENIGN), last),
-                *scores.eager_bars(eager_found, eager_count, [])[:1]]
+        return [
+            *scores.benign_bars(found, count, len(BENIGN), last),
+            *scores.eager_bars(eager_found, eager_count, [])[:1],
+        ]
 
     def repeats(self) -> list[Bar]:
         cases = spread(self.plan(0), SHARES[self.tier])
@@ -266,9 +309,14 @@ class Sitting:
         wanted = set(cases)
         known = self.eager.get(seed, {})
         missing = tuple(c for c in order if c in wanted and c.id not in known)
-        tasks = [Task(f"{who}-{seed}/{len(known)}", who, some) for who, some in (
-            (EAGER, tuple(c for c in missing if c.kind != "kernel")),
-            (LOOPS, tuple(c for c in missing if c.kind == "kernel"))) if some]
+        tasks = [
+            Task(f"{who}-{seed}/{len(known)}", who, some)
+            for who, some in (
+                (EAGER, tuple(c for c in missing if c.kind != "kernel")),
+                (LOOPS, tuple(c for c in missing if c.kind == "kernel")),
+            )
+            if some
+        ]
         if tasks:
             found = self.tried(f"eager PyTorch, seed {seed}", tasks)
             self.eager[seed] = {**known, **{case: v for some in found.values() for case, v in some.items()}}
@@ -277,9 +325,14 @@ class Sitting:
     def tried(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
         with progress_on(self.console) as progress:
             bar = progress.add_task(title, total=sum(len(t.cases) for t in tasks))
-            return tried(tasks, out=self.folder, jobs=self.jobs, resume=self.resume,
-                         heard=lambda count: progress.advance(bar, count),
-                         stopped=lambda: self.interruption.by is not None)
+            return tried(
+                tasks,
+                out=self.folder,
+                jobs=self.jobs,
+                resume=self.resume,
+                heard=lambda count: progress.advance(bar, count),
+                stopped=lambda: self.interruption.by is not None,
+            )
 
 
 def spread(cases: Sequence[Case], share: int) -> tuple[Case, ...]:

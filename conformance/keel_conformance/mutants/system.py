@@ -1,4 +1,5 @@
 """Mutants that compute right and behave wrong: what they keep, share, write to, ignore, and how they draw."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ def stale_results(gm: fx.GraphModule) -> Called:
         if not first or shapes(inputs) != first[0][0]:
             first[:] = [(shapes(inputs), run(gm, inputs, plainly))]
         return copied(first[0][1])
+
     return call
 
 
@@ -45,11 +47,15 @@ def shared_buffers(gm: fx.GraphModule) -> Called:
             if isinstance(fresh, Tensor):
                 mine.copy_(fresh)
         return tuple(memory)
+
     return call
 
 
-@broken(breaks=("contract.calls", "contract.models"), calls=SOME,
-        programs=("calls-*", "models-*", "scalars-*", "training-*"))
+@broken(
+    breaks=("contract.calls", "contract.models"),
+    calls=SOME,
+    programs=("calls-*", "models-*", "scalars-*", "training-*"),
+)
 def known_by_address(gm: fx.GraphModule) -> Called:
     """What lies at the address of an earlier argument is taken to be what was there."""
     seen: dict[Any, tuple[Tensor, Tensor]] = {}
@@ -59,10 +65,11 @@ def known_by_address(gm: fx.GraphModule) -> Called:
         for x in inputs:
             if isinstance(x, Tensor) and x.numel():
                 key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
-                given.append(seen.setdefault(key, (x.clone(), x))[0])     # the tensor is held, so that it stays there
+                given.append(seen.setdefault(key, (x.clone(), x))[0])  # the tensor is held, so that it stays there
             else:
                 given.append(x)
         return run(gm, given, plainly)
+
     return call
 
 
@@ -72,10 +79,12 @@ def parameters_by_structure(gm: fx.GraphModule) -> Called:
     key = (gm.code, *(str(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder") if "val" in n.meta))
 
     def call(*inputs: Any) -> Any:
-        known = PARAMETERS.setdefault(key, [x.detach().clone() if isinstance(x, torch.nn.Parameter) else None
-                                            for x in inputs])
+        known = PARAMETERS.setdefault(
+            key, [x.detach().clone() if isinstance(x, torch.nn.Parameter) else None for x in inputs]
+        )
         given = [x if k is None else k for x, k in zip(inputs, known, strict=True)]
         return run(gm, given, plainly)
+
     return call
 
 
@@ -89,8 +98,15 @@ def numbers_of_the_first_call(gm: fx.GraphModule) -> Called:
     first: dict[int, Tensor] = {}
 
     def call(*inputs: Any) -> Any:
-        return run(gm, [first.setdefault(k, x.clone()) if isinstance(x, Tensor) and not x.dim() else x
-                        for k, x in enumerate(inputs)], plainly)
+        return run(
+            gm,
+            [
+                first.setdefault(k, x.clone()) if isinstance(x, Tensor) and not x.dim() else x
+                for k, x in enumerate(inputs)
+            ],
+            plainly,
+        )
+
     return call
 
 
@@ -103,9 +119,12 @@ def wrong_every_third_time(gm: fx.GraphModule) -> Called:
         count[0] += 1
         found = list(run(gm, inputs, plainly))
         if count[0] % 3 == 0:
-            found = [x * 1.5 if isinstance(x, Tensor) and x.is_floating_point() and not shares(x, inputs) else x
-                     for x in found]
+            found = [
+                x * 1.5 if isinstance(x, Tensor) and x.is_floating_point() and not shares(x, inputs) else x
+                for x in found
+            ]
         return tuple(found)
+
     return call
 
 
@@ -115,19 +134,21 @@ def wrong_every_third_time(gm: fx.GraphModule) -> Called:
 @broken(breaks="contract.mutation", calls=SOME, programs=("mutation-*", "calls-*"))
 def writes_to_an_argument(gm: fx.GraphModule) -> Called:
     """The first argument is used as scratch memory."""
+
     def call(*inputs: Any) -> Any:
-        found = tuple(x.clone() if isinstance(x, Tensor) and shares(x, inputs) else x
-                      for x in run(gm, inputs, plainly))
+        found = tuple(x.clone() if isinstance(x, Tensor) and shares(x, inputs) else x for x in run(gm, inputs, plainly))
         x = next((x for x in inputs if isinstance(x, Tensor) and x.is_floating_point() and 0 not in x.stride()), None)
         if x is not None and x.numel():
             x.detach().mul_(2)
         return found
+
     return call
 
 
 @broken(breaks="contract.mutation", calls=SOME, programs=("mutation-*", "calls-*"))
 def writes_beside_an_argument(gm: fx.GraphModule) -> Called:
     """A vector's tail is written back beside the argument that it was read from."""
+
     def call(*inputs: Any) -> Any:
         found = run(gm, inputs, plainly)
         for x in inputs:
@@ -136,20 +157,24 @@ def writes_beside_an_argument(gm: fx.GraphModule) -> Called:
                 if end < x.untyped_storage().nbytes() // x.element_size():
                     x.detach().as_strided((1,), (1,), end).zero_()
         return found
+
     return call
 
 
 @broken(breaks="contract.layouts", calls=SOME, programs=("layouts-*", "mutation-*"))
 def always_row_major(gm: fx.GraphModule) -> Called:
     """Results are row-major, whatever strides are promised."""
+
     def call(*inputs: Any) -> Any:
         return tuple(x.contiguous() if isinstance(x, Tensor) else x for x in run(gm, inputs, plainly))
+
     return call
 
 
 @broken(breaks=("contract.layouts", "contract.gradients"), programs=("layouts-*", "gradients-*"))
 def expanded_read_as_dense(gm: fx.GraphModule) -> Called:
     """Expanded arguments are read as if all their elements were there, one after another."""
+
     def dense(x: Any) -> Any:
         if not isinstance(x, Tensor) or 0 not in [s for n, s in zip(x.shape, x.stride(), strict=True) if n > 1]:
             return x
@@ -160,9 +185,17 @@ def expanded_read_as_dense(gm: fx.GraphModule) -> Called:
     return lambda *inputs: run(gm, [dense(x) for x in inputs], plainly)
 
 
-@wrong("aten.clone", "aten._to_copy", "aten.copy", "aten.alias_copy", "aten.mul", as_is=True, level="system",
-       breaks=("contract.aliases", "contract.views", "alias_copy", "copy_layout", "convert", "mul", "copy"),
-       programs=("aliases-*", "views-*"))
+@wrong(
+    "aten.clone",
+    "aten._to_copy",
+    "aten.copy",
+    "aten.alias_copy",
+    "aten.mul",
+    as_is=True,
+    level="system",
+    breaks=("contract.aliases", "contract.views", "alias_copy", "copy_layout", "convert", "mul", "copy"),
+    programs=("aliases-*", "views-*"),
+)
 def copy_is_the_argument(op: Any, x: Any, *args: Any, **kw: Any) -> Any:
     """A copy that has the values of its argument is the argument."""
     found = op(x, *args, **kw)
@@ -173,17 +206,20 @@ def copy_is_the_argument(op: Any, x: Any, *args: Any, **kw: Any) -> Any:
 @broken(breaks="contract.aliases", programs=("aliases-*", "views-*", "calls-*"))
 def equal_results_are_one(gm: fx.GraphModule) -> Called:
     """Results that are equal are one tensor."""
+
     def call(*inputs: Any) -> Any:
         found: list[Any] = []
         for x in run(gm, inputs, plainly):
             one = next((y for y in found if alike(x, y)), x)
             found.append(one.view(one.shape) if one is not x else x)
         return tuple(found)
+
     return call
 
 
-@broken(breaks=("contract.calls", "contract.graphs", "contract.models"),
-        programs=("calls-*", "drawn-program", "models-*"))
+@broken(
+    breaks=("contract.calls", "contract.graphs", "contract.models"), programs=("calls-*", "drawn-program", "models-*")
+)
 def memory_reused_too_early(gm: fx.GraphModule) -> Called:
     """Memory of an intermediate is given away after the first of several uses."""
     seen: dict[fx.Node, int] = {}
@@ -201,6 +237,7 @@ def memory_reused_too_early(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         seen.clear()
         return run(gm, inputs, do)
+
     return call
 
 
@@ -214,19 +251,22 @@ def sizes_of_the_first_call(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         return run(gm, [first.setdefault(k, x) if isinstance(x, int) else x for k, x in enumerate(inputs)], plainly)
+
     return call
 
 
 @broken(breaks="contract.shapes", programs=("shapes-*",))
 def less_than_a_vector(gm: fx.GraphModule) -> Called:
     """Where a symbolic size is below 4, less than a vector, results are zero."""
-    symbolic = any("val" in n.meta and not isinstance(n.meta["val"], Tensor)
-                   for n in gm.graph.find_nodes(op="placeholder"))
+    symbolic = any(
+        "val" in n.meta and not isinstance(n.meta["val"], Tensor) for n in gm.graph.find_nodes(op="placeholder")
+    )
 
     def call(*inputs: Any) -> Any:
         few = symbolic and any(isinstance(x, int) and x < 4 for x in inputs)
         found = run(gm, inputs, plainly)
         return tuple(x * 0 if few and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found)
+
     return call
 
 
@@ -239,6 +279,7 @@ def cached_without_dtype(gm: fx.GraphModule) -> Called:
         dtypes = DTYPES.setdefault(key, [x.dtype if isinstance(x, Tensor) else None for x in inputs])
         given = [x if d is None else x.to(d) for x, d in zip(inputs, dtypes, strict=True)]
         return run(gm, given, plainly)
+
     return call
 
 
@@ -254,8 +295,11 @@ def cached_without_shape(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         found = run(gm, inputs, plainly)
         sizes = SHAPES.setdefault(key, [x.shape if isinstance(x, Tensor) else None for x in found])
-        return tuple(cut(x, size) if isinstance(x, Tensor) and not shares(x, inputs) else x
-                     for x, size in zip(found, sizes, strict=True))
+        return tuple(
+            cut(x, size) if isinstance(x, Tensor) and not shares(x, inputs) else x
+            for x, size in zip(found, sizes, strict=True)
+        )
+
     return call
 
 
@@ -276,13 +320,44 @@ def cut(x: Tensor, size: Any) -> Tensor:
 # -- random numbers ----------------------------------------------------------------------------------------------------
 
 RANDOM = ("random-*", "partition-*")
-DRAWN = ("contract.random", "uniform", "normal", "randint", "randperm", "rand_like", "randn_like", "bernoulli",
-         "bernoulli_like", "native_dropout", "randint_like", "randint_from_0", "randint_like_between",
-         "randint_like_tensor", "normal_functional", "normal_around", "normal_of_size", "rng_uniform", "rng_normal",
-         "random_integers")
-DRAWING = ("aten.rand", "aten.randn", "aten.rand_like", "aten.randn_like", "aten.bernoulli", "aten.native_dropout",
-           "aten.randint", "aten.randint_like", "aten.randperm", "aten.uniform", "aten.normal*", "prims.*rand*",
-           "keel.*rand*", "rngprims.*")
+DRAWN = (
+    "contract.random",
+    "uniform",
+    "normal",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "bernoulli",
+    "bernoulli_like",
+    "native_dropout",
+    "randint_like",
+    "randint_from_0",
+    "randint_like_between",
+    "randint_like_tensor",
+    "normal_functional",
+    "normal_around",
+    "normal_of_size",
+    "rng_uniform",
+    "rng_normal",
+    "random_integers",
+)
+DRAWING = (
+    "aten.rand",
+    "aten.randn",
+    "aten.rand_like",
+    "aten.randn_like",
+    "aten.bernoulli",
+    "aten.native_dropout",
+    "aten.randint",
+    "aten.randint_like",
+    "aten.randperm",
+    "aten.uniform",
+    "aten.normal*",
+    "prims.*rand*",
+    "keel.*rand*",
+    "rngprims.*",
+)
 
 
 @wrong(*DRAWING, breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
@@ -310,20 +385,33 @@ def draws_of_few_numbers(op: Any, *args: Any, **kw: Any) -> Any:
         if not isinstance(x, Tensor) or x.numel() <= 32 or not x.is_floating_point():
             return x
         return x.reshape(-1)[torch.arange(x.numel()) % 32].reshape(x.shape)
+
     return tuple(map(tiled, found)) if isinstance(found, tuple) else tiled(found)
 
 
 @broken(breaks="contract.random", programs=("random-*", "calls-*", "mutation-*"))
 def draws_where_nothing_is_random(gm: fx.GraphModule) -> Called:
     """Every call takes a number from the generator."""
+
     def call(*inputs: Any) -> Any:
         torch.rand(1)
         return run(gm, inputs, plainly)
+
     return call
 
 
-@wrong("aten.native_dropout", "aten.bernoulli", "aten.rand", "aten.rand_like", "prims.*rand*", "rngprims.*",
-       breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
+@wrong(
+    "aten.native_dropout",
+    "aten.bernoulli",
+    "aten.rand",
+    "aten.rand_like",
+    "prims.*rand*",
+    "rngprims.*",
+    breaks=DRAWN,
+    programs=RANDOM,
+    as_is=True,
+    level="system",
+)
 def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
     """Uniform numbers crowd at 1, so that dropout keeps too many."""
     found = op(*args, **kw)
@@ -333,18 +421,27 @@ def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
-@wrong("aten.embedding", "aten.index_select", "aten.gather", "aten.index",
-       breaks=("embedding", "index_select", "gather", "index", "contract.errors"), programs=("errors-*",),
-       level="system", as_is=True)
+@wrong(
+    "aten.embedding",
+    "aten.index_select",
+    "aten.gather",
+    "aten.index",
+    breaks=("embedding", "index_select", "gather", "index", "contract.errors"),
+    programs=("errors-*",),
+    level="system",
+    as_is=True,
+)
 def indices_clamped(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
     """An index out of range is the nearest one in range, and no error."""
     try:
         return op(x, *args, **kw)
     except (IndexError, RuntimeError):
+
         def near(i: Any) -> Any:
             if isinstance(i, list | tuple):
                 return [near(j) for j in i]
             return i.clamp(-min(x.shape), min(x.shape) - 1) if isinstance(i, Tensor) and i.dtype == torch.int64 else i
+
         return op(x, *map(near, args), **kw)
 
 
@@ -360,6 +457,7 @@ def broken_by_an_exception(gm: fx.GraphModule) -> Called:
             state[0] = True
             raise
         return tuple(torch.zeros_like(x) if state[0] and isinstance(x, Tensor) else x for x in found)
+
     return call
 
 
@@ -379,16 +477,19 @@ def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
             if isinstance(fresh, Tensor) and not shares(fresh, inputs):
                 found[k] = memory[k].copy_(fresh)
         return tuple(found)
+
     return call
 
 
 @broken(breaks=("contract.gradients", "contract.layouts"), programs=("gradients-*", "layouts-*", "training-*"))
 def sums_of_gradients_lost(gm: fx.GraphModule) -> Called:
     """The second of two gradients that add up is lost: sums of products keep their first term."""
+
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         both = packet(node) == "aten.add" and all(isinstance(a, fx.Node) and packet(a) == "aten.mul" for a in node.args)
         found = plainly(node, args, kwargs)
         return laid(args[0].expand(found.shape), found) if both else found
+
     return lambda *inputs: run(gm, inputs, do)
 
 
@@ -400,14 +501,16 @@ def shapes(inputs: Sequence[Any]) -> Any:
 
 
 def copied(values: Sequence[Any]) -> list[Any]:
-    return [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x) if isinstance(x, Tensor) else x
-            for x in values]
+    return [
+        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x) if isinstance(x, Tensor) else x for x in values
+    ]
 
 
 def shares(x: Any, inputs: Sequence[Any]) -> bool:
     """Whether ``x`` lies in the memory of an input."""
-    return isinstance(x, Tensor) and any(isinstance(i, Tensor) and i.untyped_storage().data_ptr() ==
-                                         x.untyped_storage().data_ptr() for i in inputs)
+    return isinstance(x, Tensor) and any(
+        isinstance(i, Tensor) and i.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for i in inputs
+    )
 
 
 def alike(x: Any, y: Any) -> bool:

@@ -1,4 +1,5 @@
 """Which cases tell a control, which computes nothing, from a backend that computes."""
+
 from __future__ import annotations
 
 import torch
@@ -25,7 +26,7 @@ def bears(case: Case) -> bool:
         trial = arguments(case, 0)
         with torch.no_grad():
             found = overload(case.overload)(*trial.args, **trial.kwargs)
-    except Exception:                                         # then it is no case to judge anything by
+    except Exception:  # then it is no case to judge anything by
         return False
     least = NUMBERS if "random" in MEMBERS[case.op].tags else 1
     return any(x.numel() >= least for x in tensors(found))
@@ -41,8 +42,10 @@ def meant(control: str, case: Case) -> bool:
 
 def coincides(control: str, case: Case) -> bool:
     """Whether it bears none, or the control is right: eager PyTorch gives the same for each call of the case."""
+
     def right(call: int) -> bool:
         trial = arguments(case, call)
         known = blank.told(overload(case.overload), trial.args, trial.kwargs)
         return known is not None and control in known[0]
+
     return meant(control, case) or all(map(right, range(max(DRAWS) + 1)))

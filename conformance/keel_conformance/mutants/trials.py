@@ -1,4 +1,5 @@
 """Many backends tried on cases of their own, all by the same processes, each with a log from which it goes on."""
+
 from __future__ import annotations
 
 import shutil
@@ -33,16 +34,23 @@ class Task:
     once: bool = False
 
 
-def tried(tasks: Sequence[Task], *, out: Path, jobs: int = 1, resume: bool = False, limit: float = Settings.limit,
-          heard: Callable[[int], None] = lambda count: None, stopped: Callable[[], bool] = lambda: False,
-          ) -> dict[str, Verdicts]:
+def tried(
+    tasks: Sequence[Task],
+    *,
+    out: Path,
+    jobs: int = 1,
+    resume: bool = False,
+    limit: float = Settings.limit,
+    heard: Callable[[int], None] = lambda count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, Verdicts]:
     """The verdicts of each task; ``heard`` is told how many more cases have ended. Raises KeelError[bad-option] where
     ``resume`` finds a run of other cases.
     """
     found: dict[str, Verdicts] = {}
     for k in range(0, len(tasks), AT_ONCE):
         with ExitStack() as stack:
-            runs = [_Run(task, out, resume, limit, heard) for task in tasks[k:k + AT_ONCE]]
+            runs = [_Run(task, out, resume, limit, heard) for task in tasks[k : k + AT_ONCE]]
             for run in runs:
                 stack.callback(run.close)
             supervise((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
@@ -60,7 +68,7 @@ class _Run:
         self.journal = Journal.opened(out / task.name, head_of(task.cases, task.subject, Shard()), resume=resume)
         self.earlier = dict(self.journal.verdicts)
         self.results = out / task.name / "results"
-        shutil.rmtree(self.results, ignore_errors=True)       # of a run that was killed
+        shutil.rmtree(self.results, ignore_errors=True)  # of a run that was killed
         self.results.mkdir()
         self.settler = Settler(Settings(task.subject, limit=limit), self.results, once=task.once)
         heard(len(self.earlier))

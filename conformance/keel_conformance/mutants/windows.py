@@ -1,4 +1,5 @@
 """Mutants of contractions, convolutions, windows, attention, losses and gradients."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -49,19 +50,33 @@ def baddbmm_without_alpha(op: Any, *args: Any, beta: Any = 1, alpha: Any = 1) ->
 
 
 @wrong("aten.convolution", breaks="convolution")
-def convolution_without_dilation(op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-                                 *more: Any) -> Any:
+def convolution_without_dilation(
+    op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, *more: Any
+) -> Any:
     """``convolution`` reads windows without gaps."""
     like = op(x, w, bias, stride, padding, dilation, *more)
     wide = any(d > 1 for d in dilation)
     found = op(x, w, bias, stride, padding, [1] * len(dilation), *more) if wide else like
-    return found[tuple(slice(n) for n in like.shape)] if all(
-        n >= m for n, m in zip(found.shape, like.shape, strict=True)) else like * 0.5
+    return (
+        found[tuple(slice(n) for n in like.shape)]
+        if all(n >= m for n, m in zip(found.shape, like.shape, strict=True))
+        else like * 0.5
+    )
 
 
 @wrong("aten.convolution", breaks="convolution")
-def convolution_of_other_groups(op: Any, x: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-                                transposed: bool, more: Any, groups: int) -> Any:
+def convolution_of_other_groups(
+    op: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    more: Any,
+    groups: int,
+) -> Any:
     """``convolution`` gives each group the channels of the next one."""
     at = 1 if x.dim() == w.dim() else 0
     turned = x.roll(-(x.shape[at] // groups), at) if groups > 1 else x
@@ -83,15 +98,24 @@ def max_pool_pads_with_zeros(op: Any, x: Tensor, size: Any, stride: Any = (), pa
 
 
 @wrong("aten.max_pool2d_with_indices", breaks="max_pool2d_with_indices", as_is=True)
-def max_pool_never_rounds_up(op: Any, x: Tensor, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-                             ceil_mode: bool = False) -> Any:
+def max_pool_never_rounds_up(
+    op: Any, x: Tensor, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
     """``max_pool2d`` ignores ceil_mode."""
     return op(x, size, stride, padding, dilation)
 
 
 @wrong("aten.avg_pool2d", breaks="avg_pool2d")
-def avg_pool_counts_padding(op: Any, x: Tensor, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-                            count_include_pad: bool = True, divisor: Any = None) -> Any:
+def avg_pool_counts_padding(
+    op: Any,
+    x: Tensor,
+    size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: Any = None,
+) -> Any:
     """``avg_pool2d`` counts padding, even if it is not to."""
     return op(x, size, stride, padding, ceil_mode, True, divisor)
 
@@ -127,8 +151,9 @@ def attention_without_scale(op: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any
 
 
 @wrong(SDPA, breaks="sdpa")
-def attention_sees_the_next(op: Any, q: Tensor, k: Tensor, v: Tensor, p: float = 0.0, causal: bool = False,
-                            **kw: Any) -> Any:
+def attention_sees_the_next(
+    op: Any, q: Tensor, k: Tensor, v: Tensor, p: float = 0.0, causal: bool = False, **kw: Any
+) -> Any:
     """A causal mask lets the next token be seen."""
     if not causal or kw.get("attn_mask") is not None:
         return op(q, k, v, p, causal, **kw)
@@ -180,8 +205,9 @@ def convolution_gradient_of_one_sample(op: Any, grad: Tensor, x: Tensor, w: Tens
 
 
 @wrong("aten.native_layer_norm_backward", breaks="layer_norm_backward")
-def layer_norm_gradient_of_a_constant(op: Any, grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor,
-                                      rstd: Tensor, weight: Any, *more: Any) -> Any:
+def layer_norm_gradient_of_a_constant(
+    op: Any, grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Any, *more: Any
+) -> Any:
     """The gradient of ``layer_norm`` takes mean and deviation for constants."""
     found = list(op(grad, x, shape, mean, rstd, weight, *more))
     if found[0] is not None:
@@ -204,8 +230,9 @@ def dropout_gradient_without_scale(op: Any, grad: Tensor, mask: Tensor, scale: f
 
 
 @wrong(SDPA, breaks="sdpa")
-def attention_lined_up_at_the_end(op: Any, q: Tensor, k: Tensor, v: Tensor, p: float = 0.0, causal: bool = False,
-                                  **kw: Any) -> Any:
+def attention_lined_up_at_the_end(
+    op: Any, q: Tensor, k: Tensor, v: Tensor, p: float = 0.0, causal: bool = False, **kw: Any
+) -> Any:
     """A causal mask of more keys than queries shows the last query all keys."""
     more = k.shape[-2] - q.shape[-2]
     if not causal or more <= 0 or kw.get("attn_mask") is not None:

@@ -1,4 +1,5 @@
 """One result against its reference, element by element: the worst error, how much of the bound it is, where it is."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def _right(mine: Tensor, value: Tensor, error: Tensor, dtype: torch.dtype) -> Te
     if not mine.is_complex():
         over &= (mine > 0) == (value > 0)
         return same | near | over | error.isinf()
-    free = ~value.isfinite() & ~mine.isfinite()                # how the parts of a complex infinity combine is free
+    free = ~value.isfinite() & ~mine.isfinite()  # how the parts of a complex infinity combine is free
     return same | near | over | free | error.isinf()
 
 
@@ -94,8 +95,11 @@ def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Sequence[Tens
         return Finding("", {"masked": masked}, masked > MASKED)
     at = _first(wrong)
     sentence = f"{_where(at)} is {got[at].item()}, not {want[at].item()}; {_many(int(wrong.sum()), got.numel())}"
-    return Finding(sentence, {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
-                   excused=not _apart(got, eager, wrong))
+    return Finding(
+        sentence,
+        {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
+        excused=not _apart(got, eager, wrong),
+    )
 
 
 def _apart(got: Tensor, eager: Sequence[Tensor], wrong: Tensor) -> bool:
@@ -109,8 +113,7 @@ def _first(wrong: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in wrong.nonzero()[0])
 
 
-def _told(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor,
-          excused: bool) -> Finding:
+def _told(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor, excused: bool) -> Finding:
     apart = torch.where(error.isinf() | ~value.isfinite(), 0.0, (mine - value).abs().nan_to_num(0.0, 0.0, 0.0))
     ulps = apart / ulp(value, got.dtype)
     ratio = torch.where(apart > 0, apart / error, 0.0)

@@ -1,4 +1,5 @@
 """What a result is before its numbers count: how many there are, device, dtype, sizes, strides."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -31,9 +32,12 @@ def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: tor
 
 def typed(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
     """``eager``, those of which there is a type as tensors of that, without memory."""
-    return [mine if t is None or not isinstance(mine, Tensor) else
-            torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")  # type: ignore[arg-type]
-            for mine, t in zip_longest(eager, types[:len(eager)])]
+    return [
+        mine
+        if t is None or not isinstance(mine, Tensor)
+        else torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")  # type: ignore[arg-type]
+        for mine, t in zip_longest(eager, types[: len(eager)])
+    ]
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -1,4 +1,5 @@
 """What the operator set has otherwise on a device that is not the host, where all is judged."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,6 +39,7 @@ def kernel(op: Callable[..., Any], member: str, device: str) -> Callable[..., An
     def computed(*args: Any, **kwargs: Any) -> Any:
         with formulas(member, device):
             return found(*args, **kwargs)
+
     return computed
 
 

@@ -5,6 +5,7 @@ own tests measure it, |A - Q R| / (n |A| eps) in the 1-norm, and held to their t
 section 6.4: "the threshold value for the test ratios ... 30.0"; the bounds behind it are Higham 2002, Theorems 9.3,
 10.3, 19.4 and 8.5). All is computed in float64 from the results.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,8 +41,10 @@ def unknown(member: str, given: Sequence[Any], results: Sequence[Any], eager: Se
     """
     if member == "cholesky":
         results = [results[0][eager[1] == 0]]
-    floats = [[x for x in some if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
-              for some in (given, eager, results)]
+    floats = [
+        [x for x in some if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
+        for some in (given, eager, results)
+    ]
     if not all(bool(x.isfinite().all()) for some in floats[:2] for x in some):
         return ""
     return "An element is NaN." if any(bool(x.isnan().any()) for x in floats[2]) else ""
@@ -57,8 +60,10 @@ def residual(what: str, left: Tensor, right: Tensor, scale: Tensor, eps: float) 
     if not wrong.any():
         return ""
     k = int(wrong.flatten().nonzero()[0])
-    return (f"{what}: the residual {float(off.flatten()[k]):.3g} of matrix {k} is beyond "
-            f"{float(allowed.broadcast_to(off.shape).flatten()[k]):.3g}, which is 30 n eps times its size.")
+    return (
+        f"{what}: the residual {float(off.flatten()[k]):.3g} of matrix {k} is beyond "
+        f"{float(allowed.broadcast_to(off.shape).flatten()[k]):.3g}, which is 30 n eps times its size."
+    )
 
 
 def orthonormal(what: str, q: Tensor, eps: float) -> str:
@@ -117,19 +122,23 @@ def lu_factor(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     if bool(((pivots < 1) | (pivots > a.shape[-2])).any()):
         return f"A pivot names no row: {pivots.tolist()}, of matrices of {a.shape[-2]}."
     p, lower, u = _unpacked(results[0], pivots)
-    grown, most = _norm(lower.abs() @ u.abs()), 2.0 ** 0.5 if a.is_complex() else 1.0
+    grown, most = _norm(lower.abs() @ u.abs()), 2.0**0.5 if a.is_complex() else 1.0
     if named.get("pivot", True) and bool((lower.abs() > most * (1 + 4 * _eps(results[0]))).any()):
         return "A multiplier is greater than 1: a row of larger magnitude was left below."
     diagonal = u.diagonal(dim1=-2, dim2=-1) == 0
-    count = torch.where(diagonal.any(-1), diagonal.to(torch.int64).argmax(-1) + 1, 0) if diagonal.shape[-1] else (
-        torch.zeros(diagonal.shape[:-1], dtype=torch.int64))
+    count = (
+        torch.where(diagonal.any(-1), diagonal.to(torch.int64).argmax(-1) + 1, 0)
+        if diagonal.shape[-1]
+        else (torch.zeros(diagonal.shape[:-1], dtype=torch.int64))
+    )
     if len(results) > 2 and (sentence := _equal("info", results[2].long(), count)):
         return sentence
     return residual("A = P L U", p @ lower @ u, a, torch.maximum(_norm(a), grown), _eps(results[0]))
 
 
-def _follows(named: Named, results: Sequence[Any], eager: Sequence[Any],
-             formula: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> str:
+def _follows(
+    named: Named, results: Sequence[Any], eager: Sequence[Any], formula: Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+) -> str:
     """The factors come last, and are those of A or of its transpose (linalg_det.C2); the first results are ``formula``
     of the diagonal of that U and of the determinant of P, within the bounds of error analysis.
     """
@@ -146,8 +155,9 @@ def _follows(named: Named, results: Sequence[Any], eager: Sequence[Any],
 
 @promise("linalg_det")
 def det(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
-    return _follows(named, results, eager, lambda diagonal, sign: (
-        aten.mul.Tensor(aten.prod.dim_int(diagonal, -1), sign),))
+    return _follows(
+        named, results, eager, lambda diagonal, sign: (aten.mul.Tensor(aten.prod.dim_int(diagonal, -1), sign),)
+    )
 
 
 @promise("linalg_slogdet")
@@ -156,6 +166,7 @@ def slogdet(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
         signs = aten.prod.dim_int(aten.sgn.default(diagonal), -1)
         logs = aten.sum.dim_IntList(aten.log.default(aten.abs.default(diagonal)), [-1])
         return aten.mul.Tensor(signs, sign), logs
+
     return _follows(named, results, eager, formula)
 
 
@@ -264,8 +275,11 @@ def svd(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
         best = torch.linalg.svdvals(a)
         return residual("Singular values", s[..., None], best[..., None], _norm(a) * max(*a.shape[-2:], 1), eps)
     product = (u[..., :, :k] * s[..., None, :].to(u.dtype)) @ vh[..., :k, :]
-    return (orthonormal("U", u, eps) or orthonormal("V", vh.mH, eps)
-            or residual("A = U diag(S) Vh", product, a, _norm(a), eps))
+    return (
+        orthonormal("U", u, eps)
+        or orthonormal("V", vh.mH, eps)
+        or residual("A = U diag(S) Vh", product, a, _norm(a), eps)
+    )
 
 
 @promise("linalg_polar")

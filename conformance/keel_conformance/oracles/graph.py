@@ -1,4 +1,5 @@
 """Running error analysis over a whole functional graph: for drawn graphs and for what programs are traced to."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,7 +37,8 @@ class _Runner(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch.ops.aten.add.Tensor.__class__) and any(
-                isinstance(x, Tensor) for x in leaves((args, kwargs))):
+            isinstance(x, Tensor) for x in leaves((args, kwargs))
+        ):
             return self.evaluate(target, args, kwargs)
         return super().call_function(target, args, kwargs)
 
@@ -100,6 +102,7 @@ def _sampled(gm: fx.GraphModule, inputs: Sequence[Any], eager: Sequence[Any]) ->
 
 def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """The graph in float64, no step moved."""
+
     def evaluate(op: Any, args: Any, kwargs: Any) -> Any:
         plain = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
         values = iter(flat(op(*mapped(tuple(args), widened), **mapped(dict(kwargs), widened))))
@@ -109,7 +112,9 @@ def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
             if not isinstance(own, Tensor):
                 return own
             return tracked(own, evaluate, value) if inexact(own.dtype) else tracked(value.to(own.dtype), evaluate)
+
         return mapped(plain, with_value)
+
     return _run(gm, inputs, evaluate)
 
 
@@ -122,8 +127,9 @@ def _narrower(bounded: Sequence[Bounded | None], sampled: Sequence[Bounded | Non
     return found
 
 
-def judge_graph(gm: fx.GraphModule, inputs: Sequence[Any], results: Sequence[Any],
-                bounds: Sequence[Bounded | None] | None = None) -> list[Finding]:
+def judge_graph(
+    gm: fx.GraphModule, inputs: Sequence[Any], results: Sequence[Any], bounds: Sequence[Bounded | None] | None = None
+) -> list[Finding]:
     """What is wrong with each result that a backend gave for the graph: dtype and sizes first, then the numbers.
     ``bounds`` are those of ``graph_bounds``, where they are known already.
     """

@@ -3,6 +3,7 @@
 That has them in factors, of which none cancels. As sums of powers, as PyTorch's kernels have them, a weight is off by
 some units roundoff however small it is (see ``resampled``, where weights are bounded in the same way).
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ def loosened(named: Mapping[str, Any], found: Any) -> Any:
         return found
     x, gradient = named["input"], named.get("grad_output")
     off = 2 * KERNELS["upsample_cubic"].loose * unit(sums_in(x.dtype))
-    most = _sizes(x).flatten(2).amax(2)                       # [N, C]
+    most = _sizes(x).flatten(2).amax(2)  # [N, C]
     if gradient is None:
         return _looser(found, off * TAPS * most[:, :, None, None])
     dx, dgrid = found

@@ -2,6 +2,7 @@
 
 Nothing of a backend comes in here but its results. What they should be is computed from the arguments.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,8 +89,16 @@ class Refinement:
     breach: Callable[[Judged, Expected], str]
 
 
-def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
-          types: Sequence[TensorType | None] = (), device: str = HOST, there: Sequence[Any] = ()) -> Verdict:
+def judge(
+    case: Case,
+    trial: Trial,
+    results: Sequence[Any],
+    *,
+    calls: int = 1,
+    types: Sequence[TensorType | None] = (),
+    device: str = HOST,
+    there: Sequence[Any] = (),
+) -> Verdict:
     """The verdict on ``results``, flat, that a backend gave for the trial's arguments: of the first of ``ORACLES`` that
     applies, if the contract is kept.
 
@@ -110,8 +119,10 @@ def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int = 1,
     if (fault := contract.breach(member, results, wanted, device_of(trial))) is not None:
         return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
     saved = elsewhere.saved(member.name, device)
-    results = [got if contract.alike(want, mine) and k not in saved else mine
-               for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))]
+    results = [
+        got if contract.alike(want, mine) and k not in saved else mine
+        for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))
+    ]
     call = Judged(case, trial, member, op, eager, results, calls, device, tuple(there))
     return next(oracle for oracle in ORACLES if oracle.applies(call)).check(call)
 
@@ -120,12 +131,14 @@ def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
     said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
     # A backend, or PyTorch on its device, may do more, but nobody says what is right.
     if isinstance(raised, NotImplementedError) or device != HOST:
-        return Verdict(case.id, "not run", "contract",
-                       f"PyTorch {torch.__version__} itself does not do this call. {said}")
+        return Verdict(
+            case.id, "not run", "contract", f"PyTorch {torch.__version__} itself does not do this call. {said}"
+        )
     return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
 
 
 # -- the oracles, in order ---------------------------------------------------------------------------------------------
+
 
 def _is_drawn(call: Judged) -> bool:
     return "random" in call.member.tags and statistical.draws(call.member.name, call.named)
@@ -166,13 +179,18 @@ ORACLES = (
     Oracle(lambda call: call.member.name == "empty", lambda call: call.verdict("contract", "")),
     Oracle(_is_drawn, _by_statistics),
     Oracle(lambda call: _property(call) is not None, _by_property),
-    Oracle(lambda call: True, _by_numbers))
+    Oracle(lambda call: True, _by_numbers),
+)
 """The first that applies decides."""
 
 
 def _is_random_sum(call: Judged, expected: Expected) -> bool:
-    return (expected.oracle == "dot" and call.case.levels.get("values") == "random"
-            and call.member.numerics.results is Results.SUMS and REDRAWN not in call.trial.notes)
+    return (
+        expected.oracle == "dot"
+        and call.case.levels.get("values") == "random"
+        and call.member.numerics.results is Results.SUMS
+        and REDRAWN not in call.trial.notes
+    )
 
 
 def _bias_of_sums(call: Judged, expected: Expected) -> str:
@@ -190,10 +208,12 @@ def _one_sided(call: Judged, expected: Expected) -> str:
 
 
 REFINEMENTS = (
-    Refinement(lambda call, expected: True,
-               lambda call, expected: totals.breach(call.member.name, call.named, call.results[0])),
+    Refinement(
+        lambda call, expected: True, lambda call, expected: totals.breach(call.member.name, call.named, call.results[0])
+    ),
     Refinement(_is_random_sum, _bias_of_sums),
-    Refinement(_is_by_elements, _one_sided))
+    Refinement(_is_by_elements, _one_sided),
+)
 
 
 def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any]]) -> str:
@@ -223,9 +243,13 @@ def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expecte
     if excused:
         return Verdict(case.id, "quality warning", expected.oracle, excused, figures=worst)
     if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(trial)):
-        return Verdict(case.id, "vacuous", expected.oracle,
-                       f"Of {unknown:.1%} of the elements nothing is known: any values pass there.",
-                       figures=worst)
+        return Verdict(
+            case.id,
+            "vacuous",
+            expected.oracle,
+            f"Of {unknown:.1%} of the elements nothing is known: any values pass there.",
+            figures=worst,
+        )
     return Verdict(case.id, "pass", expected.oracle, figures=worst)
 
 
@@ -236,7 +260,7 @@ def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> 
         return ""
     try:
         there = [x.expand(got.shape)[tuple(at)].item() for x in alone]
-    except RuntimeError:                                      # other sizes: not of one element each
+    except RuntimeError:  # other sizes: not of one element each
         return ""
     said = "operand is" if len(there) == 1 else "operands are"
     return f" There the {said} {' and '.join(map(repr, there))}."
@@ -248,11 +272,19 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
         call = Call(op, tuple(trial.args), dict(trial.kwargs), ())
-        return times.compare(got, want, result_of(op, trial, k, widened), narrow_result(op, trial, k, want),
-                             floor=times.floor(expected.member.name, call))
+        return times.compare(
+            got,
+            want,
+            result_of(op, trial, k, widened),
+            narrow_result(op, trial, k, want),
+            floor=times.floor(expected.member.name, call),
+        )
     zeros = signed_zeros(expected.member)
-    eager = [x for x in (want, *expected.there[k:k + 1]) if isinstance(x, Tensor) and (x.dtype, x.shape) == (
-        want.dtype, want.shape)]
+    eager = [
+        x
+        for x in (want, *expected.there[k : k + 1])
+        if isinstance(x, Tensor) and (x.dtype, x.shape) == (want.dtype, want.shape)
+    ]
     found = compare(got, expected.tracked[k], eager, zeros=zeros)
     if found.sentence and not found.excused and "pointwise" in expected.member.tags:
         found = compare(got, expected.tracked[k], [*eager, *otherwise(op, trial, k, want)], zeros=zeros)
@@ -276,13 +308,14 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
 
     def follow(x: Any) -> Any:
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
+
     try:
         found = flat(evaluate(op, mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)))
     except (NoRule, NotImplementedError, RuntimeError, TypeError, ValueError):
         return Expected(member, eager, None, "times")
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
-    if member.kind == "composite":                            # of primitives it is known wherever they stand
+    if member.kind == "composite":  # of primitives it is known wherever they stand
         free = openings.opened(member, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
         found = tuple(map(_left_open, found, free))
     return Expected(member, eager, found, _oracle(member))
@@ -346,7 +379,7 @@ def extreme(trial: Trial) -> bool:
     for x in trial.tensors:
         if inexact(x.dtype):
             facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
-            if bool((~size.isfinite() | (size >= facts.max ** 0.5) | ((size > 0) & (size < facts.eps ** 2))).any()):
+            if bool((~size.isfinite() | (size >= facts.max**0.5) | ((size > 0) & (size < facts.eps**2))).any()):
                 return True
         elif x.dtype != torch.bool and x.numel():
             ends = torch.iinfo(x.dtype)

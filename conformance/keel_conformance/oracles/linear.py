@@ -1,4 +1,5 @@
 """Rules of sums and of sums of products, in whatever order: matrix products, convolutions, reductions, scatters."""
+
 from __future__ import annotations
 
 import math
@@ -80,8 +81,12 @@ def _sizes(found: tuple[Any, ...]) -> tuple[Any, ...]:
 def _integral(asked: Asked) -> bool:
     """Whether all elements are integers."""
     floats = [wide(x) for x in leaves((asked.args, asked.kwargs)) if _float(x)]
-    return all(bool((x == x.round()).all()) if not x.is_complex() else bool(
-        (torch.view_as_real(x) == torch.view_as_real(x).round()).all()) for x in floats)
+    return all(
+        bool((x == x.round()).all())
+        if not x.is_complex()
+        else bool((torch.view_as_real(x) == torch.view_as_real(x).round()).all())
+        for x in floats
+    )
 
 
 def statistics(asked: Asked, got: Tensor) -> str:
@@ -99,8 +104,8 @@ def statistics(asked: Asked, got: Tensor) -> str:
     off = ((got.double() - value) / (mag * unit(torch.float32)))[there]
     count = float(n[there].sum())
     bias, square = abs(float(off.sum())), float(off.square().sum())
-    if bias > 2 * count ** 0.5:
-        return f"The errors are biased: they add up to {bias:.3g} half ulps, where {2 * count ** 0.5:.3g} are allowed."
+    if bias > 2 * count**0.5:
+        return f"The errors are biased: they add up to {bias:.3g} half ulps, where {2 * count**0.5:.3g} are allowed."
     if square > 0.4 * count:
         return f"The errors' squares add up to {square:.3g}, where {0.4 * count:.3g} is allowed."
     return ""
@@ -117,18 +122,21 @@ def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole
         return Bound(None, None) if asked.exact else unknown(out)
     over = accumulated(asked, out.dtype)
     u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
-    moved = torch.zeros(mag.shape, dtype=torch.float64) if asked.exact else (
-        (grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0 ** -53) * grown.nan_to_num(INF, INF))
+    moved = (
+        torch.zeros(mag.shape, dtype=torch.float64)
+        if asked.exact
+        else ((grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0**-53) * grown.nan_to_num(INF, INF))
+    )
     flushed = over in FLUSHED and asked.member is not None and "nondeterministic_bitwise" in asked.member.tags
     least = torch.where(mag > 0, n * facts.smallest_normal * (1.0 if flushed else facts.eps), 0.0)
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
-        error = error + gamma(n + 1, u) * mag + least          # the reference is as far off
-    sure = value.isnan() & (overflow(over) < overflow(torch.float64))    # by an operand
+        error = error + gamma(n + 1, u) * mag + least  # the reference is as far off
+    sure = value.isnan() & (overflow(over) < overflow(torch.float64))  # by an operand
     error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF, INF))
     if asked.member is not None and asked.member.name == "sum":
-        error = torch.where(n == 1, moved, error)              # one term is its sum
-    if whole:                                                  # every partial sum is an integer that the dtype holds
+        error = torch.where(n == 1, moved, error)  # one term is its sum
+    if whole:  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
     ulps = 0.5 if out.dtype != over else 0.0
@@ -182,8 +190,12 @@ def averaged(asked: Asked) -> Sequence[Bound]:
     size = asked.named["kernel_size"]
     rank = 2 if len(size) == 2 else 3
     count = float(math.prod(list(size) * (rank if len(size) == 1 else 1)) + 2)
-    return sums(asked, lambda asked: tuple(
-        torch.full(o.shape, count, dtype=torch.float64) if isinstance(o, Tensor) else o for o in asked.outs))
+    return sums(
+        asked,
+        lambda asked: tuple(
+            torch.full(o.shape, count, dtype=torch.float64) if isinstance(o, Tensor) else o for o in asked.outs
+        ),
+    )
 
 
 @rule("index_put")
@@ -223,8 +235,10 @@ def scattered(asked: Asked) -> Sequence[Bound]:
 
 def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
     """The part of a tensor with exact zeros at loose elements."""
+
     def kept(t: Tensor | None) -> Tensor | None:
         return None if t is None else torch.where(loose, torch.zeros((), dtype=t.dtype), t[crop])
+
     plain = kept(plain_of(x))
     assert plain is not None
     return tracked(plain, x.evaluate, kept(x.value), kept(error_of(x))) if isinstance(x, Tracked) else plain
@@ -274,6 +288,7 @@ def _factors(asked: Asked) -> Tensor:
     def twos(x: Any) -> Any:
         found = 2 * ones(x) if _float(x) else ones(x)
         return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, found) if sure and _float(x) else found
+
     counted = _real(asked.again(twos)[0])
     return torch.where(counted.isfinite(), counted.log2(), (twos(asked.args[0]) == 2).double().sum())
 

@@ -5,6 +5,7 @@ and 1, u being the unit roundoff of the dtype that the step has. How far the run
 the result where a bound by error analysis grows beyond use. This is a sample and no bound, so it is widened by
 ``FACTOR``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,7 @@ def sampled(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, random: 
         noise = torch.rand(value.shape, generator=random, dtype=torch.float64) * 2 - 1
         by = 0.0 if exact and member is not None and member.name != "convert" else unit(plain.dtype)
         return tracked(plain, evaluate, value * (1 + by * noise))
+
     return mapped(out, moved)
 
 
@@ -63,7 +65,8 @@ def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any], ru
     """
     farthest: list[Tensor | None] = [
         torch.zeros(v.shape, dtype=torch.float64) if isinstance(v, Tensor) and inexact(v.dtype) else None
-        for v in values]
+        for v in values
+    ]
     for seed in range(runs):
         random = torch.Generator().manual_seed(seed)
         for k, got in enumerate(run(partial(sampled, random=random))):

@@ -1,4 +1,5 @@
 """Rules of what computes nothing: elements that are moved, with their errors, and elements that are chosen by order."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +22,17 @@ FILLS = frozenset({"value", "fill_value"})
 def moved(asked: Asked) -> Sequence[Bound]:
     """The same operator moves values and errors. Of what an unknown index picks nothing is known."""
     if asked.exact:
-        return [Bound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else Bound(None, None)
-                for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs)))
-                          else asked.outs)]
+        return [
+            Bound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else Bound(None, None)
+            for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs))) else asked.outs)
+        ]
     given = tensors((asked.args, asked.kwargs))
     floats = [x for x in given if inexact(x.dtype)]
     if floats and asked.member is not None and asked.member.name in _PICKED and uncertain(asked.args, asked.kwargs):
         return _picked(asked)
     if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(given) > 1):
         return [unknown(o) for o in asked.outs]
-    if not floats:                                             # integers or bools, moved alone
+    if not floats:  # integers or bools, moved alone
         error = _again(asked, lambda x: errors(x) if isinstance(x, Tensor) else x)
         return [Bound(None, e) for e in error]
     return [Bound(v, e) for v, e in zip(asked.widely(), _again(asked, tracked_errors), strict=True)]
@@ -53,8 +55,10 @@ def _picked(asked: Asked) -> Sequence[Bound]:
     for d, index in zip(dims, indices, strict=True):
         if index is not None:
             moved = torch.nn.functional.pad(moved, [0, 0] * (x.dim() - 1 - d) + [0, 1], value=INF)
-    away = [None if i is None else torch.where(errors(i) > 0, size[d], plain_of(i) % max(size[d], 1))
-            for d, i in zip(dims, indices, strict=True)]
+    away = [
+        None if i is None else torch.where(errors(i) > 0, size[d], plain_of(i) % max(size[d], 1))
+        for d, i in zip(dims, indices, strict=True)
+    ]
     error = asked.op(moved, away) if "indices" in named else asked.op(moved, named["dim"], away[0])
     return [Bound(asked.widely()[0], error)]
 
@@ -70,8 +74,9 @@ def _valued(x: Any) -> bool:
 def _again(asked: Asked, change: Any) -> tuple[Any, ...]:
     """The operator on changed tensors, with zeros for the numbers that it fills in."""
     names = list(asked.named)
-    filled = [0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a
-              for n, a in zip(names, asked.args, strict=False)]
+    filled = [
+        0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in zip(names, asked.args, strict=False)
+    ]
     kwargs = {n: 0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in asked.kwargs.items()}
     return Asked(asked.op, asked.member, filled, kwargs, asked.outs).again(change)
 
@@ -186,6 +191,7 @@ def searched(asked: Asked) -> Sequence[Bound]:
         ends = (wide(rows) - sign * errors(rows)).sort(-1).values
         found: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
         return found
+
     eager = plain_of(asked.outs[0])
     return [Bound(None, torch.where((place(-1.0) == eager) & (place(1.0) == eager), 0.0, INF))]
 

@@ -1,4 +1,5 @@
 """Elements of a result that may be anything, by the declaration of its member."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

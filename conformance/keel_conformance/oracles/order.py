@@ -2,6 +2,7 @@
 
 Each function gets the arguments by name, the results and eager's; it says in a sentence what is wrong.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -150,8 +151,9 @@ def scattered(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     if not isinstance(src, Tensor) or not index.numel() or not index.dim():
         return _moved(results[0], eager[0])
     cut = src[tuple(slice(n) for n in index.shape)]
-    writes = torch.zeros(eager[0].shape, dtype=torch.int64).scatter_add(dim, index.long(), torch.ones_like(
-        index, dtype=torch.int64))
+    writes = torch.zeros(eager[0].shape, dtype=torch.int64).scatter_add(
+        dim, index.long(), torch.ones_like(index, dtype=torch.int64)
+    )
     hit = same_bits(results[0].gather(dim, index.long()), cut.to(results[0].dtype)).to(torch.int64)
     hits = torch.zeros(eager[0].shape, dtype=torch.int64).scatter_add(dim, index.long(), hit)
     return _several(results[0], eager[0], writes, hits)

@@ -1,6 +1,7 @@
 """What eager PyTorch gives for a call whose arguments lie otherwise. For one operator it has several kernels: vectors
 for what is dense, single elements for the rest and for strides, a library's for some; each is off in its own way.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ def result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[An
     args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
     try:
         result = flat(op(*args, **kwargs))[k]
-    except Exception:                                         # operators written in Python refuse as they like
+    except Exception:  # operators written in Python refuse as they like
         return None
     return result if isinstance(result, Tensor) else None
 
@@ -47,10 +48,10 @@ def _in_pieces(op: Callable[..., Any], trial: Trial, k: int, like: Tensor) -> Te
     # what has no dimensions does not count as a tensor when dtypes are promoted, so it stays as it is
     whole = [isinstance(x, Tensor) and x.dim() > 0 for x in trial.args]
     found = []
-    with suppress(Exception):                                 # a piece may be no argument of the operator
+    with suppress(Exception):  # a piece may be no argument of the operator
         rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, trial.args, strict=True)]
         for start in range(0, like.numel(), PIECE):
-            some = [x[start:start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
+            some = [x[start : start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
             found.append(flat(op(*some, **trial.kwargs))[k])
         return torch.cat(found).reshape(like.shape)
     return None

@@ -3,6 +3,7 @@
 A function that is monotone in each operand takes its extremes over a box of operands at the box's corners; for a convex
 one the distance from the middle does. Whatever is neither has its own treatment below (``_broken``).
 """
+
 from __future__ import annotations
 
 import math
@@ -49,11 +50,17 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
     def at(*operands: Any) -> Tensor:
         result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
         return _subnormal(operands[0], result) if member.name == "sigmoid" else result
+
     if member.numerics.steps:
-        return [_step(member, at, values, [
-            g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)])]
-    if any(g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
-           for v, g in zip(values, gaps, strict=True)):
+        return [
+            _step(
+                member, at, values, [g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)]
+            )
+        ]
+    if any(
+        g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
+        for v, g in zip(values, gaps, strict=True)
+    ):
         value, error = _complex(member.name, at, values, gaps)
     else:
         value, error = corners(at, values, gaps)
@@ -87,8 +94,11 @@ def counted(asked: Asked) -> Sequence[Bound]:
 def budget(member: Any, dtype: torch.dtype) -> float:
     """The ulps that the member allows itself in results of ``dtype``. Raises NoRule if its budget is no such."""
     found = member.budget.get(dtype)
-    ulps = found.ulps if found is not None else max(
-        (b.ulps for b in member.budget.values() if b.ulps is not None), default=None)
+    ulps = (
+        found.ulps
+        if found is not None
+        else max((b.ulps for b in member.budget.values() if b.ulps is not None), default=None)
+    )
     if ulps is None:
         raise NoRule(f"{member.name} has no budget in ulps.")
     return float(ulps)
@@ -114,8 +124,10 @@ def _subnormal(x: Tensor, value: Tensor) -> Tensor:
 def call_with(asked: Asked, operands: Mapping[str, Any]) -> tuple[Any, ...]:
     """The results, flat, with some parameters replaced and the rest in float64."""
     names = list(asked.named)
-    args = [operands.get(n, widened(a)) if not isinstance(a, (list, tuple)) else a
-            for n, a in zip(names, asked.args, strict=False)]
+    args = [
+        operands.get(n, widened(a)) if not isinstance(a, (list, tuple)) else a
+        for n, a in zip(names, asked.args, strict=False)
+    ]
     kwargs = {n: operands.get(n, widened(a)) for n, a in asked.kwargs.items()}
     out = asked.op(*args, **kwargs)
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)
@@ -153,7 +165,7 @@ def _twice(x: Tensor, over: torch.dtype, error: Tensor | None) -> Tensor | None:
     value = x.double()
     step = ulp(value, over)
     beside = (value - x.to(over).double()).abs() - step / 2
-    twice = (value.abs() > 2.0 ** 24) & (beside.abs() <= 2 * unit(torch.float32) * value.abs())
+    twice = (value.abs() > 2.0**24) & (beside.abs() <= 2 * unit(torch.float32) * value.abs())
     return torch.where(twice, step, 0.0 if error is None else error) if bool(twice.any()) else error
 
 
@@ -170,8 +182,9 @@ def _settled(x: Tensor, over: torch.dtype) -> tuple[Tensor, Tensor | None]:
     return value, off if error is None else off + error
 
 
-def corners(at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> tuple[
-        Tensor, Tensor | None]:
+def corners(
+    at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]
+) -> tuple[Tensor, Tensor | None]:
     """The function on the values, and how far it is from that at the corners of the box of errors at the most.
 
     Infinity where an operand is not known at all, or where a corner is of another class (NaN, infinite).
@@ -191,8 +204,14 @@ def corners(at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Ten
     return centre, worst
 
 
-def _overflowed(at: Callable[..., Tensor], values: Sequence[Any], centre: Tensor, error: Tensor | None,
-                losts: Sequence[Tensor | None], dtype: torch.dtype) -> Tensor | None:
+def _overflowed(
+    at: Callable[..., Tensor],
+    values: Sequence[Any],
+    centre: Tensor,
+    error: Tensor | None,
+    losts: Sequence[Tensor | None],
+    dtype: torch.dtype,
+) -> Tensor | None:
     """The error where operands may have become infinite: the function is looked at there too. A result that is itself
     beyond the range of ``dtype``, on the same side, is as infinite as the other.
     """
@@ -256,14 +275,14 @@ def _absolute(x: Any) -> Any:
     return x.abs() if isinstance(x, Tensor) else torch.tensor(abs(x), dtype=torch.float64)
 
 
-def _broken(member: Op, value: Tensor, error: Tensor | None, values: Sequence[Any],
-            gaps: Sequence[Tensor | None]) -> Tensor | None:
+def _broken(
+    member: Op, value: Tensor, error: Tensor | None, values: Sequence[Any], gaps: Sequence[Tensor | None]
+) -> Tensor | None:
     """The error where a function has a pole or a cut within the box, or is neither monotone nor convex."""
     if error is None:
         return None
     if (most := member.numerics.lipschitz) is not None:
-        return torch.where(error.isfinite(), torch.minimum(
-            torch.as_tensor(most) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
+        return torch.where(error.isfinite(), torch.minimum(torch.as_tensor(most) * gaps[0], torch.tensor(2.0)), error)  # type: ignore[operator]
     bad = None if member.numerics.pole is None else _on_pole(member.numerics.pole, values, gaps)
     if member.numerics.cut:
         bad = _on_cut(values, gaps)
@@ -312,9 +331,11 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
     if error is None:
         return Bound(kept, None)
     if facts.quotient is not None:
+
         def quotient(x: Any, y: Any) -> Tensor:
             q = torch.as_tensor(x / y)
             return q.floor() if facts.quotient == "floor" else q.trunc()
+
         _, jump = corners(quotient, values, gaps)
         whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
         return Bound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
@@ -324,13 +345,15 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
         near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
         reach = both[0] + both[1]
-        return Bound(None, torch.where((torch.as_tensor(near).abs() <= reach) & (reach > 0), INF, 0.0)
-                     .broadcast_to(value.shape))
+        return Bound(
+            None, torch.where((torch.as_tensor(near).abs() <= reach) & (reach > 0), INF, 0.0).broadcast_to(value.shape)
+        )
     return Bound(kept, torch.where(error > 0, INF, 0.0))
 
 
-def _complex(name: str, at: Callable[..., Tensor], values: Sequence[Any],
-             gaps: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+def _complex(
+    name: str, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]
+) -> tuple[Tensor, Tensor]:
     """Discs instead of boxes (Henrici's circular arithmetic): the error bounds the distance in the plane."""
     value = at(*values)
     x, *others = [torch.as_tensor(v) for v in values]
@@ -358,11 +381,12 @@ def _added(error: Tensor | None, more: Tensor | None) -> Tensor | None:
     return error + more
 
 
-STEP = 2.0 ** -20
+STEP = 2.0**-20
 
 
-def _conditioned(member: Any, at: Callable[..., Tensor], values: Sequence[Any], value: Tensor,
-                 dtype: torch.dtype) -> Tensor | None:
+def _conditioned(
+    member: Any, at: Callable[..., Tensor], values: Sequence[Any], value: Tensor, dtype: torch.dtype
+) -> Tensor | None:
     """k u |x f'(x)| of each operand: a mixed forward and backward error of k ulps (Higham 2002, section 1.5), k being
     the budget of the member.
 
@@ -409,8 +433,10 @@ def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
     off = 2 * ulp(part.to(torch.complex128 if part.is_complex() else torch.float64), sums_in(over))
     off = (off * (wide(by).abs() if isinstance(by, Tensor) else abs(by))).nan_to_num(0.0, 0.0, 0.0)
     if not value.is_complex() and not part.is_complex():
-        most, factors = overflow(sums_in(over)), [torch.as_tensor(wide(x) if isinstance(x, Tensor) else x)
-                                                  for x in (scaled, by)]
+        most, factors = (
+            overflow(sums_in(over)),
+            [torch.as_tensor(wide(x) if isinstance(x, Tensor) else x) for x in (scaled, by)],
+        )
         side = part.sign() * factors[1].sign() * (-1 if asked.member is not None and asked.member.name == "sub" else 1)
         surely = (value.abs() >= most) & (value.sign() == side)
         off = torch.where((part.abs() >= most) & factors[0].isfinite() & ~surely, INF, off)
@@ -454,8 +480,9 @@ def convert(asked: Asked) -> Sequence[Bound]:
         return [Bound(value, error, 0.5 if bool((plain_of(x).to(out.dtype).to(value.dtype) != value).any()) else 0.0)]
     value = wide(x)
     if inexact(out.dtype):
-        back = value.to(out.dtype).to(value.dtype if value.is_complex() == out.dtype.is_complex else wide_dtype(
-            out.dtype))
+        back = value.to(out.dtype).to(
+            value.dtype if value.is_complex() == out.dtype.is_complex else wide_dtype(out.dtype)
+        )
         value = value.to(wide_dtype(out.dtype)) if not (value.is_complex() and not out.dtype.is_complex) else value.real
         raw = x.error if isinstance(x, Tracked) else None
         if (lost := lost_of(x)) is not None and not value.is_complex():

@@ -1,4 +1,5 @@
 """References for float64: functions evaluated with 40 digits by mpmath and rounded once, to the nearest float64."""
+
 from __future__ import annotations
 
 import math
@@ -14,12 +15,31 @@ MOST = 512
 """Of tensors of more values the reference is eager PyTorch's float64, whose own budget then counts twice."""
 
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "expm1": mpmath.expm1, "log": mpmath.log,
-    "log2": lambda x: mpmath.log(x, 2), "log10": mpmath.log10, "log1p": mpmath.log1p, "sin": mpmath.sin,
-    "cos": mpmath.cos, "tan": mpmath.tan, "asin": mpmath.asin, "acos": mpmath.acos, "atan": mpmath.atan,
-    "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "asinh": mpmath.asinh, "acosh": mpmath.acosh,
-    "atanh": mpmath.atanh, "erf": mpmath.erf, "sqrt": mpmath.sqrt, "rsqrt": lambda x: 1 / mpmath.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "reciprocal": lambda x: 1 / x, "erfc": mpmath.erfc,
+    "exp": mpmath.exp,
+    "exp2": lambda x: mpmath.power(2, x),
+    "expm1": mpmath.expm1,
+    "log": mpmath.log,
+    "log2": lambda x: mpmath.log(x, 2),
+    "log10": mpmath.log10,
+    "log1p": mpmath.log1p,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
+    "tan": mpmath.tan,
+    "asin": mpmath.asin,
+    "acos": mpmath.acos,
+    "atan": mpmath.atan,
+    "sinh": mpmath.sinh,
+    "cosh": mpmath.cosh,
+    "tanh": mpmath.tanh,
+    "asinh": mpmath.asinh,
+    "acosh": mpmath.acosh,
+    "atanh": mpmath.atanh,
+    "erf": mpmath.erf,
+    "sqrt": mpmath.sqrt,
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "reciprocal": lambda x: 1 / x,
+    "erfc": mpmath.erfc,
     "digamma": mpmath.digamma,
 }
 LOSSY: Mapping[str, Callable[[Tensor], Tensor]] = {

@@ -3,6 +3,7 @@
 The decomposition rounds places down before it weighs, and of a place next to an element error analysis cannot tell to
 which side. The weights do not jump there, so they are bounded here as functions of the place.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,10 +42,12 @@ def _triangle(x: Tensor) -> Tensor:
 
 def _keys(a: float) -> Window:
     """Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981."""
+
     def weight(x: Tensor) -> Tensor:
         x = x.abs()
         near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
         return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
     return weight
 
 
@@ -73,8 +76,9 @@ def resampled(asked: Asked) -> Sequence[Bound]:
     if not out.is_floating_point() or not bool(wide(x).isfinite().all()):
         raise NoRule("Only of finite floats.")
     sizes, outs = (list(named["input_size"]) if back else list(x.shape))[2:], list(named["output_size"])
-    scales = [named.get(n) for n in (("scales",) if len(sizes) == 1 else ("scales_d", "scales_h", "scales_w"))
-              ][-len(sizes):]
+    scales = [named.get(n) for n in (("scales",) if len(sizes) == 1 else ("scales_d", "scales_h", "scales_w"))][
+        -len(sizes) :
+    ]
     align, over = bool(named["align_corners"]), torch.float64 if out.dtype == torch.float64 else torch.float32
     value, error = wide(x), error_of(x)
     most, terms = value.abs() + (0.0 if error is None else error), 0.0
@@ -87,7 +91,7 @@ def resampled(asked: Asked) -> Sequence[Bound]:
         value, mags = _along(weights, value, d), _along(weights.abs(), mags, d)
         most = _along(weights.abs() + off, most, d)
         terms += float((off > 0).sum(-1).max()) + 2 if off.numel() else 2.0
-    error = (most - mags).clamp(min=0) + gamma(terms, unit(over)) * most + gamma(terms, 2.0 ** -53) * most
+    error = (most - mags).clamp(min=0) + gamma(terms, unit(over)) * most + gamma(terms, 2.0**-53) * most
     least = terms * torch.finfo(over).smallest_normal * torch.finfo(over).eps
     error = torch.where(most > 0, error + least, 0.0)
     error = torch.where(most >= torch.finfo(over).max, INF, error.nan_to_num(INF, INF))
@@ -103,7 +107,7 @@ def _matrix(kernel: Kernel, n: int, o: int, align: bool, scale: float | None, u:
     """The weights [outs, size] in float64, and how far computed ones may be off."""
     ratio = ((n - 1) / (o - 1) if o > 1 else 0.0) if align else 1 / scale if scale else n / o
     places = torch.arange(o, dtype=torch.float64)
-    off = STEPS * max(u, 2.0 ** -52) * ((places + 1) * ratio + 1)
+    off = STEPS * max(u, 2.0**-52) * ((places + 1) * ratio + 1)
     spots = torch.arange(n, dtype=torch.float64)
     if kernel.smooth:
         stretch = max(ratio, 1.0)

@@ -2,6 +2,7 @@
 
 A rule gets the call with its arguments tracked, and what eager PyTorch gives in the working dtypes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,5 +137,20 @@ def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float
     return before + torch.where(reach == 0, 0.0, ulps * ulp(reach, dtype))
 
 
-__all__ = ["INF", "Asked", "Bound", "NoRule", "Rule", "flat", "magnitudes", "ones", "plain_of", "rounded",
-           "tracked_errors", "uncertain", "unknown", "upper", "widened"]
+__all__ = [
+    "INF",
+    "Asked",
+    "Bound",
+    "NoRule",
+    "Rule",
+    "flat",
+    "magnitudes",
+    "ones",
+    "plain_of",
+    "rounded",
+    "tracked_errors",
+    "uncertain",
+    "unknown",
+    "upper",
+    "widened",
+]

@@ -3,6 +3,7 @@
 Wilkinson's running error analysis (Higham 2002, section 3.3), with bounds instead of estimates: each primitive takes
 bounds on its operands' errors to a bound on its result's.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ from .tracked import (
     wide,
 )
 
-FAR = 2.0 ** 20
+FAR = 2.0**20
 FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
@@ -46,7 +47,10 @@ WHOLE: Mapping[str, Rule] = resampled.RULES
 OWN: Mapping[str, Rule] = {**pointwise.rule.found, **linear.rule.found, **movement.rule.found}
 """Of primitives that have a rule of their own."""
 OF_RESULTS: Mapping[Results, Rule] = {
-    Results.MOVED: movement.moved, Results.CHOSEN: movement.ordered, Results.SUMS: linear.sums}
+    Results.MOVED: movement.moved,
+    Results.CHOSEN: movement.ordered,
+    Results.SUMS: linear.sums,
+}
 
 
 def rule_of(member: Op) -> Rule | None:
@@ -61,8 +65,9 @@ def rule_of(member: Op) -> Rule | None:
     return movement.undecided if member.numerics.steps else None
 
 
-def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None,
-             inner: bool = False) -> Any:
+def analysed(
+    op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None, inner: bool = False
+) -> Any:
     """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for what is not analysed.
 
     ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
@@ -75,14 +80,18 @@ def analysed(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse:
         return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
     if member is not None and (rule := WHOLE.get(member.name)) is not None:
         with suppress(NoRule):
-            return _whole(rule, Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(
-                kwargs, plain_of)))), evaluate, coarse)
+            return _whole(
+                rule,
+                Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(kwargs, plain_of)))),
+                evaluate,
+                coarse,
+            )
     if member is not None:
         args = _free_to_round(op, member, args, kwargs, evaluate)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
-    if getattr(decompose, "__self__", None) is op:             # PyTorch's own, which a mode would call without end
+    if getattr(decompose, "__self__", None) is op:  # PyTorch's own, which a mode would call without end
         return decompose(*args, **kwargs)
     with Made(evaluate):
         found = decompose(*args, **kwargs)
@@ -97,8 +106,9 @@ def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return bool(args[0].numel() != out.numel())
 
 
-def _free_to_round(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any],
-                   evaluate: Evaluate) -> Sequence[Any]:
+def _free_to_round(
+    op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate
+) -> Sequence[Any]:
     """``args`` with errors that stand for what other ways of computing the member round, of which its numerics tell.
 
     With Welford's updates |mean - exact| <= gamma(n + 1) sum |x| / n, as of any order of summation, but never 0. With
@@ -145,8 +155,15 @@ class Made(TorchFunctionMode):
         return self.evaluate(func, args, given)
 
 
-def _primitive(op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate,
-               coarse: torch.dtype | None, inner: bool) -> Any:
+def _primitive(
+    op: Any,
+    member: Op,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    evaluate: Evaluate,
+    coarse: torch.dtype | None,
+    inner: bool,
+) -> Any:
     out = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
     outs = flat(out)
     if _sure(member, args, kwargs, outs):
@@ -212,8 +229,9 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
     return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
 
 
-def _steady(member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any],
-            coarse: torch.dtype | None) -> Bound:
+def _steady(
+    member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
+) -> Bound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
     multiples of a sixteenth or one is an identity, a result that the dtype has; and what is multiplied by 0 and sure to
     be finite.
@@ -237,7 +255,7 @@ def _steady(member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Map
     if not bool(known.any()):
         return bound
     ulps = torch.where(known, 0.0, bound.ulps)
-    error = bound.error if bound.error is None else torch.where(known, 0.0, bound.error)    # nor has the reference any
+    error = bound.error if bound.error is None else torch.where(known, 0.0, bound.error)  # nor has the reference any
     return Bound(bound.value, rounded(bound.value, error, dtype, ulps), burst=bound.burst)
 
 
@@ -252,7 +270,7 @@ def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | N
         known = bound.error is None or not bool((bound.error != 0).any())
         return tracked(out, evaluate, None, None if known else bound.error)
     error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
-    if error is not None:                                      # 0 times what is not known, say
+    if error is not None:  # 0 times what is not known, say
         error = error.nan_to_num(INF, INF)
     made = tracked(out, evaluate, bound.value, error)
     made.burst = bound.burst

@@ -1,4 +1,5 @@
 """Rules of special functions whose budget is a multiple of eager PyTorch's own error: Bessel functions, polynomials."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ def _rounding(asked: Asked, value: Tensor, units: Tensor) -> Tensor:
     off = (own - best).abs() / units
     off = off[off.isfinite()]
     worst = max(float(off.max()) if off.numel() else 0.0, 1.0)
-    classes = value.isfinite() & ~own.isfinite()               # eager overflows on the way, and so may others
+    classes = value.isfinite() & ~own.isfinite()  # eager overflows on the way, and so may others
     return torch.where(classes, INF, torch.where(value.isfinite(), TIMES * worst * units, 0.0))
 
 

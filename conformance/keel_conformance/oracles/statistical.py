@@ -6,6 +6,7 @@ uniform distribution by the test of Kolmogorov and Smirnov. A draw's rank and it
 How many lie in the tails, and how many integers of a wide range are even, is binomially distributed.
 A test fails for p below ``LEVEL`` over the number of results judged: a right generator fails once in 10^9 cases.
 """
+
 from __future__ import annotations
 
 import math
@@ -42,7 +43,7 @@ def _normal(mean: Any, std: Any) -> Law:
 
 
 def _integers(low: int, high: int) -> Law:
-    return stats.randint(low, high) if high <= 2 ** 62 else Wide(low, high), True
+    return stats.randint(low, high) if high <= 2**62 else Wide(low, high), True
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,12 @@ LAWS: ByMember[Drawn] = ByMember()
 
 def law(*members: str, **facts: bool) -> Callable[[Callable[[Named], Law]], Callable[[Named], Law]]:
     """Declares the law of members."""
+
     def declare(function: Callable[[Named], Law]) -> Callable[[Named], Law]:
         for name in members:
             LAWS.declare(name, Drawn(function, **facts))
         return function
+
     return declare
 
 
@@ -135,8 +138,11 @@ def _below(n: Named) -> Law:
 def _whole(named: Named) -> Law:
     """aten::random: from a lower bound, to an upper one or to all that the dtype holds exactly."""
     dtype = named["self"].dtype
-    most = 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype] + 1 if (
-        dtype.is_floating_point) else torch.iinfo(dtype).max + 1
+    most = (
+        2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype] + 1
+        if (dtype.is_floating_point)
+        else torch.iinfo(dtype).max + 1
+    )
     low = named.get("from") or 0
     high = named.get("to")
     return _integers(low, most if high is None else high)
@@ -223,9 +229,9 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
     (of, discrete), values = law, _np(x)
     with np.errstate(all="ignore"):
         low, high = np.broadcast_arrays(*of.support(), values)[:2] if values.ndim else of.support()
-        if _coarse(x.dtype):                                   # whose bounds are rounded, as draws are
+        if _coarse(x.dtype):  # whose bounds are rounded, as draws are
             low, high = (torch.as_tensor(np.asarray(b).copy()).to(x.dtype).double().numpy() for b in (low, high))
-        lost = np.isnan(of.cdf(np.where(np.isnan(values), 0.0, values)))   # parameters of no distribution
+        lost = np.isnan(of.cdf(np.where(np.isnan(values), 0.0, values)))  # parameters of no distribution
         outside = ~lost & ~((values >= low) & (values <= high))
         outside |= ~np.isfinite(values) & ~lost & ~_beyond(x, of)
         outside |= (values <= low) & ~lost if positive else False
@@ -317,8 +323,10 @@ def _around(low: Array, high: Array, level: float, resolution: float) -> str:
     distance = max(float(np.max(ranks - np.sort(high))), float(np.max(np.sort(low) - ranks + 1 / n))) - resolution
     p = float(stats.kstwo.sf(distance, n)) if distance > 0 else 1.0
     if p < level:
-        return (f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is at least "
-                f"{distance:.3g}, p = {p:.2g}.")
+        return (
+            f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is at least "
+            f"{distance:.3g}, p = {p:.2g}."
+        )
     return _dependent((low + high) / 2, level)
 
 
@@ -339,15 +347,21 @@ def _uniformly(u: Array, level: float) -> str:
         return ""
     distance = float(stats.kstest(u, "uniform").statistic)
     p = float(stats.kstwo.sf(distance, n))
-    return "" if p >= level else (f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is "
-                                  f"{distance:.3g}, p = {p:.2g}.")
+    return (
+        ""
+        if p >= level
+        else (
+            f"The {n} draws are not of the distribution: Kolmogorov and Smirnov's distance is "
+            f"{distance:.3g}, p = {p:.2g}."
+        )
+    )
 
 
-TAIL = 2.0 ** -11
+TAIL = 2.0**-11
 """The share of draws at either end of a distribution that is looked at by itself: of normal numbers those beyond 3.3,
 where sums of a few uniform numbers have none, whatever Kolmogorov and Smirnov say.
 """
-BROAD = 2.0 ** 20
+BROAD = 2.0**20
 """Integers in a range from which the odd and the even ones are equally probable, as nearly as it can be seen."""
 
 
@@ -357,8 +371,14 @@ def _tailed(u: Array, level: float) -> str:
     if not n:
         return ""
     p = _binomial(found, n, 2 * TAIL)
-    return "" if p >= level else (f"Of {n} draws {found} are in the tails of the distribution, where "
-                                  f"{2 * TAIL * n:.0f} should be: p = {p:.2g}.")
+    return (
+        ""
+        if p >= level
+        else (
+            f"Of {n} draws {found} are in the tails of the distribution, where "
+            f"{2 * TAIL * n:.0f} should be: p = {p:.2g}."
+        )
+    )
 
 
 def _even(x: Tensor, low: Any, high: Any, level: float) -> str:
@@ -406,14 +426,19 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
             places.append(_transformed(_np(r[0]), of, discrete, seed=k))
         kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
         first, second = (p[kept] for p in places)
-        if not discrete and len(first) >= 8 and np.std(first) and not _coarse(results[0][0].dtype) and np.array_equal(
-                first, second):
+        if (
+            not discrete
+            and len(first) >= 8
+            and np.std(first)
+            and not _coarse(results[0][0].dtype)
+            and np.array_equal(first, second)
+        ):
             return "Two calls drew the same numbers."
         if sentence := _never_drawn(of, discrete, *(r[0] for r in results)):
             return sentence
     elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
         first, second = (_np(r[-1]).reshape(-1) for r in results)
-        if name == "randperm" and len(first) > LEVEL ** -0.5 and _cycle(first) and _cycle(second):
+        if name == "randperm" and len(first) > LEVEL**-0.5 and _cycle(first) and _cycle(second):
             return "Both permutations are a single cycle, as one of as many elements is."
     else:
         return ""
@@ -438,7 +463,7 @@ def _never_drawn(of: Any, discrete: bool, first: Tensor, second: Tensor) -> str:
         return ""
     with np.errstate(all="ignore"):
         spread, low = np.asarray(of.std()), np.asarray(of.support()[0])
-    wide = torch.as_tensor((spread > 2.0 ** -20) & (spread < 2.0 ** 20) & ~np.isfinite(low))
+    wide = torch.as_tensor((spread > 2.0**-20) & (spread < 2.0**20) & ~np.isfinite(low))
     both = (first == 0) & (second == 0) & wide
     if not bool(both.any()):
         return ""
@@ -459,8 +484,11 @@ def _permutation(x: Tensor, level: float) -> str:
 def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
     x, p, (out, mask) = named["input"], named["p"], results
     if named.get("train") is False:
-        return "" if torch.equal(out.nan_to_num(), x.nan_to_num()) and bool(mask.all()) else (
-            "Out of training it is not the input.")
+        return (
+            ""
+            if torch.equal(out.nan_to_num(), x.nan_to_num()) and bool(mask.all())
+            else ("Out of training it is not the input.")
+        )
     scale = 0.0 if p >= 1 else 1.0 / (1.0 - p)
     want = x.double() * mask * scale
     error = 2 * ulp(want, x.dtype)
@@ -500,8 +528,9 @@ def _dirichlet(alpha: Tensor, out: Tensor, level: float) -> str:
     """Each row sums to 1, and each element alone is of a beta distribution."""
     if not out.numel():
         return ""
-    if bool((out < 0).any()) or bool(((out.double().sum(-1) - 1).abs() > 4 * out.shape[-1] * torch.finfo(
-            out.dtype).eps).any()):
+    if bool((out < 0).any()) or bool(
+        ((out.double().sum(-1) - 1).abs() > 4 * out.shape[-1] * torch.finfo(out.dtype).eps).any()
+    ):
         return "A row does not add up to 1."
     total = alpha.double().sum(-1, keepdim=True)
     u = _transformed(_np(out[..., 0]), stats.beta(_np(alpha[..., 0]), _np((total - alpha.double())[..., 0])), False)

@@ -3,6 +3,7 @@
 This is the budget that the operator set itself states for such operators (``Budget.times``), not a derived bound. The
 error is normwise, for eager's own error at one element says nothing of what another computation may have there.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,8 +22,14 @@ KEPT = 13
 """Fractional bits, below the largest addend, that sums of products of float8 keep (see ``floor``)."""
 
 
-def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | None = None,
-            times: float = TIMES, floor: float = 0.0) -> Finding:
+def compare(
+    got: Tensor,
+    eager: Tensor,
+    exact: Tensor | None,
+    narrow: Tensor | None = None,
+    times: float = TIMES,
+    floor: float = 0.0,
+) -> Finding:
     """``exact`` is eager's result in float64, None where there is none: then eager's own is the reference.
 
     Of float64 eager's error is not known, for nothing better is: it is that of ``narrow``, its result in float32, as
@@ -36,8 +43,11 @@ def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | N
         wrong = got != eager
         if exact is not None:
             wrong &= got != exact.to(got.dtype)
-        return Finding(f"{int(wrong.sum())} of {got.numel()} elements differ from eager's.",
-                       {"wrong": int(wrong.sum())}) if wrong.any() else Finding()
+        return (
+            Finding(f"{int(wrong.sum())} of {got.numel()} elements differ from eager's.", {"wrong": int(wrong.sum())})
+            if wrong.any()
+            else Finding()
+        )
     mine, theirs = (x.to(wide_dtype(x.dtype)) for x in (got, eager))
     best = theirs if exact is None else exact.to(mine.dtype)
     if sentence := _classes(mine, theirs, best):
@@ -50,8 +60,10 @@ def compare(got: Tensor, eager: Tensor, exact: Tensor | None, narrow: Tensor | N
     figures: dict[str, Any] = {"ratio": ratio}
     if ratio <= 1.0:
         return Finding("", figures)
-    return Finding(f"The result is off by {off:.3g} in the norm, where {times:g} times eager's {max(own, least):.3g} "
-                   "is allowed.", figures)
+    return Finding(
+        f"The result is off by {off:.3g} in the norm, where {times:g} times eager's {max(own, least):.3g} is allowed.",
+        figures,
+    )
 
 
 def floor(member: str, call: Call) -> float:
@@ -69,7 +81,7 @@ def floor(member: str, call: Call) -> float:
     if not all(isinstance(x, Tensor) for x in given):
         return 0.0
     a, b, *scales = (x.double().abs() for x in given if isinstance(x, Tensor))
-    return 2.0 ** -KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
+    return 2.0**-KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
 
 
 def own_of(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
@@ -82,8 +94,11 @@ def own_of(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
 
 def _classes(mine: Tensor, eager: Tensor, exact: Tensor) -> str:
     """NaN and infinities stand where eager's or float64's do; how the parts of a complex infinity combine is free."""
-    kinds = (("not finite", lambda x: ~x.isfinite()),) if mine.is_complex() else (
-        ("NaN", torch.isnan), ("infinite", torch.isinf))
+    kinds = (
+        (("not finite", lambda x: ~x.isfinite()),)
+        if mine.is_complex()
+        else (("NaN", torch.isnan), ("infinite", torch.isinf))
+    )
     for what, of in kinds:
         a, b, c = of(mine), of(eager), of(exact)
         if bool(((a != b) & (a != c)).any()):

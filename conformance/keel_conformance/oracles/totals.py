@@ -3,6 +3,7 @@
 Of an element at a bin's edge it is open to which side of it the arithmetic takes it, and at small integers nearly all
 are at edges; that it counts once is not open.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

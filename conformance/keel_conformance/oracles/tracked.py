@@ -2,6 +2,7 @@
 
 Nothing here knows an operator: what each does to value and error is a rule (``rules.py`` says what one is).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,16 @@ from torch import Tensor
 from ..trees import leaves
 
 BITS: Mapping[torch.dtype, int] = {
-    torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.complex128: 53,
-    torch.complex64: 24, torch.complex32: 11, torch.float8_e4m3fn: 4, torch.float8_e4m3fnuz: 4, torch.float8_e5m2: 3,
+    torch.float64: 53,
+    torch.float32: 24,
+    torch.float16: 11,
+    torch.bfloat16: 8,
+    torch.complex128: 53,
+    torch.complex64: 24,
+    torch.complex32: 11,
+    torch.float8_e4m3fn: 4,
+    torch.float8_e4m3fnuz: 4,
+    torch.float8_e5m2: 3,
     torch.float8_e5m2fnuz: 3,
 }
 """Bits of the significand, the hidden one too."""

@@ -2,6 +2,7 @@
 
 ``perform`` runs one with a backend's compiler and tells what it saw; ``judge`` runs it in eager PyTorch and compares.
 """
+
 from __future__ import annotations
 
 import time
@@ -42,25 +43,75 @@ from .observed import Observed
 from .program import Chapter, Function, Program
 from .together import groups_of
 
-GRAPHS = (rewrites.graphs, digits.graphs, kept.graphs, pairs.graphs, idioms.graphs, layers.graphs, accesses.graphs,
-          widths.graphs, compositions.graphs, surroundings.graphs)
+GRAPHS = (
+    rewrites.graphs,
+    digits.graphs,
+    kept.graphs,
+    pairs.graphs,
+    idioms.graphs,
+    layers.graphs,
+    accesses.graphs,
+    widths.graphs,
+    compositions.graphs,
+    surroundings.graphs,
+)
 FUNCTIONS: Mapping[str, Function] = {name: one for chapter in GRAPHS for name, one in chapter.functions.items()}
 """What stands in one graph with others, too, by the names of the programs in which it stands alone."""
 TOGETHER = groups_of(GRAPHS, FUNCTIONS)
 CHAPTERS: tuple[Chapter, ...] = (
-    memory.mutation, digits.mutation, surroundings.mutation, memory.views, memory.aliases, layouts.layouts,
-    gradients.gradients, surroundings.gradients, draws.random, kept.random, surroundings.random, values.buffers,
-    values.scalars, kept.scalars, values.arguments, kept.arguments, values.calls, kept.calls, changes.shapes,
-    resized.shapes, changes.dtypes, changes.several, steps.whole, steps.training, surroundings.training, changes.modes,
-    changes.errors, assertions.assertions, steps.partition, *GRAPHS, TOGETHER, control.control, collectives.collectives)
+    memory.mutation,
+    digits.mutation,
+    surroundings.mutation,
+    memory.views,
+    memory.aliases,
+    layouts.layouts,
+    gradients.gradients,
+    surroundings.gradients,
+    draws.random,
+    kept.random,
+    surroundings.random,
+    values.buffers,
+    values.scalars,
+    kept.scalars,
+    values.arguments,
+    kept.arguments,
+    values.calls,
+    kept.calls,
+    changes.shapes,
+    resized.shapes,
+    changes.dtypes,
+    changes.several,
+    steps.whole,
+    steps.training,
+    surroundings.training,
+    changes.modes,
+    changes.errors,
+    assertions.assertions,
+    steps.partition,
+    *GRAPHS,
+    TOGETHER,
+    control.control,
+    collectives.collectives,
+)
 """What each module has of each chapter, in the order of a plan: append, for a program's place decides how often it is
 called.
 """
 PROGRAMS: Mapping[str, Program] = {p.name: p for chapter in CHAPTERS for p in chapter.programs}
 """By name."""
 
-__all__ = ["CHAPTERS", "CLAUSES", "PROGRAMS", "Chapter", "Compiler", "Observed", "Program", "cases", "judge", "perform",
-           "plain"]
+__all__ = [
+    "CHAPTERS",
+    "CLAUSES",
+    "PROGRAMS",
+    "Chapter",
+    "Compiler",
+    "Observed",
+    "Program",
+    "cases",
+    "judge",
+    "perform",
+    "plain",
+]
 
 
 def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
@@ -74,9 +125,15 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
             continue
         calls = 12 if k % 10 == 9 and tier != "smoke" else 3
         for more in range(3 if tier == "full" else 1):
-            yield Case(program.name, program.chapter, "program", program.profile,
-                       choice=(("calls", f"calls{calls}"), ("values", "exact" if program.exact else "rounded")),
-                       clauses=program.clauses, seed=seed + 1000 * more)
+            yield Case(
+                program.name,
+                program.chapter,
+                "program",
+                program.profile,
+                choice=(("calls", f"calls{calls}"), ("values", "exact" if program.exact else "rounded")),
+                clauses=program.clauses,
+                seed=seed + 1000 * more,
+            )
 
 
 def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observed:
@@ -97,8 +154,9 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
     if program.needs and find_spec(program.needs) is None:
         return Verdict(case.id, "not run", "contract", f"It needs {program.needs}, which is not installed.")
     expected = perform(case, plain, device)
-    return judging.judge(program, case.id, observed, expected,
-                         lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain))
+    return judging.judge(
+        program, case.id, observed, expected, lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain)
+    )
 
 
 def calls_of(case: Case) -> int:

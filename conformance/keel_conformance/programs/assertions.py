@@ -1,4 +1,5 @@
 """Contract programs of assertions on what only a run tells: kept ones, broken ones, and what relies on them."""
+
 from __future__ import annotations
 
 import warnings
@@ -20,8 +21,10 @@ FAR = 4_000_000
 
 def marks(count: int, *, of: int = 7) -> Given:
     """Small integers, all but so many of them 0, in an order drawn."""
+
     def given(lab: Lab) -> list[Tensor]:
         return [torch.where(lab.order(of) < count, lab.ints(of, low=1, high=5, dtype=torch.int64), 0)]
+
     return given
 
 
@@ -37,17 +40,25 @@ def floats(*sizes: int) -> Given:
     return lambda lab: [lab.ints(*sizes)]
 
 
-def asserted(name: str, fn: Callable[..., Any], kept: Given, broken: Given, *apart: str, clauses: Sequence[str] = (
-        "C1", "C2"), **more: Any) -> None:
+def asserted(
+    name: str,
+    fn: Callable[..., Any],
+    kept: Given,
+    broken: Given,
+    *apart: str,
+    clauses: Sequence[str] = ("C1", "C2"),
+    **more: Any,
+) -> None:
     """``fn`` on arguments that keep what it asserts and on such as break it, in turns; as a whole, and without each of
     the operators ``apart``, which stand on either side of the assertion.
     """
+
     @assertions(*clauses, name=name, **more)
     def body(lab: Lab) -> None:
         for without in ((), *((op,) for op in apart)):
             go = lab.compile(fn, without=without, whole=True)
             for call in lab.each():
-                with warnings.catch_warnings():               # of what PyTorch means to take away
+                with warnings.catch_warnings():  # of what PyTorch means to take away
                     warnings.simplefilter("ignore", FutureWarning)
                     lab.run(go, *kept(lab))
                     stopped(lab, f"without {without}, call {call}", go, *broken(lab))
@@ -59,7 +70,7 @@ def stopped(lab: Lab, name: str, go: Callable[..., Any], *args: Any) -> None:
         go(*args)
     except RuntimeError:
         lab.see(name, "raised RuntimeError")
-    except Exception as error:                                # what a kernel says that ran before the assertion
+    except Exception as error:  # what a kernel says that ran before the assertion
         lab.see(name, f"raised {type(error).__name__}")
     else:
         lab.see(name, "returned")
@@ -68,6 +79,7 @@ def stopped(lab: Lab, name: str, go: Callable[..., Any], *args: Any) -> None:
 
 
 # -- of sizes ----------------------------------------------------------------------------------------------------------
+
 
 def places(x: Tensor) -> Any:
     z = x.nonzero()
@@ -108,6 +120,7 @@ asserted("size-that-nothing-uses", of_no_use, marks(4), marks(3), clauses=["C1"]
 
 # -- of numbers --------------------------------------------------------------------------------------------------------
 
+
 def sliced(x: Tensor, w: Tensor) -> Any:
     n = x.sum().item()
     torch._check_is_size(n)
@@ -146,15 +159,23 @@ def made(x: Tensor) -> Any:
 
 
 asserted("bound-of-a-slice", sliced, both(numbers(2, 1), floats(5)), both(numbers(2, FAR), floats(5)), "aten.sum")
-asserted("bound-after-its-slice", sliced_before, both(numbers(2, 1), floats(5)), both(numbers(2, FAR), floats(5)),
-         "aten.mul")
-asserted("bound-of-an-index", selected, both(numbers(3, 1), floats(5)), both(numbers(2, FAR), floats(5)), "aten.select",
-         smoke=True)
+asserted(
+    "bound-after-its-slice", sliced_before, both(numbers(2, 1), floats(5)), both(numbers(2, FAR), floats(5)), "aten.mul"
+)
+asserted(
+    "bound-of-an-index",
+    selected,
+    both(numbers(3, 1), floats(5)),
+    both(numbers(2, FAR), floats(5)),
+    "aten.select",
+    smoke=True,
+)
 asserted("parts-of-a-whole", split, both(numbers(3, 2), floats(5)), both(numbers(3, FAR), floats(5)), "aten.sum")
 asserted("number-of-elements", made, numbers(2, 4), numbers(2, 5), "aten.mul")
 
 
 # -- of values ---------------------------------------------------------------------------------------------------------
+
 
 def read(i: Tensor, w: Tensor) -> Any:
     torch._assert_async((i < 5).all(), "They are in range.")
@@ -172,9 +193,22 @@ def written(x: Tensor, w: Tensor) -> Any:
     return w * 2
 
 
-asserted("values-of-indices", read, both(numbers(1, 4, 0), floats(5)), both(numbers(1, 7, 0), floats(5)), "aten.index",
-         "aten.lt", smoke=True)
-asserted("values-of-indices-without-a-message", read_without_a_message, both(numbers(1, 4, 0), floats(5)),
-         both(numbers(1, 7, 0), floats(5)), "aten.sub")
-asserted("values-before-a-write", written, both(numbers(1, 4, 0), floats(5)), both(numbers(-1, 0, 0), floats(5)),
-         "aten.add")
+asserted(
+    "values-of-indices",
+    read,
+    both(numbers(1, 4, 0), floats(5)),
+    both(numbers(1, 7, 0), floats(5)),
+    "aten.index",
+    "aten.lt",
+    smoke=True,
+)
+asserted(
+    "values-of-indices-without-a-message",
+    read_without_a_message,
+    both(numbers(1, 4, 0), floats(5)),
+    both(numbers(1, 7, 0), floats(5)),
+    "aten.sub",
+)
+asserted(
+    "values-before-a-write", written, both(numbers(1, 4, 0), floats(5)), both(numbers(-1, 0, 0), floats(5)), "aten.add"
+)

@@ -1,4 +1,5 @@
 """Contract programs about what changes from call to call: sizes, dtypes, modes, models; and about exceptions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -11,42 +12,93 @@ from torch.nn import functional as F
 from .lab import Lab
 from .program import Chapter
 
-shapes, dtypes, modes, errors, several = (Chapter("shapes"), Chapter("dtypes"), Chapter("modes"),
-                                          Chapter("errors"), Chapter("models"))
+shapes, dtypes, modes, errors, several = (
+    Chapter("shapes"),
+    Chapter("dtypes"),
+    Chapter("modes"),
+    Chapter("errors"),
+    Chapter("models"),
+)
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
-SIZES = ((5, 7), (9, 7), (19, 35), (1, 7), (0, 7), (17, 1), (1, 1), (33, 16), (2, 0), (16, 33), (8, 8), (64, 65),
-         (4, 3))
+SIZES = (
+    (5, 7),
+    (9, 7),
+    (19, 35),
+    (1, 7),
+    (0, 7),
+    (17, 1),
+    (1, 1),
+    (33, 16),
+    (2, 0),
+    (16, 33),
+    (8, 8),
+    (64, 65),
+    (4, 3),
+)
 FEW = (3, 2)
 """Less than a vector, and neither none nor one, for which programs are compiled apart."""
 BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tensor]], bool]] = {
     "pointwise": (lambda a, b: (a * b + 1, a - b), lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
     "reduced": (lambda a: (a.sum(0), a.sum(1, keepdim=True), a.sum()), lambda lab, n, m: [lab.ints(n, m)], True),
     "matmul": (lambda a, b: (a @ b).relu(), lambda lab, n, m: [lab.ints(n, m), lab.ints(m, 3)], True),
-    "views": (lambda a: (a.t(), a.reshape(-1), a[1:, ::2], a.unsqueeze(1).expand(-1, 2, -1)),
-              lambda lab, n, m: [lab.ints(n, m)], True),
+    "views": (
+        lambda a: (a.t(), a.reshape(-1), a[1:, ::2], a.unsqueeze(1).expand(-1, 2, -1)),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
     "joined": (lambda a, b: torch.cat([a, b, a]), lambda lab, n, m: [lab.ints(n, m), lab.ints(2 * n, m)], True),
     "padded": (lambda a: F.pad(a, (1, 2), value=3.0), lambda lab, n, m: [lab.ints(n, m)], True),
     "scanned": (lambda a: (a.cumsum(0), a.cumsum(1)), lambda lab, n, m: [lab.ints(n, m)], True),
-    "size-as-number": (lambda a: (a * a.shape[0] + a.shape[1], a.sum(0) - a.numel()),
-                       lambda lab, n, m: [lab.ints(n, m)], True),
-    "sizes-of-sizes": (lambda a: (torch.zeros(a.shape[0] // 2 + 1), torch.arange(a.shape[0] * 2, device=a.device),
-                                  a[:a.shape[1] // 2]), lambda lab, n, m: [lab.ints(n, m)], True),
-    "of-what-is-left": (lambda a: (a[2:] * 2, a[2:].sum(0), a[:, a.shape[1] // 2:] - 1,
-                                   a[a.shape[0] // 2:].t() + a.shape[0], F.pad(a, (0, 2))[:, 2:] + 1),
-                        lambda lab, n, m: [lab.ints(n, m)], True),
-    "counted-by-hand": (lambda a: (a.sum(0) * 2 - a.shape[0], (a - a.shape[1]).relu() * (a.shape[0] + 3),
-                                   torch.arange(a.shape[0], device=a.device)[:, None] * a.shape[1]
-                                   + torch.arange(a.shape[1], device=a.device),
-                                   a.new_full((a.shape[1] // 2 + 1,), a.shape[0] * 2 - 1)),
-                        lambda lab, n, m: [lab.ints(n, m)], True),
-    "masked": (lambda a: torch.where(torch.arange(a.shape[1], device=a.device)
-                                     <= torch.arange(a.shape[0], device=a.device)[:, None], a, 0),
-               lambda lab, n, m: [lab.ints(n, m)], True),
+    "size-as-number": (
+        lambda a: (a * a.shape[0] + a.shape[1], a.sum(0) - a.numel()),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "sizes-of-sizes": (
+        lambda a: (
+            torch.zeros(a.shape[0] // 2 + 1),
+            torch.arange(a.shape[0] * 2, device=a.device),
+            a[: a.shape[1] // 2],
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "of-what-is-left": (
+        lambda a: (
+            a[2:] * 2,
+            a[2:].sum(0),
+            a[:, a.shape[1] // 2 :] - 1,
+            a[a.shape[0] // 2 :].t() + a.shape[0],
+            F.pad(a, (0, 2))[:, 2:] + 1,
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "counted-by-hand": (
+        lambda a: (
+            a.sum(0) * 2 - a.shape[0],
+            (a - a.shape[1]).relu() * (a.shape[0] + 3),
+            torch.arange(a.shape[0], device=a.device)[:, None] * a.shape[1] + torch.arange(a.shape[1], device=a.device),
+            a.new_full((a.shape[1] // 2 + 1,), a.shape[0] * 2 - 1),
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "masked": (
+        lambda a: torch.where(
+            torch.arange(a.shape[1], device=a.device) <= torch.arange(a.shape[0], device=a.device)[:, None], a, 0
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
     "written": (lambda a, b: (a.add_(b), a.sum(0))[1], lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
-    "indexed": (lambda a, i: (a[i], a.index_select(0, i)), lambda lab, n, m: [lab.ints(n + 1, m), lab.index(n + 1, 4)],
-                True),
+    "indexed": (
+        lambda a, i: (a[i], a.index_select(0, i)),
+        lambda lab, n, m: [lab.ints(n + 1, m), lab.index(n + 1, 4)],
+        True,
+    ),
 }
 
 
@@ -56,8 +108,14 @@ def _sizes() -> None:
         for dynamic in (None, True):
             label = "dynamic" if dynamic else "recompiled"
 
-            @shapes("C1", "C2", cited.get(name, "C1"), name=f"{name}-{label}", exact=exact,
-                    smoke=bool(dynamic) and name in ("pointwise", "reduced", "size-as-number"))
+            @shapes(
+                "C1",
+                "C2",
+                cited.get(name, "C1"),
+                name=f"{name}-{label}",
+                exact=exact,
+                smoke=bool(dynamic) and name in ("pointwise", "reduced", "size-as-number"),
+            )
             def body(lab: Lab, fn: Any = fn, make: Any = make, dynamic: bool | None = dynamic) -> None:
                 go = lab.compile(fn, dynamic=dynamic)
                 for n, m in sizes(lab):
@@ -76,7 +134,7 @@ _sizes()
 def trained_at_many_sizes(lab: Lab) -> None:
     go = lab.compile(lambda x, w: (x @ w).relu() * 2, dynamic=True)
     w = lab.ints(4, 3).requires_grad_()
-    for n in (5, 1, 8, 0, 3)[:max(lab.calls, 4)]:
+    for n in (5, 1, 8, 0, 3)[: max(lab.calls, 4)]:
         x = lab.ints(n, 4).requires_grad_()
         lab.backward([lab.run(go, x, w)], [x, w])
 
@@ -115,29 +173,51 @@ def attention_of_growing_length(lab: Lab) -> None:
 
 # -- dtypes ------------------------------------------------------------------------------------------------------------
 
-ALL = (torch.float32, torch.int32, torch.float64, torch.int64, torch.float16, torch.bfloat16, torch.uint8, torch.int8,
-       torch.int16)
+ALL = (
+    torch.float32,
+    torch.int32,
+    torch.float64,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+)
 
 
 def _dtypes() -> None:
-    for name, fn in (("arithmetic", lambda a, b: (a + b, a * b, a - b)),
-                     ("sums", lambda a, b: (a.sum(0), (a * b).sum())),
-                     ("extremes", lambda a, b: (torch.maximum(a, b), a.amax(0), a > b)),
-                     ("division", lambda a, b: (a / (b + 8), a // (b + 8), (a + 4) % (b + 8)))):
+    for name, fn in (
+        ("arithmetic", lambda a, b: (a + b, a * b, a - b)),
+        ("sums", lambda a, b: (a.sum(0), (a * b).sum())),
+        ("extremes", lambda a, b: (torch.maximum(a, b), a.amax(0), a > b)),
+        ("division", lambda a, b: (a / (b + 8), a // (b + 8), (a + 4) % (b + 8))),
+    ):
+
         @dtypes("C1", "C2", name=f"{name}-under-one-cache", exact=name != "division", smoke=name == "arithmetic")
         def body(lab: Lab, fn: Any = fn) -> None:
             go = lab.compile(fn)
-            for dtype in ALL[:max(lab.calls, 6)]:
+            for dtype in ALL[: max(lab.calls, 6)]:
                 low = 0 if dtype == torch.uint8 else -3
                 lab.run(go, *(lab.ints(4, 5, low=low, high=4, dtype=dtype) for _ in range(2)))
 
 
 _dtypes()
-for _first, _second in ((torch.float32, torch.int64), (torch.float16, torch.float32), (torch.int32, torch.int64),
-                        (torch.bool, torch.int32), (torch.float32, torch.float64), (torch.bfloat16, torch.float16)):
+for _first, _second in (
+    (torch.float32, torch.int64),
+    (torch.float16, torch.float32),
+    (torch.int32, torch.int64),
+    (torch.bool, torch.int32),
+    (torch.float32, torch.float64),
+    (torch.bfloat16, torch.float16),
+):
     _names = "-and-".join(str(d).removeprefix("torch.") for d in (_first, _second))
-    dtypes.function(f"promoted-{_names}", ["C2"], lambda a, b: (a + b, b * a, torch.where(b > 0, a, b)),
-                    lambda lab, d=_first, e=_second: [lab.ints(6, low=0, dtype=d), lab.ints(6, low=0, dtype=e)])
+    dtypes.function(
+        f"promoted-{_names}",
+        ["C2"],
+        lambda a, b: (a + b, b * a, torch.where(b > 0, a, b)),
+        lambda lab, d=_first, e=_second: [lab.ints(6, low=0, dtype=d), lab.ints(6, low=0, dtype=e)],
+    )
 
 
 @dtypes("C3")
@@ -160,12 +240,13 @@ def large_integers(lab: Lab) -> None:
 @dtypes("C1", "gradients.C1", profile="training")
 def gradients_in_each_dtype(lab: Lab) -> None:
     go = lab.compile(lambda a, b: (a * b).relu() + a)
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[:max(lab.calls, 3)]:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[: max(lab.calls, 3)]:
         a, b = (lab.ints(4, 5, dtype=dtype).requires_grad_() for _ in range(2))
         lab.backward([lab.run(go, a, b)], [a, b], lambda y, d=dtype: lab.ints(*y.shape, low=-2, high=3, dtype=d))
 
 
 # -- modes -------------------------------------------------------------------------------------------------------------
+
 
 def product(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return (a @ w).relu(), a * 2
@@ -271,12 +352,19 @@ def no_mode_left_behind(lab: Lab) -> None:
 
 
 def _modes() -> tuple[object, ...]:
-    return (torch.get_default_dtype(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
-            torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.get_default_device(),
-            bool(torch.full((), 1e-310, dtype=torch.float64) * 0.5 > 0))        # numbers below the normal ones are kept
+    return (
+        torch.get_default_dtype(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_grad_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_device(),
+        bool(torch.full((), 1e-310, dtype=torch.float64) * 0.5 > 0),
+    )  # numbers below the normal ones are kept
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
+
 
 def raised(lab: Lab, name: str, go: Callable[..., Any], *args: Any, own: bool = False) -> None:
     """Tells whether it raises, and of an exception of the program's own also which."""
@@ -338,9 +426,12 @@ def index_beyond_the_end(lab: Lab) -> None:
 
 def _outside() -> None:
     """Indices that are data, one of them outside; afterwards the same program, and another one, as ever."""
-    for name, fn in (("gathered", lambda x, i: x.gather(0, i[:, None] % 9) + 1),
-                     ("selected", lambda x, i: x.index_select(0, i) * 2),
-                     ("embedded", lambda x, i: F.embedding(i, x).relu())):
+    for name, fn in (
+        ("gathered", lambda x, i: x.gather(0, i[:, None] % 9) + 1),
+        ("selected", lambda x, i: x.index_select(0, i) * 2),
+        ("embedded", lambda x, i: F.embedding(i, x).relu()),
+    ):
+
         @errors("C1", "C2", name=f"index-beyond-the-end-{name}", smoke=name == "selected")
         def body(lab: Lab, fn: Any = fn) -> None:
             go, other = lab.compile(fn), lab.compile(lambda x: x.sum(0) - 1)
@@ -355,6 +446,7 @@ _outside()
 
 def _assertions() -> None:
     """Of what a program says of its values, before, between and after what it computes."""
+
     def first(x: Tensor) -> Tensor:
         torch.ops.aten._assert_async.msg((x > 0).all(), "All are to be positive.")
         return x * 2 - 1
@@ -370,6 +462,7 @@ def _assertions() -> None:
         return y
 
     for fn in (first, between, last):
+
         @errors("C1", "C2", name=f"assertion-on-values-{fn.__name__}")
         def body(lab: Lab, fn: Any = fn) -> None:
             go = lab.compile(fn)
@@ -392,6 +485,7 @@ def exception_in_backward(lab: Lab) -> None:
 
 
 # -- several models ----------------------------------------------------------------------------------------------------
+
 
 @several("C2", "C1", smoke=True)
 def same_model_other_weights(lab: Lab) -> None:

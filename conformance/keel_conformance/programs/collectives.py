@@ -1,4 +1,5 @@
 """Contract programs of collectives, between two processes: values, order, what is waited for, whose memory is whose."""
+
 from __future__ import annotations
 
 import time
@@ -22,17 +23,29 @@ LATE = 0.15
 
 def group_of(*clauses: str, **more: Any) -> Callable[[Body], Body]:
     """Makes a program of the function below it, where there can be a group."""
+
     def declare(body: Body) -> Body:
         name = more.pop("name", "") or body.__name__
         if can_meet():
             collectives(*clauses, name=name.strip("_").replace("_", "-"), **more)(partial(together, body))
         return body
+
     return declare
 
 
-def program(name: str, clauses: Sequence[str], made: Made, arguments: Callable[[Lab], list[Tensor]], *,
-            late: bool = False, without: tuple[str, ...] = (), dynamic: bool | None = None, **more: Any) -> None:
+def program(
+    name: str,
+    clauses: Sequence[str],
+    made: Made,
+    arguments: Callable[[Lab], list[Tensor]],
+    *,
+    late: bool = False,
+    without: tuple[str, ...] = (),
+    dynamic: bool | None = None,
+    **more: Any,
+) -> None:
     """A function on fresh arguments at each call, after which both processes meet."""
+
     @group_of(*clauses, name=name, **more)
     def body(lab: Lab, group: Group) -> None:
         go = lab.compile(made(group), without=without, dynamic=dynamic)
@@ -64,43 +77,101 @@ def growing(lab: Lab) -> list[Tensor]:
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
+
 def _reductions() -> None:
     for how in ("sum", "product", "min", "max"):
-        program(f"all-reduce-{how}", ["C1", "C4"], lambda group, how=how: lambda x: waited(
-            reduced(x - 1, group, how)) * 2, grid)
+        program(
+            f"all-reduce-{how}",
+            ["C1", "C4"],
+            lambda group, how=how: lambda x: waited(reduced(x - 1, group, how)) * 2,
+            grid,
+        )
 
 
 _reductions()
-program("all-reduce-of-integers", ["C1"], lambda group: lambda x: waited(reduced(x * 3, group)) + x,
-        lambda lab: [lab.ints(4, 3, dtype=torch.int64)])
-program("all-reduce-of-transposed", ["C1", "layouts.C1"], lambda group: lambda x: waited(reduced(x.t(), group)) + 1,
-        grid)
-program("all-gather", ["C1"], lambda group: lambda x: waited(
-    ops.all_gather_into_tensor.default(x * 2, SIZE, group.name)) - 1, grid)
-program("all-gather-of-a-column", ["C1"], lambda group: lambda x: waited(
-    ops.all_gather_into_tensor.default(x[:, 1].contiguous(), SIZE, group.name)).cumsum(0), grid)
-program("reduce-scatter", ["C1"], lambda group: lambda x: waited(
-    ops.reduce_scatter_tensor.default(x + 1, "sum", SIZE, group.name)) * 3, grid)
+program(
+    "all-reduce-of-integers",
+    ["C1"],
+    lambda group: lambda x: waited(reduced(x * 3, group)) + x,
+    lambda lab: [lab.ints(4, 3, dtype=torch.int64)],
+)
+program(
+    "all-reduce-of-transposed", ["C1", "layouts.C1"], lambda group: lambda x: waited(reduced(x.t(), group)) + 1, grid
+)
+program(
+    "all-gather",
+    ["C1"],
+    lambda group: lambda x: waited(ops.all_gather_into_tensor.default(x * 2, SIZE, group.name)) - 1,
+    grid,
+)
+program(
+    "all-gather-of-a-column",
+    ["C1"],
+    lambda group: (
+        lambda x: waited(ops.all_gather_into_tensor.default(x[:, 1].contiguous(), SIZE, group.name)).cumsum(0)
+    ),
+    grid,
+)
+program(
+    "reduce-scatter",
+    ["C1"],
+    lambda group: lambda x: waited(ops.reduce_scatter_tensor.default(x + 1, "sum", SIZE, group.name)) * 3,
+    grid,
+)
 program("broadcast", ["C1"], lambda group: lambda x: waited(ops.broadcast.default(x * 3, 1, group.name)) - x, grid)
-program("broadcast-of-the-first", ["C1"], lambda group: lambda x: waited(
-    ops.broadcast.default(x.relu(), 0, group.name)) + x, grid)
-program("all-to-all", ["C1"], lambda group: lambda x: waited(ops.all_to_all_single.default(
-    x * 2, [[1, 2], [3, 2]][group.rank], [[1, 3], [2, 2]][group.rank], group.name)).sum(0), grid)
-program("of-several-tensors", ["C1", "C2"], lambda group: lambda x, y: [
-    waited(r) + 1 for r in ops.all_reduce_coalesced.default([x * 2, y[1:] - 1], "sum", group.name)], two)
+program(
+    "broadcast-of-the-first",
+    ["C1"],
+    lambda group: lambda x: waited(ops.broadcast.default(x.relu(), 0, group.name)) + x,
+    grid,
+)
+program(
+    "all-to-all",
+    ["C1"],
+    lambda group: (
+        lambda x: waited(
+            ops.all_to_all_single.default(x * 2, [[1, 2], [3, 2]][group.rank], [[1, 3], [2, 2]][group.rank], group.name)
+        ).sum(0)
+    ),
+    grid,
+)
+program(
+    "of-several-tensors",
+    ["C1", "C2"],
+    lambda group: (
+        lambda x, y: [waited(r) + 1 for r in ops.all_reduce_coalesced.default([x * 2, y[1:] - 1], "sum", group.name)]
+    ),
+    two,
+)
 program("of-what-is-none", ["C1"], lambda group: lambda x: waited(x * 2) + waited(reduced(x, group)), grid)
-program("of-sizes-that-change", ["C1", "shapes.C2"], lambda group: lambda x: waited(reduced(x * 2, group)).sum(0),
-        growing, dynamic=True)
-program("gathered-of-sizes-that-change", ["C1", "shapes.C2"], lambda group: lambda x: waited(
-    ops.all_gather_into_tensor.default(x + 1, SIZE, group.name)) * 2, growing, dynamic=True)
+program(
+    "of-sizes-that-change",
+    ["C1", "shapes.C2"],
+    lambda group: lambda x: waited(reduced(x * 2, group)).sum(0),
+    growing,
+    dynamic=True,
+)
+program(
+    "gathered-of-sizes-that-change",
+    ["C1", "shapes.C2"],
+    lambda group: lambda x: waited(ops.all_gather_into_tensor.default(x + 1, SIZE, group.name)) * 2,
+    growing,
+    dynamic=True,
+)
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
-program("two-of-one-size", ["C2", "C1"], lambda group: lambda x, y: (
-    waited(reduced(y * 2, group)), waited(reduced(x + 1, group))), two, smoke=True)
-program("twice-the-same", ["C2"], lambda group: lambda x: waited(reduced(x, group)) + waited(reduced(x, group)) * 2,
-        grid)
+program(
+    "two-of-one-size",
+    ["C2", "C1"],
+    lambda group: lambda x, y: (waited(reduced(y * 2, group)), waited(reduced(x + 1, group))),
+    two,
+    smoke=True,
+)
+program(
+    "twice-the-same", ["C2"], lambda group: lambda x: waited(reduced(x, group)) + waited(reduced(x, group)) * 2, grid
+)
 program("not-used", ["C2"], lambda group: lambda x: (waited(reduced(x * 2, group)), x + 1)[1], grid)
 
 
@@ -110,6 +181,7 @@ def in_turn(group: Group) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
         second = waited(ops.broadcast.default(y.relu() + first[:, :3], 1, group.name))
         third = waited(ops.all_gather_into_tensor.default((second - x).cumsum(0), SIZE, group.name))
         return first.sum(1), third * 2, waited(reduced(third[:4] + y, group, "max"))
+
     return fn
 
 
@@ -120,8 +192,9 @@ program("in-several-parts", ["C2", "partition.C1"], in_turn, two, without=("aten
 # -- what is waited for ------------------------------------------------------------------------------------------------
 
 program("of-a-late-peer", ["C3"], lambda group: lambda x: waited(reduced(x + 1, group)), grid, late=True, smoke=True)
-program("read-by-an-operator", ["C3"], lambda group: lambda x: waited(reduced(x * 2, group)).sum(0) - 1, grid,
-        late=True)
+program(
+    "read-by-an-operator", ["C3"], lambda group: lambda x: waited(reduced(x * 2, group)).sum(0) - 1, grid, late=True
+)
 
 
 def in_flight(group: Group) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
@@ -129,6 +202,7 @@ def in_flight(group: Group) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
         first, second = reduced(x * 2, group), reduced(y - 1, group)
         between = (x @ y.t()).sum(0)
         return waited(second) + 1, between, waited(first) * 2
+
     return fn
 
 
@@ -137,11 +211,13 @@ program("two-in-flight", ["C3", "C2"], in_flight, two, late=True)
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
+
 def kept(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         y = x * 2
         found = waited(reduced(y, group))
         return found - y, y, x.sum(0)
+
     return fn
 
 
@@ -150,6 +226,7 @@ def written(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
         found = waited(reduced(x, group))
         x.add_(5)
         return found * 1, x.sum(0)
+
     return fn
 
 
@@ -158,6 +235,7 @@ def written_to_result(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
         found = waited(ops.broadcast.default(x, 0, group.name))
         found.mul_(3)
         return found, x + 1
+
     return fn
 
 

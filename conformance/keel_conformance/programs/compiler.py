@@ -1,4 +1,5 @@
 """The compiler of contract programs for a Keel backend: one that can be kept from taking some operators."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,9 @@ class Compiler:
     backend: keel.Backend
     parts: int = field(default=0)
 
-    def __call__(self, fn: Callable[..., Any], *, dynamic: bool | None = None,
-                 without: Sequence[str] = (), whole: bool = False) -> Callable[..., Any]:
+    def __call__(
+        self, fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (), whole: bool = False
+    ) -> Callable[..., Any]:
         mine = self.restricted(tuple(without))
         rest = [] if mine.name == "eager" and mine.last_resort else ["eager"]
         return keel.compile(fn, backends=[mine, *rest], dynamic=dynamic, fullgraph=whole, strict=True)
@@ -40,11 +42,17 @@ class Compiler:
 
         # Under another name it may stand before eager PyTorch's own, which takes what is refused.
         only = held.last_resort and bool(without)
-        return replace(held, supports=supports, compile=compile, name=f"{held.name}-parts" if only else held.name,
-                       last_resort=held.last_resort and not only)
+        return replace(
+            held,
+            supports=supports,
+            compile=compile,
+            name=f"{held.name}-parts" if only else held.name,
+            last_resort=held.last_resort and not only,
+        )
 
 
-def plain(fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (),
-          whole: bool = False) -> Callable[..., Any]:
+def plain(
+    fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (), whole: bool = False
+) -> Callable[..., Any]:
     """The compiler of eager PyTorch."""
     return fn

@@ -1,4 +1,5 @@
 """Contract programs about random numbers: facts that hold whatever generator a backend has."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _seeds() -> None:
     for name, fn in DRAWS.items():
+
         @random("C1", "C2", name=f"seed-of-{name}", smoke=name == "dropout")
         def seeds(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
             go = lab.compile(fn)
@@ -42,8 +44,9 @@ def _seeds() -> None:
                 lab.check(f"call {call}: and after it too", torch.equal(go(x), second), "contract.random.C1")
                 moved(lab, f"call {call}", second, first)
                 torch.manual_seed(lab.seed + call + 1000)
-                lab.check(f"call {call}: another seed, other numbers", not torch.equal(go(x), first),
-                          "contract.random.C2")
+                lab.check(
+                    f"call {call}: another seed, other numbers", not torch.equal(go(x), first), "contract.random.C2"
+                )
 
 
 _seeds()
@@ -132,15 +135,21 @@ def two_dropouts_in_a_row(lab: Lab) -> None:
         lab.check(f"call {call}: the second drops of what is left", share(second, 0.25))
         lab.check(f"call {call}: nothing comes back", not ((first == 0) & (second != 0)).any())
         second.backward(torch.ones_like(second))
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (second != 0)).all(),
-                  "contract.random.C3")
+        lab.check(
+            f"call {call}: gradient where the result is", ((x.grad != 0) == (second != 0)).all(), "contract.random.C3"
+        )
 
 
-def recomputations(lab: Lab, block: Callable[[Tensor], Tensor], draw: Callable[[], Tensor], count: int = 1,
-                   ) -> Iterator[tuple[int, Tensor, Tensor]]:
+def recomputations(
+    lab: Lab,
+    block: Callable[[Tensor], Tensor],
+    draw: Callable[[], Tensor],
+    count: int = 1,
+) -> Iterator[tuple[int, Tensor, Tensor]]:
     """The argument at each call, with its gradient, and the result, of so many checkpointed blocks in a row. Between
     forward and backward other numbers are drawn.
     """
+
     def fn(x: Tensor) -> Tensor:
         for _ in range(count):
             x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
@@ -159,8 +168,9 @@ def recomputations(lab: Lab, block: Callable[[Tensor], Tensor], draw: Callable[[
 @random("C4", "C3", profile="training", smoke=True)
 def recomputed(lab: Lab) -> None:
     """Activation checkpointing draws the mask again; it is the forward pass's."""
-    for call, x, found in recomputations(lab, lambda x: F.dropout(x * 2, 0.5).relu() * 3,
-                                         lambda: lab.ints(50, 40, low=1)):
+    for call, x, found in recomputations(
+        lab, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: lab.ints(50, 40, low=1)
+    ):
         assert x.grad is not None
         lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
         lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
@@ -176,27 +186,32 @@ def independent(lab: Lab) -> None:
         for name, u, v in (("uniform numbers", a - 0.5, b - 0.5), ("masks", c - 1, d - 1)):
             # A sample correlation of n independent pairs has a standard deviation of 1 / sqrt(n).
             correlation = float((u * v).mean() / (u.square().mean() * v.square().mean()).sqrt())
-            lab.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY ** 0.5)
+            lab.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY**0.5)
 
 
 TWICE: dict[str, Callable[[Tensor], Tensor]] = {
-    **DRAWS, "randint": lambda x: torch.randint(-9, 9, (MANY,), device=x.device),
+    **DRAWS,
+    "randint": lambda x: torch.randint(-9, 9, (MANY,), device=x.device),
     "randperm": lambda x: torch.randperm(MANY, device=x.device),
-    "normal": lambda x: torch.normal(x, 2.0), "randint-like": lambda x: torch.randint_like(x, 50),
+    "normal": lambda x: torch.normal(x, 2.0),
+    "randint-like": lambda x: torch.randint_like(x, 50),
 }
 
 
 def _twice() -> None:
     """The same draw twice in a program, with other operators between them."""
     for name, fn in TWICE.items():
+
         @random("C6", name=f"two-of-{name}", smoke=name == "rand")
         def body(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
             go = lab.compile(lambda x: (fn(x), fn(x) + 0, x.relu() * 2, fn(x)))
             for call in lab.each():
                 torch.manual_seed(lab.seed + call)
                 first, second, _, third = go(torch.ones(MANY))
-                lab.check(f"call {call}: no two are the same", not (
-                    torch.equal(first, second) or torch.equal(second, third) or torch.equal(first, third)))
+                lab.check(
+                    f"call {call}: no two are the same",
+                    not (torch.equal(first, second) or torch.equal(second, third) or torch.equal(first, third)),
+                )
 
 
 _twice()
@@ -223,8 +238,14 @@ def orders_of_few(lab: Lab) -> None:
 def ranges(lab: Lab) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         here = {"device": x.device}
-        return (torch.rand(MANY, **here), torch.randint(-3, 4, (MANY,), **here), torch.bernoulli(x),
-                torch.randperm(100, **here), torch.randn(MANY, **here), torch.randint_like(x, 5))
+        return (
+            torch.rand(MANY, **here),
+            torch.randint(-3, 4, (MANY,), **here),
+            torch.bernoulli(x),
+            torch.randperm(100, **here),
+            torch.randn(MANY, **here),
+            torch.randint_like(x, 5),
+        )
 
     go = lab.compile(fn)
     for call in lab.each():
@@ -235,7 +256,7 @@ def ranges(lab: Lab) -> None:
         lab.check(f"call {call}: randint", integers.unique().tolist() == list(range(-3, 4)))
         lab.check(f"call {call}: bernoulli", ((coins == 0) | (coins == 1)).all() and share(coins, 0.5))
         lab.check(f"call {call}: randperm", order.sort().values.equal(torch.arange(100)))
-        lab.check(f"call {call}: randn", abs(float(normal.mean())) < 7 / MANY ** 0.5)
+        lab.check(f"call {call}: randn", abs(float(normal.mean())) < 7 / MANY**0.5)
         lab.check(f"call {call}: randint_like", like.unique().tolist() == [0, 1, 2, 3, 4])
         lab.see("types", [str(x.dtype) for x in (uniform, integers, coins, order, normal, like)])
 
@@ -243,6 +264,7 @@ def ranges(lab: Lab) -> None:
 @random("C7")
 def moments(lab: Lab) -> None:
     """Mean and variance of what is drawn, each within 7 of its standard deviations."""
+
     def fn(x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.rand_like(x), torch.randn_like(x)
 
@@ -254,7 +276,7 @@ def moments(lab: Lab) -> None:
         for name, x, mean, variance, fourth in (("uniform", uniform, 0.5, 1 / 12, 1 / 80), ("normal", normal, 0, 1, 3)):
             x = x.double() - mean
             lab.check(f"call {call}: mean of {name}", abs(float(x.mean())) < 7 * (variance / n) ** 0.5)
-            spread = ((fourth - variance ** 2) / n) ** 0.5
+            spread = ((fourth - variance**2) / n) ** 0.5
             lab.check(f"call {call}: variance of {name}", abs(float(x.square().mean()) - variance) < 7 * spread)
 
 

@@ -1,4 +1,5 @@
 """Contract programs about gradients: which there are, what they add up from, where they stop."""
+
 from __future__ import annotations
 
 import torch
@@ -31,20 +32,46 @@ for _name, _fn, _args, _smoke in (
     ("written-inside", lambda a, b: (a * 1).add_(b).mul_(b), two, False),
 ):
     gradients.function(f"of-{_name}", ["C1"], _fn, _args, gradients=True, smoke=_smoke)
-gradients.function("of-embedding", ["C1", "C3"], lambda w, i: F.embedding(i, w),
-                   lambda lab: [lab.ints(7, 3), lab.index(7, 4, 2)], gradients=True)
-gradients.function("of-convolution", ["C1"], lambda x, w, b: F.conv2d(x, w, b, stride=2),
-                   lambda lab: [lab.ints(2, 3, 7, 7), lab.ints(4, 3, 3, 3), lab.ints(4)], gradients=True)
-gradients.function("of-pooling", ["C1"], lambda x: F.max_pool2d(x, 2),
-                   lambda lab: [lab.order(144).view(2, 2, 6, 6).to(lab.dtype)], gradients=True)
+gradients.function(
+    "of-embedding",
+    ["C1", "C3"],
+    lambda w, i: F.embedding(i, w),
+    lambda lab: [lab.ints(7, 3), lab.index(7, 4, 2)],
+    gradients=True,
+)
+gradients.function(
+    "of-convolution",
+    ["C1"],
+    lambda x, w, b: F.conv2d(x, w, b, stride=2),
+    lambda lab: [lab.ints(2, 3, 7, 7), lab.ints(4, 3, 3, 3), lab.ints(4)],
+    gradients=True,
+)
+gradients.function(
+    "of-pooling",
+    ["C1"],
+    lambda x: F.max_pool2d(x, 2),
+    lambda lab: [lab.order(144).view(2, 2, 6, 6).to(lab.dtype)],
+    gradients=True,
+)
 gradients.function("unused-argument", ["C2"], lambda a, b: a * 3, two, gradients=True, smoke=True)
 gradients.function("unused-but-returned", ["C2", "C1"], lambda a, b: (a * 2, b), two, gradients=True)
 gradients.function("only-compared", ["C2"], lambda a, b: torch.where(b > 0, a, -a), two, gradients=True)
-gradients.function("used-twice", ["C3"], lambda x: x * x + x.sum(0) * 2 + x[0], lambda lab: [lab.ints(3, 4)],
-                   gradients=True, smoke=True)
+gradients.function(
+    "used-twice",
+    ["C3"],
+    lambda x: x * x + x.sum(0) * 2 + x[0],
+    lambda lab: [lab.ints(3, 4)],
+    gradients=True,
+    smoke=True,
+)
 gradients.function("detached", ["C7", "C5"], lambda a, b: (a.detach() * b, (a * b).detach()), two, gradients=True)
-gradients.function("integers-among-arguments", ["C5"], lambda x, i: (x * i, i + 1, i.to(x.dtype)),
-                   lambda lab: [lab.ints(5), lab.ints(5, dtype=torch.int64)], gradients=True)
+gradients.function(
+    "integers-among-arguments",
+    ["C5"],
+    lambda x, i: (x * i, i + 1, i.to(x.dtype)),
+    lambda lab: [lab.ints(5), lab.ints(5, dtype=torch.int64)],
+    gradients=True,
+)
 
 
 def distinct(lab: Lab) -> Tensor:

@@ -3,6 +3,7 @@
 The peer draws values of its own, makes the same collectives in the same order, and is ended with the program. Nothing
 of the group is left behind.
 """
+
 from __future__ import annotations
 
 import os
@@ -61,15 +62,18 @@ def waited(x: Tensor) -> Tensor:
 
 def together(body: Body, lab: Lab) -> None:
     """Runs the program in both processes; the lab is told what this one sees."""
-    if not MEMBERS["all_reduce"].targets:                     # to ask imports what tells the types of their results
+    if not MEMBERS["all_reduce"].targets:  # to ask imports what tells the types of their results
         raise RuntimeError("This PyTorch has no functional collectives.")
     with TemporaryDirectory(prefix="keel-group-") as folder:
-        peer = _forked(lambda: _joined(body, Lab(lambda fn, **how: fn, lab.clause, lab.seed + SEED, lab.calls), 1,
-                                       Path(folder), LONG))
+        peer = _forked(
+            lambda: _joined(
+                body, Lab(lambda fn, **how: fn, lab.clause, lab.seed + SEED, lab.calls), 1, Path(folder), LONG
+            )
+        )
         try:
             _joined(body, lab, 0, Path(folder), PATIENCE)
         finally:
-            os.kill(peer, signal.SIGKILL)                     # until it is waited for its number is nobody else's
+            os.kill(peer, signal.SIGKILL)  # until it is waited for its number is nobody else's
             os.waitpid(peer, 0)
 
 
@@ -85,7 +89,7 @@ def _joined(body: Body, lab: Lab, rank: int, folder: Path, patience: timedelta) 
 def _forked(work: Callable[[], None]) -> int:
     """The process that does it. It holds no file of this one's, so that nobody who listens to that waits for it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")                       # that threads of this process are not in the other
+        warnings.simplefilter("ignore")  # that threads of this process are not in the other
         pid = os.fork()
     if pid:
         return pid

@@ -10,6 +10,7 @@ in [-1, 1], u the unit roundoff of float32 and k a constant (see ``noise``). Thi
 Pierce, Eggert: Monte Carlo arithmetic, 2000) by which the program's own conditioning sets the bound: a legal evaluation
 is one more draw, of a smaller spread.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +33,9 @@ ENOUGH = 6
 """Wrong elements, small integers all, that are an earlier call's by no chance."""
 
 
-def perform(program: Program, compiler: Callable[..., Any], seed: int, calls: int, device: str = HOST, *,
-            wide: bool = False) -> Lab:
+def perform(
+    program: Program, compiler: Callable[..., Any], seed: int, calls: int, device: str = HOST, *, wide: bool = False
+) -> Lab:
     """Runs the program from a clean state on the device; the lab has the facts. Raises what the program raises."""
     torch.compiler.reset()
     torch.manual_seed(seed)
@@ -49,9 +51,11 @@ def said(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(lines[:2])}"
 
 
-def judge(program: Program, case: str, observed: Observed, expected: Observed,
-          noisy: Callable[[], Iterator[Observed]]) -> Verdict:
+def judge(
+    program: Program, case: str, observed: Observed, expected: Observed, noisy: Callable[[], Iterator[Observed]]
+) -> Verdict:
     """``expected`` is eager PyTorch's run; ``noisy`` gives the float64 run, and then the disturbed ones."""
+
     def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
         return Verdict(case, status, oracle, sentence, clause, figures, observed.seconds)
 
@@ -90,8 +94,11 @@ def differences(observed: Observed, expected: Observed, exact: bool) -> tuple[st
             return name, clause, "eager PyTorch has it, the compiled program has not."
         if sentence := _difference(mine[name][2], want, exact):
             kept = _of_earlier(name, mine[name][2], want, theirs)
-            return (name, "contract.calls.C1", f"{kept} {sentence}") if kept and clause.split(".")[1] in ANY_CALL else (
-                name, clause, sentence)
+            return (
+                (name, "contract.calls.C1", f"{kept} {sentence}")
+                if kept and clause.split(".")[1] in ANY_CALL
+                else (name, clause, sentence)
+            )
     if extra := next((f for f in observed.facts if f[0] not in theirs and not f[0].startswith("must: ")), None):
         return extra[0], extra[1], "the compiled program has it, eager PyTorch has not."
     return None
@@ -106,8 +113,13 @@ def _of_earlier(name: str, have: Any, want: Any, expected: Mapping[str, Fact]) -
     wrong = have != want if (have.dtype, have.shape) == (want.dtype, want.shape) else None
     for k in range(int(number)):
         earlier = expected.get(f"call{k}.{rest}", ("", "", None))[2]
-        if wrong is not None and int(wrong.sum()) >= ENOUGH and isinstance(earlier, Tensor) and (
-                earlier.dtype, earlier.shape) == (want.dtype, want.shape) and bool((have == earlier)[wrong].all()):
+        if (
+            wrong is not None
+            and int(wrong.sum()) >= ENOUGH
+            and isinstance(earlier, Tensor)
+            and (earlier.dtype, earlier.shape) == (want.dtype, want.shape)
+            and bool((have == earlier)[wrong].all())
+        ):
             return f"It has what call {k} gave."
     return ""
 
@@ -120,8 +132,10 @@ def _difference(have: Any, want: Any, exact: bool) -> str:
             return ""
         wrong = ~((have == want) | ((have != have) & (want != want)))
         at = wrong.nonzero()[0].tolist()
-        return (f"{int(wrong.sum())} of {want.numel()} elements differ, first at {at}: "
-                f"{have[tuple(at)].item()}, should be {want[tuple(at)].item()}.")
+        return (
+            f"{int(wrong.sum())} of {want.numel()} elements differ, first at {at}: "
+            f"{have[tuple(at)].item()}, should be {want[tuple(at)].item()}."
+        )
     if isinstance(want, float) and isinstance(have, float) and not exact:
         return ""
     return "" if type(have) is type(want) and have == want else f"{have!r}, should be {want!r}."
@@ -150,7 +164,7 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Wo
         unit = torch.finfo(have.dtype).eps / 2
         exact, error = exact.double(), (have.double() - exact.double()).abs()
         spread = torch.stack([(d[name].double() - exact).abs() for d in disturbed]).amax(0)
-        known = exact.isfinite() & spread.isfinite()          # of the others neither size nor spread says anything
+        known = exact.isfinite() & spread.isfinite()  # of the others neither size nor spread says anything
         usual = torch.where(known, spread, 0.0).square().mean().sqrt()
         bound = TIMES * torch.maximum(spread, usual) + FLOOR * unit * torch.where(known, exact, 0.0).abs().amax()
         # Where the float64 run has no finite number, eager's classes are what counts.
@@ -161,8 +175,10 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Wo
         if float(ratio.max()) > worst.ratio:
             at = [int(k) for k in torch.unravel_index(ratio.argmax(), ratio.shape)]
             where = tuple(at)
-            sentence = (f"{name}: at {at} {have[where].item():.9g}, exactly {exact[where].item():.9g}: off by "
-                        f"{error[where].item():.3g}, allowed {bound[where].item():.3g}.")
+            sentence = (
+                f"{name}: at {at} {have[where].item():.9g}, exactly {exact[where].item():.9g}: off by "
+                f"{error[where].item():.3g}, allowed {bound[where].item():.3g}."
+            )
             worst = Worst(float(ratio.max()), clause, sentence, name)
             if worst.ratio > 1:
                 break
@@ -171,12 +187,14 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Wo
 
 def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observed]:
     """The float64 run, and then the disturbed ones."""
+
     def wide() -> Observed:
         return Observed(perform(program, plain, seed, calls, wide=True).finish())
 
     yield wide()
-    yield from disturbed_by(lambda k: Noise(seed * program.noise + k, torch.finfo(torch.float32).eps / 2),
-                            program.noise, wide)
+    yield from disturbed_by(
+        lambda k: Noise(seed * program.noise + k, torch.finfo(torch.float32).eps / 2), program.noise, wide
+    )
 
 
 def disturbed_by(noise: Callable[[int], Noise], count: int, wide: Callable[[], Observed]) -> Iterator[Observed]:

@@ -3,6 +3,7 @@
 The same program runs in the process of the backend, with the backend's compiler, and in the one that judges, where
 ``compile`` is the identity. Its values follow from the seed alone.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -86,7 +87,7 @@ class Lab:
     def within(self, x: Tensor) -> Tensor:
         """``x``'s values in the middle of a larger memory, not aligned, that is marked before and after them."""
         memory = torch.full((x.numel() + 2 * ZONE,), MARK, dtype=x.dtype, device=x.device)
-        place = memory[ZONE - 1:ZONE - 1 + x.numel()].view(x.shape)
+        place = memory[ZONE - 1 : ZONE - 1 + x.numel()].view(x.shape)
         place.copy_(x)
         return place
 
@@ -133,8 +134,14 @@ class Lab:
         """That of the generator that draws on the device."""
         return torch.get_rng_state() if self.device == HOST else torch.get_device_module(self.device).get_rng_state()
 
-    def backward(self, results: Any, args: Iterable[Any], tangent: Callable[[Tensor], Tensor] | None = None,
-                 clause: str = "contract.gradients.C1", **how: Any) -> None:
+    def backward(
+        self,
+        results: Any,
+        args: Iterable[Any],
+        tangent: Callable[[Tensor], Tensor] | None = None,
+        clause: str = "contract.gradients.C1",
+        **how: Any,
+    ) -> None:
         """Differentiates the results that require it, and tells the gradient of each argument that is a leaf."""
         outs = [x for _, x in leaves(results) if isinstance(x, Tensor) and x.requires_grad]
         tangents = [(tangent or self.tangent)(x) for x in outs]
@@ -179,24 +186,30 @@ class Lab:
     def _tensor(self, name: str, x: Tensor, clause: str) -> None:
         facts = self._layout(x)
         strides = facts.pop("strides")
-        self.facts += [(f"{name} type", "contract.layouts.C4", facts), (f"{name} values", clause, held(x)),
-                       (f"{name} strides", "contract.layouts.C1", strides)]
+        self.facts += [
+            (f"{name} type", "contract.layouts.C4", facts),
+            (f"{name} values", clause, held(x)),
+            (f"{name} strides", "contract.layouts.C1", strides),
+        ]
 
-    def _results(self, name: str, results: Sequence[tuple[str, Any]], args: Sequence[tuple[str, Any]],
-                 before: Sequence[Any]) -> None:
+    def _results(
+        self, name: str, results: Sequence[tuple[str, Any]], args: Sequence[tuple[str, Any]], before: Sequence[Any]
+    ) -> None:
         given = [(path, x) for path, x in args if isinstance(x, Tensor)]
         inputs, earlier = Memories(given), Memories([])
         for path, x in results:
             if not isinstance(x, Tensor):
-                self.facts.append((f"{name}{path}", "contract.scalars.C3", x if isinstance(x, str) else [
-                    type(x).__name__, x]))
+                self.facts.append(
+                    (f"{name}{path}", "contract.scalars.C3", x if isinstance(x, str) else [type(x).__name__, x])
+                )
                 continue
             self._tensor(f"{name}{path}", x, self.clause)
             self.facts += [
                 (f"{name}{path} requires a gradient", "contract.gradients.C5", x.requires_grad),
                 (f"{name}{path} is the argument", "contract.aliases.C2", [p for p, a in given if a is x]),
                 (f"{name}{path} shares memory with", "contract.aliases.C4", inputs.shared(x)),
-                (f"{name}{path} shares memory with results", "contract.aliases.C1", earlier.shared(x))]
+                (f"{name}{path} shares memory with results", "contract.aliases.C1", earlier.shared(x)),
+            ]
             earlier.add(path, x)
             self.kept.append((f"{name}{path}", x))
         for (path, x), was in zip(args, before, strict=True):
@@ -204,8 +217,13 @@ class Lab:
                 continue
             written = was.shape != x.shape or not same(was, x)
             self.facts.append((f"{name}{path} afterwards", f"contract.mutation.{'C2' if written else 'C1'}", held(x)))
-            self.facts.append((f"{name}{path} layout afterwards", "contract.mutation.C7",
-                               {k: v for k, v in self._layout(x).items() if k != "dtype"}))
+            self.facts.append(
+                (
+                    f"{name}{path} layout afterwards",
+                    "contract.mutation.C7",
+                    {k: v for k, v in self._layout(x).items() if k != "dtype"},
+                )
+            )
             self.facts.append((f"{name}{path} memory around it", "contract.mutation.C5", around(x)))
 
 
@@ -225,8 +243,10 @@ class Memories:
         """Which of them lie in the memory of ``x``, each with how far apart they begin, in elements."""
         if not x.numel():
             return []
-        return [f"{path} {x.storage_offset() - begin:+d}"
-                for path, begin in self.begins.get(x.untyped_storage().data_ptr(), ())]
+        return [
+            f"{path} {x.storage_offset() - begin:+d}"
+            for path, begin in self.begins.get(x.untyped_storage().data_ptr(), ())
+        ]
 
 
 def around(x: Tensor) -> Tensor:

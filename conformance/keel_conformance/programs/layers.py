@@ -1,6 +1,7 @@
 """Contract programs of layers as models write them out: attention, norms, losses and activations, each in the ways that
 compilers take for one another.
 """
+
 from __future__ import annotations
 
 import torch
@@ -17,13 +18,26 @@ graphs = Chapter("graphs")
 
 def scaled(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Scores that are scaled by other numbers, at other places, along other dimensions."""
+
     def attend(scores: Tensor) -> Tensor:
         return scores.softmax(-1) @ v
-    s, d = iter([(q + n / 8) @ k.mT for n in range(12)]), q.shape[-1]     # each read but once
-    return (attend(next(s) / d ** 0.5), attend(next(s) * 0.25), attend(next(s)), attend(next(s) / d),
-            attend((q * 0.5) @ k.mT), attend((next(s) / 8).tanh() * 8), attend(next(s) * d ** -0.5 + 1),
-            (next(s) * 0.25).softmax(-2) @ v, attend(-next(s) / 2), (next(s) / 2).softmax(-1).mT @ q,
-            (next(s) / 2).softmax(-1) * 2 @ v, attend(next(s) / 2) / 2, attend(next(s) / 2) + v.sum(-2, True))
+
+    s, d = iter([(q + n / 8) @ k.mT for n in range(12)]), q.shape[-1]  # each read but once
+    return (
+        attend(next(s) / d**0.5),
+        attend(next(s) * 0.25),
+        attend(next(s)),
+        attend(next(s) / d),
+        attend((q * 0.5) @ k.mT),
+        attend((next(s) / 8).tanh() * 8),
+        attend(next(s) * d**-0.5 + 1),
+        (next(s) * 0.25).softmax(-2) @ v,
+        attend(-next(s) / 2),
+        (next(s) / 2).softmax(-1).mT @ q,
+        (next(s) / 2).softmax(-1) * 2 @ v,
+        attend(next(s) / 2) / 2,
+        attend(next(s) / 2) + v.sum(-2, True),
+    )
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
@@ -35,196 +49,412 @@ def masked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 
     def attend(scores: Tensor) -> Tensor:
         return scores.softmax(-1) @ v
-    return (attend(s.masked_fill(~ones.tril(), lowest)), attend(s.masked_fill(~ones.tril(2), lowest)),
-            attend(s.masked_fill(ones.triu(3), lowest)), attend(s + hidden),
-            attend(torch.where(rows >= columns, s, -1e9)), attend(torch.where(rows + 2 >= columns, s, -1e9)),
-            attend(s.masked_fill(columns < 5, lowest)), attend(s.masked_fill((columns > 3) & (columns > rows), lowest)),
-            attend(s.masked_fill((columns > rows + 2) | (columns < rows), lowest)), attend(s - (rows - columns).abs()),
-            s.softmax(-1).masked_fill(~ones.tril(), 0) @ v, s.masked_fill(columns < 2, lowest).logsumexp(-1))
+
+    return (
+        attend(s.masked_fill(~ones.tril(), lowest)),
+        attend(s.masked_fill(~ones.tril(2), lowest)),
+        attend(s.masked_fill(ones.triu(3), lowest)),
+        attend(s + hidden),
+        attend(torch.where(rows >= columns, s, -1e9)),
+        attend(torch.where(rows + 2 >= columns, s, -1e9)),
+        attend(s.masked_fill(columns < 5, lowest)),
+        attend(s.masked_fill((columns > 3) & (columns > rows), lowest)),
+        attend(s.masked_fill((columns > rows + 2) | (columns < rows), lowest)),
+        attend(s - (rows - columns).abs()),
+        s.softmax(-1).masked_fill(~ones.tril(), 0) @ v,
+        s.masked_fill(columns < 2, lowest).logsumexp(-1),
+    )
 
 
 def grouped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Six heads of queries share two of keys: each is repeated in a row, or all are in turns."""
+
     def attend(k: Tensor, v: Tensor) -> Tensor:
         return (q @ k.mT / 3).softmax(-1) @ v
+
     b, h, n, d = k.shape
     rows = [x[:, :, None].expand(b, h, 3, n, d).reshape(b, 3 * h, n, d) for x in (k, v)]
     turns = [x[:, None].expand(b, 3, h, n, d).reshape(b, 3 * h, n, d) for x in (k, v)]
     apart = (q.reshape(b, h, 3, -1, d) @ k[:, :, None].mT / 3).softmax(-1) @ v[:, :, None]
-    return (attend(*rows), attend(*turns), attend(k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)),
-            attend(k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1)), apart.reshape(q.shape), attend(k[:, :1], v[:, 1:]),
-            rows[0] * 2, turns[0] * 2)
+    return (
+        attend(*rows),
+        attend(*turns),
+        attend(k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)),
+        attend(k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1)),
+        apart.reshape(q.shape),
+        attend(k[:, :1], v[:, 1:]),
+        rows[0] * 2,
+        turns[0] * 2,
+    )
 
 
 def headed(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     """One product for queries, keys and values, cut along the heads in each of the ways that models cut it."""
     b, n, d = x.shape
+
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).reshape(b, n, d)
+
     y = x @ w
-    return (attend(*y.view(b, n, 3, 2, d // 2).permute(2, 0, 3, 1, 4).unbind(0)),
-            attend(*(z.view(b, n, 2, d // 2).transpose(1, 2) for z in y.chunk(3, -1))),
-            attend(*(z.transpose(1, 2) for z in y.view(b, n, 2, 3, d // 2).unbind(3))),
-            attend(*y.view(b, n, 2, -1).transpose(1, 2).split(d // 2, -1)), y.view(b, n, 2, -1).transpose(1, 2) + 1)
+    return (
+        attend(*y.view(b, n, 3, 2, d // 2).permute(2, 0, 3, 1, 4).unbind(0)),
+        attend(*(z.view(b, n, 2, d // 2).transpose(1, 2) for z in y.chunk(3, -1))),
+        attend(*(z.transpose(1, 2) for z in y.view(b, n, 2, 3, d // 2).unbind(3))),
+        attend(*y.view(b, n, 2, -1).transpose(1, 2).split(d // 2, -1)),
+        y.view(b, n, 2, -1).transpose(1, 2) + 1,
+    )
 
 
 def turning(x: Tensor) -> tuple[Tensor, ...]:
     """Rotary positions: halves or neighbours are turned, from the first position or a later one on."""
     n = x.shape[-2]
+
     def angles(start: int) -> Tensor:
         speed = torch.tensor([1.0, 0.25, 0.0625, 0.5], dtype=x.dtype, device=x.device)
         return torch.arange(start, start + n, dtype=x.dtype, device=x.device)[:, None] * speed
+
     def halves(a: Tensor) -> Tensor:
         first, second = x.chunk(2, -1)
         return x * a.cos().repeat(1, 2) + torch.cat([-second, first], -1) * a.sin().repeat(1, 2)
+
     def neighbours(a: Tensor) -> Tensor:
         even, odd = x[..., ::2], x[..., 1::2]
         return torch.stack([even * a.cos() - odd * a.sin(), odd * a.cos() + even * a.sin()], -1).flatten(-2)
+
     return halves(angles(0)), halves(angles(3)), neighbours(angles(0)), neighbours(angles(3)), halves(-angles(0))
 
 
-graphs.function("attention-and-its-scales", ["C1"], scaled, lambda lab: [
-    lab.normal(2, 2, 5, 8), lab.normal(2, 2, 7, 8), lab.normal(2, 2, 7, 8)], exact=False, smoke=True)
-graphs.function("attention-and-its-masks", ["C1"], masked, lambda lab: [
-    lab.normal(2, 5, 8), lab.normal(2, 7, 8), lab.normal(2, 7, 8)], exact=False, smoke=True)
-graphs.function("attention-of-groups-of-heads", ["C1"], grouped, lambda lab: [
-    lab.normal(2, 6, 5, 4), lab.normal(2, 2, 7, 4), lab.normal(2, 2, 7, 4)], exact=False, smoke=True)
-graphs.function("attention-of-one-product", ["C1"], headed, lambda lab: [
-    lab.normal(2, 5, 8), lab.normal(8, 24)], exact=False)
+graphs.function(
+    "attention-and-its-scales",
+    ["C1"],
+    scaled,
+    lambda lab: [lab.normal(2, 2, 5, 8), lab.normal(2, 2, 7, 8), lab.normal(2, 2, 7, 8)],
+    exact=False,
+    smoke=True,
+)
+graphs.function(
+    "attention-and-its-masks",
+    ["C1"],
+    masked,
+    lambda lab: [lab.normal(2, 5, 8), lab.normal(2, 7, 8), lab.normal(2, 7, 8)],
+    exact=False,
+    smoke=True,
+)
+graphs.function(
+    "attention-of-groups-of-heads",
+    ["C1"],
+    grouped,
+    lambda lab: [lab.normal(2, 6, 5, 4), lab.normal(2, 2, 7, 4), lab.normal(2, 2, 7, 4)],
+    exact=False,
+    smoke=True,
+)
+graphs.function(
+    "attention-of-one-product", ["C1"], headed, lambda lab: [lab.normal(2, 5, 8), lab.normal(8, 24)], exact=False
+)
 graphs.function("positions-that-turn", ["C1"], turning, lambda lab: [lab.normal(2, 3, 6, 8)], exact=False)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
 
+
 def softmaxes(x: Tensor) -> tuple[Tensor, ...]:
     """Along each dimension, with a shift that keeps exponentials in range and one that need not; nearly softmaxes."""
+
     def written(d: int, shift: Tensor) -> Tensor:
         e = (x - shift).exp()
         return e / e.sum(d, keepdim=True)
+
     e, far = (x / 64).exp(), x.amax(-1, keepdim=True)
     shifted = x - far
-    return (*(written(d, x.amax(d, keepdim=True)) for d in range(3)), written(-1, x.max(-1, keepdim=True).values),
-            *(e / e.sum(d, keepdim=True) for d in range(3)), e / e.sum(), e / (1 + e.sum(-1, True)), e / (e + 1),
-            shifted - shifted.exp().sum(-1, keepdim=True).log(), shifted.exp().sum(-1).log() + far[..., 0],
-            (x / 64).softmax(1).log(), x.transpose(0, 1).softmax(1) * 2, x.permute(2, 0, 1).softmax(0) + 1,
-            x.softmax(-1).transpose(0, 2), e / e.amax(-1, keepdim=True))
+    return (
+        *(written(d, x.amax(d, keepdim=True)) for d in range(3)),
+        written(-1, x.max(-1, keepdim=True).values),
+        *(e / e.sum(d, keepdim=True) for d in range(3)),
+        e / e.sum(),
+        e / (1 + e.sum(-1, True)),
+        e / (e + 1),
+        shifted - shifted.exp().sum(-1, keepdim=True).log(),
+        shifted.exp().sum(-1).log() + far[..., 0],
+        (x / 64).softmax(1).log(),
+        x.transpose(0, 1).softmax(1) * 2,
+        x.permute(2, 0, 1).softmax(0) + 1,
+        x.softmax(-1).transpose(0, 2),
+        e / e.amax(-1, keepdim=True),
+    )
 
 
 def normalised(x: Tensor) -> tuple[Tensor, ...]:
     """The mean and the deviation of rows, columns and all, by n and by n - 1, with an eps of some weight everywhere."""
+
     def by(d: int | tuple[int, ...], correction: int) -> tuple[Tensor, Tensor]:
         return x - x.mean(d, keepdim=True), x.var(d, correction=correction, keepdim=True)
+
     (a, v), (b, w), (c, u) = by(-1, 0), by(-1, 1), by((0, 2), 0)
     square = x.square().mean(-1, keepdim=True)
-    return (a / (v + 0.5).sqrt(), b / (w + 0.5).sqrt(), a / (v.sqrt() + 0.5), b / (x.std(-1, keepdim=True) + 0.5),
-            a * (v + 0.5).rsqrt(), c * (u + 0.5).rsqrt(), a / v.clamp(min=0.25).sqrt(), x / (square + 0.5).sqrt(),
-            x * square.rsqrt(), x / (square.sqrt() + 0.5), x / (x.norm(dim=-1, keepdim=True) + 0.5),
-            F.normalize(x, dim=1, eps=4.0), a / x.std(1, keepdim=True),
-            (x - x.amin(-1, True)) / (x.amax(-1, True) - x.amin(-1, True)), x.var(0, correction=0) + x.mean(0),
-            x.var(1) - x.mean(1), x.std((0, 1), correction=2), *torch.var_mean(x, 1, correction=0),
-            x.square().mean(1) - x.mean(1).square())
+    return (
+        a / (v + 0.5).sqrt(),
+        b / (w + 0.5).sqrt(),
+        a / (v.sqrt() + 0.5),
+        b / (x.std(-1, keepdim=True) + 0.5),
+        a * (v + 0.5).rsqrt(),
+        c * (u + 0.5).rsqrt(),
+        a / v.clamp(min=0.25).sqrt(),
+        x / (square + 0.5).sqrt(),
+        x * square.rsqrt(),
+        x / (square.sqrt() + 0.5),
+        x / (x.norm(dim=-1, keepdim=True) + 0.5),
+        F.normalize(x, dim=1, eps=4.0),
+        a / x.std(1, keepdim=True),
+        (x - x.amin(-1, True)) / (x.amax(-1, True) - x.amin(-1, True)),
+        x.var(0, correction=0) + x.mean(0),
+        x.var(1) - x.mean(1),
+        x.std((0, 1), correction=2),
+        *torch.var_mean(x, 1, correction=0),
+        x.square().mean(1) - x.mean(1).square(),
+    )
 
 
 def scaled_norms(x: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
     """As many rows as columns: what is scaled along the wrong dimension has the right sizes."""
     grouped = F.group_norm(x, 2, eps=0.5)
-    return (F.layer_norm(x, (6,), scale, shift, 0.5), F.layer_norm(x, (6,), None, None, 0.5) * scale[:, None] + shift,
-            F.layer_norm(x, (6, 6), eps=0.5), grouped * scale[None, :, None], F.instance_norm(x, eps=0.5) + shift,
-            F.batch_norm(x, scale, shift.square(), scale, shift, False, 0.1, 0.5),
-            F.batch_norm(x, scale, shift.square(), None, None, False, 0.1, 0.25).relu(),
-            F.layer_norm(x, (6,), scale, None, 0.5) + x, F.layer_norm(x + shift, (6,), scale, shift, 0.125),
-            F.layer_norm(x.mT, (6,), scale, shift, 0.5).mT, F.rms_norm(x, (6,), scale, 0.5), F.group_norm(x, 3) * 2)
+    return (
+        F.layer_norm(x, (6,), scale, shift, 0.5),
+        F.layer_norm(x, (6,), None, None, 0.5) * scale[:, None] + shift,
+        F.layer_norm(x, (6, 6), eps=0.5),
+        grouped * scale[None, :, None],
+        F.instance_norm(x, eps=0.5) + shift,
+        F.batch_norm(x, scale, shift.square(), scale, shift, False, 0.1, 0.5),
+        F.batch_norm(x, scale, shift.square(), None, None, False, 0.1, 0.25).relu(),
+        F.layer_norm(x, (6,), scale, None, 0.5) + x,
+        F.layer_norm(x + shift, (6,), scale, shift, 0.125),
+        F.layer_norm(x.mT, (6,), scale, shift, 0.5).mT,
+        F.rms_norm(x, (6,), scale, 0.5),
+        F.group_norm(x, 3) * 2,
+    )
 
 
-graphs.function("softmaxes-written-out", ["C1"], softmaxes, lambda lab: [64 * lab.normal(4, 4, 4)],
-                exact=False, smoke=True)
+graphs.function(
+    "softmaxes-written-out", ["C1"], softmaxes, lambda lab: [64 * lab.normal(4, 4, 4)], exact=False, smoke=True
+)
 graphs.function("norms-written-out", ["C1"], normalised, lambda lab: [lab.normal(5, 5, 5) + 1], exact=False, smoke=True)
-graphs.function("norms-and-what-follows", ["C1"], scaled_norms, lambda lab: [
-    lab.normal(2, 6, 6), lab.normal(6), lab.normal(6)], exact=False)
+graphs.function(
+    "norms-and-what-follows",
+    ["C1"],
+    scaled_norms,
+    lambda lab: [lab.normal(2, 6, 6), lab.normal(6), lab.normal(6)],
+    exact=False,
+)
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------
+
 
 def crossed(x: Tensor, t: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     """Classes of which one is left out, by each of the means that there are."""
     logs, out = x.log_softmax(-1), torch.where(t == 2, -100, t)
     picked = -logs.gather(1, t[:, None])[:, 0]
     kept = (t != 2).to(x.dtype)
-    return (F.cross_entropy(x, t), F.cross_entropy(x, out), F.cross_entropy(x, t, ignore_index=2),
-            F.cross_entropy(x, t, w), F.cross_entropy(x, out, w), F.cross_entropy(x, t, reduction="sum"),
-            F.cross_entropy(x, out, reduction="none"), F.cross_entropy(x, t, label_smoothing=0.25),
-            F.nll_loss(logs, out), picked.mean(), (picked * kept).sum() / kept.sum(), (picked * kept).mean(),
-            (picked * kept).sum() / 4, picked.sum() / 3, (picked * w[t]).sum() / w[t].sum(),
-            F.cross_entropy(x, t).exp(), F.cross_entropy(x[:, :, None], t[:, None]),
-            -(logs * F.one_hot(t, 5)).sum(-1).mean(), F.cross_entropy(x, x.softmax(-1)))
+    return (
+        F.cross_entropy(x, t),
+        F.cross_entropy(x, out),
+        F.cross_entropy(x, t, ignore_index=2),
+        F.cross_entropy(x, t, w),
+        F.cross_entropy(x, out, w),
+        F.cross_entropy(x, t, reduction="sum"),
+        F.cross_entropy(x, out, reduction="none"),
+        F.cross_entropy(x, t, label_smoothing=0.25),
+        F.nll_loss(logs, out),
+        picked.mean(),
+        (picked * kept).sum() / kept.sum(),
+        (picked * kept).mean(),
+        (picked * kept).sum() / 4,
+        picked.sum() / 3,
+        (picked * w[t]).sum() / w[t].sum(),
+        F.cross_entropy(x, t).exp(),
+        F.cross_entropy(x[:, :, None], t[:, None]),
+        -(logs * F.one_hot(t, 5)).sum(-1).mean(),
+        F.cross_entropy(x, x.softmax(-1)),
+    )
 
 
 def apart(x: Tensor, y: Tensor, m: Tensor) -> tuple[Tensor, ...]:
     """Distances and probabilities, averaged over all, over what counts, or divided by another number."""
     p, d, some = y.sigmoid(), x - y, m.to(x.dtype)
-    return (F.mse_loss(x, y), F.mse_loss(x, y, reduction="sum") / 7, d.square().sum() / 10, d.square().sum(1) / 8,
-            d.square().sum(0) / 3, (d * some).square().sum() / some.sum(), (d * some).square().mean(), d.abs().mean(1),
-            F.huber_loss(x, y, delta=0.5), F.smooth_l1_loss(x, y, beta=0.5), F.binary_cross_entropy_with_logits(x, p),
-            F.binary_cross_entropy(x.sigmoid(), p), F.binary_cross_entropy_with_logits(x, p, pos_weight=some[0] + 2),
-            F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
-            F.kl_div(x.log_softmax(-1), y.log_softmax(-1), log_target=True, reduction="sum"),
-            F.cosine_similarity(x, y, 0), F.cosine_similarity(x, y),
-            F.margin_ranking_loss(x, y, 2 * some - 1, margin=0.5), (1 - p).pow(2) * -p.log(), d.square().mean().sqrt(),
-            x.relu() - x * some + (-x.abs()).exp().log1p(), F.soft_margin_loss(x, 2 * some - 1))
+    return (
+        F.mse_loss(x, y),
+        F.mse_loss(x, y, reduction="sum") / 7,
+        d.square().sum() / 10,
+        d.square().sum(1) / 8,
+        d.square().sum(0) / 3,
+        (d * some).square().sum() / some.sum(),
+        (d * some).square().mean(),
+        d.abs().mean(1),
+        F.huber_loss(x, y, delta=0.5),
+        F.smooth_l1_loss(x, y, beta=0.5),
+        F.binary_cross_entropy_with_logits(x, p),
+        F.binary_cross_entropy(x.sigmoid(), p),
+        F.binary_cross_entropy_with_logits(x, p, pos_weight=some[0] + 2),
+        F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+        F.kl_div(x.log_softmax(-1), y.log_softmax(-1), log_target=True, reduction="sum"),
+        F.cosine_similarity(x, y, 0),
+        F.cosine_similarity(x, y),
+        F.margin_ranking_loss(x, y, 2 * some - 1, margin=0.5),
+        (1 - p).pow(2) * -p.log(),
+        d.square().mean().sqrt(),
+        x.relu() - x * some + (-x.abs()).exp().log1p(),
+        F.soft_margin_loss(x, 2 * some - 1),
+    )
 
 
-graphs.function("losses-of-classes", ["C1"], crossed, lambda lab: [
-    lab.normal(8, 5), lab.here(torch.tensor([2, 0, 4, 2, 1, 3, 0, 2])), lab.normal(5).abs() + 1],
-                exact=False, smoke=True)
-graphs.function("losses-of-distances", ["C1"], apart, lambda lab: [
-    lab.normal(5, 8), lab.normal(5, 8), lab.here(torch.arange(40).view(5, 8) % 3 > 0)], exact=False)
+graphs.function(
+    "losses-of-classes",
+    ["C1"],
+    crossed,
+    lambda lab: [lab.normal(8, 5), lab.here(torch.tensor([2, 0, 4, 2, 1, 3, 0, 2])), lab.normal(5).abs() + 1],
+    exact=False,
+    smoke=True,
+)
+graphs.function(
+    "losses-of-distances",
+    ["C1"],
+    apart,
+    lambda lab: [lab.normal(5, 8), lab.normal(5, 8), lab.here(torch.arange(40).view(5, 8) % 3 > 0)],
+    exact=False,
+)
 
 
 # -- what follows a product --------------------------------------------------------------------------------------------
 
+
 def activated(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     """Each activation with parameters that are not its own, right after a product, but those that jump."""
     y, z = F.linear(x, w, b), x @ w
-    return (F.leaky_relu(y, 0.3), F.leaky_relu(z), F.elu(y, 0.5), F.elu(z), F.gelu(y), F.gelu(z, approximate="tanh"),
-            F.softplus(y, 2.0), F.softplus(z, 1.0, 2.0), F.hardtanh(y, -0.5, 2.0), F.relu6(z), F.prelu(y, b[:1] / 8),
-            F.celu(y, 0.5), F.silu(z), F.hardswish(y), F.hardsigmoid(z), F.selu(y), F.mish(z), y.clamp(-1, 0.5),
-            y.sigmoid() * z, F.logsigmoid(y), F.softshrink(y, 0.25), F.glu(y, 0), F.glu(z, 1),
-            z[:, :3] * F.silu(z[:, 3:]), F.silu(z[:, :3]) * z[:, 3:], y.tanh() + 1)
+    return (
+        F.leaky_relu(y, 0.3),
+        F.leaky_relu(z),
+        F.elu(y, 0.5),
+        F.elu(z),
+        F.gelu(y),
+        F.gelu(z, approximate="tanh"),
+        F.softplus(y, 2.0),
+        F.softplus(z, 1.0, 2.0),
+        F.hardtanh(y, -0.5, 2.0),
+        F.relu6(z),
+        F.prelu(y, b[:1] / 8),
+        F.celu(y, 0.5),
+        F.silu(z),
+        F.hardswish(y),
+        F.hardsigmoid(z),
+        F.selu(y),
+        F.mish(z),
+        y.clamp(-1, 0.5),
+        y.sigmoid() * z,
+        F.logsigmoid(y),
+        F.softshrink(y, 0.25),
+        F.glu(y, 0),
+        F.glu(z, 1),
+        z[:, :3] * F.silu(z[:, 3:]),
+        F.silu(z[:, :3]) * z[:, 3:],
+        y.tanh() + 1,
+    )
 
 
 def followed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     """Scales, shifts and residuals of both signs, before and after what does not commute with them; what jumps."""
-    z, y = x @ w, iter([(x + k) @ w for k in range(27)])                   # most are read but once
-    return (next(y).relu() * -2, (next(y) * -2).relu(), (-next(y)).relu() * 0.5, next(y).relu() * b,
-            (next(y) * b).relu(), next(y).relu() * b[:, None], (next(y) + x).relu(), next(y).relu() + x,
-            (next(y) + b).relu() + x, (next(y) + b[:, None]) * 2, next(y) * 2 + b, (next(y) + b) * 2, next(y) @ w,
-            (next(y).relu() * b) @ w, (next(y) / 2).relu().square(), next(y).relu().square() / 2, next(y).abs() * -1,
-            -(next(y).abs()), x - next(y), next(y) - x, (x - next(y)).relu(), (b - next(y)).relu(),
-            next(y).relu().sum(1) - b, (next(y) + b).amax(0) * -1, next(y).t() + b, (z * z).sum(0), z.relu() * -1,
-            z.clamp(min=0) * b, z + z.t(), torch.cat([z, x @ w.t()], 1).relu(), (x.t() @ w).t() + b, F.linear(x, w) + z,
-            F.linear(x, w, b).relu() * -3, F.threshold(next(y), 0.5, -2.0), F.hardshrink(next(y), 1.0))
+    z, y = x @ w, iter([(x + k) @ w for k in range(27)])  # most are read but once
+    return (
+        next(y).relu() * -2,
+        (next(y) * -2).relu(),
+        (-next(y)).relu() * 0.5,
+        next(y).relu() * b,
+        (next(y) * b).relu(),
+        next(y).relu() * b[:, None],
+        (next(y) + x).relu(),
+        next(y).relu() + x,
+        (next(y) + b).relu() + x,
+        (next(y) + b[:, None]) * 2,
+        next(y) * 2 + b,
+        (next(y) + b) * 2,
+        next(y) @ w,
+        (next(y).relu() * b) @ w,
+        (next(y) / 2).relu().square(),
+        next(y).relu().square() / 2,
+        next(y).abs() * -1,
+        -(next(y).abs()),
+        x - next(y),
+        next(y) - x,
+        (x - next(y)).relu(),
+        (b - next(y)).relu(),
+        next(y).relu().sum(1) - b,
+        (next(y) + b).amax(0) * -1,
+        next(y).t() + b,
+        (z * z).sum(0),
+        z.relu() * -1,
+        z.clamp(min=0) * b,
+        z + z.t(),
+        torch.cat([z, x @ w.t()], 1).relu(),
+        (x.t() @ w).t() + b,
+        F.linear(x, w) + z,
+        F.linear(x, w, b).relu() * -3,
+        F.threshold(next(y), 0.5, -2.0),
+        F.hardshrink(next(y), 1.0),
+    )
 
 
 def convolved(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     """The same of images, and what is padded, scaled or turned before a convolution."""
     z, each = F.conv2d(x, w, b, padding=1), b[:, None, None]
     y = iter([F.conv2d(x + k, w, b, padding=1) for k in range(11)])
-    return (F.leaky_relu(next(y), 0.5), next(y).relu() * -2, (next(y) + x).relu(), next(y).relu() + x, next(y) * each,
-            next(y) + each, (next(y) - each).abs(), next(y).relu() * each, F.max_pool2d(next(y), 2),
-            next(y).sum((2, 3)) * 2, next(y).amax((2, 3)) * 2, F.max_pool2d(z.relu(), 2), F.max_pool2d(z, 2).relu(),
-            z * each, F.conv2d(x, w * b[:, None, None, None], padding=1), F.conv2d(x * each, w, padding=1),
-            F.conv2d(F.pad(x, (1, 1, 1, 1), value=1), w), F.conv2d(F.pad(x, (1, 1, 1, 1)), w, padding=1),
-            F.conv2d(F.pad(x, (0, 1, 0, 1)), w, stride=2), F.conv2d(x, w, stride=2) - each, F.conv2d(x, w.flip(2)),
-            F.conv2d(x, w.mT, b), F.conv2d(x, w.transpose(0, 1)), F.conv_transpose2d(x, w, b), F.conv2d(x.mT, w).relu(),
-            F.conv2d(x, w, dilation=2), F.conv2d(x, w[:, :1], groups=3).sum((2, 3)), F.conv2d(x, w, b).relu().sum(1))
+    return (
+        F.leaky_relu(next(y), 0.5),
+        next(y).relu() * -2,
+        (next(y) + x).relu(),
+        next(y).relu() + x,
+        next(y) * each,
+        next(y) + each,
+        (next(y) - each).abs(),
+        next(y).relu() * each,
+        F.max_pool2d(next(y), 2),
+        next(y).sum((2, 3)) * 2,
+        next(y).amax((2, 3)) * 2,
+        F.max_pool2d(z.relu(), 2),
+        F.max_pool2d(z, 2).relu(),
+        z * each,
+        F.conv2d(x, w * b[:, None, None, None], padding=1),
+        F.conv2d(x * each, w, padding=1),
+        F.conv2d(F.pad(x, (1, 1, 1, 1), value=1), w),
+        F.conv2d(F.pad(x, (1, 1, 1, 1)), w, padding=1),
+        F.conv2d(F.pad(x, (0, 1, 0, 1)), w, stride=2),
+        F.conv2d(x, w, stride=2) - each,
+        F.conv2d(x, w.flip(2)),
+        F.conv2d(x, w.mT, b),
+        F.conv2d(x, w.transpose(0, 1)),
+        F.conv_transpose2d(x, w, b),
+        F.conv2d(x.mT, w).relu(),
+        F.conv2d(x, w, dilation=2),
+        F.conv2d(x, w[:, :1], groups=3).sum((2, 3)),
+        F.conv2d(x, w, b).relu().sum(1),
+    )
 
 
-graphs.function("activations-after-products", ["C1"], activated, lambda lab: [
-    lab.normal(6, 6), lab.normal(6, 6), lab.normal(6)], exact=False, smoke=True)
-graphs.function("scales-after-products", ["C1"], followed, lambda lab: [
-    lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True)
-graphs.function("what-follows-convolutions", ["C1"], convolved, lambda lab: [
-    lab.ints(2, 3, 5, 5) * 2, lab.ints(3, 3, 3, 3), lab.ints(3)], smoke=True)
+graphs.function(
+    "activations-after-products",
+    ["C1"],
+    activated,
+    lambda lab: [lab.normal(6, 6), lab.normal(6, 6), lab.normal(6)],
+    exact=False,
+    smoke=True,
+)
+graphs.function(
+    "scales-after-products", ["C1"], followed, lambda lab: [lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True
+)
+graphs.function(
+    "what-follows-convolutions",
+    ["C1"],
+    convolved,
+    lambda lab: [lab.ints(2, 3, 5, 5) * 2, lab.ints(3, 3, 3, 3), lab.ints(3)],
+    smoke=True,
+)
 
 
 def image(lab: Lab) -> list[Tensor]:
@@ -234,30 +464,62 @@ def image(lab: Lab) -> list[Tensor]:
 def pooled(x: Tensor) -> tuple[Tensor, ...]:
     """Negative numbers, where padding with zeros shows; pools that do not divide their image."""
     padded = F.pad(x, (1, 1, 1, 1))
-    return (F.max_pool2d(padded, 2), F.max_pool2d(padded, 3, 2), F.max_pool2d(x, 2, padding=1),
-            F.max_pool2d(F.pad(x, (1, 1, 1, 1), value=float("-inf")), 2), F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 3, 2),
-            F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x, 2, 1), F.avg_pool2d(padded, 2),
-            F.avg_pool2d(x, 2, padding=1), F.avg_pool2d(x, 2, padding=1, count_include_pad=False),
-            F.avg_pool2d(F.pad(x, (1, 1, 1, 1), value=4), 2), F.avg_pool2d(x, 2, 1),
-            F.adaptive_avg_pool2d(x[..., :4, :4], 2), F.adaptive_max_pool2d(x, 4), x.amax((2, 3), True) - x,
-            F.avg_pool2d(x, (2, 1)), F.max_pool2d(x, (1, 3), (2, 1)), -F.max_pool2d(-x, 2), F.max_pool2d(x, 2).sum(1),
-            F.pad(F.max_pool2d(x, 2), (1, 0, 1, 0)), F.interpolate(F.max_pool2d(x, 2), scale_factor=2.0),
-            F.max_pool2d(F.interpolate(x, scale_factor=2.0), 2), F.max_pool1d(x[0], 2), F.avg_pool1d(x[:, 0], 2, 2))
+    return (
+        F.max_pool2d(padded, 2),
+        F.max_pool2d(padded, 3, 2),
+        F.max_pool2d(x, 2, padding=1),
+        F.max_pool2d(F.pad(x, (1, 1, 1, 1), value=float("-inf")), 2),
+        F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 3, 2),
+        F.max_pool2d(x, 3, 2, ceil_mode=True),
+        F.max_pool2d(x, 2, 1),
+        F.avg_pool2d(padded, 2),
+        F.avg_pool2d(x, 2, padding=1),
+        F.avg_pool2d(x, 2, padding=1, count_include_pad=False),
+        F.avg_pool2d(F.pad(x, (1, 1, 1, 1), value=4), 2),
+        F.avg_pool2d(x, 2, 1),
+        F.adaptive_avg_pool2d(x[..., :4, :4], 2),
+        F.adaptive_max_pool2d(x, 4),
+        x.amax((2, 3), True) - x,
+        F.avg_pool2d(x, (2, 1)),
+        F.max_pool2d(x, (1, 3), (2, 1)),
+        -F.max_pool2d(-x, 2),
+        F.max_pool2d(x, 2).sum(1),
+        F.pad(F.max_pool2d(x, 2), (1, 0, 1, 0)),
+        F.interpolate(F.max_pool2d(x, 2), scale_factor=2.0),
+        F.max_pool2d(F.interpolate(x, scale_factor=2.0), 2),
+        F.max_pool1d(x[0], 2),
+        F.avg_pool1d(x[:, 0], 2, 2),
+    )
 
 
 def rearranged(x: Tensor) -> tuple[Tensor, ...]:
     """Patches, pixels and channels in another order, by the reshapes and turns that models write."""
     b, c, h, w = x.shape
-    return (x[:1].transpose(0, 1) + 1, x[:, :1].transpose(1, 2) - 1, x[:1, :1].permute(1, 0, 3, 2) * 2,
-            x.transpose(0, 2)[:, :1].transpose(1, 3), x.view(b, c, 3, 2, 3, 2).permute(0, 2, 4, 1, 3, 5).flatten(3),
-            x.view(b, c, 3, 2, 3, 2).permute(0, 2, 4, 3, 5, 1).flatten(3) + 1,
-            x.view(b, 2, 2, h, w).permute(0, 3, 1, 4, 2).reshape(b, 2 * h, 2 * w), F.pixel_shuffle(x, 2) + 1,
-            F.pixel_unshuffle(x, 2), x.view(b, 2, 2, h, w).transpose(1, 2).reshape(b, c, h, w),
-            F.channel_shuffle(x, 2) * 2, x.unfold(2, 2, 2).unfold(3, 2, 2).permute(0, 2, 3, 1, 4, 5).flatten(1, 2),
-            F.unfold(x, 2, stride=2), F.fold(F.unfold(x, 3), (h, w), 3), x.flatten(2).mT,
-            x.permute(0, 2, 3, 1).reshape(-1, c) * 2, x.mT.flatten(1), x.flip(3).mT, x.mT.flip(2),
-            torch.cat([x[:, :, ::2], x[:, :, 1::2]], 1), x.roll((1, -2), (2, 3)),
-            x[:, :1].transpose(1, 3).reshape(b, -1), x[:, :, :1].permute(2, 1, 0, 3).reshape(4, -1))
+    return (
+        x[:1].transpose(0, 1) + 1,
+        x[:, :1].transpose(1, 2) - 1,
+        x[:1, :1].permute(1, 0, 3, 2) * 2,
+        x.transpose(0, 2)[:, :1].transpose(1, 3),
+        x.view(b, c, 3, 2, 3, 2).permute(0, 2, 4, 1, 3, 5).flatten(3),
+        x.view(b, c, 3, 2, 3, 2).permute(0, 2, 4, 3, 5, 1).flatten(3) + 1,
+        x.view(b, 2, 2, h, w).permute(0, 3, 1, 4, 2).reshape(b, 2 * h, 2 * w),
+        F.pixel_shuffle(x, 2) + 1,
+        F.pixel_unshuffle(x, 2),
+        x.view(b, 2, 2, h, w).transpose(1, 2).reshape(b, c, h, w),
+        F.channel_shuffle(x, 2) * 2,
+        x.unfold(2, 2, 2).unfold(3, 2, 2).permute(0, 2, 3, 1, 4, 5).flatten(1, 2),
+        F.unfold(x, 2, stride=2),
+        F.fold(F.unfold(x, 3), (h, w), 3),
+        x.flatten(2).mT,
+        x.permute(0, 2, 3, 1).reshape(-1, c) * 2,
+        x.mT.flatten(1),
+        x.flip(3).mT,
+        x.mT.flip(2),
+        torch.cat([x[:, :, ::2], x[:, :, 1::2]], 1),
+        x.roll((1, -2), (2, 3)),
+        x[:, :1].transpose(1, 3).reshape(b, -1),
+        x[:, :, :1].permute(2, 1, 0, 3).reshape(4, -1),
+    )
 
 
 graphs.function("pools-and-what-is-padded", ["C1"], pooled, image, smoke=True)

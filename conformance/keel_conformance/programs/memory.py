@@ -1,4 +1,5 @@
 """Contract programs about memory: what programs write to, what are views of what, what results share."""
+
 from __future__ import annotations
 
 import torch
@@ -32,42 +33,78 @@ mutation.function("swap", ["C2", "C3"], lambda a, b: swap(a, b), two)
 mutation.function("row-of", ["C2", "C4", "C5"], lambda x: (x[1].add_(5), x.sum(0))[1], grid, smoke=True)
 mutation.function("column-of", ["C2", "C4", "C5"], lambda x: (x[:, 2].mul_(3), x + 1)[1], grid)
 mutation.function("every-second", ["C4", "C5"], lambda x: x[::2, 1::3].fill_(9), grid)
-mutation.function("transposed", ["C4"], lambda x: (
-    x.t().add_(torch.arange(5.0, dtype=x.dtype, device=x.device)), x * 2)[1], grid)
+mutation.function(
+    "transposed", ["C4"], lambda x: (x.t().add_(torch.arange(5.0, dtype=x.dtype, device=x.device)), x * 2)[1], grid
+)
 mutation.function("view-of-view", ["C4"], lambda x: (x.view(35)[3:20].view(17)[1::2].add_(1), x.clone())[1], grid)
 mutation.function("base-seen-in-view", ["C4"], lambda x: view_then_write(x), grid)
 mutation.function("assign-slice", ["C2", "C5"], lambda a, b: (a.__setitem__(slice(1, 3), b[2:4]), a + b)[1], two)
 mutation.function("assign-masked", ["C2", "C5"], lambda a, b: (a.masked_fill_(b > 0, 8), a * 1)[1], two)
-mutation.function("assign-indexed", ["C2", "C5"], lambda x, i, v: (x.__setitem__(i, v), x.sum(0))[1],
-                  lambda lab: [lab.ints(6, 4), torch.tensor([4, 0, 3]), lab.ints(3, 4)])
-mutation.function("index-add", ["C2"], lambda x, i, v: x.index_add_(0, i, v) + 1,
-                  lambda lab: [lab.ints(6, 4), lab.index(6, 9), lab.ints(9, 4)])
-mutation.function("scatter", ["C2"], lambda x, i, v: x.scatter_(1, i, v) * 2,
-                  lambda lab: [lab.ints(4, 6), torch.tensor([[0, 5], [1, 2], [3, 0], [2, 4]]), lab.ints(4, 2)])
-mutation.function("put-accumulated", ["C2"], lambda x, i, v: x.index_put_((i,), v, accumulate=True),
-                  lambda lab: [lab.ints(5), lab.index(5, 11), lab.ints(11)])
-mutation.function("integers", ["C2"], lambda x: (x.add_(3).bitwise_and_(5), x + 1)[1],
-                  lambda lab: [lab.ints(9, dtype=torch.int64)])
+mutation.function(
+    "assign-indexed",
+    ["C2", "C5"],
+    lambda x, i, v: (x.__setitem__(i, v), x.sum(0))[1],
+    lambda lab: [lab.ints(6, 4), torch.tensor([4, 0, 3]), lab.ints(3, 4)],
+)
+mutation.function(
+    "index-add",
+    ["C2"],
+    lambda x, i, v: x.index_add_(0, i, v) + 1,
+    lambda lab: [lab.ints(6, 4), lab.index(6, 9), lab.ints(9, 4)],
+)
+mutation.function(
+    "scatter",
+    ["C2"],
+    lambda x, i, v: x.scatter_(1, i, v) * 2,
+    lambda lab: [lab.ints(4, 6), torch.tensor([[0, 5], [1, 2], [3, 0], [2, 4]]), lab.ints(4, 2)],
+)
+mutation.function(
+    "put-accumulated",
+    ["C2"],
+    lambda x, i, v: x.index_put_((i,), v, accumulate=True),
+    lambda lab: [lab.ints(5), lab.index(5, 11), lab.ints(11)],
+)
+mutation.function(
+    "integers", ["C2"], lambda x: (x.add_(3).bitwise_and_(5), x + 1)[1], lambda lab: [lab.ints(9, dtype=torch.int64)]
+)
 mutation.function("flags", ["C2"], lambda a, b: (a.logical_and_(b), ~a)[1], lambda lab: [lab.flags(9), lab.flags(9)])
-mutation.function("scalar-0-d", ["C2"], lambda x, step: (step.add_(1), x * step)[1],
-                  lambda lab: [lab.ints(4), torch.tensor(2.0, dtype=lab.dtype)])
+mutation.function(
+    "scalar-0-d",
+    ["C2"],
+    lambda x, step: (step.add_(1), x * step)[1],
+    lambda lab: [lab.ints(4), torch.tensor(2.0, dtype=lab.dtype)],
+)
 mutation.function("relu-in-place", ["C2"], lambda x: torch.nn.functional.relu(x, inplace=True).sum(), grid)
 mutation.function("out-keyword", ["C2"], lambda a, b: torch.add(a, 1, out=b), two)
 mutation.function("with-gaps", ["C2", "C5"], lambda x: (x.mul_(2), x - 1)[1], lambda lab: [lab.ints(6, 9)[1:5, 2:7]])
-mutation.function("columns-with-gaps", ["C2", "C5"], lambda x: (x.sub_(3), x.sum())[1],
-                  lambda lab: [lab.ints(6, 9).t()[1::2, ::2]])
-mutation.function("cast-into", ["C2"], lambda a, b: (a.copy_(b), a + 1)[1],
-                  lambda lab: [lab.ints(8), lab.ints(8, dtype=torch.int32)])
-mutation.function("running-maximum", ["C2"], lambda m, x: (m.copy_(torch.maximum(m, x.amax(0))), x - m)[1],
-                  lambda lab: [lab.ints(7), lab.ints(5, 7)])
-mutation.function("from-its-other-end", ["C2", "C3"], lambda x: (x.copy_(x.flip(0) + 1), x.add_(x.roll(1, 1)))[1],
-                  grid)
-mutation.function("from-its-other-half", ["C2", "C3"], lambda x: (
-    x[:3].add_(x[3:] * 2), x[1:4].sub_(x.sum(0)), x * 1)[2], lambda lab: [lab.ints(6, 5)])
-mutation.function("from-its-columns", ["C2", "C3"], lambda x: (x.copy_(x.t() + x), x.sub_(x.amax(1)), x.cumsum(0))[2],
-                  lambda lab: [lab.ints(6, 6)])
-mutation.function("from-what-it-sums-to", ["C2", "C3"], lambda x: (
-    x.sub_(x.sum(0)), x.copy_(x.cumsum(1)), x.amax(0))[2], grid)
+mutation.function(
+    "columns-with-gaps", ["C2", "C5"], lambda x: (x.sub_(3), x.sum())[1], lambda lab: [lab.ints(6, 9).t()[1::2, ::2]]
+)
+mutation.function(
+    "cast-into", ["C2"], lambda a, b: (a.copy_(b), a + 1)[1], lambda lab: [lab.ints(8), lab.ints(8, dtype=torch.int32)]
+)
+mutation.function(
+    "running-maximum",
+    ["C2"],
+    lambda m, x: (m.copy_(torch.maximum(m, x.amax(0))), x - m)[1],
+    lambda lab: [lab.ints(7), lab.ints(5, 7)],
+)
+mutation.function("from-its-other-end", ["C2", "C3"], lambda x: (x.copy_(x.flip(0) + 1), x.add_(x.roll(1, 1)))[1], grid)
+mutation.function(
+    "from-its-other-half",
+    ["C2", "C3"],
+    lambda x: (x[:3].add_(x[3:] * 2), x[1:4].sub_(x.sum(0)), x * 1)[2],
+    lambda lab: [lab.ints(6, 5)],
+)
+mutation.function(
+    "from-its-columns",
+    ["C2", "C3"],
+    lambda x: (x.copy_(x.t() + x), x.sub_(x.amax(1)), x.cumsum(0))[2],
+    lambda lab: [lab.ints(6, 6)],
+)
+mutation.function(
+    "from-what-it-sums-to", ["C2", "C3"], lambda x: (x.sub_(x.sum(0)), x.copy_(x.cumsum(1)), x.amax(0))[2], grid
+)
 mutation.function("turned", ["C7"], lambda x: (x.t_(), x + 1)[1], grid)
 mutation.function("one-more-dimension", ["C7"], lambda x: (x.unsqueeze_(1), x * 2)[1], grid)
 
@@ -150,6 +187,7 @@ def write_beside_gradients(lab: Lab) -> None:
 
 # -- views -------------------------------------------------------------------------------------------------------------
 
+
 def _strided_between(x: Tensor) -> Tensor:
     """Views whose offset is one in the storage, of results that are in memory at the same time."""
     small, large = x @ x.t(), x.t() @ x
@@ -171,8 +209,12 @@ views.function("of-a-result", ["C2"], lambda x: (x + 1).t()[1:], grid)
 views.function("permuted", ["C1", "C2"], lambda x: x.permute(2, 0, 1).movedim(0, 1), lambda lab: [lab.ints(2, 3, 4)])
 views.function("copies", ["C3"], lambda x: (x.clone(), x.t().contiguous(), x.flip(0), x.repeat(2, 1), +x * 1), grid)
 views.function("reshape-that-copies", ["C3"], lambda x: x.t().reshape(-1), grid)
-views.function("real-and-imaginary", ["C1"], lambda x: (torch.view_as_real(x), x.real),
-               lambda lab: [torch.complex(lab.ints(4), lab.ints(4))])
+views.function(
+    "real-and-imaginary",
+    ["C1"],
+    lambda x: (torch.view_as_real(x), x.real),
+    lambda lab: [torch.complex(lab.ints(4), lab.ints(4))],
+)
 views.function("bits", ["C1"], lambda x: x.view(torch.int32), lambda lab: [lab.ints(6, dtype=torch.float32)])
 
 

@@ -1,4 +1,5 @@
 """Monte Carlo arithmetic: within ``Noise`` the results of operators are disturbed as rounding would disturb them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class Noise(TorchFunctionMode):
         self.inside = True
         try:
             found = func(*self.near(name, args), **kwargs)
-            if name == "gelu" and found.dtype == torch.float64:    # x (1 + erf) / 2 cancels: it is off by u |x|
+            if name == "gelu" and found.dtype == torch.float64:  # x (1 + erf) / 2 cancels: it is off by u |x|
                 return found + self.scaled(args[0]).sub(args[0]).detach()
             if isinstance(found, Tensor):
                 return self.disturbed(found, args)
@@ -59,14 +60,20 @@ class Noise(TorchFunctionMode):
         if name not in SUMS:
             return args
         read = 1 if name in WRITING else len(args)
-        return (*(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args[:read]),
-                *args[read:])
+        return (
+            *(self.scaled(a) if isinstance(a, Tensor) and a.dtype == torch.float64 else a for a in args[:read]),
+            *args[read:],
+        )
 
     def disturbed(self, found: Tensor, args: Any) -> Tensor:
         memory = {a.untyped_storage().data_ptr() for a in tensors(args)}
-        if found.dtype != torch.float64 or not found.numel() or (found.is_leaf and found.requires_grad) or (
-                found.untyped_storage().data_ptr() in memory):
-            return found                                      # a parameter, a view, or what was written in place
+        if (
+            found.dtype != torch.float64
+            or not found.numel()
+            or (found.is_leaf and found.requires_grad)
+            or (found.untyped_storage().data_ptr() in memory)
+        ):
+            return found  # a parameter, a view, or what was written in place
         return self.scaled(found)
 
     def scaled(self, x: Tensor) -> Tensor:
@@ -76,17 +83,43 @@ class Noise(TorchFunctionMode):
         return x * (1 + LAPPED * self.unit * (2 * noise - 1))
 
 
-SUMS = frozenset((
-    "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "linear", "conv1d", "conv2d", "conv3d", "sum", "mean",
-    "layer_norm", "batch_norm", "group_norm", "instance_norm", "softmax", "log_softmax", "cross_entropy",
-    "scaled_dot_product_attention", "cumsum", "var", "einsum", "baddbmm", "logsumexp", "square",
-))
+SUMS = frozenset(
+    (
+        "matmul",
+        "__matmul__",
+        "__rmatmul__",
+        "mm",
+        "bmm",
+        "addmm",
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "sum",
+        "mean",
+        "layer_norm",
+        "batch_norm",
+        "group_norm",
+        "instance_norm",
+        "softmax",
+        "log_softmax",
+        "cross_entropy",
+        "scaled_dot_product_attention",
+        "cumsum",
+        "var",
+        "einsum",
+        "baddbmm",
+        "logsumexp",
+        "square",
+    )
+)
 WRITING = frozenset(("batch_norm", "instance_norm"))
 """Of these, what update the running statistics that come after their first argument."""
 
 
-def softmax(x: Tensor, dim: int | None = None, *other: Any, dtype: torch.dtype | None = None, **more: Any
-            ) -> Tensor | None:
+def softmax(
+    x: Tensor, dim: int | None = None, *other: Any, dtype: torch.dtype | None = None, **more: Any
+) -> Tensor | None:
     """None where a parameter asks for what is not written out here."""
     if dim is None or other or (dtype or x.dtype) != x.dtype:
         return None
@@ -101,8 +134,17 @@ def _powers(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return e, e.sum(dim, keepdim=True)
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-              is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor | None:
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor | None:
     """None where a parameter asks for what is not written out here.  It divides last, as kernels do that keep no
     weights: then the sum in the softmax's slope comes from the result."""
     if dropout_p or enable_gqa:
@@ -114,7 +156,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | Non
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     e, total = _powers(scores, -1)
     found = e @ value
-    return found * spread(1 / total.masked_fill(total == 0, 1.0), found)     # where all is masked, 0
+    return found * spread(1 / total.masked_fill(total == 0, 1.0), found)  # where all is masked, 0
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
@@ -131,6 +173,9 @@ def spread(x: Tensor, over: Tensor) -> Tensor:
 
 
 WRITTEN_OUT: Mapping[str, Callable[..., Tensor | None]] = {
-    "softmax": softmax, "scaled_dot_product_attention": attention, "linear": linear}
+    "softmax": softmax,
+    "scaled_dot_product_attention": attention,
+    "linear": linear,
+}
 """Operators whose slopes sum up what may cancel.  That of a softmax is p (g - sum(p g)): it sums up to 0 over what the
 softmax is over, and so does that of a bias of attention's keys, which is all rounding."""

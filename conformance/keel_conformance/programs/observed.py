@@ -1,4 +1,5 @@
 """What a run of a case left behind: a list of named facts, as plain data and tensors that go through a file."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
             return [leaf for k, v in enumerate(value) for leaf in leaves(v, f"{path}[{k}]")]
         case None | bool() | int() | float():
             return [(path, value)]
-    if hasattr(value, "to_tuple"):                            # outputs of transformers
+    if hasattr(value, "to_tuple"):  # outputs of transformers
         return [leaf for k, v in value.items() for leaf in leaves(v, f"{path}.{k}")]
     return [(path, type(value).__name__)]
 
@@ -60,8 +61,12 @@ def held(x: Tensor) -> Tensor:
 def layout(x: Tensor) -> dict[str, Any]:
     """Everything about a tensor but its values; strides along dimensions of more than one element only."""
     strides = [s if n > 1 else 0 for n, s in zip(x.shape, x.stride(), strict=True)] if x.numel() else []
-    return {"dtype": str(x.dtype).removeprefix("torch."), "shape": list(x.shape), "device": x.device.type,
-            "strides": strides}
+    return {
+        "dtype": str(x.dtype).removeprefix("torch."),
+        "shape": list(x.shape),
+        "device": x.device.type,
+        "strides": strides,
+    }
 
 
 def same(a: Tensor, b: Tensor) -> bool:

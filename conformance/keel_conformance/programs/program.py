@@ -1,4 +1,5 @@
 """A contract program: a function of a ``Lab``, its name, and the clauses that it witnesses."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +47,14 @@ class Function:
         return [placed(lab, x, call) for x in self.arguments(lab)]
 
 
-PROFILES: Mapping[str, str] = {"gradients": "training", "buffers": "training", "training": "training",
-                               "shapes": "dynamic", "assertions": "dynamic", "collectives": "inference"}
+PROFILES: Mapping[str, str] = {
+    "gradients": "training",
+    "buffers": "training",
+    "training": "training",
+    "shapes": "dynamic",
+    "assertions": "dynamic",
+    "collectives": "inference",
+}
 """The profile that each chapter's programs belong to, of those that are of another than ``core``."""
 
 
@@ -69,11 +76,22 @@ class Chapter:
         def declare(body: Body) -> Body:
             self._add(name or body.__name__.strip("_").replace("_", "-"), clauses, body, **more)
             return body
+
         return declare
 
-    def function(self, name: str, clauses: Sequence[str], fn: Callable[..., Any],
-                 arguments: Callable[[Lab], Sequence[Any]], *, gradients: bool = False, dynamic: bool | None = None,
-                 without: tuple[str, ...] = (), breaks: bool = False, **more: Any) -> None:
+    def function(
+        self,
+        name: str,
+        clauses: Sequence[str],
+        fn: Callable[..., Any],
+        arguments: Callable[[Lab], Sequence[Any]],
+        *,
+        gradients: bool = False,
+        dynamic: bool | None = None,
+        without: tuple[str, ...] = (),
+        breaks: bool = False,
+        **more: Any,
+    ) -> None:
         """``fn`` on fresh arguments at each call. One that ``breaks`` makes several graphs: a size of it depends on
         values.
         """
@@ -85,8 +103,9 @@ class Chapter:
             go = lab.compile(fn, dynamic=dynamic, without=without)
             for call in lab.each():
                 args = function.drawn(lab, call)
-                wanted = [x.requires_grad_() for x in args if gradients and isinstance(x, Tensor)
-                          and x.is_floating_point()]
+                wanted = [
+                    x.requires_grad_() for x in args if gradients and isinstance(x, Tensor) and x.is_floating_point()
+                ]
                 results = lab.run(go, *args)
                 if wanted:
                     lab.backward(results, args)

@@ -1,4 +1,5 @@
 """Contract programs about what compilers rewrite: what folds for most values, casts, moves upon moves, epilogues."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ def in_turns(lab: Lab, programs: Sequence[Callable[..., Any]], *shape: int) -> N
 
 # -- what folds for most values ----------------------------------------------------------------------------------------
 
+
 def folded(x: Tensor) -> tuple[Tensor, ...]:
     return x * 0, x - x, x / x, x == x, x != x, x + 0, x * 1, x <= x, torch.maximum(x, x), x.isnan()
 
@@ -39,39 +41,82 @@ def folded(x: Tensor) -> tuple[Tensor, ...]:
 def folded_within(x: Tensor) -> tuple[Tensor, ...]:
     """The same, with other operators before and after."""
     y = x + 1
-    return (y * 0 + 2, (y - y).amax(0), torch.where(y == y, y, 3), (y / y).amin(1), (y != y).sum(0), -(y * 0) + 1,
-            torch.where(y != y, 7, 2))
+    return (
+        y * 0 + 2,
+        (y - y).amax(0),
+        torch.where(y == y, y, 3),
+        (y / y).amin(1),
+        (y != y).sum(0),
+        -(y * 0) + 1,
+        torch.where(y != y, 7, 2),
+    )
 
 
 def chosen(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     """Choices that NaN makes otherwise than a test of its opposite."""
-    return (torch.where(x > 0, x, -x), torch.where(x <= 0, -x, x), ~(x > y), x <= y, torch.maximum(x, y),
-            torch.where(x > y, x, y), torch.minimum(x, y), x.clamp(-1, 2), x.relu(), torch.where(x > 0, x, 0), x.abs())
+    return (
+        torch.where(x > 0, x, -x),
+        torch.where(x <= 0, -x, x),
+        ~(x > y),
+        x <= y,
+        torch.maximum(x, y),
+        torch.where(x > y, x, y),
+        torch.minimum(x, y),
+        x.clamp(-1, 2),
+        x.relu(),
+        torch.where(x > 0, x, 0),
+        x.abs(),
+    )
 
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16", torch.bfloat16)):
-    graphs.function(f"folded{_name}", ["C1"], folded, lambda lab, d=_dtype: [special(lab, 9, 7, dtype=d)],
-                    smoke=not _name)
-    graphs.function(f"folded-within{_name}", ["C1"], folded_within, lambda lab, d=_dtype: [
-        special(lab, 6, 17, dtype=d)])
-    graphs.function(f"chosen{_name}", ["C1"], chosen, lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d), special(
-        lab, 5, 9, dtype=d)])
-graphs.function("folded-integers", ["C1", "dtypes.C3"], lambda x: (
-    x * 0, x - x, x // 1, x % 1, x & x, x | 0, x ^ x, x << 0, (~x) ^ -1, (-x).neg(), x * 4 // 4, x * 2 // 4,
-    (x + 1) * 2 - 2),
-    lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)])
+    graphs.function(
+        f"folded{_name}", ["C1"], folded, lambda lab, d=_dtype: [special(lab, 9, 7, dtype=d)], smoke=not _name
+    )
+    graphs.function(
+        f"folded-within{_name}", ["C1"], folded_within, lambda lab, d=_dtype: [special(lab, 6, 17, dtype=d)]
+    )
+    graphs.function(
+        f"chosen{_name}",
+        ["C1"],
+        chosen,
+        lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d), special(lab, 5, 9, dtype=d)],
+    )
+graphs.function(
+    "folded-integers",
+    ["C1", "dtypes.C3"],
+    lambda x: (
+        x * 0,
+        x - x,
+        x // 1,
+        x % 1,
+        x & x,
+        x | 0,
+        x ^ x,
+        x << 0,
+        (~x) ^ -1,
+        (-x).neg(),
+        x * 4 // 4,
+        x * 2 // 4,
+        (x + 1) * 2 - 2,
+    ),
+    lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)],
+)
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
 
+
 def there_and_back(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(x.to(d).to(x.dtype) for d in (torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int8,
-                                               torch.bool))
+    return tuple(
+        x.to(d).to(x.dtype) for d in (torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int8, torch.bool)
+    )
 
 
 def whole_there_and_back(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(x.to(d).to(x.dtype) for d in (torch.int32, torch.int16, torch.uint8, torch.float32, torch.float64,
-                                               torch.bool))
+    return tuple(
+        x.to(d).to(x.dtype) for d in (torch.int32, torch.int16, torch.uint8, torch.float32, torch.float64, torch.bool)
+    )
 
 
 def fractions(lab: Lab, *shape: int) -> Tensor:
@@ -79,23 +124,51 @@ def fractions(lab: Lab, *shape: int) -> Tensor:
     return lab.ints(*shape, low=-60 * 4096, high=60 * 4096) / 4096
 
 
-graphs.function("casts-there-and-back", ["C1", "dtypes.C2"], there_and_back, lambda lab: [fractions(lab, 5, 9)],
-                smoke=True)
-graphs.function("casts-of-integers-there-and-back", ["C1", "dtypes.C3"], whole_there_and_back,
-                lambda lab: [lab.index(1 << 40, 5, 9) - (1 << 39)])
-graphs.function("casts-there-and-back-of-special-values", ["C1"], lambda x: tuple(
-    x.to(d).to(x.dtype) + 0 for d in (torch.bfloat16, torch.float16, torch.float64, torch.bool)),
-    lambda lab: [special(lab, 5, 9) * 1001 / 16])
-graphs.function("casts-between-operators", ["C1"], lambda x: (
-    (x * 2).to(torch.int64) + 1, (x.to(torch.bfloat16) * 2).to(x.dtype), (x.to(torch.int32) // 2).to(x.dtype) * 2,
-    (x > 0).to(x.dtype) * x, x.to(torch.bool).to(torch.int32).sum(0), (x / 2).to(torch.int32).amax(1)),
-    lambda lab: [fractions(lab, 6, 17)], smoke=True)
-graphs.function("casts-of-what-is-summed", ["C1"], lambda x: (
-    x.to(torch.int64).sum(0), x.sum(1, dtype=torch.float64), x.to(torch.float64).sum(), x.to(torch.bfloat16).amax(0),
-    x.to(torch.float16).to(torch.float64).sum(1)), lambda lab: [fractions(lab, 8, 9)])
+graphs.function(
+    "casts-there-and-back", ["C1", "dtypes.C2"], there_and_back, lambda lab: [fractions(lab, 5, 9)], smoke=True
+)
+graphs.function(
+    "casts-of-integers-there-and-back",
+    ["C1", "dtypes.C3"],
+    whole_there_and_back,
+    lambda lab: [lab.index(1 << 40, 5, 9) - (1 << 39)],
+)
+graphs.function(
+    "casts-there-and-back-of-special-values",
+    ["C1"],
+    lambda x: tuple(x.to(d).to(x.dtype) + 0 for d in (torch.bfloat16, torch.float16, torch.float64, torch.bool)),
+    lambda lab: [special(lab, 5, 9) * 1001 / 16],
+)
+graphs.function(
+    "casts-between-operators",
+    ["C1"],
+    lambda x: (
+        (x * 2).to(torch.int64) + 1,
+        (x.to(torch.bfloat16) * 2).to(x.dtype),
+        (x.to(torch.int32) // 2).to(x.dtype) * 2,
+        (x > 0).to(x.dtype) * x,
+        x.to(torch.bool).to(torch.int32).sum(0),
+        (x / 2).to(torch.int32).amax(1),
+    ),
+    lambda lab: [fractions(lab, 6, 17)],
+    smoke=True,
+)
+graphs.function(
+    "casts-of-what-is-summed",
+    ["C1"],
+    lambda x: (
+        x.to(torch.int64).sum(0),
+        x.sum(1, dtype=torch.float64),
+        x.to(torch.float64).sum(),
+        x.to(torch.bfloat16).amax(0),
+        x.to(torch.float16).to(torch.float64).sum(1),
+    ),
+    lambda lab: [fractions(lab, 8, 9)],
+)
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
+
 
 def expanded(x: Tensor) -> tuple[Tensor, ...]:
     wide = x.unsqueeze(1).expand(-1, 3, -1)
@@ -104,62 +177,161 @@ def expanded(x: Tensor) -> tuple[Tensor, ...]:
 
 def turned(x: Tensor) -> tuple[Tensor, ...]:
     """Of equal sizes, where turning twice could be taken for not turning at all."""
-    return (x.permute(1, 2, 0).permute(1, 2, 0) + 1, x.transpose(0, 1).transpose(1, 2) * 2, x.permute(2, 0, 1).neg(),
-            x.transpose(0, 2).reshape(16, 4) + 1, x.permute(1, 2, 0).contiguous().view(-1) - 1, x[0].t().t() + 1,
-            x.permute(2, 1, 0).flatten(1).sum(0), x.transpose(1, 2).contiguous().transpose(1, 2) + x)
+    return (
+        x.permute(1, 2, 0).permute(1, 2, 0) + 1,
+        x.transpose(0, 1).transpose(1, 2) * 2,
+        x.permute(2, 0, 1).neg(),
+        x.transpose(0, 2).reshape(16, 4) + 1,
+        x.permute(1, 2, 0).contiguous().view(-1) - 1,
+        x[0].t().t() + 1,
+        x.permute(2, 1, 0).flatten(1).sum(0),
+        x.transpose(1, 2).contiguous().transpose(1, 2) + x,
+    )
 
 
 def sliced(x: Tensor) -> tuple[Tensor, ...]:
-    return (x[1:][2:] + 1, x[::2][1::2] * 2, x[3][2] - 1, x[2:, 1:][1:, ::2] + 1, x[1:-1, -5:][:, 1:3].neg(),
-            x.narrow(0, 2, 5).narrow(0, 1, 3) + 0.5, x[:, 2:].t()[1:] + 1, x[4:].sum(0), x[1:6][1].amax())
+    return (
+        x[1:][2:] + 1,
+        x[::2][1::2] * 2,
+        x[3][2] - 1,
+        x[2:, 1:][1:, ::2] + 1,
+        x[1:-1, -5:][:, 1:3].neg(),
+        x.narrow(0, 2, 5).narrow(0, 1, 3) + 0.5,
+        x[:, 2:].t()[1:] + 1,
+        x[4:].sum(0),
+        x[1:6][1].amax(),
+    )
 
 
 def joined(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     both = torch.cat([a + 1, b * 2, a - 1])
-    return (both, both[2:-2] * 2, torch.stack([a, b, a + b], 1).sum(0), torch.cat([a.t(), b.t()], 1) + 1,
-            torch.cat([a[1:], b[:1]]).relu(), F.pad(torch.cat([b, a], 1), (1, 0)) * 3)
+    return (
+        both,
+        both[2:-2] * 2,
+        torch.stack([a, b, a + b], 1).sum(0),
+        torch.cat([a.t(), b.t()], 1) + 1,
+        torch.cat([a[1:], b[:1]]).relu(),
+        F.pad(torch.cat([b, a], 1), (1, 0)) * 3,
+    )
 
 
 graphs.function("expanded-and-summed", ["C1"], expanded, lambda lab: [lab.ints(5, 9)], smoke=True)
-graphs.function("expanded-by-broadcasting-and-summed", ["C1"], lambda a, b: (
-    (a + b).sum(0), (a * b).sum(), (a.expand(4, 7) * 1).sum(0), a.expand(4, 7).sum(0), b.expand(4, 7).sum(1),
-    b.expand(4, 7).cumsum(1)), lambda lab: [lab.ints(7), lab.ints(4, 1)])
-graphs.function("sums-of-given-expanded", ["C1", "layouts.C2"], lambda x: (x.sum(0), x.sum(1), x.sum(), x.amax(0)),
-                lambda lab: [lab.ints(1, 9).expand(5, 9)])
-graphs.function("summed-after-being-repeated", ["C1"], lambda x: (
-    x.expand(6, -1).sum(0), x[None].expand(3, 2, 9).sum(), x[None, None].expand(2, 2, -1, -1).sum((0, 1)),
-    x.expand(4, 9).mean(0)), lambda lab: [lab.ints(1, 9)])
+graphs.function(
+    "expanded-by-broadcasting-and-summed",
+    ["C1"],
+    lambda a, b: (
+        (a + b).sum(0),
+        (a * b).sum(),
+        (a.expand(4, 7) * 1).sum(0),
+        a.expand(4, 7).sum(0),
+        b.expand(4, 7).sum(1),
+        b.expand(4, 7).cumsum(1),
+    ),
+    lambda lab: [lab.ints(7), lab.ints(4, 1)],
+)
+graphs.function(
+    "sums-of-given-expanded",
+    ["C1", "layouts.C2"],
+    lambda x: (x.sum(0), x.sum(1), x.sum(), x.amax(0)),
+    lambda lab: [lab.ints(1, 9).expand(5, 9)],
+)
+graphs.function(
+    "summed-after-being-repeated",
+    ["C1"],
+    lambda x: (
+        x.expand(6, -1).sum(0),
+        x[None].expand(3, 2, 9).sum(),
+        x[None, None].expand(2, 2, -1, -1).sum((0, 1)),
+        x.expand(4, 9).mean(0),
+    ),
+    lambda lab: [lab.ints(1, 9)],
+)
 graphs.function("turned-twice", ["C1"], turned, lambda lab: [lab.ints(4, 4, 4)], smoke=True)
-graphs.function("turned-twice-in-a-row", ["C1"], lambda x: (
-    (x.t() + 1).t() * 2, ((x.t() * 2).t() + x).t(), (x + 1).t().reshape(-1)[3:], x.t().relu().sum(0), (x - x.t()).t(
-        ).flatten(), x.flip(0).t().flip(0)), lambda lab: [lab.ints(7, 7)])
-graphs.function("turned-and-multiplied", ["C1"], lambda a, b: (
-    a.transpose(1, 2) @ b, (a @ b.transpose(1, 2)).transpose(1, 2) + 1, a.permute(1, 0, 2).reshape(3, 9).sum(1),
-    a.permute(2, 0, 1).permute(2, 0, 1) * b, a.permute(1, 2, 0).reshape(9, 3) @ b[0]),
-    lambda lab: [lab.ints(3, 3, 3), lab.ints(3, 3, 3)])
-graphs.function("sliced-twice-in-a-row", ["C1"], lambda x: (
-    (x[2:] + 1)[3:] * 2, x[1:].sum(0)[2:] - 1, x[3:].narrow(1, 2, 3).relu(), x[:, 1:][2:].t() + 1, x[2:][:, 3:] @ x[
-        :5, 1:3], x[::3][1:] + x[1][None]), lambda lab: [lab.ints(9, 8)])
+graphs.function(
+    "turned-twice-in-a-row",
+    ["C1"],
+    lambda x: (
+        (x.t() + 1).t() * 2,
+        ((x.t() * 2).t() + x).t(),
+        (x + 1).t().reshape(-1)[3:],
+        x.t().relu().sum(0),
+        (x - x.t()).t().flatten(),
+        x.flip(0).t().flip(0),
+    ),
+    lambda lab: [lab.ints(7, 7)],
+)
+graphs.function(
+    "turned-and-multiplied",
+    ["C1"],
+    lambda a, b: (
+        a.transpose(1, 2) @ b,
+        (a @ b.transpose(1, 2)).transpose(1, 2) + 1,
+        a.permute(1, 0, 2).reshape(3, 9).sum(1),
+        a.permute(2, 0, 1).permute(2, 0, 1) * b,
+        a.permute(1, 2, 0).reshape(9, 3) @ b[0],
+    ),
+    lambda lab: [lab.ints(3, 3, 3), lab.ints(3, 3, 3)],
+)
+graphs.function(
+    "sliced-twice-in-a-row",
+    ["C1"],
+    lambda x: (
+        (x[2:] + 1)[3:] * 2,
+        x[1:].sum(0)[2:] - 1,
+        x[3:].narrow(1, 2, 3).relu(),
+        x[:, 1:][2:].t() + 1,
+        x[2:][:, 3:] @ x[:5, 1:3],
+        x[::3][1:] + x[1][None],
+    ),
+    lambda lab: [lab.ints(9, 8)],
+)
 graphs.function("sliced-twice", ["C1"], sliced, lambda lab: [lab.ints(9, 8)], smoke=True)
-graphs.function("joined-within", ["C1"], lambda a, b: (
-    torch.cat([a, b, a * 2]).sum(0), torch.cat([a.relu(), b.relu()], 1)[:, 3:11] + 1, torch.stack([a - 1, b + 1]).amax(
-        0) * torch.stack([b, a], 2).sum(2), torch.cat([torch.cat([a, b]), b - a]).t()),
-    lambda lab: [lab.ints(6, 7), lab.ints(6, 7)])
-graphs.function("joined-of-three", ["C1"], lambda a, b, c: (
-    torch.cat([a, b, c], -1) * 2, torch.stack([c, a, b], -1), torch.cat([c, c, b]) - torch.cat([a, b, a])),
-    lambda lab: [lab.ints(3, 4), lab.ints(3, 4), lab.ints(3, 4)])
+graphs.function(
+    "joined-within",
+    ["C1"],
+    lambda a, b: (
+        torch.cat([a, b, a * 2]).sum(0),
+        torch.cat([a.relu(), b.relu()], 1)[:, 3:11] + 1,
+        torch.stack([a - 1, b + 1]).amax(0) * torch.stack([b, a], 2).sum(2),
+        torch.cat([torch.cat([a, b]), b - a]).t(),
+    ),
+    lambda lab: [lab.ints(6, 7), lab.ints(6, 7)],
+)
+graphs.function(
+    "joined-of-three",
+    ["C1"],
+    lambda a, b, c: (
+        torch.cat([a, b, c], -1) * 2,
+        torch.stack([c, a, b], -1),
+        torch.cat([c, c, b]) - torch.cat([a, b, a]),
+    ),
+    lambda lab: [lab.ints(3, 4), lab.ints(3, 4), lab.ints(3, 4)],
+)
 graphs.function("joined-and-cut", ["C1"], joined, lambda lab: [lab.ints(5, 7), lab.ints(5, 7)], smoke=True)
 
 
 # -- nodes that are alike ----------------------------------------------------------------------------------------------
 
+
 def alike(x: Tensor) -> tuple[Tensor, ...]:
     """The same operators of the same argument, with other numbers."""
     calls: list[Callable[[int], Any]] = [
-        lambda k: x.sum(k), lambda k: x.amax(k), lambda k: x + (k + 1), lambda k: x * (k + 2), lambda k: x[k:k + 4] + 0,
-        lambda k: x.roll(k + 1, 0), lambda k: x.roll(1, k), lambda k: x.clamp(-k - 1, k + 1), lambda k: x.cumsum(k),
-        lambda k: x.flip(k), lambda k: x > k, lambda k: F.pad(x, (k, 1 - k)), lambda k: x.argmax(k),
-        lambda k: x.tril(k), lambda k: x.to(torch.int32 if k else torch.int64)]
+        lambda k: x.sum(k),
+        lambda k: x.amax(k),
+        lambda k: x + (k + 1),
+        lambda k: x * (k + 2),
+        lambda k: x[k : k + 4] + 0,
+        lambda k: x.roll(k + 1, 0),
+        lambda k: x.roll(1, k),
+        lambda k: x.clamp(-k - 1, k + 1),
+        lambda k: x.cumsum(k),
+        lambda k: x.flip(k),
+        lambda k: x > k,
+        lambda k: F.pad(x, (k, 1 - k)),
+        lambda k: x.argmax(k),
+        lambda k: x.tril(k),
+        lambda k: x.to(torch.int32 if k else torch.int64),
+    ]
     return tuple(call(k) for call in calls for k in (0, 1))
 
 
@@ -167,68 +339,176 @@ def constants(x: Tensor) -> tuple[Tensor, ...]:
     full = [torch.full((7,), v, dtype=x.dtype) for v in (2.0, 5.0, -1.0)]
     tables = [torch.tensor(t, dtype=x.dtype, device=x.device) for t in ([1.0, 2.0], [3.0, 4.0])]
     numbers = torch.arange(7, device=x.device) + torch.arange(1, 8, device=x.device)
-    return (x * full[0] + full[1], x + full[2], full[1] - full[0] * x, torch.ones(7, dtype=x.dtype) * 3 + torch.zeros(
-        7, dtype=x.dtype), torch.full_like(x, 4) - torch.full_like(x, 1), *tables, numbers)
+    return (
+        x * full[0] + full[1],
+        x + full[2],
+        full[1] - full[0] * x,
+        torch.ones(7, dtype=x.dtype) * 3 + torch.zeros(7, dtype=x.dtype),
+        torch.full_like(x, 4) - torch.full_like(x, 1),
+        *tables,
+        numbers,
+    )
 
 
 graphs.function("alike-but-for-numbers", ["C1"], alike, lambda lab: [lab.ints(6, 6)], smoke=True)
+
+
 @graphs("C1", "models.C1", name="programs-alike-but-for-numbers", smoke=True)
 def _programs(lab: Lab) -> None:
     """Programs of the same operators and types of arguments, one after another and in turns."""
-    made = [lab.compile(lambda x, k=k: (x.sum(k), x * (k + 2), x[k:k + 3] - 1, x.roll(1, k), x.clamp(-1 - k, k + 1)))
-            for k in (0, 1)]
+    made = [
+        lab.compile(lambda x, k=k: (x.sum(k), x * (k + 2), x[k : k + 3] - 1, x.roll(1, k), x.clamp(-1 - k, k + 1)))
+        for k in (0, 1)
+    ]
     in_turns(lab, made, 6, 6)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-constants")
 def _programs_of_constants(lab: Lab) -> None:
-    made = [lab.compile(lambda x, k=k: (x + torch.full((5,), k, dtype=x.dtype), x - torch.arange(
-        5 * k, 5 * k + 5, device=x.device), (x > k).to(x.dtype).sum(0))) for k in (1, 3, 2)]
+    made = [
+        lab.compile(
+            lambda x, k=k: (
+                x + torch.full((5,), k, dtype=x.dtype),
+                x - torch.arange(5 * k, 5 * k + 5, device=x.device),
+                (x > k).to(x.dtype).sum(0),
+            )
+        )
+        for k in (1, 3, 2)
+    ]
     in_turns(lab, made, 4, 5)
 
 
-graphs.function("alike-but-for-numbers-in-a-row", ["C1"], lambda x: (
-    ((x + 1) * 2 + 2) * 3 - 1, x[1:][1:] + x[:-1][:-1] + x[2:], x.sum(0).sum(0) + x.sum(1).amax(0),
-    x.relu() + (-x).relu() * 2, x.amax(0, keepdim=True) - x.amax(1, keepdim=True)), lambda lab: [lab.ints(6, 6)])
-graphs.function("alike-integers", ["C1"], lambda x: (
-    x // 2, x // 3, x % 4, x % 5, x << 1, x << 2, x & 6, x & 5, x.sum(0), x.sum(1), x.gather(0, x % 5), x.gather(
-        1, x % 5)), lambda lab: [lab.index(9, 5, 5)])
+graphs.function(
+    "alike-but-for-numbers-in-a-row",
+    ["C1"],
+    lambda x: (
+        ((x + 1) * 2 + 2) * 3 - 1,
+        x[1:][1:] + x[:-1][:-1] + x[2:],
+        x.sum(0).sum(0) + x.sum(1).amax(0),
+        x.relu() + (-x).relu() * 2,
+        x.amax(0, keepdim=True) - x.amax(1, keepdim=True),
+    ),
+    lambda lab: [lab.ints(6, 6)],
+)
+graphs.function(
+    "alike-integers",
+    ["C1"],
+    lambda x: (
+        x // 2,
+        x // 3,
+        x % 4,
+        x % 5,
+        x << 1,
+        x << 2,
+        x & 6,
+        x & 5,
+        x.sum(0),
+        x.sum(1),
+        x.gather(0, x % 5),
+        x.gather(1, x % 5),
+    ),
+    lambda lab: [lab.index(9, 5, 5)],
+)
 graphs.function("constants-of-one-size", ["C1"], constants, lambda lab: [lab.ints(4, 7)], smoke=True)
-graphs.function("constants-of-one-size-used-late", ["C1"], lambda x: (
-    (x.relu() + torch.full((5, 5), 3.0, dtype=x.dtype)).sum(0), (x @ torch.full((5, 5), 2.0, dtype=x.dtype)),
-    x.masked_fill(x > 0, 4.0).masked_fill(x < 0, -9.0), x.new_full((5,), 8) * x.new_full((5,), 2)),
-    lambda lab: [lab.ints(5, 5)])
-graphs.function("constants-of-one-size-and-other-dtypes", ["C1"], lambda x: (
-    torch.full((3,), 1), torch.full((3,), 2), torch.full((3,), 2.0), torch.full((3,), 4.0) - x, x + torch.full((3,), 6),
-    torch.where(x > 0, torch.full((3,), 5.0, dtype=x.dtype), torch.full((3,), 7.0, dtype=x.dtype))),
-    lambda lab: [lab.ints(3)])
+graphs.function(
+    "constants-of-one-size-used-late",
+    ["C1"],
+    lambda x: (
+        (x.relu() + torch.full((5, 5), 3.0, dtype=x.dtype)).sum(0),
+        (x @ torch.full((5, 5), 2.0, dtype=x.dtype)),
+        x.masked_fill(x > 0, 4.0).masked_fill(x < 0, -9.0),
+        x.new_full((5,), 8) * x.new_full((5,), 2),
+    ),
+    lambda lab: [lab.ints(5, 5)],
+)
+graphs.function(
+    "constants-of-one-size-and-other-dtypes",
+    ["C1"],
+    lambda x: (
+        torch.full((3,), 1),
+        torch.full((3,), 2),
+        torch.full((3,), 2.0),
+        torch.full((3,), 4.0) - x,
+        x + torch.full((3,), 6),
+        torch.where(x > 0, torch.full((3,), 5.0, dtype=x.dtype), torch.full((3,), 7.0, dtype=x.dtype)),
+    ),
+    lambda lab: [lab.ints(3)],
+)
 
 
 # -- epilogues ---------------------------------------------------------------------------------------------------------
+
 
 def products(a: Tensor, b: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
     """Square, so that a bias of the wrong axis, or a factor that is turned, has the sizes of the right one."""
     c = a @ b
     d = b @ a
-    return ((a @ b.t()).relu(), c + bias, c.relu() + d, (a.t() @ b + bias).relu(), -(b @ b), d + bias[:, None],
-            (c + bias).sum(0), F.linear(a, b, bias), torch.addmm(bias, a, b, beta=2, alpha=3).abs())
+    return (
+        (a @ b.t()).relu(),
+        c + bias,
+        c.relu() + d,
+        (a.t() @ b + bias).relu(),
+        -(b @ b),
+        d + bias[:, None],
+        (c + bias).sum(0),
+        F.linear(a, b, bias),
+        torch.addmm(bias, a, b, beta=2, alpha=3).abs(),
+    )
 
 
 def reduced(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    return (-x.sum(0), x.sum(1).relu(), x - x.amax(1, keepdim=True), x.amax(1, keepdim=True) - x, y - x.amax(0),
-            x.amin(0) - y, (x - x.amin(0)).sum(1), x.sum(0).abs() - y, -(x.amax(0) + y), x.sum(0) * y - x.amax(0))
+    return (
+        -x.sum(0),
+        x.sum(1).relu(),
+        x - x.amax(1, keepdim=True),
+        x.amax(1, keepdim=True) - x,
+        y - x.amax(0),
+        x.amin(0) - y,
+        (x - x.amin(0)).sum(1),
+        x.sum(0).abs() - y,
+        -(x.amax(0) + y),
+        x.sum(0) * y - x.amax(0),
+    )
 
 
-graphs.function("products-and-epilogues", ["C1"], products,
-                lambda lab: [lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True)
-graphs.function("products-used-twice", ["C1"], lambda a, b, bias: (
-    (c := a @ b).relu() - c, (c + bias).relu() + c, (c.t() + bias) @ a, torch.mm(a, b.t()) + bias, (a @ a).sum(0) -
-    bias, (b @ a).amax(1) - bias), lambda lab: [lab.ints(7, 7), lab.ints(7, 7), lab.ints(7)])
-graphs.function("products-of-batches-and-epilogues", ["C1"], lambda a, b, bias: (
-    (a @ b).relu(), a @ b + bias, (a @ b.transpose(1, 2) - bias).sum(0), -(a @ b[0]), torch.baddbmm(
-        bias.expand(3, 4, 4), a, b).relu()), lambda lab: [lab.ints(3, 4, 4), lab.ints(3, 4, 4), lab.ints(4)])
-graphs.function("convolutions-and-epilogues", ["C1"], lambda x, w, bias: (
-    F.conv2d(x, w, bias, padding=1).relu(), F.conv2d(x, w) * 2 + 1, -F.conv2d(x, w, bias, stride=2),
-    F.conv2d(x, w, padding=1) + x[:, :1], F.conv2d(x, w.transpose(2, 3), bias)),
-    lambda lab: [lab.ints(2, 3, 6, 6), lab.ints(3, 3, 3, 3), lab.ints(3)])
+graphs.function(
+    "products-and-epilogues", ["C1"], products, lambda lab: [lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True
+)
+graphs.function(
+    "products-used-twice",
+    ["C1"],
+    lambda a, b, bias: (
+        (c := a @ b).relu() - c,
+        (c + bias).relu() + c,
+        (c.t() + bias) @ a,
+        torch.mm(a, b.t()) + bias,
+        (a @ a).sum(0) - bias,
+        (b @ a).amax(1) - bias,
+    ),
+    lambda lab: [lab.ints(7, 7), lab.ints(7, 7), lab.ints(7)],
+)
+graphs.function(
+    "products-of-batches-and-epilogues",
+    ["C1"],
+    lambda a, b, bias: (
+        (a @ b).relu(),
+        a @ b + bias,
+        (a @ b.transpose(1, 2) - bias).sum(0),
+        -(a @ b[0]),
+        torch.baddbmm(bias.expand(3, 4, 4), a, b).relu(),
+    ),
+    lambda lab: [lab.ints(3, 4, 4), lab.ints(3, 4, 4), lab.ints(4)],
+)
+graphs.function(
+    "convolutions-and-epilogues",
+    ["C1"],
+    lambda x, w, bias: (
+        F.conv2d(x, w, bias, padding=1).relu(),
+        F.conv2d(x, w) * 2 + 1,
+        -F.conv2d(x, w, bias, stride=2),
+        F.conv2d(x, w, padding=1) + x[:, :1],
+        F.conv2d(x, w.transpose(2, 3), bias),
+    ),
+    lambda lab: [lab.ints(2, 3, 6, 6), lab.ints(3, 3, 3, 3), lab.ints(3)],
+)
 graphs.function("reductions-and-epilogues", ["C1"], reduced, lambda lab: [lab.ints(6, 9), lab.ints(9)], smoke=True)

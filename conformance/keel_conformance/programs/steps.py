@@ -1,4 +1,5 @@
 """Contract programs of training, of programs in several parts, and of whole models."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def perceptron(lab: Lab) -> nn.Module:
 
 def _optimizers() -> None:
     for name, make in EXACT.items():
+
         @training("C1", "gradients.C1", name=name, smoke=name == "sgd-momentum")
         def exact(lab: Lab, make: Optimizer = make) -> None:
             module = linear(lab)
@@ -53,7 +55,9 @@ def _optimizers() -> None:
                 found.backward(lab.ints(4, 3, low=-1, high=2))
                 optimizer.step()
                 lab.state(f"step{call}", module)
+
     for name, make in ROUNDED.items():
+
         @training("C1", "gradients.C1", name=name, exact=False, smoke=name == "adam")
         def rounded(lab: Lab, make: Optimizer = make) -> None:
             module = perceptron(lab)
@@ -83,8 +87,9 @@ def loss_inside(lab: Lab) -> None:
 
 @training("C1", exact=False)
 def convolution_and_norm(lab: Lab) -> None:
-    module = lab.drawn(nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.SiLU(), nn.Flatten(),
-                                     nn.Linear(64, 2)))
+    module = lab.drawn(
+        nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.SiLU(), nn.Flatten(), nn.Linear(64, 2))
+    )
     optimizer, go = torch.optim.SGD(module.parameters(), 0.05), lab.compile(module)
     for call in range(min(lab.calls, 4)):
         optimizer.zero_grad()
@@ -158,6 +163,7 @@ def evaluation_between_steps(lab: Lab) -> None:
 @training("C1", "mutation.C2", exact=False)
 def optimizer_within_the_program(lab: Lab) -> None:
     """The update itself is compiled: parameters are arguments that are written to."""
+
     def step(ps: list[Tensor], gs: list[Tensor], ms: list[Tensor]) -> None:
         for p, g, m in zip(ps, gs, ms, strict=True):
             m.mul_(0.9).add_(g, alpha=0.1)
@@ -171,6 +177,7 @@ def optimizer_within_the_program(lab: Lab) -> None:
 
 # -- in several parts --------------------------------------------------------------------------------------------------
 
+
 def pair(lab: Lab) -> list[Tensor]:
     return [lab.ints(5, 4), lab.ints(4, 6)]
 
@@ -181,30 +188,88 @@ def _parts() -> None:
         ("no-multiplication", ("aten.mul",), lambda a, b: ((a * 2) @ b * 3 - 1).relu(), pair, {}),
         ("no-sum", ("aten.sum",), lambda a, b: ((a @ b).sum(0) + 1, (a * 2).sum() - b), pair, {}),
         ("no-matmul", ("aten.mm", "aten.addmm", "aten.bmm"), lambda a, b: ((a + 1) @ b).relu() @ b.t(), pair, {}),
-        ("no-comparison", ("aten.gt", "aten.lt", "aten.le", "aten.ge"),
-         lambda a, b: torch.where(a > 0, a * 2, a - 1) @ b, pair, {}),
+        (
+            "no-comparison",
+            ("aten.gt", "aten.lt", "aten.le", "aten.ge"),
+            lambda a, b: torch.where(a > 0, a * 2, a - 1) @ b,
+            pair,
+            {},
+        ),
         ("no-cat", ("aten.cat",), lambda a, b: torch.cat([a + 1, b.t() * 2]).cumsum(0), pair, {}),
-        ("no-views", ("aten.view", "aten.permute", "aten.slice", "aten.t", "aten.transpose", "aten.expand",
-                      "aten.unsqueeze", "aten.reshape"),
-         lambda a, b: ((a + 1).t()[1:] * 2, (b * 2).reshape(-1) - 1), pair, {}),
-        ("no-indexing", ("aten.index", "aten.gather", "aten.index_select"),
-         lambda a, b: ((a * 2)[torch.tensor([0, 3, 3], device=a.device)] + 1, (b + 1).gather(1, (b > 0).long())), pair,
-         {}),
-        ("every-second-operator", ("aten.add", "aten.mul"),
-         lambda a, b: ((((a + 1).relu() * 2 - 3).abs() + a).neg() * 5, (b + 1).amax(0) * 2), pair, {}),
+        (
+            "no-views",
+            (
+                "aten.view",
+                "aten.permute",
+                "aten.slice",
+                "aten.t",
+                "aten.transpose",
+                "aten.expand",
+                "aten.unsqueeze",
+                "aten.reshape",
+            ),
+            lambda a, b: ((a + 1).t()[1:] * 2, (b * 2).reshape(-1) - 1),
+            pair,
+            {},
+        ),
+        (
+            "no-indexing",
+            ("aten.index", "aten.gather", "aten.index_select"),
+            lambda a, b: ((a * 2)[torch.tensor([0, 3, 3], device=a.device)] + 1, (b + 1).gather(1, (b > 0).long())),
+            pair,
+            {},
+        ),
+        (
+            "every-second-operator",
+            ("aten.add", "aten.mul"),
+            lambda a, b: ((((a + 1).relu() * 2 - 3).abs() + a).neg() * 5, (b + 1).amax(0) * 2),
+            pair,
+            {},
+        ),
     ):
         partition.function(name, ["C1"], fn, make, without=ops, **extra)
-    partition.function("write-crosses", ["C2", "mutation.C2"], lambda a, b: (a.mul_(2), a.add_(1), (a @ b) * 3)[2],
-                       pair, without=("aten.add",))
-    partition.function("view-crosses", ["C2", "views.C1"],
-                       lambda a, b: ((y := a * 2).t(), (y + 1)[1:], a.t(), y), pair, without=("aten.add",))
-    partition.function("gradients-cross", ["C3", "gradients.C1"], lambda a, b: ((a @ b + 1).relu() * 2 + a.sum()) * 3,
-                       pair, gradients=True, without=("aten.add",), profile="training", smoke=True)
-    partition.function("gradients-cross-sums", ["C3", "gradients.C1"], lambda a, b: ((a * 2) @ b).sum(0) * b,
-                       pair, gradients=True, without=("aten.sum",), profile="training")
-    partition.function("sizes-cross", ["C1", "shapes.C2"], lambda a, b: ((a @ b + a.shape[0]).relu(), a.sum(0) + 1),
-                       lambda lab: [lab.ints(4 + 3 * (lab.runs % 3), 4), lab.ints(4, 6)], dynamic=True,
-                       without=("aten.add",), profile="dynamic")
+    partition.function(
+        "write-crosses",
+        ["C2", "mutation.C2"],
+        lambda a, b: (a.mul_(2), a.add_(1), (a @ b) * 3)[2],
+        pair,
+        without=("aten.add",),
+    )
+    partition.function(
+        "view-crosses",
+        ["C2", "views.C1"],
+        lambda a, b: ((y := a * 2).t(), (y + 1)[1:], a.t(), y),
+        pair,
+        without=("aten.add",),
+    )
+    partition.function(
+        "gradients-cross",
+        ["C3", "gradients.C1"],
+        lambda a, b: ((a @ b + 1).relu() * 2 + a.sum()) * 3,
+        pair,
+        gradients=True,
+        without=("aten.add",),
+        profile="training",
+        smoke=True,
+    )
+    partition.function(
+        "gradients-cross-sums",
+        ["C3", "gradients.C1"],
+        lambda a, b: ((a * 2) @ b).sum(0) * b,
+        pair,
+        gradients=True,
+        without=("aten.sum",),
+        profile="training",
+    )
+    partition.function(
+        "sizes-cross",
+        ["C1", "shapes.C2"],
+        lambda a, b: ((a @ b + a.shape[0]).relu(), a.sum(0) + 1),
+        lambda lab: [lab.ints(4 + 3 * (lab.runs % 3), 4), lab.ints(4, 6)],
+        dynamic=True,
+        without=("aten.add",),
+        profile="dynamic",
+    )
 
 
 _parts()
@@ -222,8 +287,9 @@ def parts_against_the_whole(lab: Lab) -> None:
         x, w = lab.ints(5, 4), lab.ints(4, 6)
         found = {ops: lab.run(go, x, w) for ops, go in programs.items()}
         for ops, results in found.items():
-            lab.check(f"run {lab.runs} without {', '.join(ops) or 'nothing'}",
-                      all(map(torch.equal, results, found[()])))
+            lab.check(
+                f"run {lab.runs} without {', '.join(ops) or 'nothing'}", all(map(torch.equal, results, found[()]))
+            )
 
 
 @partition("C2", "random.C3", profile="training")
@@ -250,6 +316,7 @@ def model_in_parts_trained(lab: Lab) -> None:
 
 # -- whole models ------------------------------------------------------------------------------------------------------
 
+
 def _models() -> None:
     for name in models.NAMES:
         needs = models.package(name)
@@ -260,8 +327,10 @@ def _models() -> None:
             go = lab.compile(case.model)
             with torch.no_grad(), models.InDouble() if lab.wide else torch.no_grad():
                 for call in range(2):
-                    lab.see(f"call{call}", go(*(moved(lab, x) for x in case.args),
-                                              **{k: moved(lab, v) for k, v in case.kwargs.items()}))
+                    lab.see(
+                        f"call{call}",
+                        go(*(moved(lab, x) for x in case.args), **{k: moved(lab, v) for k, v in case.kwargs.items()}),
+                    )
 
         @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3, needs=needs)
         def trained(lab: Lab, name: str = name) -> None:
@@ -271,8 +340,13 @@ def _models() -> None:
             with models.InDouble() if lab.wide else torch.enable_grad():
                 for call in range(2):
                     optimizer.zero_grad()
-                    loss = case.loss(go(*(moved(lab, x) for x in case.args),
-                                        **{k: moved(lab, v) for k, v in case.kwargs.items()}, **case.targets))
+                    loss = case.loss(
+                        go(
+                            *(moved(lab, x) for x in case.args),
+                            **{k: moved(lab, v) for k, v in case.kwargs.items()},
+                            **case.targets,
+                        )
+                    )
                     loss.backward()
                     optimizer.step()
                     lab.see(f"loss {call}", loss.detach())

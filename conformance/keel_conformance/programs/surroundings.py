@@ -2,6 +2,7 @@
 forward passes that wait for each other's gradients, drawn masks that are wanted again, one memory given twice, programs
 alike but for an order.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,6 +22,7 @@ graphs, random, gradients = Chapter("graphs"), Chapter("random"), Chapter("gradi
 mutation, training = Chapter("mutation"), Chapter("training")
 
 # -- losses ------------------------------------------------------------------------------------------------------------
+
 
 @gradients("C1")
 def losses_that_are_scaled(lab: Lab) -> None:
@@ -66,6 +68,7 @@ def scaled_losses(lab: Lab) -> None:
 
 # -- passes that wait --------------------------------------------------------------------------------------------------
 
+
 @gradients("C1", "C4")
 def one_program_twice_in_a_loss(lab: Lab) -> None:
     """As twins have it: both passes are over before either's gradients are asked for."""
@@ -88,6 +91,7 @@ def three_passes_of_which_one_is_dropped(lab: Lab) -> None:
 
 # -- masks that are wanted again ---------------------------------------------------------------------------------------
 
+
 @random("C4", "C3", profile="training")
 def recomputed_noise(lab: Lab) -> None:
     """The slope of a product with noise is the noise; of powers of two it is so to the last digit."""
@@ -106,9 +110,11 @@ def recomputed_blocks_in_a_row(lab: Lab) -> None:
 
 # -- one memory given twice --------------------------------------------------------------------------------------------
 
+
 @mutation("C6", "C2")
 def rows_of_one_memory(lab: Lab) -> None:
     """Each is read after another one was written to."""
+
     def fn(row: Tensor, rows: Tensor, whole: Tensor) -> tuple[Tensor, ...]:
         whole.mul_(2)
         first = row - 1
@@ -133,11 +139,12 @@ def one_memory_in_two_shapes(lab: Lab) -> None:
 
 # -- programs alike ----------------------------------------------------------------------------------------------------
 
-ORDERS: tuple[Callable[[Tensor, Tensor], Any], ...] = (   # a is read first in each, and is the first argument of all
+ORDERS: tuple[Callable[[Tensor, Tensor], Any], ...] = (  # a is read first in each, and is the first argument of all
     lambda a, b: (a + b, (a - b) * a, torch.where(a > b, a, b), a.relu() - b),
     lambda a, b: (a + b, (b - a) * a, torch.where(a > b, a, b), a.relu() - b),
     lambda a, b: (a + b, (a - b) * b, torch.where(a > b, b, a), a.relu() - b),
-    lambda a, b: (a + b, (a - b) * a, torch.where(b > a, a, b), b.relu() - a))
+    lambda a, b: (a + b, (a - b) * a, torch.where(b > a, a, b), b.relu() - a),
+)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-operands")
@@ -154,7 +161,21 @@ def programs_alike_but_for_their_operands(lab: Lab) -> None:
             lab.backward(lab.run(go, a, b), [a, b])
 
 
-graphs.function("nothing-beside-something", ["C1"], lambda e, x: (
-    x * 2, torch.cat([e, x, e]), e.sum(0) + x, x @ e.t(), e.t() @ e, F.pad(e, (0, 0, 1, 2), value=3), e.new_ones(4),
-    e.any() | (x > 0), torch.stack([x, x - 1]), e + x[:1], x.index_add(0, e[:, 0].long(), e)),
-    lambda lab: [lab.ints(0, 3), lab.ints(2, 3)])
+graphs.function(
+    "nothing-beside-something",
+    ["C1"],
+    lambda e, x: (
+        x * 2,
+        torch.cat([e, x, e]),
+        e.sum(0) + x,
+        x @ e.t(),
+        e.t() @ e,
+        F.pad(e, (0, 0, 1, 2), value=3),
+        e.new_ones(4),
+        e.any() | (x > 0),
+        torch.stack([x, x - 1]),
+        e + x[:1],
+        x.index_add(0, e[:, 0].long(), e),
+    ),
+    lambda lab: [lab.ints(0, 3), lab.ints(2, 3)],
+)

@@ -1,6 +1,7 @@
 """Contract programs of many functions in one graph, as graphs of whole models are: much that nothing connects, and what
 compilers look for among it. The short tier takes these in place of a program for each.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,10 @@ twenty has some two hundred kernels, which are more than some backends compile i
 
 def program(functions: Mapping[str, Function], dynamic: bool | None, lab: Lab) -> None:
     """All of the functions as one, whose results have their names."""
+
     def fn(given: Mapping[str, Any]) -> dict[str, Any]:
         return {name: one.fn(*given[name]) for name, one in functions.items()}
+
     go = lab.compile(fn, dynamic=dynamic)
     for call in lab.each():
         lab.run(go, {name: one.drawn(lab, call) for name, one in functions.items()})
@@ -37,16 +40,17 @@ def groups_of(chapters: Sequence[Chapter], functions: Mapping[str, Function]) ->
         of = {p.name.removeprefix("graphs-"): functions[p.name] for p in some}
         clauses = [c.removeprefix("contract.") for c in dict.fromkeys(c for p in some for c in p.clauses)]
         graphs(*clauses, *(["shapes.C1"] if dynamic else []), name=name, exact=some[0].exact, **how)(
-            partial(program, of, dynamic))
+            partial(program, of, dynamic)
+        )
 
     for smoke, exact in product((True, False), repeat=2):
         mine = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
         count = -(-len(mine) // MOST[exact])
         kind = ("" if exact else "-rounded") + ("" if smoke else "-too")
         for k in range(count):
-            group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)         # of each kind some
-        half = MOST[exact] // 2                                                         # which take longer to compile
+            group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)  # of each kind some
+        half = MOST[exact] // 2  # which take longer to compile
         for k in range(0, len(mine), half):
-            group(f"of-any-size{kind}-{k // half + 1}", mine[k:k + half], True, profile="dynamic")
+            group(f"of-any-size{kind}-{k // half + 1}", mine[k : k + half], True, profile="dynamic")
 
     return graphs

@@ -1,4 +1,5 @@
 """Contract programs about what is given and kept: numbers, Python structures, buffers, one call after another."""
+
 from __future__ import annotations
 
 import sys
@@ -15,8 +16,7 @@ from ..devices import made_on
 from .lab import Lab
 from .program import Chapter
 
-buffers, scalars, arguments, calls = Chapter("buffers"), Chapter("scalars"), Chapter("arguments"), Chapter(
-    "calls")
+buffers, scalars, arguments, calls = Chapter("buffers"), Chapter("scalars"), Chapter("arguments"), Chapter("calls")
 
 # -- buffers -----------------------------------------------------------------------------------------------------------
 
@@ -30,6 +30,7 @@ def _norms() -> None:
         "instance-norm-tracked": (lambda: nn.InstanceNorm2d(4, track_running_stats=True), (2, 4, 4, 4)),
     }
     for name, (make, shape) in kinds.items():
+
         @buffers("C1", "gradients.C1", name=name, exact=False, smoke=name == "batch-norm-2d")
         def trained(lab: Lab, make: Any = make, shape: tuple[int, ...] = shape) -> None:
             module = make().to(lab.dtype)
@@ -113,28 +114,57 @@ def ring(lab: Lab) -> None:
 
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
+
 def vector(lab: Lab) -> list[Tensor]:
     return [lab.ints(9)]
 
 
 scalars.function("0-d", ["C1"], lambda x, s: (x * s, s + x, s - 1), lambda lab: [lab.ints(9), lab.ints()], smoke=True)
-scalars.function("0-d-on-the-host", ["C1"], lambda x, s: (x * s, s + x, x - s),
-                 lambda lab: [lab.ints(9), lab.ints(low=1).cpu()])
-scalars.function("0-d-of-a-wider-dtype", ["C1"], lambda x, s: (x * s, s * x),
-                 lambda lab: [lab.ints(9, dtype=torch.float16), lab.ints(dtype=torch.float64)])
-scalars.function("0-d-integer-with-floats", ["C1"], lambda x, s: (x + s, x // s),
-                 lambda lab: [lab.ints(9, low=0), lab.ints(low=1, dtype=torch.int64)])
-scalars.function("0-d-float-with-integers", ["C1"], lambda x, s: (x * s, x + s),
-                 lambda lab: [lab.ints(9, dtype=torch.int32), lab.ints()])
-scalars.function("0-d-alone", ["C1"], lambda a, b: (a * b + 1, torch.where(a > b, a, b)),
-                 lambda lab: [lab.ints(), lab.ints()])
-scalars.function("0-d-differentiated", ["C1", "gradients.C1"], lambda x, s: x * s + s,
-                 lambda lab: [lab.ints(9), lab.ints()], gradients=True, profile="training")
-scalars.function("mixed-with-numbers", ["C2"], lambda x: (x * 2 + 0.5, 3 - x, x ** 2, x // 2, x % 3), vector)
-scalars.function("numbers-and-integers", ["C2"], lambda x: (x * 2, x + 0.5, x / 2, x // 2, x % 3),
-                 lambda lab: [lab.ints(9, dtype=torch.int32)])
-scalars.function("filled-with-a-0-d", ["C1"], lambda x, s: (torch.full_like(x, 2) * s, x.masked_fill(x > 0, 7)),
-                 lambda lab: [lab.ints(9), lab.ints()])
+scalars.function(
+    "0-d-on-the-host", ["C1"], lambda x, s: (x * s, s + x, x - s), lambda lab: [lab.ints(9), lab.ints(low=1).cpu()]
+)
+scalars.function(
+    "0-d-of-a-wider-dtype",
+    ["C1"],
+    lambda x, s: (x * s, s * x),
+    lambda lab: [lab.ints(9, dtype=torch.float16), lab.ints(dtype=torch.float64)],
+)
+scalars.function(
+    "0-d-integer-with-floats",
+    ["C1"],
+    lambda x, s: (x + s, x // s),
+    lambda lab: [lab.ints(9, low=0), lab.ints(low=1, dtype=torch.int64)],
+)
+scalars.function(
+    "0-d-float-with-integers",
+    ["C1"],
+    lambda x, s: (x * s, x + s),
+    lambda lab: [lab.ints(9, dtype=torch.int32), lab.ints()],
+)
+scalars.function(
+    "0-d-alone", ["C1"], lambda a, b: (a * b + 1, torch.where(a > b, a, b)), lambda lab: [lab.ints(), lab.ints()]
+)
+scalars.function(
+    "0-d-differentiated",
+    ["C1", "gradients.C1"],
+    lambda x, s: x * s + s,
+    lambda lab: [lab.ints(9), lab.ints()],
+    gradients=True,
+    profile="training",
+)
+scalars.function("mixed-with-numbers", ["C2"], lambda x: (x * 2 + 0.5, 3 - x, x**2, x // 2, x % 3), vector)
+scalars.function(
+    "numbers-and-integers",
+    ["C2"],
+    lambda x: (x * 2, x + 0.5, x / 2, x // 2, x % 3),
+    lambda lab: [lab.ints(9, dtype=torch.int32)],
+)
+scalars.function(
+    "filled-with-a-0-d",
+    ["C1"],
+    lambda x, s: (torch.full_like(x, 2) * s, x.masked_fill(x > 0, 7)),
+    lambda lab: [lab.ints(9), lab.ints()],
+)
 
 
 @scalars("C2", smoke=True)
@@ -169,6 +199,7 @@ def learning_rate(lab: Lab) -> None:
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
+
 
 @arguments("C1", smoke=True)
 def structures(lab: Lab) -> None:
@@ -221,6 +252,7 @@ def same_structure_other_lengths(lab: Lab) -> None:
 @arguments("C1", "errors.C1")
 def part_of_the_program_in_python(lab: Lab) -> None:
     """A graph break: what comes before and after it works on the same tensors."""
+
     def fn(x: Tensor) -> tuple[Tensor, float]:
         y = x * 2
         total = float(y.sum())
@@ -234,14 +266,16 @@ def part_of_the_program_in_python(lab: Lab) -> None:
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
+
 def some(lab: Lab) -> list[Tensor]:
     return [lab.ints(4, 6), lab.ints(6, 3)]
 
 
 calls.function("values-and-addresses-change", ["C1", "C2"], lambda a, b: ((a @ b).relu(), a.sum(1)), some, smoke=True)
 calls.function("many-results", ["C1", "C2"], lambda a, b: (a + 1, b - 1, a.t(), (a @ b).sum(), a * a), some)
-calls.function("constants-only", ["C2", "C1"], lambda a, b: (
-    torch.ones(3) * 2, torch.arange(5, device=a.device), a.sum()), some)
+calls.function(
+    "constants-only", ["C2", "C1"], lambda a, b: (torch.ones(3) * 2, torch.arange(5, device=a.device), a.sum()), some
+)
 calls.function("long-chain", ["C1", "C2"], lambda a, b: long_chain(a), some)
 calls.function("temporaries-of-many-sizes", ["C1", "C2"], lambda a, b: temporaries(a, b), some, smoke=True)
 
@@ -292,16 +326,20 @@ def same_memory_under_another_name(lab: Lab) -> None:
 
 def _threads() -> None:
     """Each has arguments of its own."""
-    for name, fn in (("", lambda a, b: ((a @ b).relu() - a, (a * b).cumsum(0), (a - b).sum(1))),
-                     ("-of-one-result", lambda a, b: (a.relu() * b + 1).t() - a),
-                     ("-that-sum", lambda a, b: (a.sum(0), (b - a).amax(1), (a * b).sum()))):
+    for name, fn in (
+        ("", lambda a, b: ((a @ b).relu() - a, (a * b).cumsum(0), (a - b).sum(1))),
+        ("-of-one-result", lambda a, b: (a.relu() * b + 1).t() - a),
+        ("-that-sum", lambda a, b: (a.sum(0), (b - a).amax(1), (a * b).sum())),
+    ):
+
         @calls("C4", "models.C1", name=f"several-threads{name}", smoke=not name)
         def body(lab: Lab, fn: Any = fn) -> None:
             go = lab.compile(fn)
 
             def call(pair: tuple[Tensor, Tensor]) -> Any:
-                with made_on(lab.device):                     # as where it was compiled: that is of a thread
+                with made_on(lab.device):  # as where it was compiled: that is of a thread
                     return go(*pair)
+
             for _ in lab.each():
                 lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
                 given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
@@ -339,7 +377,7 @@ def misaligned(lab: Lab) -> None:
     go = lab.compile(lambda a, b: (a * b, (a - b).sum(0), a.amax(1)))
     for call in lab.each():
         memory = lab.ints(400)
-        lab.run(go, memory[call + 1:call + 1 + 153].view(9, 17), memory[200 - call:353 - call].view(9, 17))
+        lab.run(go, memory[call + 1 : call + 1 + 153].view(9, 17), memory[200 - call : 353 - call].view(9, 17))
 
 
 @calls("C1")

@@ -1,4 +1,5 @@
 """A run as files that machines read: one JSON document, held to a schema, and JUnit's XML."""
+
 from __future__ import annotations
 
 import json
@@ -42,8 +43,13 @@ class Run:
     scripts: Mapping[str, str] = field(default_factory=dict)
 
 
-def document(run: Run, *, made: datetime | None = None, environment: Mapping[str, Any] | None = None,
-             left: Untested | None = None) -> dict[str, Any]:
+def document(
+    run: Run,
+    *,
+    made: datetime | None = None,
+    environment: Mapping[str, Any] | None = None,
+    left: Untested | None = None,
+) -> dict[str, Any]:
     """The run as plain data, of which ``schema()`` says what is in it.
 
     Every number has what it is of: ``totals`` has all fourteen statuses with the number of cases that were planned;
@@ -66,8 +72,16 @@ def document(run: Run, *, made: datetime | None = None, environment: Mapping[str
         "ran": ran,
         "planned": planned,
         "problems": list(run.problems),
-        "totals": [{"status": s, "cases": counts[s], "of": planned, "share": counts[s] / planned if planned else 0.0,
-                    "bad": s in BAD} for s in STATUSES],
+        "totals": [
+            {
+                "status": s,
+                "cases": counts[s],
+                "of": planned,
+                "share": counts[s] / planned if planned else 0.0,
+                "bad": s in BAD,
+            }
+            for s in STATUSES
+        ],
         "table": _table(verdicts, by_id),
         "verdicts": [_told(v, by_id[v.case], run.scripts.get(v.case)) for v in verdicts if v.status != "pass"],
         "worst": _worst(verdicts, by_id),
@@ -81,14 +95,28 @@ def _table(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[
     for v in verdicts:
         c = by_id[v.case]
         cells[c.family, c.op, "op" if c.kind == "negative" else c.kind, c.dtype][v.status] += 1
-    return [{"family": family, "op": op, "kind": kind, "dtype": dtype, "counts": dict(sorted(counts.items()))}
-            for (family, op, kind, dtype), counts in sorted(cells.items())]
+    return [
+        {"family": family, "op": op, "kind": kind, "dtype": dtype, "counts": dict(sorted(counts.items()))}
+        for (family, op, kind, dtype), counts in sorted(cells.items())
+    ]
 
 
 def _told(v: Verdict, case: Case, script: str | None) -> dict[str, Any]:
-    return {"case": v.case, "op": case.op, "family": case.family, "kind": case.kind, "dtype": case.dtype,
-            "status": v.status, "oracle": v.oracle, "sentence": v.sentence, "clause": v.clause,
-            "witnesses": list(case.clauses), "figures": _plain(dict(v.figures)), "seconds": v.seconds, "script": script}
+    return {
+        "case": v.case,
+        "op": case.op,
+        "family": case.family,
+        "kind": case.kind,
+        "dtype": case.dtype,
+        "status": v.status,
+        "oracle": v.oracle,
+        "sentence": v.sentence,
+        "clause": v.clause,
+        "witnesses": list(case.clauses),
+        "figures": _plain(dict(v.figures)),
+        "seconds": v.seconds,
+        "script": script,
+    }
 
 
 def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
@@ -98,9 +126,19 @@ def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[
         op = by_id[v.case].op
         if "ulps" in v.figures and (op not in found or v.figures["ulps"] > found[op].figures["ulps"]):
             found[op] = v
-    return [{"op": op, "dtype": by_id[v.case].dtype, "case": v.case, "status": v.status, "oracle": v.oracle,
-             "ulps": _plain(v.figures["ulps"]), "ratio": _plain(v.figures.get("ratio")),
-             "index": _plain(v.figures.get("index"))} for op, v in sorted(found.items())]
+    return [
+        {
+            "op": op,
+            "dtype": by_id[v.case].dtype,
+            "case": v.case,
+            "status": v.status,
+            "oracle": v.oracle,
+            "ulps": _plain(v.figures["ulps"]),
+            "ratio": _plain(v.figures.get("ratio")),
+            "index": _plain(v.figures.get("index")),
+        }
+        for op, v in sorted(found.items())
+    ]
 
 
 def _plain(value: Any) -> Any:
@@ -119,6 +157,7 @@ def _plain(value: Any) -> Any:
 
 # -- the schema --------------------------------------------------------------------------------------------------------
 
+
 @cache
 def schema() -> Mapping[str, Any]:
     """The JSON schema (draft 2020-12) of a document."""
@@ -132,6 +171,7 @@ def check(found: Mapping[str, Any]) -> None:
     """
     if find_spec("jsonschema") is not None:
         import jsonschema
+
         jsonschema.Draft202012Validator(schema()).validate(found)
 
 
@@ -146,6 +186,7 @@ def write(folder: Path, found: Mapping[str, Any], verdicts: Sequence[Verdict]) -
 
 # -- JUnit -------------------------------------------------------------------------------------------------------------
 
+
 def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
     """A test suite for each operator or program, a test case for each case.
 
@@ -154,8 +195,11 @@ def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
     """
     apart = {v["case"]: v for v in found["verdicts"]}
     named: dict[str, Verdict] = {v.case: v for v in verdicts}
-    named |= {case: Verdict(case, v["status"], v["oracle"], v["sentence"], v["clause"]) for case, v in apart.items()
-              if case not in named}
+    named |= {
+        case: Verdict(case, v["status"], v["oracle"], v["sentence"], v["clause"])
+        for case, v in apart.items()
+        if case not in named
+    }
     suites: dict[str, list[Verdict]] = defaultdict(list)
     for v in named.values():
         suites[apart[v.case]["op"] if v.case in apart else v.case.partition("/")[0]].append(v)
@@ -190,9 +234,13 @@ def _testcase(suite: ET.Element, op: str, v: Verdict, script: str | None) -> Non
 def _sums(verdicts: Sequence[Verdict]) -> dict[str, str]:
     bad = sum(v.status in BAD for v in verdicts)
     errors = sum(v.status == "harness error" for v in verdicts)
-    return {"tests": str(len(verdicts)), "failures": str(bad - errors), "errors": str(errors),
-            "skipped": str(sum(v.status in SKIPPED for v in verdicts)),
-            "time": f"{sum(v.seconds for v in verdicts):.3f}"}
+    return {
+        "tests": str(len(verdicts)),
+        "failures": str(bad - errors),
+        "errors": str(errors),
+        "skipped": str(sum(v.status in SKIPPED for v in verdicts)),
+        "time": f"{sum(v.seconds for v in verdicts):.3f}",
+    }
 
 
 def _legal(text: str) -> str:

@@ -1,4 +1,5 @@
 """A run as one page that a person reads: no network, no other file, light and dark."""
+
 from __future__ import annotations
 
 from collections import Counter, defaultdict
@@ -21,10 +22,24 @@ SHOWN = (4, 2, 1)
 """Cases of a group of like failures that the page shows in full; fewer if it grows too big."""
 SCRIPT_BYTES = 20_000
 """A script that is longer is on the page by its path alone."""
-GLYPHS = {"pass": "✓", "quality warning": "≈", "waived": "w", "xfail": "w", "not claimed": "·",
-          "not run": "○", "vacuous": "○"}
-CLASSES = {"pass": "pass", "quality warning": "warn", "waived": "warn", "xfail": "warn", "not claimed": "none",
-           "not run": "open", "vacuous": "open"}
+GLYPHS = {
+    "pass": "✓",
+    "quality warning": "≈",
+    "waived": "w",
+    "xfail": "w",
+    "not claimed": "·",
+    "not run": "○",
+    "vacuous": "○",
+}
+CLASSES = {
+    "pass": "pass",
+    "quality warning": "warn",
+    "waived": "warn",
+    "xfail": "warn",
+    "not claimed": "none",
+    "not run": "open",
+    "vacuous": "open",
+}
 ORDER = ("not run", "not claimed", "vacuous", "pass", "quality warning", "xfail", "waived")
 """Of the statuses of one cell that are not bad, the later one shows."""
 
@@ -39,13 +54,21 @@ def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -
     environment.filters |= {"percent": _percent, "figure": _figure}
     template = environment.from_string((files(__package__) / "page.html.jinja").read_text(encoding="utf-8"))
     for shown in SHOWN:
-        text = template.render(doc=found, failures=_failures(found["verdicts"], scripts or {}, shown),
-                               title=_title(found), dtypes=_dtypes(found["table"]),
-                               families=_families(found["table"]), glyphs=GLYPHS, classes=CLASSES, scale=_scale(found),
-                               warnings=_groups(v for v in found["verdicts"] if v["status"] == "quality warning"),
-                               accepted=[v for v in found["verdicts"] if v["status"] in ("waived", "xfail")][:200],
-                               worst=_worst(found["worst"]), clauses=_by_reason(found["untested"]["clauses"]),
-                               caseless=_by_reason(found["untested"]["caseless"]))
+        text = template.render(
+            doc=found,
+            failures=_failures(found["verdicts"], scripts or {}, shown),
+            title=_title(found),
+            dtypes=_dtypes(found["table"]),
+            families=_families(found["table"]),
+            glyphs=GLYPHS,
+            classes=CLASSES,
+            scale=_scale(found),
+            warnings=_groups(v for v in found["verdicts"] if v["status"] == "quality warning"),
+            accepted=[v for v in found["verdicts"] if v["status"] in ("waived", "xfail")][:200],
+            worst=_worst(found["worst"]),
+            clauses=_by_reason(found["untested"]["clauses"]),
+            caseless=_by_reason(found["untested"]["caseless"]),
+        )
         if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES:
             return text
     raise ValueError(f"The page would have {len(text.encode())} bytes.")
@@ -54,8 +77,11 @@ def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -
 def write(folder: Path, found: Mapping[str, Any]) -> Path:
     """Writes ``report.html`` beside the scripts that it shows."""
     paths = {v["script"] for v in found["verdicts"] if v["script"]}
-    scripts = {p: (folder / p).read_text(encoding="utf-8") for p in sorted(paths) if (folder / p).is_file()
-               and (folder / p).stat().st_size <= SCRIPT_BYTES}
+    scripts = {
+        p: (folder / p).read_text(encoding="utf-8")
+        for p in sorted(paths)
+        if (folder / p).is_file() and (folder / p).stat().st_size <= SCRIPT_BYTES
+    }
     page = folder / PAGE
     documents.replace_file(page, render(found, scripts).encode("utf-8", "backslashreplace"))
     return page
@@ -70,10 +96,15 @@ def _title(found: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _scale(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The bar at the top: bad ones first, what was not run last."""
+
     def rank(total: Mapping[str, Any]) -> tuple[bool, int]:
         return (not total["bad"], -ORDER.index(total["status"]) if total["status"] in ORDER else -9)
-    return [{**t, "class": "bad" if t["bad"] else CLASSES[t["status"]]}
-            for t in sorted(found["totals"], key=rank) if t["cases"]]
+
+    return [
+        {**t, "class": "bad" if t["bad"] else CLASSES[t["status"]]}
+        for t in sorted(found["totals"], key=rank)
+        if t["cases"]
+    ]
 
 
 def _dtypes(table: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -93,8 +124,14 @@ def _families(table: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows = [{"op": op, "cells": {d: _cell(counts) for d, counts in cells.items()}} for op, cells in ops.items()]
         for row in rows:
             row["bad"] = sum(cell["bad"] for cell in row["cells"].values())
-        found.append({"family": family, "rows": rows, "bad": sum(row["bad"] for row in rows),
-                      "cases": sum(cell["cases"] for row in rows for cell in row["cells"].values())})
+        found.append(
+            {
+                "family": family,
+                "rows": rows,
+                "bad": sum(row["bad"] for row in rows),
+                "cases": sum(cell["cases"] for row in rows for cell in row["cells"].values()),
+            }
+        )
     return sorted(found, key=lambda f: (f["bad"] == 0, f["family"]))
 
 
@@ -121,8 +158,16 @@ def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str],
         for group in groups:
             group["more"] = max(0, len(group["verdicts"]) - shown)
             group["verdicts"] = [_shown(v, scripts) for v in group["verdicts"][:shown]]
-        found.append({"op": op, "family": mine[0]["family"], "count": len(mine), "groups": groups,
-                      "dtypes": sorted({v["dtype"] for v in mine} - {""}), "words": _words(op, mine)})
+        found.append(
+            {
+                "op": op,
+                "family": mine[0]["family"],
+                "count": len(mine),
+                "groups": groups,
+                "dtypes": sorted({v["dtype"] for v in mine} - {""}),
+                "words": _words(op, mine),
+            }
+        )
     return sorted(found, key=lambda f: (-f["count"], f["op"]))
 
 
@@ -131,16 +176,29 @@ def _groups(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for v in verdicts:
         alike[v["op"], v["status"], v["oracle"], v["clause"]].append(v)
     # One with a script says most.
-    return [{"op": op, "status": status, "oracle": oracle, "clause": clause, "count": len(mine),
-             "verdicts": sorted(mine, key=lambda v: not v["script"])}
-            for (op, status, oracle, clause), mine in sorted(alike.items(), key=lambda item: -len(item[1]))]
+    return [
+        {
+            "op": op,
+            "status": status,
+            "oracle": oracle,
+            "clause": clause,
+            "count": len(mine),
+            "verdicts": sorted(mine, key=lambda v: not v["script"]),
+        }
+        for (op, status, oracle, clause), mine in sorted(alike.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def _shown(v: Mapping[str, Any], scripts: Mapping[str, str]) -> dict[str, Any]:
     counts = v["figures"].get("histogram")
-    return {**v, "sentence": v["sentence"][:1500], "text": scripts.get(v["script"] or "", ""),
-            "bars": bars(counts, 312, 56) if counts else [], "total": sum(counts or ()),
-            "figures": {k: x for k, x in v["figures"].items() if k != "histogram"}}
+    return {
+        **v,
+        "sentence": v["sentence"][:1500],
+        "text": scripts.get(v["script"] or "", ""),
+        "bars": bars(counts, 312, 56) if counts else [],
+        "total": sum(counts or ()),
+        "figures": {k: x for k, x in v["figures"].items() if k != "histogram"},
+    }
 
 
 def _words(op: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
@@ -152,6 +210,7 @@ def _words(op: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
 def _worst(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     def size(row: Mapping[str, Any]) -> float:
         return float(row["ulps"])
+
     return sorted((r for r in rows if size(r) > 0), key=lambda r: -size(r))
 
 

@@ -1,4 +1,5 @@
 """All files of a run in its folder: the scripts of failures, JSON, JUnit, and the page."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,8 +18,16 @@ SECONDS = 600.0
 """For making failures smaller and trying their scripts, in all."""
 
 
-def reports(folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict], problems: Sequence[str] = (), *,
-            spent: float = 0.0, seconds: float = SECONDS, importing: bool = True) -> list[str]:
+def reports(
+    folder: Path,
+    cases: Sequence[Case],
+    verdicts: Sequence[Verdict],
+    problems: Sequence[str] = (),
+    *,
+    spent: float = 0.0,
+    seconds: float = SECONDS,
+    importing: bool = True,
+) -> list[str]:
     """Writes them beside the log, and says in sentences what lies where. ``spent`` is what the run took. Scripts are
     written and tried with the backend that the log names, unless ``importing`` that one on the log's word is refused.
     """
@@ -32,8 +41,10 @@ def reports(folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict], pr
     where = page.write(folder, document)
     said = [f"The report is {where}; {files.REPORT} and {files.JUNIT} lie beside it."]
     if not importing:
-        said.append(f"No failure has a script: {subject.partition(':')[0]} would be imported, because the logs say so. "
-                    f"If you trust them, say --backend {subject}.")
+        said.append(
+            f"No failure has a script: {subject.partition(':')[0]} would be imported, because the logs say so. "
+            f"If you trust them, say --backend {subject}."
+        )
     if found:
         with_script, shown = sum(bool(w.path) for w in found), sum(w.shown for w in found)
         seen = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"

@@ -1,4 +1,5 @@
 """What a run leaves open: clauses that no case of it witnesses, operators that are not claimed or have no case."""
+
 from __future__ import annotations
 
 from collections import Counter, defaultdict
@@ -64,14 +65,22 @@ def untested(planned: Sequence[Case], verdicts: Iterable[Verdict], head: Mapping
     wanted = [op for op in MEMBERS.values() if not patterns or any(fnmatchcase(op.name, p) for p in patterns)]
     cited = {clause for c in planned for clause in c.clauses}
     has_cases, of = {c.op for c in planned}, Counter(c.op for c in planned)
-    clauses = [Clause(label, clause.text, _why(op, label.rpartition(".")[2], label in cited, profile, has_cases))
-               for op in wanted for label, clause in op.cited if label not in judged]
+    clauses = [
+        Clause(label, clause.text, _why(op, label.rpartition(".")[2], label in cited, profile, has_cases))
+        for op in wanted
+        for label, clause in op.cited
+        if label not in judged
+    ]
     if not patterns:
-        clauses += [Clause(name, sentence, _open(name in cited)) for name, sentence in CLAUSES.items()
-                    if name not in judged]
+        clauses += [
+            Clause(name, sentence, _open(name in cited)) for name, sentence in CLAUSES.items() if name not in judged
+        ]
     return Untested(
-        tuple(clauses), _by_op(left["not claimed"], by_id, of), _by_op(left["not run"], by_id, of),
-        tuple(Left(op.name, 0, 0, _caseless(op, profile)) for op in wanted if op.name not in has_cases))
+        tuple(clauses),
+        _by_op(left["not claimed"], by_id, of),
+        _by_op(left["not run"], by_id, of),
+        tuple(Left(op.name, 0, 0, _caseless(op, profile)) for op in wanted if op.name not in has_cases),
+    )
 
 
 def _why(op: Op, short: str, cited: bool, profile: str, has_cases: set[str]) -> str:

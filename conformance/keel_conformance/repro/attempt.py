@@ -1,4 +1,5 @@
 """Calls of one operator tried on a backend and judged, in a process that may die: does it still fail, and how?"""
+
 from __future__ import annotations
 
 import re
@@ -134,8 +135,13 @@ def reason(v: Verdict) -> tuple[str, ...]:
 def tried(calls: Calls) -> Verdict:
     """The verdict on the calls: the first one that is bad, else pass."""
     case, op, under_test = calls.case, overload(calls.case.overload), subject(calls.subject)
-    seen = Called(case, op, list(calls.trials), Tried(case.id),
-                  [placed_on(under_test.device, case, trial) for trial in calls.trials])
+    seen = Called(
+        case,
+        op,
+        list(calls.trials),
+        Tried(case.id),
+        [placed_on(under_test.device, case, trial) for trial in calls.trials],
+    )
     try:
         first = seen.given[0]
         batch = keel.testing.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
@@ -147,8 +153,12 @@ def tried(calls: Calls) -> Verdict:
         if case.kind == "negative":
             return Verdict(case.id, "pass", "precondition")
         bad_graph = isinstance(e, KeelError) and e.code == "bad-graph"
-        return Verdict(case.id, "harness error" if bad_graph else "fail", "raises",
-                       f"It raised while running: {type(e).__name__}: {str(e).strip()[:300]}")
+        return Verdict(
+            case.id,
+            "harness error" if bad_graph else "fail",
+            "raises",
+            f"It raised while running: {type(e).__name__}: {str(e).strip()[:300]}",
+        )
     if under_test.name not in batch.owners[0]:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":

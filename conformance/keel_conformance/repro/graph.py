@@ -1,4 +1,5 @@
 """A drawn program that fails, cut down over its outputs, nodes, sizes and values, and as a script."""
+
 from __future__ import annotations
 
 import ast
@@ -49,8 +50,10 @@ def tried(graph: Graph) -> tuple[str, str, int]:
     try:
         under_test = subject(graph.subject)
         go = Compiler(under_test.backend)(module(graph.program))
-        found = [tuple(x.detach().to(HOST, copy=True) for x in go(*(x.to(under_test.device, copy=True) for x in call)))
-                 for call in graph.calls]
+        found = [
+            tuple(x.detach().to(HOST, copy=True) for x in go(*(x.to(under_test.device, copy=True) for x in call)))
+            for call in graph.calls
+        ]
     except Exception as e:
         return f"raises {type(e).__name__}", f"It raised {type(e).__name__}: {str(e).strip()[:200]}", 0
     for call, (have, want) in enumerate(zip(found, expected, strict=True)):
@@ -73,20 +76,27 @@ def _name(call: int, result: int) -> str:
 
 
 def _facts(results: Sequence[Sequence[Tensor]]) -> Observed:
-    return Observed(tuple((_name(c, k), "", x) for c, call in enumerate(results)
-                          for k, x in enumerate(call)))
+    return Observed(tuple((_name(c, k), "", x) for c, call in enumerate(results) for k, x in enumerate(call)))
 
 
 def _references(graph: Graph) -> list[Observed]:
     """The float64 run and disturbed ones, by which a program that rounds is judged."""
+
     def wide() -> Observed:
-        program = replace(graph.program, nodes=tuple(replace(n, attrs=tuple(
-            (k, "float64" if v == "float32" else v) for k, v in n.attrs)) for n in graph.program.nodes))
+        program = replace(
+            graph.program,
+            nodes=tuple(
+                replace(n, attrs=tuple((k, "float64" if v == "float32" else v) for k, v in n.attrs))
+                for n in graph.program.nodes
+            ),
+        )
         return _facts([run(program, [x.double() if x.is_floating_point() else x for x in c]) for c in graph.calls])
+
     return [wide(), *disturbed_by(lambda k: Noise(k, torch.finfo(torch.float32).eps / 2), NOISE, wide)]
 
 
 # -- smaller -----------------------------------------------------------------------------------------------------------
+
 
 def minimised(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) -> Graph:
     """Fewer calls, outputs and nodes; then smaller sizes; then plainer values."""
@@ -137,9 +147,11 @@ def fewer_nodes(graph: Graph) -> Iterator[Graph]:
 
 def _instead(graph: Graph, value: int, by: int) -> Graph:
     program = graph.program
-    changed = replace(program, nodes=tuple(replace(n, args=tuple(by if a == value else a for a in n.args))
-                                           for n in program.nodes),
-                      outputs=tuple(by if o == value else o for o in program.outputs))
+    changed = replace(
+        program,
+        nodes=tuple(replace(n, args=tuple(by if a == value else a for a in n.args)) for n in program.nodes),
+        outputs=tuple(by if o == value else o for o in program.outputs),
+    )
     return with_outputs(replace(graph, program=changed), changed.outputs)
 
 
@@ -148,11 +160,14 @@ def _as_input(graph: Graph, k: int, values: Sequence[Tensor]) -> Graph:
 
     def moved(a: int) -> int:
         return first if a == first + k else a if a < first else a + 1 if a < first + k else a
+
     x = values[0]
-    made = Drawn((*program.inputs, Input(tuple(x.shape), str(x.dtype).removeprefix("torch."))),
-                 tuple(Node(n.op, tuple(map(moved, n.args)), n.attrs)
-                       for j, n in enumerate(program.nodes) if j != k),
-                 tuple(map(moved, program.outputs)), program.exact)
+    made = Drawn(
+        (*program.inputs, Input(tuple(x.shape), str(x.dtype).removeprefix("torch."))),
+        tuple(Node(n.op, tuple(map(moved, n.args)), n.attrs) for j, n in enumerate(program.nodes) if j != k),
+        tuple(map(moved, program.outputs)),
+        program.exact,
+    )
     calls = tuple((*c, v.clone()) for c, v in zip(graph.calls, values, strict=True))
     return with_outputs(Graph(graph.subject, made, calls), made.outputs)
 
@@ -162,8 +177,9 @@ def smaller(graph: Graph) -> Iterator[Graph]:
     sizes = sorted({n for c in graph.calls for x in c for n in x.shape if n > 1}, reverse=True)
     for n in sizes:
         for start, length in cuts(n):
-            yield replace(graph, calls=tuple(tuple(cut_where(x, n, start, length).clone() for x in c)
-                                             for c in graph.calls))
+            yield replace(
+                graph, calls=tuple(tuple(cut_where(x, n, start, length).clone() for x in c) for c in graph.calls)
+            )
 
 
 def plainer(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) -> Graph:
@@ -176,8 +192,9 @@ def plainer(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) ->
             def made(keep: Sequence[int], c: int = c, n: int = n, x: Tensor = x, now: Graph = graph) -> Graph:
                 plain = torch.ones_like(x) if x.is_floating_point() else torch.zeros_like(x)
                 plain.view(-1)[list(keep)] = x.reshape(-1)[list(keep)]
-                call = (*now.calls[c][:n], plain, *now.calls[c][n + 1:])
-                return replace(now, calls=(*now.calls[:c], call, *now.calls[c + 1:]))
+                call = (*now.calls[c][:n], plain, *now.calls[c][n + 1 :])
+                return replace(now, calls=(*now.calls[:c], call, *now.calls[c + 1 :]))
+
             kept = ddmin(range(x.numel()), lambda keep, made=made: fails(made(keep)), deadline)  # type: ignore[misc]
             if len(kept) < x.numel():
                 graph = made(kept)
@@ -185,6 +202,7 @@ def plainer(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) ->
 
 
 # -- the script --------------------------------------------------------------------------------------------------------
+
 
 @cache
 def _texts() -> dict[str, ast.expr]:
@@ -226,41 +244,59 @@ def of(graph: Graph, verdict: Verdict, which: int) -> str:
         inside.append(f"    v{k} = {expression(node, [values[a] for a in node.args])}")
         values.append(f"v{k}")
     used = "\n".join(inside)
-    parts = [[*inspect.getsource(f).rstrip().replace("Tensor", "torch.Tensor").splitlines(), ""]
-             for f in (nodes._where, nodes._slice, nodes._zeros) if f"{f.__name__}(" in used]
+    parts = [
+        [*inspect.getsource(f).rstrip().replace("Tensor", "torch.Tensor").splitlines(), ""]
+        for f in (nodes._where, nodes._slice, nodes._zeros)
+        if f"{f.__name__}(" in used
+    ]
     functional = ["from torch.nn import functional as F"] if "F." in used else []
     last = run(program, graph.calls[-1])[which]
-    body = [*(line for part in parts for line in part), f"def program({', '.join(values[:len(program.inputs)])}):",
-            *inside, f"    return ({', '.join(values[o] for o in program.outputs)},)", "",
-            f"run = keel.compile(program, backends={backend.backends}, strict=True)",
-            *(f"found = run({', '.join(tensor(x, device=device) for x in call)})" for call in graph.calls),
-            f"found = found[{which}].cpu()"]
+    body = [
+        *(line for part in parts for line in part),
+        f"def program({', '.join(values[: len(program.inputs)])}):",
+        *inside,
+        f"    return ({', '.join(values[o] for o in program.outputs)},)",
+        "",
+        f"run = keel.compile(program, backends={backend.backends}, strict=True)",
+        *(f"found = run({', '.join(tensor(x, device=device) for x in call)})" for call in graph.calls),
+        f"found = found[{which}].cpu()",
+    ]
     if program.exact or not last.is_floating_point():
-        body += [f"expected = {tensor(last, strides=False)}", 'print("expected", expected, "found", found)',
-                 "same = found.dtype == expected.dtype and found.shape == expected.shape",
-                 "sys.exit(not (same and torch.equal(found.nan_to_num(7), expected.nan_to_num(7))))"]
+        body += [
+            f"expected = {tensor(last, strides=False)}",
+            'print("expected", expected, "found", found)',
+            "same = found.dtype == expected.dtype and found.shape == expected.shape",
+            "sys.exit(not (same and torch.equal(found.nan_to_num(7), expected.nan_to_num(7))))",
+        ]
     else:
         exact, *others = [o.facts[-len(program.outputs) + which][2].double() for o in _references(graph)]
         spread = torch.stack([(x - exact).abs() for x in others]).amax(0)
         bound = 8 * torch.maximum(spread, spread.square().mean().sqrt()) + (
-            16 * torch.finfo(last.dtype).eps / 2 * exact.abs().amax())
-        body += [f"expected = {tensor(exact, strides=False)}", f"bound = {tensor(bound, strides=False)}",
-                 'print("expected", expected, "found", found, "allowed error", bound)',
-                 "near = ((found.double() - expected).abs() <= bound) | ~expected.isfinite()",
-                 "sys.exit(not bool(near.all()))"]
+            16 * torch.finfo(last.dtype).eps / 2 * exact.abs().amax()
+        )
+        body += [
+            f"expected = {tensor(exact, strides=False)}",
+            f"bound = {tensor(bound, strides=False)}",
+            'print("expected", expected, "found", found, "allowed error", bound)',
+            "near = ((found.double() - expected).abs() <= bound) | ~expected.isfinite()",
+            "sys.exit(not bool(near.all()))",
+        ]
     return script.assembled(script.title(verdict, graph.subject), [*functional, *backend.imports], body)
 
 
-def of_graph(folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
-             trying: bool = True) -> Written:
+def of_graph(
+    folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+) -> Written:
     """The script of a failing drawn program, made as small as time allows."""
     program = program_of(case)
     graph = Graph(subject_text, program, tuple(tuple(given(program, case.seed, k)) for k in range(CALLS)))
     kind, sentence, which = bench.value(tried, graph) or ("died", v.sentence, 0) if trying else ("", v.sentence, 0)
     nodes_before = len(program.nodes)
     if trying and kind not in ("", "harness error"):
+
         def fails(one: Graph) -> bool:
             return (bench.value(tried, one) or ("died",))[0] == kind
+
         graph = minimised(graph, fails, deadline)
         kind, sentence, which = bench.value(tried, graph) or ("died", v.sentence, 0)
     path = folder / name_of(case)

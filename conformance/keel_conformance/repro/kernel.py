@@ -1,4 +1,5 @@
 """A failing kernel as a script: its text, what it is run on, and the first elements that are wrong."""
+
 from __future__ import annotations
 
 import torch
@@ -55,27 +56,34 @@ def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tu
     other = SIGNED.get(right.dtype)
     seen = "" if other is None else f".view({other})"
     near = " | ((found - want).abs() <= allowed)" if right.is_floating_point() or right.is_complex() else ""
-    return (f"at = torch.tensor({places.tolist()})", f"found = memory[{buffer}].cpu(){seen}[at]",
-            f"want = {tensor(right if other is None else right.view(other))}",
-            f"allowed = {tensor(allowed.double())}",
-            f'print("expected", want, "found", found, "allowed error", allowed, "at", at - {ZONE})',
-            f"sys.exit(not ((found == want) | (found != found) & (want != want){near}).all())")
+    return (
+        f"at = torch.tensor({places.tolist()})",
+        f"found = memory[{buffer}].cpu(){seen}[at]",
+        f"want = {tensor(right if other is None else right.view(other))}",
+        f"allowed = {tensor(allowed.double())}",
+        f'print("expected", want, "found", found, "allowed error", allowed, "at", at - {ZONE})',
+        f"sys.exit(not ((found == want) | (found != found) & (want != want){near}).all())",
+    )
 
 
 def _script(asked: Asked, made: Made, call: int, checks: tuple[str, ...]) -> str:
     case, text, v = asked
     backend, memory = backend_of(text), made.memory(case.seed, call)
     kernel = show(made.kernel).strip().splitlines()
-    body = [f"target = keel.testing.resolve([{backend.single}])[0].target",
-            "ready = keel.testing.fitted(kernel, target)",
-            "(launch,) = target.build([keel.Source(ready, target.render(ready))])",
-            "memory = [", *(f"    {tensor(m)}," for m in memory), "]",
-            f"memory = [m.to({subject(text).device!r}) for m in memory]",
-            f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory)"
-            f"{''.join(f', {n}' for n in made.symbols(call))})", *checks]
+    body = [
+        f"target = keel.testing.resolve([{backend.single}])[0].target",
+        "ready = keel.testing.fitted(kernel, target)",
+        "(launch,) = target.build([keel.Source(ready, target.render(ready))])",
+        "memory = [",
+        *(f"    {tensor(m)}," for m in memory),
+        "]",
+        f"memory = [m.to({subject(text).device!r}) for m in memory]",
+        f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory){''.join(f', {n}' for n in made.symbols(call))})",
+        *checks,
+    ]
     whole = ['kernel = keel.loops.parse("""' + kernel[0], *kernel[1:], '""")']
     try:
         return assembled(title(v, text), backend.imports, [*whole, *body])
-    except ValueError:                                         # of many statements: all in one line
+    except ValueError:  # of many statements: all in one line
         line = f"kernel = keel.loops.parse({chr(10).join(kernel) + chr(10)!r})"
         return assembled(title(v, text), backend.imports, [line, *body])

@@ -2,6 +2,7 @@
 
 Texts use ``torch``, and ``inf`` and ``nan`` of ``math``; those of large tensors also ``unpack`` (see ``UNPACK``).
 """
+
 from __future__ import annotations
 
 import base64
@@ -16,8 +17,11 @@ from ..devices import HOST
 
 SMALL = 64
 """Elements of memory that are written out; more of them are packed."""
-UNPACK = ('def unpack(text, dtype):', '    data = bytearray(zlib.decompress(base64.b85decode(text)))',
-          '    return torch.frombuffer(data, dtype=torch.uint8).view(dtype)')
+UNPACK = (
+    "def unpack(text, dtype):",
+    "    data = bytearray(zlib.decompress(base64.b85decode(text)))",
+    "    return torch.frombuffer(data, dtype=torch.uint8).view(dtype)",
+)
 """What a script needs for texts that call ``unpack``, beside ``base64`` and ``zlib``."""
 FILL = 77
 """Stands in gaps between the elements of tensors that have no NaN."""
@@ -34,7 +38,7 @@ def text_of(value: Any, names: Mapping[int, str] | None = None, device: str = HO
         case None | bool() | int() | str():
             return repr(value)
         case float():
-            return repr(value)                                # inf and nan are names
+            return repr(value)  # inf and nan are names
         case complex():
             return f"complex({value.real!r}, {value.imag!r})"
         case torch.dtype() | torch.layout() | torch.memory_format():
@@ -75,8 +79,12 @@ def _there(device: str) -> str:
 
 
 def _row_major(x: Tensor, shape: tuple[int, ...], device: str) -> str:
-    if x.numel() > 8 and bool((same := x.flatten()[:1] == x.flatten()).all()) and same.numel() and not bool(
-            (x == 0).any()):
+    if (
+        x.numel() > 8
+        and bool((same := x.flatten()[:1] == x.flatten()).all())
+        and same.numel()
+        and not bool((x == 0).any())
+    ):
         return f"torch.full({shape}, {text_of(x.flatten()[0].item())}, dtype={x.dtype}{_there(device)})"
     if x.numel() <= SMALL and x.dtype not in _BITS:
         return f"torch.tensor({_listed(x.tolist())}, dtype={x.dtype}{_there(device)})"

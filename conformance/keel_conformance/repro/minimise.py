@@ -2,6 +2,7 @@
 
 ``ddmin`` is that of Zeller and Hildebrandt (Simplifying and isolating failure-inducing input, 2002).
 """
+
 from __future__ import annotations
 
 import time
@@ -42,7 +43,7 @@ def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool], deadline: De
     while len(found) >= 2 and not deadline.over:
         size = -(-len(found) // parts)
         for k in range(0, len(found), size):
-            rest = found[:k] + found[k + size:]
+            rest = found[:k] + found[k + size :]
             if not deadline.over and fails(rest):
                 found, parts = rest, max(parts - 1, 2)
                 break
@@ -71,8 +72,10 @@ def steepest(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C],
 
 # -- calls of one operator ---------------------------------------------------------------------------------------------
 
-def of_calls(calls: Calls, at: Sequence[int] | None, fails: Callable[[Calls], bool],
-             deadline: Deadline | None = None) -> Calls:
+
+def of_calls(
+    calls: Calls, at: Sequence[int] | None, fails: Callable[[Calls], bool], deadline: Deadline | None = None
+) -> Calls:
     """Fewer calls, smaller tensors, plainer values. ``at`` is where the wrong element of the result is, if known."""
     deadline = deadline or Deadline()
     if len(calls.trials) > 1:
@@ -91,7 +94,7 @@ def of_calls(calls: Calls, at: Sequence[int] | None, fails: Callable[[Calls], bo
 def _fewer(calls: Calls) -> Iterator[Calls]:
     for k in range(len(calls.trials) - 1, -1, -1):
         if len(calls.trials) > 1:
-            yield replace(calls, trials=calls.trials[:k] + calls.trials[k + 1:])
+            yield replace(calls, trials=calls.trials[:k] + calls.trials[k + 1 :])
 
 
 def size_of(calls: Calls) -> int:
@@ -100,12 +103,15 @@ def size_of(calls: Calls) -> int:
 
 def _changed(calls: Calls, change: Callable[[Tensor], Tensor]) -> Calls:
     """The calls with tensors changed; one that is an argument twice stays so."""
+
     def over(trial: Trial) -> Trial:
         made: dict[int, Tensor] = {}
 
         def one(x: Any) -> Any:
             return made.setdefault(id(x), change(x)) if isinstance(x, Tensor) else x
+
         return replace(trial, args=mapped(tuple(trial.args), one), kwargs=mapped(dict(trial.kwargs), one))
+
     return replace(calls, trials=tuple(map(over, calls.trials)))
 
 
@@ -113,6 +119,7 @@ def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
     """The one element of each tensor from which, where all goes by elements, the wrong one is computed; with its row,
     if that is not enough.
     """
+
     def cut(x: Tensor, keep: int) -> Tensor:
         for back in range(1, min(x.dim(), len(at)) + 1):
             n = x.shape[-back]
@@ -122,6 +129,7 @@ def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
                     return x
                 x = x.narrow(x.dim() - back, place, 1)
         return x
+
     for keep in range(max((x.dim() for t in calls.trials for x in t.tensors), default=0)):
         yield _changed(calls, lambda x, keep=keep: cut(x, keep))  # type: ignore[misc]
 
@@ -136,16 +144,28 @@ def _smaller(calls: Calls) -> Iterator[Calls]:
         mine = {id(t.tensors[which]) for t in calls.trials if len(t.tensors) > which}
         for n in {n for t in calls.trials for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
             for start, length in cuts(n):
-                yield _changed(calls, lambda x, n=n, s=start, k=length, mine=mine:  # type: ignore[misc]
-                               cut_where(x, n, s, k) if id(x) in mine else x)
+                yield _changed(
+                    calls,
+                    lambda x, n=n, s=start, k=length, mine=mine: (  # type: ignore[misc]
+                        cut_where(x, n, s, k) if id(x) in mine else x
+                    ),
+                )
 
 
 def cuts(n: int) -> Iterator[tuple[int, int]]:
     """Where a part of ``n`` begins and how long it is, the smallest first."""
     seen: set[tuple[int, int]] = set()
     half, most = n // 2, 3 * n // 4
-    for start, length in ((0, 1), (n - 1, 1), (0, half), (n - half, half), (0, most), (n - most, most), (0, n - 1),
-                          (1, n - 1)):
+    for start, length in (
+        (0, 1),
+        (n - 1, 1),
+        (0, half),
+        (n - half, half),
+        (0, most),
+        (n - most, most),
+        (0, n - 1),
+        (1, n - 1),
+    ):
         if 0 < length < n and (start, length) not in seen:
             seen.add((start, length))
             yield start, length
@@ -161,12 +181,14 @@ def cut_where(x: Tensor, n: int, start: int, length: int) -> Tensor:
 
 def _straighter(calls: Calls) -> Iterator[Calls]:
     """Tensors in row-major order in memory of their own, all, then one by one."""
+
     def plain(x: Tensor) -> bool:
         whole = x.untyped_storage().nbytes() == x.numel() * x.itemsize
         return x.layout != torch.strided or (x.is_contiguous() and whole)
 
     def straight(x: Tensor) -> Tensor:
         return x if plain(x) else x.clone(memory_format=torch.contiguous_format)
+
     odd = [id(x) for t in calls.trials for x in t.tensors if not plain(x)]
     if odd:
         yield _changed(calls, straight)
@@ -185,17 +207,23 @@ def _plainer(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -
     return calls
 
 
-def _with_values(calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor], fails: Callable[[Calls], bool],
-                 deadline: Deadline) -> Calls:
+def _with_values(
+    calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor], fails: Callable[[Calls], bool], deadline: Deadline
+) -> Calls:
     def made(keep: Sequence[int]) -> Calls:
         def change(x: Tensor) -> Tensor:
             if x is not calls.trials[k].tensors[n]:
                 return x
             flat, plain = x.reshape(-1), value(x).reshape(-1).clone()
             plain[list(keep)] = flat[list(keep)]
-            return plain.reshape(x.shape) if x.is_contiguous() else torch.empty_strided(
-                x.shape, x.stride(), dtype=x.dtype).copy_(plain.reshape(x.shape))
+            return (
+                plain.reshape(x.shape)
+                if x.is_contiguous()
+                else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(plain.reshape(x.shape))
+            )
+
         return _changed(calls, change)
+
     x = calls.trials[k].tensors[n]
     if 0 in x.stride() and x.numel() > 1:
         return calls

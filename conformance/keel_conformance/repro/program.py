@@ -3,6 +3,7 @@
 What a backend is given of a program are functional graphs, and their arguments at each call. The first that gives
 something else than eager PyTorch is the failure; it is cut down over its nodes, those before which become arguments.
 """
+
 from __future__ import annotations
 
 import re
@@ -58,8 +59,11 @@ class Part:
 
     @property
     def text(self) -> list[str]:
-        return [f"def program({', '.join(self.params)}):", *(f"    {n} = {expr}" for n, expr, _ in self.lines),
-                f"    return ({', '.join(self.outputs)},)"]
+        return [
+            f"def program({', '.join(self.params)}):",
+            *(f"    {n} = {expr}" for n, expr, _ in self.lines),
+            f"    return ({', '.join(self.outputs)},)",
+        ]
 
     @property
     def on_host(self) -> Part:
@@ -87,7 +91,9 @@ def recorded(given: tuple[str, Case]) -> Part | None:
             if _differ(found, want, PROGRAMS[case.op].exact) or not all(map(same_bits, inputs, before)):
                 wrong.append(_part(gm, text, case, seen))
             return found
+
         return call
+
     perform_program(case, Compiler(replace(backend, compile=compile)))
     return wrong[0] if wrong else None
 
@@ -99,10 +105,12 @@ def _copy(x: Any, device: str | None = None) -> Any:
 
 def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
     """Whether results are suspicious; what rounds is held to its bound later."""
+
     def apart(x: Any, y: Any) -> bool:
         if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
             return bool(x != y)
         return x.dtype != y.dtype or x.shape != y.shape or not same(x, y)
+
     return any(map(apart, found, want))
 
 
@@ -145,6 +153,7 @@ def _expression(node: fx.Node) -> str:
                 inside = ", ".join(map(text, x))
                 return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' if len(x) == 1 else ''})"
         return text_of(x)
+
     if node.target is getitem:
         return f"{text(node.args[0])}[{text(node.args[1])}]"
     if not isinstance(node.target, type(torch.ops.aten.add.Tensor)) or not _OPERATOR.fullmatch(str(node.target)):
@@ -163,6 +172,7 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
             if isinstance(value, Tensor | int | float | bool):
                 found[n.name] = _copy(value, HOST)
             return value
+
     with torch.no_grad():
         Keeper(gm).run(*map(_copy, inputs))
     return found
@@ -171,7 +181,7 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
 def made(part: Part) -> Callable[..., Any]:
     """The part as a function.  Its text is of checked names and of literals: ``_part`` makes no other."""
     space: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
-    exec("\n".join(part.text), space)                         # Dynamo wants a function with a code of its own
+    exec("\n".join(part.text), space)  # Dynamo wants a function with a code of its own
     return space["program"]  # type: ignore[no-any-return]
 
 
@@ -219,11 +229,17 @@ def _allowed(part: Part, program: Callable[..., Any], call: dict[str, Any], k: i
     if found is None or not isinstance(have, Tensor) or not have.is_floating_point():
         return False
     reference, bound = found
-    return bool((((have.double() - reference).abs() <= bound) | (have.isnan() & reference.isnan()) | (
-        have.double() == reference)).all())
+    return bool(
+        (
+            ((have.double() - reference).abs() <= bound)
+            | (have.isnan() & reference.isnan())
+            | (have.double() == reference)
+        ).all()
+    )
 
 
 # -- smaller -----------------------------------------------------------------------------------------------------------
+
 
 def needed(part: Part) -> Part:
     """The part without lines and parameters that no output needs."""
@@ -231,15 +247,18 @@ def needed(part: Part) -> Part:
     for name, _, uses in reversed(part.lines):
         if name in names:
             names |= set(uses)
-    return replace(part, params=tuple(p for p in part.params if p in names),
-                   lines=tuple(line for line in part.lines if line[0] in names))
+    return replace(
+        part,
+        params=tuple(p for p in part.params if p in names),
+        lines=tuple(line for line in part.lines if line[0] in names),
+    )
 
 
 def smaller(part: Part) -> Iterator[Part]:
     """One call; one output, if need be a node before it; each line made a parameter."""
     for k in range(len(part.calls) - 1, -1, -1):
         if len(part.calls) > 1:
-            yield replace(part, calls=part.calls[k:k + 1])
+            yield replace(part, calls=part.calls[k : k + 1])
     for name in part.outputs if len(part.outputs) > 1 else ():
         yield needed(replace(part, outputs=(name,)))
     for name, _, _ in part.lines[:-1]:
@@ -248,22 +267,30 @@ def smaller(part: Part) -> Iterator[Part]:
     for k in range(len(part.lines) - 2, -1, -1):
         name = part.lines[k][0]
         if name not in part.outputs and all(isinstance(c.get(name), Tensor) for c in part.calls):
-            yield needed(replace(part, params=(*part.params, name), lines=part.lines[:k] + part.lines[k + 1:]))
+            yield needed(replace(part, params=(*part.params, name), lines=part.lines[:k] + part.lines[k + 1 :]))
 
 
 # -- the script --------------------------------------------------------------------------------------------------------
+
 
 def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
     """The script of a part."""
     backend, device = script.backend_of(part.subject), subject(part.subject).device
     last = part.calls[-1]
     calls = [text_of(tuple(c[p] for p in part.params), device=device) for c in part.calls]
-    body = [*part.text, "", *(f"args{k} = {text}" for k, text in enumerate(calls)),
-            f"run = keel.compile(program, backends={backend.backends}, strict=True)"]
+    body = [
+        *part.text,
+        "",
+        *(f"args{k} = {text}" for k, text in enumerate(calls)),
+        f"run = keel.compile(program, backends={backend.backends}, strict=True)",
+    ]
     if kind == "writes":
-        body += ["before = [x.clone() for x in args0]", "run(*args0)",
-                 'print("expected arguments as before", before, "found", args0)',
-                 "sys.exit(not all(torch.equal(a, b) for a, b in zip(args0, before)))"]
+        body += [
+            "before = [x.clone() for x in args0]",
+            "run(*args0)",
+            'print("expected arguments as before", before, "found", args0)',
+            "sys.exit(not all(torch.equal(a, b) for a, b in zip(args0, before)))",
+        ]
         return script.assembled(script.title(verdict, part.subject), backend.imports, body)
     body += [f"found = run(*args{k})" for k in range(len(calls))]
     if kind in ("raises", "died"):
@@ -273,32 +300,45 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
     body += [f"found = found[{which}]{'.cpu()' if isinstance(want, Tensor) else ''}"]
     bounded = bound_of(part, last, which)
     if bounded is not None and want.is_floating_point():
-        body += [f"expected = {tensor(bounded[0], strides=False)}", f"bound = {tensor(bounded[1], strides=False)}",
-                 'print("expected", expected, "found", found, "allowed error", bound)',
-                 "near = ((found.double() - expected).abs() <= bound) | (found.double() == expected)",
-                 "sys.exit(not bool((near | (found.isnan() & expected.isnan())).all()))"]
+        body += [
+            f"expected = {tensor(bounded[0], strides=False)}",
+            f"bound = {tensor(bounded[1], strides=False)}",
+            'print("expected", expected, "found", found, "allowed error", bound)',
+            "near = ((found.double() - expected).abs() <= bound) | (found.double() == expected)",
+            "sys.exit(not bool((near | (found.isnan() & expected.isnan())).all()))",
+        ]
     else:
-        body += [f"expected = {text_of(want)}", 'print("expected", expected, "found", found)',
-                 "sys.exit(found.dtype != expected.dtype or found.shape != expected.shape or not torch.equal("
-                 "found.nan_to_num(7), expected.nan_to_num(7)))"]
+        body += [
+            f"expected = {text_of(want)}",
+            'print("expected", expected, "found", found)',
+            "sys.exit(found.dtype != expected.dtype or found.shape != expected.shape or not torch.equal("
+            "found.nan_to_num(7), expected.nan_to_num(7)))",
+        ]
     return script.assembled(script.title(verdict, part.subject), backend.imports, body)
 
 
-def of_program(folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
-               trying: bool = True) -> Written:
+def of_program(
+    folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+) -> Written:
     """The script of a failing contract program."""
     if not trying:
         return Written(case.id, lacking="There was no time left to see which part of the program is wrong.")
     if case.family == "collectives":
-        return Written(case.id, lacking="It takes two processes, which a script is not: keel conform --op "
-                       f"{case.op} shows the failure.")
+        return Written(
+            case.id,
+            lacking=f"It takes two processes, which a script is not: keel conform --op {case.op} shows the failure.",
+        )
     part = bench.value(recorded, (subject_text, case))
     if part is None:
-        return Written(case.id, lacking="No part that the backend compiled gives anything else than eager PyTorch by "
-                       f"itself; keel conform --op {case.op} shows the failure.")
+        return Written(
+            case.id,
+            lacking="No part that the backend compiled gives anything else than eager PyTorch by "
+            f"itself; keel conform --op {case.op} shows the failure.",
+        )
 
     def kind_of(one: Part) -> tuple[str, int]:
         return bench.value(tried, one) or ("died", 0)
+
     part = needed(part)
     kind, which = kind_of(part)
     size = len(part.lines)

@@ -2,6 +2,7 @@
 
 The expectation is computed here, by the oracles, and stands in the script as numbers with the error that is allowed.
 """
+
 from __future__ import annotations
 
 import re
@@ -52,6 +53,7 @@ def backend_of(text: str) -> Backend:
 
     def listed(single: str) -> str:
         return f"[{single}]" if last else f'[{single}, "eager"]'
+
     if ":" in text:
         module, _, path = text.partition(":")
         first, _, rest = path.partition(".")
@@ -75,14 +77,27 @@ def assembled(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
     """
     text = "\n".join(body)
     packed = "unpack(" in text
-    plain = {*(i for i in imports if i.startswith("import ")), "import sys",
-             *(["import base64", "import zlib"] if packed else [])}
+    plain = {
+        *(i for i in imports if i.startswith("import ")),
+        "import sys",
+        *(["import base64", "import zlib"] if packed else []),
+    }
     numbers = [n for n in ("inf", "nan") if re.search(rf"(?<![\w.]){n}(?!\w)", re.sub(r"'[^']*'|\"[^\"]*\"", "", text))]
     ours = [i for i in imports if i not in plain]
     keel = ["import keel"] if "keel." in text else []
-    lines = [head, *sorted(plain), *([f"from math import {', '.join(numbers)}"] if numbers else []), "",
-             "import torch", "", *keel, *ours, *([""] if keel or ours else []), *([*UNPACK, ""] if packed else []),
-             *body]
+    lines = [
+        head,
+        *sorted(plain),
+        *([f"from math import {', '.join(numbers)}"] if numbers else []),
+        "",
+        "import torch",
+        "",
+        *keel,
+        *ours,
+        *([""] if keel or ours else []),
+        *([*UNPACK, ""] if packed else []),
+        *body,
+    ]
     found = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
     if found.count("\n") > LINES:
         raise ValueError(f"The script would have {found.count(chr(10))} lines.")
@@ -110,11 +125,14 @@ def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
     if verdict.status in CHILD:
         imports += ["import os", "import subprocess"]
         limit = 30 if verdict.status == "timeout" else 300
-        body = ['if sys.argv[1:] != ["here"]:',
-                '    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}',
-                f'    done = subprocess.run([sys.executable, __file__, "here"], timeout={limit}, env=path)',
-                '    print("expected an exit status of 0, found", done.returncode)',
-                "    sys.exit(done.returncode != 0)", *body]
+        body = [
+            'if sys.argv[1:] != ["here"]:',
+            '    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}',
+            f'    done = subprocess.run([sys.executable, __file__, "here"], timeout={limit}, env=path)',
+            '    print("expected an exit status of 0, found", done.returncode)',
+            "    sys.exit(done.returncode != 0)",
+            *body,
+        ]
     return assembled(title(verdict, calls.subject), imports, body)
 
 
@@ -139,32 +157,45 @@ def _arguments(calls: Calls, device: str, *, zone: bool) -> tuple[dict[int, str]
 
 
 _WITHIN = (
-    "def within(x):", "    n = x.untyped_storage().nbytes() // x.itemsize - x.storage_offset()",
+    "def within(x):",
+    "    n = x.untyped_storage().nbytes() // x.itemsize - x.storage_offset()",
     f"    memory = torch.zeros(n + {2 * ZONE}, dtype=x.dtype, device=x.device)",
     f"    memory[{ZONE}:{ZONE} + n] = x.as_strided((n,), (1,))",
-    f"    return memory.as_strided(x.shape, x.stride(), {ZONE})", "",
+    f"    return memory.as_strided(x.shape, x.stride(), {ZONE})",
+    "",
     "def memory_of(x):",
     "    whole = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())",
-    '    return whole.to("cpu", copy=True)', "")
+    '    return whole.to("cpu", copy=True)',
+    "",
+)
 
 
 # -- what is checked ---------------------------------------------------------------------------------------------------
+
 
 def _checks(calls: Calls, v: Verdict, made: str, plain: bool) -> list[str]:
     if plain:
         made = f"[r for r in torch.utils._pytree.tree_leaves({made})]" if _several(calls) else f"[{made}]"
     run = ["for args, kwargs in calls:", f"    found = {made}"]
     if calls.case.kind == "negative":
-        return ["try:", *(f"    {line}" for line in run), "except Exception as e:",
-                '    sys.exit(print("as expected, it raised", type(e).__name__))',
-                'print("expected an exception, found", found)', "sys.exit(1)"]
+        return [
+            "try:",
+            *(f"    {line}" for line in run),
+            "except Exception as e:",
+            '    sys.exit(print("as expected, it raised", type(e).__name__))',
+            'print("expected an exception, found", found)',
+            "sys.exit(1)",
+        ]
     if v.status in CHILD or v.oracle == "raises":
         return [*run, 'print("expected no exception, and found none")']
     if v.oracle == "repeat":
-        return [f'found = [[r.to("cpu", copy=True) for r in {made}] for args, kwargs in calls]',
-                'print("expected the same bits from the same call, found", *found, sep="\\n")',
-                "same = [torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten()"
-                ".view(torch.uint8)) for a, b in zip(found[0], found[-1])]", "sys.exit(not all(same))"]
+        return [
+            f'found = [[r.to("cpu", copy=True) for r in {made}] for args, kwargs in calls]',
+            'print("expected the same bits from the same call, found", *found, sep="\\n")',
+            "same = [torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten()"
+            ".view(torch.uint8)) for a, b in zip(found[0], found[-1])]",
+            "sys.exit(not all(same))",
+        ]
     if v.oracle == "contract":
         return _contract(calls, v, made, run)
     return [*run, *_values(calls, v)]
@@ -181,32 +212,53 @@ _GIVEN = "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' 
 def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
     fault = v.figures.get("fault")
     if fault in WRITTEN:
-        return [_GIVEN, "before = [memory_of(x) for x in given]", *run, "after = [memory_of(x) for x in given]",
-                'print("expected arguments and their surroundings as they were, found", *map(sum, [a != b for a, b in '
-                'zip(after, before)]), "bytes changed")',
-                "sys.exit(not all(map(torch.equal, before, after)))"]
+        return [
+            _GIVEN,
+            "before = [memory_of(x) for x in given]",
+            *run,
+            "after = [memory_of(x) for x in given]",
+            'print("expected arguments and their surroundings as they were, found", *map(sum, [a != b for a, b in '
+            'zip(after, before)]), "bytes changed")',
+            "sys.exit(not all(map(torch.equal, before, after)))",
+        ]
     if fault == "result changed":
-        return [f"results = [{made} for args, kwargs in calls[:1]]",
-                'before = [r.to("cpu", copy=True) for r in results[0]]',
-                f"for args, kwargs in calls[1:]:\n    results.append({made})", "found = [r.cpu() for r in results[0]]",
-                'print("expected", *before, "found", *found)', "sys.exit(not all(map(torch.equal, before, found)))"]
+        return [
+            f"results = [{made} for args, kwargs in calls[:1]]",
+            'before = [r.to("cpu", copy=True) for r in results[0]]',
+            f"for args, kwargs in calls[1:]:\n    results.append({made})",
+            "found = [r.cpu() for r in results[0]]",
+            'print("expected", *before, "found", *found)',
+            "sys.exit(not all(map(torch.equal, before, found)))",
+        ]
     if fault == "result shared" and "other" in v.figures:
         n, k, m, j = v.result, v.call, v.figures["other"], v.figures.get("other_call", v.call)
-        return [f"results = [{made} for args, kwargs in calls]", f"one, other = results[{k}][{n}], results[{j}][{m}]",
-                "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
-                'print("expected results in memory of their own, found that they share it:", shared)',
-                "sys.exit(shared)"]
+        return [
+            f"results = [{made} for args, kwargs in calls]",
+            f"one, other = results[{k}][{n}], results[{j}][{m}]",
+            "shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()",
+            'print("expected results in memory of their own, found that they share it:", shared)',
+            "sys.exit(shared)",
+        ]
     if fault in ("argument shared", "result shared"):
-        return [*run, _GIVEN,
-                "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
-                "found}", 'print("expected results in memory of their own, found", len(shared), "that share it")',
-                "sys.exit(len(shared))"]
+        return [
+            *run,
+            _GIVEN,
+            "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
+            "found}",
+            'print("expected results in memory of their own, found", len(shared), "that share it")',
+            "sys.exit(len(shared))",
+        ]
     trial, op = calls.trials[-1], overload(calls.case.overload)
     eager = flat(op(*trial.args, **trial.kwargs))
     which = "[r.stride() for r in found]" if fault == "strides" else "[(r.dtype, tuple(r.shape)) for r in found]"
     have = [r.stride() if fault == "strides" else (r.dtype, tuple(r.shape)) for r in eager]
-    return [*run, f"expected = {text_of(have)}", f"found = {which}",
-            'print("expected", expected, "found", found)', "sys.exit(found != expected)"]
+    return [
+        *run,
+        f"expected = {text_of(have)}",
+        f"found = {which}",
+        'print("expected", expected, "found", found)',
+        "sys.exit(found != expected)",
+    ]
 
 
 def _values(calls: Calls, v: Verdict) -> list[str]:
@@ -217,37 +269,55 @@ def _values(calls: Calls, v: Verdict) -> list[str]:
     k = v.result
     want = eager[k]
     if not isinstance(want, Tensor):
-        return [f"found, expected = found[{k}], {text_of(want)}", 'print("expected", expected, "found", found)',
-                "sys.exit(not (found == expected or found != found and expected != expected))"]
+        return [
+            f"found, expected = found[{k}], {text_of(want)}",
+            'print("expected", expected, "found", found)',
+            "sys.exit(not (found == expected or found != found and expected != expected))",
+        ]
     lines = [f"found = found[{k}].cpu()"]
     if v.oracle in ("metamorphic", "statistical"):
-        return [*lines, f"expected = {tensor(want, strides=False)}",
-                "# Eager PyTorch's; the operator's clauses allow others, but not what was found here.",
-                'print("expected", expected, "found", found)', "sys.exit(not torch.equal(found, expected))"]
+        return [
+            *lines,
+            f"expected = {tensor(want, strides=False)}",
+            "# Eager PyTorch's; the operator's clauses allow others, but not what was found here.",
+            'print("expected", expected, "found", found)',
+            "sys.exit(not torch.equal(found, expected))",
+        ]
     expected = expect(member, op, trial, eager)
     if expected.tracked is None:
         return lines + _in_the_norm(op, trial, k, want)
     reference, error = wide(expected.tracked[k]), error_of(expected.tracked[k])
     if not inexact(want.dtype):
         bound = torch.zeros(want.shape) if error is None else error
-        return [*lines, f"expected = {tensor(reference.to(want.dtype), strides=False)}", f"bound = {_bound(bound)}",
-                'print("expected", expected, "found", found, "allowed error", bound)',
-                "right = (found == expected) | ((found.double() - expected.double()).abs() <= bound)",
-                "sys.exit(not bool(right.all()))"]
+        return [
+            *lines,
+            f"expected = {tensor(reference.to(want.dtype), strides=False)}",
+            f"bound = {_bound(bound)}",
+            'print("expected", expected, "found", found, "allowed error", bound)',
+            "right = (found == expected) | ((found.double() - expected.double()).abs() <= bound)",
+            "sys.exit(not bool(right.all()))",
+        ]
     if error is None:
         reference, error = want.to(reference.dtype), torch.zeros(want.shape, dtype=torch.float64)
-    theirs = want.to(reference.dtype)                         # the suite lets others be twice as far off as eager
+    theirs = want.to(reference.dtype)  # the suite lets others be twice as far off as eager
     apart = torch.where((theirs == reference) | (theirs.isnan() & reference.isnan()), 0.0, (theirs - reference).abs())
     error = torch.where(apart > error, TIMES * apart, torch.where(apart.isnan(), torch.inf, error))
     near = reference.isfinite() & (reference.abs() + error >= overflow(want.dtype))
     error = torch.where(near & (reference.abs() < overflow(want.dtype)), torch.inf, error)
-    signs = " & ((expected != 0) | (found.signbit() == expected.signbit()))" if (
-        signed_zeros(member) and not want.is_complex() and not bool(error.any())) else ""
-    return [*lines, f"expected = {tensor(reference, strides=False)}", f"bound = {_bound(error)}",
-            'print("expected", expected, "found", found, "allowed error", bound)',
-            "right = (found == expected.to(found.dtype)) | ((found.to(expected.dtype) - expected).abs() <= bound)",
-            "right |= (found.isnan() & expected.isnan()) | torch.as_tensor(bound).isinf()",
-            f"sys.exit(not bool((right{signs}).all()))"]
+    signs = (
+        " & ((expected != 0) | (found.signbit() == expected.signbit()))"
+        if (signed_zeros(member) and not want.is_complex() and not bool(error.any()))
+        else ""
+    )
+    return [
+        *lines,
+        f"expected = {tensor(reference, strides=False)}",
+        f"bound = {_bound(error)}",
+        'print("expected", expected, "found", found, "allowed error", bound)',
+        "right = (found == expected.to(found.dtype)) | ((found.to(expected.dtype) - expected).abs() <= bound)",
+        "right |= (found.isnan() & expected.isnan()) | torch.as_tensor(bound).isinf()",
+        f"sys.exit(not bool((right{signs}).all()))",
+    ]
 
 
 def _bound(error: Tensor) -> str:
@@ -264,17 +334,24 @@ def _in_the_norm(op: Any, trial: Trial, k: int, want: Tensor) -> list[str]:
     except (RuntimeError, NotImplementedError, ValueError, TypeError):
         best = want
     if not inexact(want.dtype):
-        return [f"expected = {tensor(want, strides=False)}", 'print("expected", expected, "found", found)',
-                "sys.exit(not torch.equal(found, expected))"]
+        return [
+            f"expected = {tensor(want, strides=False)}",
+            'print("expected", expected, "found", found)',
+            "sys.exit(not torch.equal(found, expected))",
+        ]
     best = best.to(torch.complex128 if want.is_complex() else torch.float64)
 
     def norm(x: Tensor) -> float:
         return float(x.abs().double().square().sum().sqrt())
+
     finite = want.isfinite() & best.isfinite()
     own = max(norm((want.to(best.dtype) - best)[finite]), own_of(best, narrow_result(op, trial, k, want), finite))
     least = norm(ulp(best[finite], want.dtype))
-    return [f"expected = {tensor(best, strides=False)}", f"bound = {TIMES * max(own, least)!r}",
-            "finite = expected.isfinite()", "off = (found.to(expected.dtype) - expected)[finite].abs().norm().item()",
-            'print("expected", expected, "found", found, "off by", off, "allowed", bound)',
-            "sys.exit(not off <= bound)"]
-
+    return [
+        f"expected = {tensor(best, strides=False)}",
+        f"bound = {TIMES * max(own, least)!r}",
+        "finite = expected.isfinite()",
+        "off = (found.to(expected.dtype) - expected)[finite].abs().norm().item()",
+        'print("expected", expected, "found", found, "off by", off, "allowed", bound)',
+        "sys.exit(not off <= bound)",
+    ]

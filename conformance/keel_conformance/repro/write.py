@@ -1,4 +1,5 @@
 """Writes a script for each failure of a run, the first of each kind made as small as time allows, and tries them."""
+
 from __future__ import annotations
 
 import warnings
@@ -26,8 +27,16 @@ from .written import FOLDER, Written, name_of
 FAILURES: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource", "flaky"})
 
 
-def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[Verdict], *, seconds: float = 600.0,
-          each: float = 60.0, told: Callable[[str], None] = lambda text: None) -> list[Written]:
+def write(
+    folder: Path,
+    subject: str,
+    cases: Sequence[Case],
+    verdicts: Sequence[Verdict],
+    *,
+    seconds: float = 600.0,
+    each: float = 60.0,
+    told: Callable[[str], None] = lambda text: None,
+) -> list[Written]:
     """A script below ``folder``/repro for each failure.
 
     Each is made smaller: the first of an operator that fail alike within ``each`` seconds, the others within a
@@ -40,7 +49,7 @@ def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[
     found, whole = [], Deadline(seconds)
     with Bench() as bench, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bench.value(len, ())                                  # its process starts outside of anybody's time
+        bench.value(len, ())  # its process starts outside of anybody's time
         for v in sorted(failed, key=lambda v: alike(v) in seen):
             case = by_id[v.case]
             first = alike(v) not in seen
@@ -49,7 +58,7 @@ def write(folder: Path, subject: str, cases: Sequence[Case], verdicts: Sequence[
             deadline = Deadline(min(each if first else each / 15, whole.end - Deadline(0).end))
             try:
                 found.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
-            except Exception as e:                            # what has no script must not cost the others theirs
+            except Exception as e:  # what has no script must not cost the others theirs
                 found.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
     return found
 
@@ -63,13 +72,15 @@ def alike(v: Verdict) -> tuple[str, ...]:
     return v.case.partition("/")[0], v.status, v.oracle, v.clause
 
 
-def _one(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
-         trying: bool) -> Written:
+def _one(
+    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool
+) -> Written:
     return WRITERS[case.kind](folder, subject, case, v, bench, deadline, trying=trying)
 
 
-def _of_kernel(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
-               trying: bool) -> Written:
+def _of_kernel(
+    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool
+) -> Written:
     path = folder / name_of(case)
     path.write_text(of_kernel((case, subject, v), bench, trying=trying), encoding="utf-8")
     return Written(case.id, name_of(case), trying and bench.status(str(path)) == 1)
@@ -77,14 +88,18 @@ def _of_kernel(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench,
 
 # -- calls of operators ------------------------------------------------------------------------------------------------
 
-def of_call(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *,
-            trying: bool = True) -> Written:
+
+def of_call(
+    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+) -> Written:
     """The script of a failing call; that of the calls before it, too, where it fails only after them."""
     trials = [arguments(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
     later = v.call
     draws = {(0,), (later if later < len(trials) else 0,)}
-    starts = [Calls(subject, case, tuple(trials[d] for d in one))
-              for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))]
+    starts = [
+        Calls(subject, case, tuple(trials[d] for d in one))
+        for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))
+    ]
     if v.oracle == "repeat" or v.figures.get("fault") == "result changed":
         starts = starts[::-1]
     calls, verdict = starts[0], v
@@ -98,8 +113,9 @@ def of_call(folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, de
     smaller = False
     if trying and deadline.seconds > 0 and _alike(verdict, v) and case.kind == "op":
         wanted = reason(verdict)
-        least = minimise.of_calls(calls, verdict.figures.get("index"),
-                                  lambda c: reason(bench.verdict(c)) == wanted, deadline)
+        least = minimise.of_calls(
+            calls, verdict.figures.get("index"), lambda c: reason(bench.verdict(c)) == wanted, deadline
+        )
         smaller = minimise.size_of(least) < minimise.size_of(calls) or len(least.trials) < len(calls.trials)
         if smaller or least is not calls:
             calls, verdict = least, replace(bench.verdict(least), clause=v.clause)
@@ -124,6 +140,10 @@ def _registered(subject: str) -> bool:
 
 
 WRITERS: Mapping[Kind, Callable[..., Written]] = {
-    "op": of_call, "negative": of_call, "graph": of_graph, "program": of_program, "kernel": _of_kernel,
+    "op": of_call,
+    "negative": of_call,
+    "graph": of_graph,
+    "program": of_program,
+    "kernel": _of_kernel,
 }
 """What writes the script of a case of each kind."""

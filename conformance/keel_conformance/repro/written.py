@@ -1,4 +1,5 @@
 """What is known of a written script, and what its file is called."""
+
 from __future__ import annotations
 
 import re

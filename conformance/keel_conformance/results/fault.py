@@ -1,17 +1,34 @@
 """Breaches of the contract that are seen without a look at numbers: memory that is written or shared, other types."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal["argument written", "surroundings written", "result changed", "argument shared", "result shared",
-               "count", "type", "device", "dtype", "sizes", "layout", "strides"]
+Kind = Literal[
+    "argument written",
+    "surroundings written",
+    "result changed",
+    "argument shared",
+    "result shared",
+    "count",
+    "type",
+    "device",
+    "dtype",
+    "sizes",
+    "layout",
+    "strides",
+]
 WRITTEN: frozenset[Kind] = frozenset({"argument written", "surroundings written"})
 _CLAUSES: Mapping[Kind, str] = {
-    "argument written": "contract.mutation.C1", "surroundings written": "contract.mutation.C5",
-    "result changed": "contract.calls.C2", "argument shared": "contract.aliases.C4",
-    "result shared": "contract.aliases.C1", "device": "contract.layouts.C4"}
+    "argument written": "contract.mutation.C1",
+    "surroundings written": "contract.mutation.C5",
+    "result changed": "contract.calls.C2",
+    "argument shared": "contract.aliases.C4",
+    "result shared": "contract.aliases.C1",
+    "device": "contract.layouts.C4",
+}
 """The clause of the contract that each kind breaks, of those that a single one forbids."""
 
 

@@ -1,4 +1,5 @@
 """How the errors of a result's elements are spread, in units in the last place: a few counts, kept with a verdict."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -34,6 +35,15 @@ def bars(counts: Sequence[int], width: float, height: float) -> list[dict[str, f
     found: list[dict[str, float | str | int]] = []
     for k, (label, count) in enumerate(zip(LABELS, counts, strict=True)):
         tall = height * torch.log2(torch.tensor(count + 1.0)).item() / top
-        found.append({"x": round(k * step + 1, 1), "y": round(height - tall, 1), "width": round(step - 2, 1),
-                      "height": round(tall, 1), "label": label, "count": count, "middle": round((k + 0.5) * step, 1)})
+        found.append(
+            {
+                "x": round(k * step + 1, 1),
+                "y": round(height - tall, 1),
+                "width": round(step - 2, 1),
+                "height": round(tall, 1),
+                "label": label,
+                "count": count,
+                "middle": round((k + 0.5) * step, 1),
+            }
+        )
     return found

@@ -1,4 +1,5 @@
 """What came of a case, in one of fourteen words, and where that is not a pass, in a sentence."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -6,8 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Status = Literal["pass", "fail", "quality warning", "not claimed", "waived", "xfail", "xpass", "crash", "timeout",
-                 "resource", "flaky", "vacuous", "harness error", "not run"]
+Status = Literal[
+    "pass",
+    "fail",
+    "quality warning",
+    "not claimed",
+    "waived",
+    "xfail",
+    "xpass",
+    "crash",
+    "timeout",
+    "resource",
+    "flaky",
+    "vacuous",
+    "harness error",
+    "not run",
+]
 STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "harness error"})
 """With one of these a run does not conform. A vacuous case tells nothing of the backend, for or against."""

@@ -1,4 +1,5 @@
 """What a process may have run that others are forked from. CUDA, once started, works in none that is forked later."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """A line for each job as it ends, in a file that survives however the run does: from it another run goes on."""
+
 from __future__ import annotations
 
 import json
@@ -41,7 +42,7 @@ class Log:
         for number, line in enumerate(whole, 1):
             try:
                 entry = documents.Item(documents.parsed(line, constants=True), f"line {number}")
-            except documents.Malformed:                       # what the file system lost is measured again
+            except documents.Malformed:  # what the file system lost is measured again
                 continue
             try:
                 job, outcome = self._outcome(entry)
@@ -57,8 +58,9 @@ class Log:
             raise self._none(e) from e
 
     def _none(self, wrong: documents.Malformed) -> KeelError:
-        return documents.bad_file(self.path, wrong, what="It is no log of a measurement.",
-                                  do="Take it away, and all is measured again.")
+        return documents.bad_file(
+            self.path, wrong, what="It is no log of a measurement.", do="Take it away, and all is measured again."
+        )
 
     def _outcome(self, entry: documents.Item) -> tuple[Any, Outcome]:
         """The job and what came of it.  Raises Malformed."""
@@ -68,7 +70,7 @@ class Log:
         seconds = outcome["seconds"].number(0.0) if "seconds" in outcome else 0.0
         try:
             job, row = self.job(**said["job"].value), outcome["row"].value
-            hash(job)                                         # by which it is looked up
+            hash(job)  # by which it is looked up
             return job, Outcome(row if row is None else self.row(job, row), **texts, seconds=seconds)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as e:
             why = f"It is of no job that there is ({type(e).__name__}: {e})."

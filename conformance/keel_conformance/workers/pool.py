@@ -1,4 +1,5 @@
 """Jobs in processes that may crash, abort or hang: that costs the job that such a process was at, and no other."""
+
 from __future__ import annotations
 
 import os
@@ -100,11 +101,17 @@ class _Hand:
 
     def take(self, job: Any, limit: float) -> None:
         """Goes on with another job."""
-        self.job, self.limit, self.begin, self.doing, self.done, self.idle = \
-            job, limit, time.monotonic(), STARTING, None, False
+        self.job, self.limit, self.begin, self.doing, self.done, self.idle = (
+            job,
+            limit,
+            time.monotonic(),
+            STARTING,
+            None,
+            False,
+        )
         if self.log.exists():
             os.truncate(self.log, 0)
-        with suppress(OSError):                               # a process that has died is found where all are
+        with suppress(OSError):  # a process that has died is found where all are
             self.pipe.send((job,))
 
 
@@ -189,8 +196,15 @@ class Crew:
         shutil.rmtree(hand.folder, ignore_errors=True)
 
 
-def run_all(jobs: Iterable[Any], start: Start, *, at_once: int = 1, time_limit: float = 600.0, last_lines: int = 3,
-            stopped: Callable[[], bool] = lambda: False) -> Generator[tuple[Any, Outcome], None, None]:
+def run_all(
+    jobs: Iterable[Any],
+    start: Start,
+    *,
+    at_once: int = 1,
+    time_limit: float = 600.0,
+    last_lines: int = 3,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Generator[tuple[Any, Outcome], None, None]:
     """Each job, in a process of its own, with its outcome, as they end, until ``stopped``; what runs then is ended
     without one, and what failed then has none, either: what stops this process may have stopped it.
     """
@@ -210,7 +224,7 @@ def stop(process: Process) -> None:
     """Ends the process and whatever it started and left behind: they are a session of their own."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:                                # it has not become the leader of its session yet
+    except ProcessLookupError:  # it has not become the leader of its session yet
         if process.ended(0) is None:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -221,7 +235,7 @@ def _outcome(hand: _Hand, late: bool, last_lines: int) -> Outcome:
     """What came of a process that has said all, has ended, or has reached its limit."""
     late = late and hand.done is None
     status = hand.process.ended(0 if late else GRACE)
-    hand.listen()                                             # what it said between the last look and its end
+    hand.listen()  # what it said between the last look and its end
     stop(hand.process)
     seconds = time.monotonic() - hand.begin
     said = hand.log.read_text(errors="replace").splitlines() if hand.log.exists() else []
@@ -229,8 +243,13 @@ def _outcome(hand: _Hand, late: bool, last_lines: int) -> Outcome:
         return Outcome(hand.done[0], seconds=seconds)
     doing = hand.doing if hand.done is None else "ending"
     last = [line for line in said if line.strip()][-last_lines:]
-    return Outcome(None, " ".join([f"It {_how(status, hand.limit if late else None)} while {doing}.", *last]), doing,
-                   seconds, _end(status))
+    return Outcome(
+        None,
+        " ".join([f"It {_how(status, hand.limit if late else None)} while {doing}.", *last]),
+        doing,
+        seconds,
+        _end(status),
+    )
 
 
 def _how(status: int | None, limit: float | None) -> str:

@@ -1,4 +1,5 @@
 """One run of a command that measures: progress, rows kept as they arrive, an end that an interruption cannot take."""
+
 from __future__ import annotations
 
 import os
@@ -49,15 +50,34 @@ class Run:
     def stopped(self) -> signal.Signals | None:
         return self.interruption.by
 
-    def measure(self, title: str, jobs: Sequence[Any], start: Start, said: Said, *, at_once: int = 1,
-                time_limit: float, last_lines: int = 3) -> dict[Any, Outcome]:
+    def measure(
+        self,
+        title: str,
+        jobs: Sequence[Any],
+        start: Start,
+        said: Said,
+        *,
+        at_once: int = 1,
+        time_limit: float,
+        last_lines: int = 3,
+    ) -> dict[Any, Outcome]:
         """The outcomes of those jobs that ended, in the jobs' order: all, unless the run was stopped."""
         found = {job: self.earlier[job] for job in jobs if job in self.earlier}
         todo = [job for job in jobs if job not in found]
         if todo:
-            with (closing(run_all(todo, start, at_once=at_once, time_limit=time_limit, last_lines=last_lines,
-                                  stopped=lambda: self.stopped is not None)) as ends,
-                  progress_on(self.console) as progress):
+            with (
+                closing(
+                    run_all(
+                        todo,
+                        start,
+                        at_once=at_once,
+                        time_limit=time_limit,
+                        last_lines=last_lines,
+                        stopped=lambda: self.stopped is not None,
+                    )
+                ) as ends,
+                progress_on(self.console) as progress,
+            ):
                 task = progress.add_task(title, total=len(todo))
                 for job, outcome in ends:
                     found[job] = outcome
@@ -75,8 +95,16 @@ class Run:
         or the run was stopped, which is a bar that falls short.
         """
         if self.stopped is not None:
-            bars = [*bars, Bar("jobs ended", f"{self.ended} of {self.asked}", "all", False,
-                               f"stopped by {self.stopped.name}" + ("; --resume goes on" if self.log else ""))]
+            bars = [
+                *bars,
+                Bar(
+                    "jobs ended",
+                    f"{self.ended} of {self.asked}",
+                    "all",
+                    False,
+                    f"stopped by {self.stopped.name}" + ("; --resume goes on" if self.log else ""),
+                ),
+            ]
         report.show(self.console, bars)
         if self.file is not None:
             report.write(self.file, bars, time.monotonic() - self.begin, **more)
@@ -87,13 +115,20 @@ class Run:
 
 
 def progress_on(console: Console) -> Progress:
-    return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                    console=console)
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
 
 
 @contextmanager
-def running(file: Path | None, job: Callable[..., Any], row: Callable[[Any, Any], Any], *, resume: bool = False,
-            retry: bool = False) -> Iterator[Run]:
+def running(
+    file: Path | None,
+    job: Callable[..., Any],
+    row: Callable[[Any, Any], Any],
+    *,
+    resume: bool = False,
+    retry: bool = False,
+) -> Iterator[Run]:
     """A run whose bars go to ``file`` and whose rows go to the log beside it (see Log for ``job`` and ``row``).
 
     With ``resume`` the jobs in that log are not measured again; with ``retry`` those are that did not end with a row.
@@ -124,6 +159,7 @@ def interruptible() -> Iterator[Interruption]:
     def stop(number: int, frame: Any) -> None:
         interruption.by = signal.Signals(number)
         restore()
+
     for s in SIGNALS:
         signal.signal(s, stop)
     try:

@@ -1,4 +1,5 @@
 """Two ways to start a process for jobs: forked from a server that has all imported, or fresh, in an environment."""
+
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +20,7 @@ from typing import Any
 
 from .pool import Process, Start, Work, spent
 
-_PR_SET_PDEATHSIG = 1                                         # of linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 YOUNG = 20_000
 """Objects between collections in a forked process, where those that were there before it count as none: with the 700 of
 Python all of its own would be looked through many times, which takes half of the time that domains are made in.
@@ -42,14 +43,16 @@ def forked(work: Work, preload: str | None = None) -> Start:
         def ended(seconds: float) -> int | None:
             process.join(seconds)
             return process.exitcode
+
         return Process(process.pid, ended)
+
     return start
 
 
 def _forked(pipe: Connection, work: Work, log: str) -> None:
-    os.setsid()                                               # Ctrl-C is for who started it, and its end is everybody's
+    os.setsid()  # Ctrl-C is for who started it, and its end is everybody's
     _end_with_parent()
-    gc.freeze()                                               # not to copy all that was imported by looking through it
+    gc.freeze()  # not to copy all that was imported by looking through it
     gc.set_threshold(YOUNG)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
@@ -60,19 +63,29 @@ def _forked(pipe: Connection, work: Work, log: str) -> None:
 
 def fresh(work: Work, environment: Environment) -> Start:
     """A Python of its own that has imported nothing yet, in the folder."""
+
     def start(job: Any, pipe: Connection, folder: Path) -> Process:
         (folder / "work").write_bytes(pickle.dumps(work))
         command = [sys.executable, "-m", __name__, str(pipe.fileno()), "work"]
-        with (folder / "log").open("a") as log:               # each job truncates it
-            process = subprocess.Popen(command, cwd=folder, env=environment(job, folder), pass_fds=(pipe.fileno(),),
-                                       stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        with (folder / "log").open("a") as log:  # each job truncates it
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment(job, folder),
+                pass_fds=(pipe.fileno(),),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
         def ended(seconds: float) -> int | None:
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
                 return None
+
         return Process(process.pid, ended)
+
     return start
 
 
@@ -91,7 +104,7 @@ def _end_with_reader(descriptor: int) -> None:
     closed = select.poll()
     closed.register(descriptor, 0)
     ((_, event),) = closed.poll()
-    if event != select.POLLNVAL:                              # this process closed it itself: it ends as it should
+    if event != select.POLLNVAL:  # this process closed it itself: it ends as it should
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
@@ -107,7 +120,7 @@ def _end_with_parent() -> None:
 
 
 def main(descriptor: str, work_file: str) -> None:
-    os.set_inheritable(int(descriptor), False)                # whoever outlives this process does not speak for it
+    os.set_inheritable(int(descriptor), False)  # whoever outlives this process does not speak for it
     work = pickle.loads(Path(work_file).read_bytes())
     serve(Connection(int(descriptor)), work)
 

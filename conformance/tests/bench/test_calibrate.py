@@ -1,4 +1,5 @@
 """Data sheets that are measured: what is slow comes out slow, and files keep what they had."""
+
 from __future__ import annotations
 
 import json
@@ -36,14 +37,20 @@ def waiting(seconds: float) -> Callable[[torch.fx.GraphModule], Callable[..., An
             while time.process_time() < end:
                 pass
             return gm(*args)
+
         return run
+
     return compile
 
 
 def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
     quick = Backend(name="quick", device="cpu", supports=AT_ALL, compile=lambda gm: gm.forward)
-    slow = replace(quick, name="slow", compile=waiting(0.004),
-                   cost=replace(keel.testing.find("eager").cost, link=Link(1e9, 1e-5), memory=1e6))
+    slow = replace(
+        quick,
+        name="slow",
+        compile=waiting(0.004),
+        cost=replace(keel.testing.find("eager").cost, link=Link(1e9, 1e-5), memory=1e6),
+    )
     sheets = calibrate.calibrate([quick, slow], "cpu")
     assert sheets["slow"].launch > 0.0035 > sheets["quick"].launch
     assert sheets["slow"].link == Link(1e9, 1e-5) and sheets["slow"].memory == 1e6
@@ -89,17 +96,26 @@ def test_a_layout_of_its_own_is_a_border(monkeypatch: pytest.MonkeyPatch) -> Non
     """What a convolution takes by itself, and each of several does not."""
     sheet = keel.Cost(flops={torch.float32: 1e12}, scalars=1e9, bandwidth=1e9)
     for besides, border in ((0.0, False), (5.0, True)):
-        times = {layer.title(n): n * (layer.flops("cpu") / 1e12 + 2 * layer.moved("cpu") / 1e9)
-                 + besides * layer.moved("cpu") / 1e9 for layer in calibrate._layers() for n in (1, calibrate.ROW)}
+        times = {
+            layer.title(n): n * (layer.flops("cpu") / 1e12 + 2 * layer.moved("cpu") / 1e9)
+            + besides * layer.moved("cpu") / 1e9
+            for layer in calibrate._layers()
+            for n in (1, calibrate.ROW)
+        }
         found = calibrate._convolutions(times, "cpu", sheet)
         assert found.border == (pytest.approx(5.0) if border else 0.0)
 
 
 def test_a_product_takes_what_a_longer_chain_takes_more() -> None:
-    times = {"torch.float32": 3.0, "more torch.float32": 5.0, "torch.float64": 4.0, "torch.float16": 5.0,
-             "more torch.float16": 4.0}
+    times = {
+        "torch.float32": 3.0,
+        "more torch.float32": 5.0,
+        "torch.float64": 4.0,
+        "torch.float16": 5.0,
+        "more torch.float16": 4.0,
+    }
     assert calibrate._product(times, torch.float32, 0.5) == 1.0
-    assert calibrate._product(times, torch.float64, 0.5) == pytest.approx(1.75)           # of which there is one chain
+    assert calibrate._product(times, torch.float64, 0.5) == pytest.approx(1.75)  # of which there is one chain
     assert calibrate._product(times, torch.float16, 0.5) == pytest.approx(0.875)
 
 

@@ -1,4 +1,5 @@
 """Doubts of data sheets: what differs between backends counts, and what all have in common does not."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,8 +16,10 @@ def test_blocks_run() -> None:
 
 def test_what_all_take_more_is_no_doubt() -> None:
     said = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 2.0, "y": 3.0}}
-    took = {name: {title: 1.5 * (1 + (title == "y")) * seconds for title, seconds in each.items()}
-            for name, each in said.items()}
+    took = {
+        name: {title: 1.5 * (1 + (title == "y")) * seconds for title, seconds in each.items()}
+        for name, each in said.items()
+    }
     assert doubts(said, took) == {"a": LEAST, "b": LEAST}
 
 

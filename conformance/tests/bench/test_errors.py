@@ -1,4 +1,5 @@
 """The error budget: what counts as eager's error, what as a difference in class, what passes and what does not."""
+
 from __future__ import annotations
 
 import math
@@ -52,8 +53,9 @@ def test_draws_are_pooled() -> None:
 
 def test_a_running_mean_is_measured_against_the_spread_of_its_data() -> None:
     names = ("buffer bn.running_mean", "buffer bn.running_var")
-    exact = dict(zip(names, (torch.full((3,), 1e-12, dtype=torch.float64), torch.ones(3, dtype=torch.float64)),
-                     strict=True))
+    exact = dict(
+        zip(names, (torch.full((3,), 1e-12, dtype=torch.float64), torch.ones(3, dtype=torch.float64)), strict=True)
+    )
     eager = {n: t.float() for n, t in exact.items()}
     near = {**eager, names[0]: torch.full((3,), 1e-9)}
     far = {**eager, names[0]: torch.full((3,), 1e-5)}
@@ -87,8 +89,10 @@ def test_at_a_kink_the_exact_results_jump_is_the_budget() -> None:
     exact = torch.ones(4, dtype=torch.float64)
     (smooth,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
     (flipped,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
+
     def judged(*draws: Comparison) -> Verdict:
         return judge([{"x": d} for d in draws])[0]
+
     assert not judged(smooth, flipped).holds
     jump = flipped.squared_scale * 1e-4
     assert judged(smooth, replace(flipped, squared_motion=jump)).holds
@@ -115,8 +119,10 @@ def test_a_draw_at_which_eager_jumps_hides_nothing() -> None:
 
 def test_draws_of_other_sizes_are_no_kinks() -> None:
     exact = torch.linspace(1, 2, 50, dtype=torch.float64)
-    draws = [compare({"x": off(exact * size, 2e-6)}, {"x": off(exact * size, 1e-6)}, {"x": exact * size})
-             for size in (1.0, 1.0, 100.0)]
+    draws = [
+        compare({"x": off(exact * size, 2e-6)}, {"x": off(exact * size, 1e-6)}, {"x": exact * size})
+        for size in (1.0, 1.0, 100.0)
+    ]
     (found,) = judge(draws)
     assert found.kinks == 0 and math.isclose(found.times, 2, rel_tol=0.1)
 
@@ -124,8 +130,12 @@ def test_draws_of_other_sizes_are_no_kinks() -> None:
 def test_a_draw_that_cancels_to_little_is_no_kink() -> None:
     exact = torch.linspace(1, 2, 50, dtype=torch.float64)
     (usual,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
-    little = replace(usual, squared_scale=usual.squared_scale * 1e-6, squared_motion=usual.squared_eager,
-                     squared_error=usual.squared_eager * 9)
+    little = replace(
+        usual,
+        squared_scale=usual.squared_scale * 1e-6,
+        squared_motion=usual.squared_eager,
+        squared_error=usual.squared_eager * 9,
+    )
     (found,) = judge([{"x": d} for d in (*[usual] * 20, little)])
     assert found.kinks == 0 and found.holds
 
@@ -133,8 +143,12 @@ def test_a_draw_that_cancels_to_little_is_no_kink() -> None:
 def test_a_kink_is_told_of_what_cancels_to_nothing_in_most_draws() -> None:
     exact = torch.linspace(1, 2, 50, dtype=torch.float64)
     (nothing,) = compare({"x": off(exact, 1e-2)}, {"x": off(exact, 1e-2)}, {"x": exact}).values()
-    nothing = replace(nothing, squared_scale=nothing.squared_scale * 1e-6, squared_error=nothing.squared_error * 1e-6,
-                      squared_eager=nothing.squared_eager * 1e-6)
+    nothing = replace(
+        nothing,
+        squared_scale=nothing.squared_scale * 1e-6,
+        squared_error=nothing.squared_error * 1e-6,
+        squared_eager=nothing.squared_eager * 1e-6,
+    )
     (large,) = compare({"x": off(exact, 1e-6)}, {"x": off(exact, 1e-6)}, {"x": exact}).values()
     flipped = replace(large, squared_error=large.squared_scale * 1e-4, squared_motion=large.squared_scale * 1e-4)
     (found,) = judge([{"x": d} for d in (*[nothing] * 9, large, flipped)])

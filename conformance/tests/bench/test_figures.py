@@ -1,4 +1,5 @@
 """From figures to bars: what each part reads, counts and holds against its target."""
+
 from __future__ import annotations
 
 import io
@@ -26,12 +27,19 @@ EVERYTHING = Selection(("bert", "resnet50"), ("inference", "training"), "cpp")
 
 def test_jobs_cover_what_was_chosen() -> None:
     assert [j.title for j in accuracy.jobs(EVERYTHING)] == [
-        "accuracy bert inference fp32 cpp", "accuracy bert inference bf16 cpp",
-        "accuracy bert training fp32 cpp", "accuracy bert training bf16 cpp",
-        "accuracy resnet50 inference fp32 cpp", "accuracy resnet50 training fp32 cpp"]
+        "accuracy bert inference fp32 cpp",
+        "accuracy bert inference bf16 cpp",
+        "accuracy bert training fp32 cpp",
+        "accuracy bert training bf16 cpp",
+        "accuracy resnet50 inference fp32 cpp",
+        "accuracy resnet50 training fp32 cpp",
+    ]
     assert {j.compiler for j in compile_time.jobs(EVERYTHING)} == {"cpp", "inductor"}
     assert [(j.model, j.along) for j in dynamic.jobs(EVERYTHING) if j.mode == "training"] == [
-        ("bert", "batch"), ("bert", "length"), ("resnet50", "batch")]
+        ("bert", "batch"),
+        ("bert", "length"),
+        ("resnet50", "batch"),
+    ]
 
 
 def test_sizes_are_twenty_and_hold_one() -> None:
@@ -41,15 +49,22 @@ def test_sizes_are_twenty_and_hold_one() -> None:
 
 @pytest.mark.parametrize("count, at_one, holds", [(2, 0, True), (3, 1, True), (3, 0, False), (4, 2, False)])
 def test_size_one_may_cost_one_more_compilation(count: int, at_one: int, holds: bool) -> None:
-    figures = {"sizes": 20, "compilations": count, "at_one": at_one, "captures": 2, "worst": 1.0, "worst_at": "",
-               "over": []}
+    figures = {
+        "sizes": 20,
+        "compilations": count,
+        "at_one": at_one,
+        "captures": 2,
+        "worst": 1.0,
+        "worst_at": "",
+        "over": [],
+    }
     first, _ = dynamic.bars({Job("dynamic", "bert", "cpp", along="batch"): Outcome(figures)})
     assert first.holds is holds
 
 
 def test_a_sweep_counts_compilations_and_errors() -> None:
     job = Job("dynamic", "bert", "eager", scale="tiny", along="batch")
-    torch.compiler.reset()                                    # what other tests taught PyTorch of the axis
+    torch.compiler.reset()  # what other tests taught PyTorch of the axis
     found = dynamic.sweep(job, (4, 6, 1, 3))
     assert found["worst"] <= 1 and found["over"] == []
     assert (found["compilations"], found["at_one"]) == (3, 1)
@@ -80,13 +95,21 @@ def test_run_times_are_shown_beside_both() -> None:
 def test_operators_in_eager_parts_are_read_from_the_dumps(tmp_path: Path) -> None:
     folder = tmp_path / "00-forward"
     folder.mkdir()
-    (folder / "05-place.json").write_text(json.dumps({"parts": [
-        {"name": "part0", "owner": "cpp", "nodes": ["mul"]},
-        {"name": "part1", "owner": "eager", "nodes": ["sort", "getitem"]}]}))
+    (folder / "05-place.json").write_text(
+        json.dumps(
+            {
+                "parts": [
+                    {"name": "part0", "owner": "cpp", "nodes": ["mul"]},
+                    {"name": "part1", "owner": "eager", "nodes": ["sort", "getitem"]},
+                ]
+            }
+        )
+    )
     (folder / "03-negotiated.fx").write_text(
         '        mul: "f32[2][1]cpu" = torch.ops.aten.mul.Tensor(x, y);  x = None\n'
         "        sort = torch.ops.aten.sort.default(mul);  mul = None\n"
-        '        getitem: "f32[2][1]cpu" = sort[0];  sort = None\n')
+        '        getitem: "f32[2][1]cpu" = sort[0];  sort = None\n'
+    )
     assert left_to_eager(tmp_path) == {"aten.sort.default": 1, "getitem": 1}
     assert left_to_eager(None) == {}
 
@@ -100,24 +123,30 @@ def test_only_operators_with_a_reason_may_stay_in_eager() -> None:
 
 def test_a_part_that_could_not_be_compiled_counts_as_left_to_eager() -> None:
     with troubles() as found:
-        warnings.warn("KeelError[compile-raised]: acme could not compile p0.\n  acme: ValueError: no\nmore",
-                      KeelWarning, stacklevel=1)
+        warnings.warn(
+            "KeelError[compile-raised]: acme could not compile p0.\n  acme: ValueError: no\nmore",
+            KeelWarning,
+            stacklevel=1,
+        )
     assert found == ["KeelError[compile-raised]: acme could not compile p0.;   acme: ValueError: no"]
     assert not accuracy.of_fallbacks(Job("accuracy", "bert", "cpp"), {}, found).holds
 
 
 def test_inductors_log_is_read_without_library_calls() -> None:
-    log = ("[__inductor_metrics] {'num_bytes_accessed': 99, "
-           "'nodes_num_elem': [(FusedSchedulerNode(nodes=op0_op1), 10), "
-           "(ExternKernelSchedulerNode(name='op2'), 50), (SchedulerNode(name='op3'), 3), "
-           "(NopKernelSchedulerNode(name='op4'), 0)], 'node_runtimes': [(SchedulerNode(name='op3'), 7)]}")
+    log = (
+        "[__inductor_metrics] {'num_bytes_accessed': 99, "
+        "'nodes_num_elem': [(FusedSchedulerNode(nodes=op0_op1), 10), "
+        "(ExternKernelSchedulerNode(name='op2'), 50), (SchedulerNode(name='op3'), 3), "
+        "(NopKernelSchedulerNode(name='op4'), 0)], 'node_runtimes': [(SchedulerNode(name='op3'), 7)]}"
+    )
     assert traffic.inductors(log) == [40, 12]
 
 
 def test_keels_launch_lists_are_read_without_library_calls(tmp_path: Path) -> None:
     (tmp_path / "00-inference").mkdir()
-    (tmp_path / "00-inference" / "part0-launches.json").write_text(json.dumps(
-        [{"kind": "kernel", "bytes": 64}, {"kind": "extern", "bytes": 900}, {"kind": "kernel", "bytes": 8}]))
+    (tmp_path / "00-inference" / "part0-launches.json").write_text(
+        json.dumps([{"kind": "kernel", "bytes": 64}, {"kind": "extern", "bytes": 900}, {"kind": "kernel", "bytes": 8}])
+    )
     assert traffic.keels(tmp_path) == [64, 8]
 
 
@@ -135,10 +164,15 @@ def test_the_report_says_what_holds(tmp_path: Path) -> None:
     assert record["machine"]["torch"]
 
 
-@pytest.mark.parametrize("option, said", [
-    (["--model", "vgg"], "there is no model 'vgg'"), (["--part", "speed"], "there is no part 'speed'"),
-    (["--suite", "all"], "there is no suite 'all'"), (["--mode", "eval"], "there is no mode 'eval'"),
-])
+@pytest.mark.parametrize(
+    "option, said",
+    [
+        (["--model", "vgg"], "there is no model 'vgg'"),
+        (["--part", "speed"], "there is no part 'speed'"),
+        (["--suite", "all"], "there is no suite 'all'"),
+        (["--mode", "eval"], "there is no mode 'eval'"),
+    ],
+)
 def test_unknown_names_are_answered_with_the_known(option: list[str], said: str) -> None:
     result = CliRunner().invoke(app, option)
     assert result.exit_code == 2
@@ -147,8 +181,25 @@ def test_unknown_names_are_answered_with_the_known(option: list[str], said: str)
 
 def test_the_command_ends_with_the_bars(tmp_path: Path) -> None:
     file = tmp_path / "bars.json"
-    result = CliRunner().invoke(app, ["--backend", "eager", "--scale", "tiny", "--model", "gpt2", "--mode", "inference",
-                                      "--part", "accuracy", "--rounds", "1", "--json", str(file)])
+    result = CliRunner().invoke(
+        app,
+        [
+            "--backend",
+            "eager",
+            "--scale",
+            "tiny",
+            "--model",
+            "gpt2",
+            "--mode",
+            "inference",
+            "--part",
+            "accuracy",
+            "--rounds",
+            "1",
+            "--json",
+            str(file),
+        ],
+    )
     assert result.exit_code == 0, result.output
     assert "3 bars hold, 0 fall short" in result.output
     assert len(json.loads(file.read_text())["bars"]) == 3

@@ -1,4 +1,5 @@
 """Draws until a verdict: a kink is told from a wrong gradient."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -98,15 +99,17 @@ def test_an_argument_that_cancels_to_nothing_is_at_a_kink(near: float) -> None:
     *_, farthest = islice(motion(measure, compare(measure.eager, measure.eager, measure.exact)), MOVES)
     at_zero = farthest["gradient of 2.weight"]
     assert at_zero > 0
-    sides = {bool(reference(TRAINING, perturbed(case, UNIT["fp32"], seed))["gradient of 2.weight"][0, 0] > 0)
-             for seed in range(MOVES)}
+    sides = {
+        bool(reference(TRAINING, perturbed(case, UNIT["fp32"], seed))["gradient of 2.weight"][0, 0] > 0)
+        for seed in range(MOVES)
+    }
     assert sides == ({True, False} if near == NEAR else {True})
 
 
 def test_a_perturbation_is_as_small_as_it_says() -> None:
     case = drawn(FAR, 0)
-    moved = perturbed(case, 2.0 ** -20, 1).model.w.detach() / case.model.w.detach().double() - 1
-    assert 2.0 ** -22 < moved.abs().max() <= 2.0 ** -20
+    moved = perturbed(case, 2.0**-20, 1).model.w.detach() / case.model.w.detach().double() - 1
+    assert 2.0**-22 < moved.abs().max() <= 2.0**-20
 
 
 def test_float64_computes_a_draw_once_that_is_judged_twice() -> None:
@@ -115,6 +118,7 @@ def test_float64_computes_a_draw_once_that_is_judged_twice() -> None:
     def counted(seed: int) -> ModelCase:
         asked.append(seed)
         return drawn(NEAR, seed)
+
     trial(NEAR).judged(cache(measures(TRAINING, counted)), 3)
     assert sorted(asked) == sorted(set(asked))
     measure = Measure(TRAINING, drawn(FAR, 0))
@@ -127,6 +131,7 @@ def test_a_settled_verdict_takes_no_more_draws() -> None:
     def counted(seed: int) -> ModelCase:
         asked.append(seed)
         return drawn(FAR, seed)
+
     assert all(v.holds for v in trial(FAR).judged(measures(TRAINING, counted), 1))
     assert asked == [0]
 
@@ -137,6 +142,7 @@ def test_draws_are_added_until_a_verdict_holds() -> None:
     def counted(seed: int) -> ModelCase:
         asked.append(seed)
         return drawn(FAR, seed)
+
     found = trial(FAR, wrong=True).judged(cache(measures(TRAINING, counted)), 1, 3)
     assert not all(v.holds for v in found) and asked == [*range(12)]
 
@@ -146,10 +152,18 @@ class Convolutions(nn.Sequential):
 
     def __init__(self) -> None:
         super().__init__(
-            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(),
-            nn.Conv2d(8, 8, 3, 1, 1, groups=8, bias=False), nn.BatchNorm2d(8), nn.ReLU6(),
-            nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-            nn.Linear(16, 5))
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU6(),
+            nn.Conv2d(8, 8, 3, 1, 1, groups=8, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU6(),
+            nn.Conv2d(8, 16, 1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, 5),
+        )
 
 
 def convolutions(seed: int) -> ModelCase:
@@ -178,9 +192,16 @@ def _right(model: nn.Sequential) -> None:
     pass
 
 
-@pytest.mark.parametrize(("plant", "wrong"), [
-    (_right, None), (_scaled, "gradient of 3.weight"), (_swapped, "output"),
-    (_swapped_gradient, "gradient of 6.weight"), (_stale, "buffer 4.running_mean")])
+@pytest.mark.parametrize(
+    ("plant", "wrong"),
+    [
+        (_right, None),
+        (_scaled, "gradient of 3.weight"),
+        (_swapped, "output"),
+        (_swapped_gradient, "gradient of 6.weight"),
+        (_stale, "buffer 4.running_mean"),
+    ],
+)
 def test_a_planted_error_is_called_wrong(plant: Callable[[nn.Sequential], None], wrong: str | None) -> None:
     """Over as many draws as the zoo takes: a weight gradient that is off by a hundredth, channels that are swapped, and
     a statistic that is updated by too much."""

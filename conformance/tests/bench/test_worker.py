@@ -1,4 +1,5 @@
 """A job of the bench runs in a fresh process, and one that raises or hangs has a row that says so."""
+
 from __future__ import annotations
 
 from functools import partial

@@ -1,4 +1,5 @@
 """A spread of cases: their arguments have one type in all calls, and eager PyTorch runs what is valid."""
+
 from __future__ import annotations
 
 import warnings
@@ -25,8 +26,12 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def other(trial: Trial) -> str:
-    return repr(([v for v in trial.args if not isinstance(v, torch.Tensor | list)],
-                 {k: v for k, v in trial.kwargs.items() if not isinstance(v, torch.Tensor)}))
+    return repr(
+        (
+            [v for v in trial.args if not isinstance(v, torch.Tensor | list)],
+            {k: v for k, v in trial.kwargs.items() if not isinstance(v, torch.Tensor)},
+        )
+    )
 
 
 def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tuple[Case, ...]) -> None:
@@ -65,7 +70,7 @@ def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 TARGETS[case.overload](*trial.args, **trial.kwargs)
-        except Exception as e:                                # of whatever kind: it is refused
+        except Exception as e:  # of whatever kind: it is refused
             wrong += [f"{case.id}: {e}"] if case.kind == "op" else []
         else:
             wrong += [f"{case.id}: taken"] if case.kind == "negative" else []

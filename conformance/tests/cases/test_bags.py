@@ -1,4 +1,5 @@
 """What arguments of one call say of its bags agrees."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Calls written down as data: every choice is one that eager PyTorch takes, and gives the same types at each call."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,13 +20,27 @@ from keel_conformance.cases.plan import choices
 from keel_conformance.cases.values import Draw
 from keel_conformance.oracles.judge import target_of
 
-SPREAD = ("mm", "max_pool2d_with_indices", "layer_norm", "nll_loss", "sdpa", "cholesky", "upsample_linear",
-          "quantize_per_channel", "uniform")
+SPREAD = (
+    "mm",
+    "max_pool2d_with_indices",
+    "layer_norm",
+    "nll_loss",
+    "sdpa",
+    "cholesky",
+    "upsample_linear",
+    "quantize_per_channel",
+    "uniform",
+)
 
 
-@pytest.mark.parametrize(("name", "seed", "least", "apart"), [
-    *((name, 3, 60, 9) for name in SPREAD), *((name, 2, 200, 11) for name in bags.BUILD.found),
-    *((name, 1, 200, 11) for name in quantization_choices.BUILD.found)])
+@pytest.mark.parametrize(
+    ("name", "seed", "least", "apart"),
+    [
+        *((name, 3, 60, 9) for name in SPREAD),
+        *((name, 2, 200, 11) for name in bags.BUILD.found),
+        *((name, 1, 200, 11) for name in quantization_choices.BUILD.found),
+    ],
+)
 def test_eager_takes_every_choice(name: str, seed: int, least: int, apart: int) -> None:
     made = domain_of(name)
     assert made is not None
@@ -86,8 +101,14 @@ def test_choices_that_are_no_calls_are_left_out() -> None:
     def ask(levels: dict[str, str]) -> Ask | None:
         a, b = int(levels["a"]), int(levels["b"])
         return Ask("aten.mm.default", (Arg((a, b)), Arg((b, a)))) if a <= b else None
-    made = domain(MEMBERS["mm"], {"a": ("1", "3"), "b": ("1", "3")}, ask, dtypes=(torch.float32,),  # type: ignore[arg-type]
-                  cites={"C5": given(a="1")})
+
+    made = domain(
+        MEMBERS["mm"],
+        {"a": ("1", "3"), "b": ("1", "3")},
+        ask,
+        dtypes=(torch.float32,),  # type: ignore[arg-type]
+        cites={"C5": given(a="1")},
+    )
     chosen = choices(made, "standard", 0)
     assert chosen and all(int(c["a"]) <= int(c["b"]) for c in chosen)
     assert not any(c["layout"] == "transposed" and c["a"] == c["b"] == "1" for c in chosen)

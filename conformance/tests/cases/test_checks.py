@@ -1,4 +1,5 @@
 """Checks hold in all cases but the negative ones, which eager PyTorch stops at."""
+
 from __future__ import annotations
 
 import pytest

@@ -25,9 +25,19 @@ def test_reasons_are_of_clauses_that_there_are() -> None:
         assert number in needs(name) and reason.endswith("."), clause
 
 
-@pytest.mark.parametrize(("clause", "features"), [
-    ("exp.C1", {"special"}), ("exp.C5", {"whole"}), ("add.C2", {"integer", "special"}), ("sum.C2", {"given keepdim"}),
-    ("sum.C8", {"half"}), ("sum.C3", {"empty"}), ("cat.C2", {"mixed"}), ("permute.C1", set())])
+@pytest.mark.parametrize(
+    ("clause", "features"),
+    [
+        ("exp.C1", {"special"}),
+        ("exp.C5", {"whole"}),
+        ("add.C2", {"integer", "special"}),
+        ("sum.C2", {"given keepdim"}),
+        ("sum.C8", {"half"}),
+        ("sum.C3", {"empty"}),
+        ("cat.C2", {"mixed"}),
+        ("permute.C1", set()),
+    ],
+)
 def test_sentences_ask_for_what_they_speak_of(clause: str, features: set[str]) -> None:
     name, number = clause.split(".")
     assert needs(name)[number] == features, MEMBERS[name].clauses[int(number[1:]) - 1]

@@ -13,10 +13,10 @@ NAMES = ("a", "b", "c", "d")
 
 @st.composite
 def spaces(draw: st.DrawFn) -> tuple[dict[str, tuple[str, ...]], tuple[Rule, ...]]:
-    factors = {n: tuple(f"{n}{i}" for i in range(draw(st.integers(1, 4)))) for n in NAMES[:draw(st.integers(1, 4))]}
+    factors = {n: tuple(f"{n}{i}" for i in range(draw(st.integers(1, 4)))) for n in NAMES[: draw(st.integers(1, 4))]}
     rules = []
     for _ in range(draw(st.integers(0, 3))):
-        places = tuple(draw(st.permutations(list(factors)))[:draw(st.integers(1, min(3, len(factors))))])
+        places = tuple(draw(st.permutations(list(factors)))[: draw(st.integers(1, min(3, len(factors))))])
         rows = list(product(*(factors[p] for p in places)))
         banned = frozenset(draw(st.lists(st.sampled_from(rows), max_size=len(rows) // 2)))
         rules.append(Rule(places, lambda *row, banned=banned: row not in banned))
@@ -35,7 +35,8 @@ def valid(factors: dict[str, tuple[str, ...]], rules: tuple[Rule, ...]) -> list[
 @settings(deadline=None, max_examples=150)
 @given(spaces(), st.integers(0, 5))
 def test_every_pair_that_some_choice_has_is_covered_by_choices_that_the_rules_allow(
-        space: tuple[dict[str, tuple[str, ...]], tuple[Rule, ...]], seed: int) -> None:
+    space: tuple[dict[str, tuple[str, ...]], tuple[Rule, ...]], seed: int
+) -> None:
     factors, rules = space
     allowed = valid(factors, rules)
     found = covering(factors, rules, seed=seed)

@@ -1,4 +1,5 @@
 """Nothing is without cases in silence, and no reason is given where PyTorch could be called."""
+
 from __future__ import annotations
 
 import pytest
@@ -27,7 +28,7 @@ def test_what_is_said_to_have_no_kernel_has_none(name: str) -> None:
     here = {s.partition(".")[0] for s in torch._C._dispatch_get_all_op_names()}
     found = []
     for target in (t for t in MEMBERS[name].targets if t.namespace == "aten"):
-        written = f"{target._schema.name}_"                   # by which PyTorch computes it, if there is such
+        written = f"{target._schema.name}_"  # by which PyTorch computes it, if there is such
         found.append(has(written if written in here else target._schema.name, "CPU"))
     since = MEMBERS[name].cpu
     assert any(found) == (since is not None and release(torch.__version__) >= release(since)), EXEMPT[name]

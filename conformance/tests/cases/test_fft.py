@@ -1,4 +1,5 @@
 """Frequencies of real numbers are what real numbers have."""
+
 from __future__ import annotations
 
 import pytest

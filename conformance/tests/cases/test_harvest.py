@@ -1,4 +1,5 @@
 """Calls that are kept as data are those of the declarations, and those written by hand, as they are now."""
+
 from __future__ import annotations
 
 import json
@@ -14,8 +15,10 @@ from keel_conformance.cases import harvest
 MADE_WITH = "2.13"
 
 
-@pytest.mark.skipif(not torch.__version__.startswith(MADE_WITH),
-                    reason=f"They are made with PyTorch {MADE_WITH}: others run other dtypes.")
+@pytest.mark.skipif(
+    not torch.__version__.startswith(MADE_WITH),
+    reason=f"They are made with PyTorch {MADE_WITH}: others run other dtypes.",
+)
 @pytest.mark.parametrize(("file", "made"), [("samples.json", harvest.declared), ("written.json", harvest.by_hand)])
 def test_what_is_kept_is_in_step(file: str, made: Callable[[], dict[str, list[dict[str, Any]]]]) -> None:
     kept = json.loads(Path(harvest.__file__).with_name(file).read_text())

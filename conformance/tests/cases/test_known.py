@@ -1,4 +1,5 @@
 """Calls that are drawn are calls that PyTorch does, and that the operator set speaks of."""
+
 from __future__ import annotations
 
 import pytest

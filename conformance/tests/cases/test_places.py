@@ -1,4 +1,5 @@
 """Indices outside: negative cases of the members that say they are an error."""
+
 from __future__ import annotations
 
 import pytest

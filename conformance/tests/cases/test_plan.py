@@ -45,7 +45,7 @@ def test_what_there_is_not_is_refused() -> None:
 
 
 def test_a_member_that_this_pytorch_lacks_has_no_cases() -> None:
-    for name in ("upsample_lanczos_aa", "linear_cross_entropy"):           # PyTorch 2.11 has neither
+    for name in ("upsample_lanczos_aa", "linear_cross_entropy"):  # PyTorch 2.11 has neither
         assert (domain_of(name) is not None) == bool(MEMBERS[name].targets)
 
 
@@ -54,10 +54,13 @@ def test_standard_covers_every_pair_of_levels(name: str) -> None:
     domain = domain_of(name)
     assert domain is not None
     chosen = [{**c.levels, "dtype": c.dtype} for c in plan(ops=(name,)) if c.kind == "op"]
-    rows = [{f: row[f] for f in domain.factors} for row in chosen if all(row[f] in domain.factors[f] for f in
-                                                                         domain.factors)]
+    rows = [
+        {f: row[f] for f in domain.factors}
+        for row in chosen
+        if all(row[f] in domain.factors[f] for f in domain.factors)
+    ]
     assert len(chosen) == len(rows) + len(domain.beyond)
-    passing = passer(domain)                                   # of those of which something passes a few will do
+    passing = passer(domain)  # of those of which something passes a few will do
     assert len([levels for levels in covering(domain.factors, domain.rules, given=rows) if not passing(levels)]) < 3
 
 

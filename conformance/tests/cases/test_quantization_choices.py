@@ -1,4 +1,5 @@
 """Elements are drawn around the steps of the scales and zero points that the same call has."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +24,10 @@ def made(name: str, call: int = 0, **levels: str) -> tuple[dict[str, str], Trial
     return dict(chosen), trial
 
 
-@pytest.mark.parametrize(("name", "groups"), [
-    ("quantize_per_token", {"size": "33x65"}), ("quantize_per_group", {"size": "33x64", "group": "2"})])
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [("quantize_per_token", {"size": "33x65"}), ("quantize_per_group", {"size": "33x64", "group": "2"})],
+)
 def test_ties_fall_on_other_sides_by_odd_zero_points(name: str, groups: dict[str, str]) -> None:
     _, trial = made(name, dtype="f32", values="ties", scale="powers", point="odd", range="i8", **groups)
     x, scales, points, low, high, *_ = trial.args
@@ -56,7 +59,7 @@ def test_data_are_what_they_say(data: str) -> None:
         case "zeros":
             assert not x.any() and x.signbit().any() and not x.signbit().all()
         case "tiny":
-            assert x.abs().max() < 2.0 ** -14
+            assert x.abs().max() < 2.0**-14
         case "symmetric":
             assert x.max() == -x.min()
         case _:
@@ -65,8 +68,14 @@ def test_data_are_what_they_say(data: str) -> None:
 
 def test_nothing_that_is_differentiated_is_at_a_bound() -> None:
     """There an ulp of the scale's reciprocal decides whether the gradient goes through."""
-    _, trial = made("learned_fake_quantize_per_channel_backward", values="random", scale="any", axis="first",
-                    range="i8", size="33x65")
+    _, trial = made(
+        "learned_fake_quantize_per_channel_backward",
+        values="random",
+        scale="any",
+        axis="first",
+        range="i8",
+        size="33x65",
+    )
     _, x, scales, points, axis, low, high, _ = trial.args
     along = [n if d == axis else 1 for d, n in enumerate(x.shape)]
     steps = x.double() / scales.double().view(along) + points.double().round().clamp(low, high).view(along)

@@ -1,4 +1,5 @@
 """Each kind of case has a room that knows it, and a writer of its scripts."""
+
 from __future__ import annotations
 
 from typing import get_args

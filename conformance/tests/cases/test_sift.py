@@ -1,4 +1,5 @@
 """Few cases are of choices of which no values tell anything; others stand for them, and none of what tells is lost."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -20,12 +21,15 @@ def domain(name: str) -> Domain:
     return found
 
 
-@pytest.mark.parametrize(("name", "slight"), [
-    ("sum", lambda levels: levels["extent"] in ("1", "0d")),
-    ("floor", lambda levels: levels["dtype"][0] in "iu"),
-    ("isinf", lambda levels: levels["dtype"][0] in "iu"),
-    ("t_copy", lambda levels: False),
-])
+@pytest.mark.parametrize(
+    ("name", "slight"),
+    [
+        ("sum", lambda levels: levels["extent"] in ("1", "0d")),
+        ("floor", lambda levels: levels["dtype"][0] in "iu"),
+        ("isinf", lambda levels: levels["dtype"][0] in "iu"),
+        ("t_copy", lambda levels: False),
+    ],
+)
 def test_what_no_value_tells_takes_few_places(name: str, slight: object) -> None:
     before = choices(domain(name), "standard", 0)
     after = sifted(domain(name), before, least=200)
@@ -56,8 +60,11 @@ def test_where_all_results_are_the_argument_it_is_no_reason_to_leave_them_out(na
 def test_folds_of_nothing_stay(name: str) -> None:
     passing = passer(domain(name))
     for tier, least in (("standard", 2), ("smoke", 0)):
-        found = [c for c in cases_of(domain(name), tier, 0) if c.kind == "op"
-                 and NOTHING in passing({**c.levels, "dtype": c.dtype})]
+        found = [
+            c
+            for c in cases_of(domain(name), tier, 0)
+            if c.kind == "op" and NOTHING in passing({**c.levels, "dtype": c.dtype})
+        ]
         assert len(found) >= least
 
 
@@ -86,7 +93,13 @@ def test_what_memory_held_decides_no_plan(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_any_and_all_are_false_as_often_as_true() -> None:
     for name in ("any", "all"):
-        found = [result for case in cases_of(domain(name), "standard", 0) if case.kind == "op" for call in (0, 1)
-                 for trial in (arguments(case, call),)
-                 for result in [overload(case.overload)(*trial.args, **trial.kwargs).bool()] if result.numel()]
+        found = [
+            result
+            for case in cases_of(domain(name), "standard", 0)
+            if case.kind == "op"
+            for call in (0, 1)
+            for trial in (arguments(case, call),)
+            for result in [overload(case.overload)(*trial.args, **trial.kwargs).bool()]
+            if result.numel()
+        ]
         assert all(sum(bool((x == what).any()) for x in found) > len(found) / 2 for what in (True, False))

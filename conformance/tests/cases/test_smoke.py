@@ -1,4 +1,5 @@
 """The few cases of tier smoke: each attribute's levels, special values, layouts and dtypes all stand in some."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,10 +25,20 @@ def test_each_choice_is_one_and_another(name: str) -> None:
     assert all(list(c) == list(domain.factors) and domain.allows(c) for c in chosen)
 
 
-@pytest.mark.parametrize(("name", "factor"), [
-    ("gelu", "form"), ("sum", "form"), ("avg_pool2d", "divisor"), ("avg_pool2d", "ceil"), ("nll_loss", "reduction"),
-    ("sdpa", "mask"), ("addmm", "scale"),
-    ("embedding", "form"), ("cat", "form")])
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("gelu", "form"),
+        ("sum", "form"),
+        ("avg_pool2d", "divisor"),
+        ("avg_pool2d", "ceil"),
+        ("nll_loss", "reduction"),
+        ("sdpa", "mask"),
+        ("addmm", "scale"),
+        ("embedding", "form"),
+        ("cat", "form"),
+    ],
+)
 def test_every_level_of_an_attribute_stands_in_one(name: str, factor: str) -> None:
     domain = domain_of(name)
     assert domain is not None
@@ -86,8 +97,14 @@ def test_calls_that_differ_most_come_first() -> None:
 def test_casts_are_those_that_lose_something() -> None:
     domain = domain_of("convert")
     assert domain is not None
-    chosen = {(c.dtype, str(arguments(c, 0).kwargs.get("dtype"))) for c in cases_of(domain, "smoke", 0)
-              if c.kind == "op"}
-    assert {("f32", "torch.bfloat16"), ("f32", "torch.bool"), ("f64", "torch.float16"), ("i64", "torch.int32"),
-            ("i64", "torch.float32")} <= chosen
+    chosen = {
+        (c.dtype, str(arguments(c, 0).kwargs.get("dtype"))) for c in cases_of(domain, "smoke", 0) if c.kind == "op"
+    }
+    assert {
+        ("f32", "torch.bfloat16"),
+        ("f32", "torch.bool"),
+        ("f64", "torch.float16"),
+        ("i64", "torch.int32"),
+        ("i64", "torch.float32"),
+    } <= chosen
     assert len({c.levels["layout"] for c in cases_of(domain, "smoke", 0) if c.kind == "op"}) >= 4

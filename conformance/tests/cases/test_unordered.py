@@ -1,4 +1,5 @@
 """Operators that add up in any order: what is written out in one is one, or whoever adds so would be called flaky."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -40,7 +41,9 @@ def test_what_is_written_out_in_additions_of_any_order_is_of_any_order_too() -> 
             if any(map(adds, gm.graph.nodes)):
                 reached.add(op)
             return gm.forward
+
         return Backend(name="watch", device="*", supports=only_primitives, compile=compile)
+
     for case in plan(profile="strict", tier="smoke", seed=1):
         member = MEMBERS.get(case.op) if case.kind == "op" else None
         if member is None or member.kind != "composite" or member.tags & {"pointwise", "list"} or case.dtype != "f32":
@@ -50,6 +53,6 @@ def test_what_is_written_out_in_additions_of_any_order_is_of_any_order_too() -> 
         done[case.op] += 1
         trial = arguments(case, 0)
         compile_calls([(overload(case.overload), trial.args, trial.kwargs)], backends=[watching(case.op)])
-    here = {name for name, member in MEMBERS.items() if member.targets}          # this PyTorch may lack one
+    here = {name for name, member in MEMBERS.items() if member.targets}  # this PyTorch may lack one
     tagged = {name for name in here if "nondeterministic_bitwise" in MEMBERS[name].tags}
     assert reached - EXACT == {name for name in tagged if MEMBERS[name].kind == "composite"}

@@ -6,8 +6,18 @@ import torch
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.values import EXACT_BITS, Draw, crossed, fill, kinds_of, salted, specials
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int64,
-          torch.bool, torch.complex64, torch.float8_e4m3fn)
+DTYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+    torch.float8_e4m3fn,
+)
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -77,8 +87,14 @@ def test_rows_of_random_values_are_plain_or_special() -> None:
     for name, spoilt in (("amax", True), ("linalg_vector_norm", True), ("sum", False)):
         domain = domain_of(name)
         assert domain is not None
-        levels = {"dtype": "f32", "form": domain.factors["form"][0], "extent": "129", "place": "last",
-                  "layout": "contiguous", "values": "random"}
+        levels = {
+            "dtype": "f32",
+            "form": domain.factors["form"][0],
+            "extent": "129",
+            "place": "last",
+            "layout": "contiguous",
+            "values": "random",
+        }
         trials = [domain.make(levels, torch.float32, Draw("case", call)) for call in (0, 1)]
         rows = torch.cat([t.args[0] for t in trials if t is not None]).isfinite().all(1)
         assert rows.any() and bool(rows.all()) != spoilt

@@ -1,4 +1,5 @@
 """A backend that computes nothing right, and one that is eager PyTorch."""
+
 from __future__ import annotations
 
 import torch
@@ -6,6 +7,10 @@ import torch
 from keel import Backend, Rule, Support
 
 ALL = Support((Rule(ops=("*",)),))
-liar = Backend(name="liar", device="*", supports=ALL,
-               compile=lambda gm: lambda *inputs: tuple(torch.zeros_like(x) for x in gm.forward(*inputs)))
+liar = Backend(
+    name="liar",
+    device="*",
+    supports=ALL,
+    compile=lambda gm: lambda *inputs: tuple(torch.zeros_like(x) for x in gm.forward(*inputs)),
+)
 honest = Backend(name="honest", device="*", supports=ALL, compile=lambda gm: lambda *inputs: gm.forward(*inputs))

@@ -1,4 +1,5 @@
 """A certificate holds for what it was made of, and for nothing that was changed afterwards."""
+
 from __future__ import annotations
 
 import json
@@ -40,8 +41,13 @@ def cases() -> tuple[Case, ...]:
     return planned_of(ABOUT)
 
 
-def made(folder: Path, subject: str = "liar:honest", *, change: Callable[[Verdict], Verdict] = lambda v: v,
-         head: dict[str, Any] | None = None) -> Path:
+def made(
+    folder: Path,
+    subject: str = "liar:honest",
+    *,
+    change: Callable[[Verdict], Verdict] = lambda v: v,
+    head: dict[str, Any] | None = None,
+) -> Path:
     """A run in which all pass, as its log says."""
     some = cases()
     journal = Journal.opened(folder, {**head_of(some, subject, Shard(), **ABOUT), **(head or {})})
@@ -62,9 +68,12 @@ def _one_suite() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with reports and a waiver, and its certificate."""
-    folder = made(tmp_path_factory.mktemp("run"),
-                  change=lambda v: replace(v, status="fail", sentence="At (0,) it is 1, not 2.")
-                  if v.case.startswith("neg/i64") else v)
+    folder = made(
+        tmp_path_factory.mktemp("run"),
+        change=lambda v: (
+            replace(v, status="fail", sentence="At (0,) it is 1, not 2.") if v.case.startswith("neg/i64") else v
+        ),
+    )
     waived = [Verdict(c.id, "waived" if c.dtype == "i64" else "pass") for c in cases()]
     head = json.loads((folder / FILE).read_text().splitlines()[0])["run"]
     files.write(folder, files.document(files.Run(head, cases(), waived)), waived)
@@ -127,8 +136,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no limit": (lambda f: manifest(f, lambda m: m["run"].update(ops=[])), "another ops: ['neg'], not []."),
     "fewer cases": (lambda f: manifest(f, lambda m: m["run"].update(cases=1)), "another cases"),
     "other totals": (lambda f: manifest(f, lambda m: m["totals"].update(waived=0)), "The totals are not those"),
-    "the specification": (lambda f: manifest(f, lambda m: m["specification"].update(lock="0" * 64)),
-                          "The specification is another one."),
+    "the specification": (
+        lambda f: manifest(f, lambda m: m["specification"].update(lock="0" * 64)),
+        "The specification is another one.",
+    ),
     "the suite": (lambda f: manifest(f, lambda m: m.update(suite="0" * 64)), "The suite is another one."),
     "the compiler": (lambda f: manifest(f, lambda m: m.update(compiler="0" * 64)), "Keel is another one."),
     "the plugin": (lambda f: manifest(f, lambda m: m["plugin"].update(files="0" * 64)), "The plugin is another one."),
@@ -138,16 +149,24 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "the log": (lambda f: log(f, first(seconds=9.0), seal=False), "log.jsonl was changed."),
     "a verdict": (lambda f: log(f, first(status="quality warning")), "The verdicts are not those"),
     "a sentence": (lambda f: log(f, first(sentence="All is well.")), "The verdicts are not those"),
-    "a failure hidden": (lambda f: log(f, lambda ls: [v.update(status="pass") for v in end(ls)]),
-                         "The verdicts are not those"),
+    "a failure hidden": (
+        lambda f: log(f, lambda ls: [v.update(status="pass") for v in end(ls)]),
+        "The verdicts are not those",
+    ),
     "a verdict less": (lambda f: log(f, lambda ls: end(ls).pop()), "1 planned cases have no verdict"),
-    "a verdict more": (lambda f: log(f, lambda ls: end(ls).append({**end(ls)[0], "case": "neg/x"})),
-                       "1 verdicts are of no planned case, as neg/x."),
+    "a verdict more": (
+        lambda f: log(f, lambda ls: end(ls).append({**end(ls)[0], "case": "neg/x"})),
+        "1 verdicts are of no planned case, as neg/x.",
+    ),
     "no such status": (lambda f: log(f, first(status="fine")), "the status 'fine'"),
-    "a second end": (lambda f: log(f, lambda ls: ls.append({"end": [{**end(ls)[0], "status": "fail"}]})),
-                     "ended as pass and as fail."),
-    "never begun": (lambda f: log(f, lambda ls: [line.update(begin=[]) for line in ls if "begin" in line]),
-                    "ended and never began."),
+    "a second end": (
+        lambda f: log(f, lambda ls: ls.append({"end": [{**end(ls)[0], "status": "fail"}]})),
+        "ended as pass and as fail.",
+    ),
+    "never begun": (
+        lambda f: log(f, lambda ls: [line.update(begin=[]) for line in ls if "begin" in line]),
+        "ended and never began.",
+    ),
     "too large an error": (lambda f: log(f, first(figures={"ratio": 3.5})), "passes with an error of 3.5 times"),
     "two heads": (lambda f: log(f, lambda ls: ls.append(ls[0])), "The log has two heads."),
     "a line of its own": (lambda f: log(f, lambda ls: ls.append({"note": "fine"})), "line 4: It has 'note'"),
@@ -187,9 +206,14 @@ def test_verdicts_that_were_made_up_and_sealed_are_found_by_the_sample(tmp_path:
     assert any("was pass, and is fail when it is run again." in sentence for sentence in wrong)
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"shard": "1/2"}, "keel conform merge makes one run"), ({"torch": "2.0"}, "It ran with 2.0"),
-    ({"digest": "0" * 64}, "not those that this version")])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"shard": "1/2"}, "keel conform merge makes one run"),
+        ({"torch": "2.0"}, "It ran with 2.0"),
+        ({"digest": "0" * 64}, "not those that this version"),
+    ],
+)
 def test_only_a_whole_run_of_this_suite_is_certified(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(KeelError, match="cannot be certified") as caught:
         certify(made(tmp_path, head=change))
@@ -208,18 +232,24 @@ def test_only_one_that_conforms_is_certified(tmp_path: Path) -> None:
 def test_no_module_is_imported_because_a_certificate_names_it(tmp_path: Path) -> None:
     certify(made(tmp_path))
     (said,) = verify(tmp_path)
-    assert said == ("To run cases again, liar would be imported, because the certificate says so. If you trust it, say "
-                    "--backend liar:honest.")
+    assert said == (
+        "To run cases again, liar would be imported, because the certificate says so. If you trust it, say "
+        "--backend liar:honest."
+    )
 
 
 def failing(v: Verdict) -> Verdict:
     return replace(v, status="fail", sentence="It is off by a lot.")
 
 
-@pytest.mark.parametrize(("pattern", "said"), [
-    *((case, "does not name the operator") for case in ("*", "n*/f32/*", "*/*", "[n]eg/*")),
-    ("neg/*", "cases of neg are waived, and at most 50% may be"), ("neg/[!x]*", "at most 50% may be"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        *((case, "does not name the operator") for case in ("*", "n*/f32/*", "*/*", "[n]eg/*")),
+        ("neg/*", "cases of neg are waived, and at most 50% may be"),
+        ("neg/[!x]*", "at most 50% may be"),
+    ],
+)
 def test_waivers_do_not_make_a_failing_backend_conform(pattern: str, said: str, tmp_path: Path) -> None:
     folder = made(tmp_path, change=failing)
     (folder / WAIVERS).write_text(WAIVER.replace("neg/i64/*", pattern))
@@ -236,15 +266,39 @@ def test_a_certificate_shows_what_was_waived(run: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {}, [[]], {"a": {"b": []}}, 1e300, True])
-@pytest.mark.parametrize("field", ["run", "totals", "files", "torch", "environment", "waived", "plugin", "subject",
-                                   "made", "waivers", "verdicts", "specification"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "run",
+        "totals",
+        "files",
+        "torch",
+        "environment",
+        "waived",
+        "plugin",
+        "subject",
+        "made",
+        "waivers",
+        "verdicts",
+        "specification",
+    ],
+)
 def test_fields_of_other_kinds_are_said(field: str, value: Any, run: Path) -> None:
     manifest(run, lambda m: m.update({field: value}))
     assert verify(run, share=0.0, least=0)
 
 
-@pytest.mark.parametrize("report", ["", "[]", "{}", '{"totals": 3, "subject": "x", "run": {}}', "[" * 100_000,
-                                    '{"totals": [{}], "subject": "x", "run": {}}'])
+@pytest.mark.parametrize(
+    "report",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"totals": 3, "subject": "x", "run": {}}',
+        "[" * 100_000,
+        '{"totals": [{}], "subject": "x", "run": {}}',
+    ],
+)
 def test_a_report_that_is_none_is_said(report: str, run: Path) -> None:
     (run / "report.json").write_text(report)
     manifest(run, lambda m: m["files"].update({"report.json": hashes.of_file(run / "report.json")}))
@@ -259,8 +313,9 @@ def test_an_expired_waiver_is_no_waiver(certified: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["report.html", "junit.xml", FILE, CERTIFICATE, WAIVERS])
-@pytest.mark.parametrize("put", [os.mkfifo, lambda p: os.symlink("/dev/zero", p), os.mkdir],
-                         ids=["pipe", "device", "folder"])
+@pytest.mark.parametrize(
+    "put", [os.mkfifo, lambda p: os.symlink("/dev/zero", p), os.mkdir], ids=["pipe", "device", "folder"]
+)
 def test_what_is_no_file_is_said(put: Callable[[Path], Any], name: str, run: Path) -> None:
     (run / name).unlink()
     put(run / name)

@@ -1,4 +1,5 @@
 """Bars hold where all is inside, typed and accurate, and fall short where one thing is not; nothing counts twice."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -31,22 +32,28 @@ def test_all_is_well() -> None:
     assert all(bar.holds is not False for bar in found) and sum(bar.holds is True for bar in found) == 3
 
 
-@pytest.mark.parametrize("row, which", [
-    (changed(outside={"aten.foo.default": "no"}), "end inside"),
-    (changed(wrong=["negotiation raised"]), "end inside"),
-    (changed(mistyped=["sin: the rule says"]), "type rules"),
-    (changed(inaccurate=["result 0 is off by 9 times eager's."]), "x eager's error"),
-    (Outcome(None, "It died of SIGSEGV while negotiating.", "negotiating f32[3]"), "end inside"),
-])
+@pytest.mark.parametrize(
+    "row, which",
+    [
+        (changed(outside={"aten.foo.default": "no"}), "end inside"),
+        (changed(wrong=["negotiation raised"]), "end inside"),
+        (changed(mistyped=["sin: the rule says"]), "type rules"),
+        (changed(inaccurate=["result 0 is off by 9 times eager's."]), "x eager's error"),
+        (Outcome(None, "It died of SIGSEGV while negotiating.", "negotiating f32[3]"), "end inside"),
+    ],
+)
 def test_one_thing_wrong_falls_short_by_name(row: Row | Outcome, which: str) -> None:
     (short,) = [bar for bar in of(sin=GOOD, bad=row) if bar.holds is False]
     assert which in short.name
 
 
-@pytest.mark.parametrize("row", [
-    changed(traced=0, ends_in={}, untraced={"DataDependentOutputException": "float32[3]"}),
-    Outcome(None, "It died of SIGABRT while tracing f32[3].", "tracing f32[3]"),
-])
+@pytest.mark.parametrize(
+    "row",
+    [
+        changed(traced=0, ends_in={}, untraced={"DataDependentOutputException": "float32[3]"}),
+        Outcome(None, "It died of SIGABRT while tracing f32[3].", "tracing f32[3]"),
+    ],
+)
 def test_what_pytorch_does_not_trace_is_listed_and_not_counted(row: Row | Outcome) -> None:
     found = of(sin=GOOD, untraceable=row)
     assert found[0].value == "1 of 1 (100.0 %)" and found[0].holds
@@ -55,8 +62,14 @@ def test_what_pytorch_does_not_trace_is_listed_and_not_counted(row: Row | Outcom
 
 def test_what_is_left_out_by_decision_has_a_row_of_its_own() -> None:
     some = {"of layout sparse_coo, and opset 1.0 leaves out sparse layouts.": "float32[3]"}
-    found = {bar.name: bar for bar in of(sin=GOOD, sparse=changed(traced=0, refused=2, ends_in={}, left_out=some),
-                                         to_dense=changed(refused=1, left_out=some))}
+    found = {
+        bar.name: bar
+        for bar in of(
+            sin=GOOD,
+            sparse=changed(traced=0, refused=2, ends_in={}, left_out=some),
+            to_dense=changed(refused=1, left_out=some),
+        )
+    }
     assert found["forward static: OpInfos that end inside"].value == "2 of 2 (100.0 %)"
     assert found["forward static: OpInfos that PyTorch does not trace"].value == 0
     own = found["forward static: OpInfos of what the operator set leaves out"]

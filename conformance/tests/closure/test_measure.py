@@ -1,4 +1,5 @@
 """What is measured of one OpInfo, in this process: closed, typed, accurate, or why not."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

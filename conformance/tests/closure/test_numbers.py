@@ -1,4 +1,5 @@
 """Results and gradients are judged against eager and float64; a wrong one is noticed, and a kink is none."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ def example(fn: Function, *inputs: Tensor) -> universe.Example:
     def doubled() -> universe.Example:
         wide = (x.detach().double() if x.is_floating_point() else x for x in inputs)
         return example(fn, *(w.requires_grad_(x.requires_grad) for w, x in zip(wide, inputs, strict=True)))
+
     return universe.Example("made up", fn, inputs, doubled)
 
 
@@ -24,6 +26,7 @@ def judge(theirs: Function, ours: Function, grad: bool = False, low: float = 0.0
     def draw(seed: int) -> universe.Example:
         generator = torch.Generator().manual_seed(seed)
         return example(theirs, (torch.rand(64, generator=generator) + low).requires_grad_(grad))
+
     return judged(draw, ours)
 
 
@@ -42,11 +45,14 @@ def test_a_wrong_gradient_is_noticed() -> None:
     assert [o.split(" is")[0] for o in found.over] == ["gradient 0"]
 
 
-@pytest.mark.parametrize("ours, said", [
-    (lambda x: (x.double(),), "result 0 is torch.float64"),
-    (lambda x: (x[:3],), "result 0 is torch.float32 [3]"),
-    (lambda x: (), "result 0 is there in eager only"),
-])
+@pytest.mark.parametrize(
+    "ours, said",
+    [
+        (lambda x: (x.double(),), "result 0 is torch.float64"),
+        (lambda x: (x[:3],), "result 0 is torch.float32 [3]"),
+        (lambda x: (), "result 0 is there in eager only"),
+    ],
+)
 def test_another_type_is_noticed(ours: Function, said: str) -> None:
     assert judge(lambda x: (x,), ours).over[0].startswith(said)
 
@@ -62,8 +68,9 @@ def test_nan_elsewhere_is_noticed() -> None:
 
 
 def test_a_jump_that_rounding_decides_is_no_error() -> None:
-    def jump(x: Tensor) -> Tensor:                            # every argument lies where it jumps
+    def jump(x: Tensor) -> Tensor:  # every argument lies where it jumps
         return torch.where(x * 0 + 1 + x / x * 1e-9 > 1, x, -x)
+
     found = judge(lambda x: (jump(x),), lambda x: (jump(x),), low=1.0)
     assert found.over == ()
 
@@ -71,6 +78,7 @@ def test_a_jump_that_rounding_decides_is_no_error() -> None:
 def test_other_strides_are_told() -> None:
     def draw(seed: int) -> universe.Example:
         return example(lambda x: (x + 0,), torch.rand(3, 4))
+
     assert judged(draw, lambda x: ((x + 0).t().contiguous().t(),)).restrided == ("result 0",)
 
 
@@ -79,6 +87,7 @@ def test_what_does_not_run_in_float64_has_no_reference() -> None:
         if x.dtype == torch.float64:
             raise ValueError("only float32")
         return (x,)
+
     with pytest.raises(NoReference, match="ValueError: only float32"):
         judge(picky, picky)
 

@@ -1,4 +1,5 @@
 """Type rules are held to the types in the graph: equal at every value of the symbols, or the rule is wrong."""
+
 from __future__ import annotations
 
 import sympy
@@ -59,7 +60,7 @@ def test_what_only_guards_tell_is_told_by_numbers() -> None:
     given = TensorType(torch.float32, (S, 2, T), (1, S, 2 * T), torch.device("cpu"))
     merged = TensorType(torch.float32, (2 * S, T), (1, 2 * T), torch.device("cpu"))
     call = Call(view, (given, [SymType(2 * S), SymType(T)]), {}, (merged,))
-    assert not known(op, call, [{S: 6, T: 4}])                 # here they cannot: rows follow each other S apart
+    assert not known(op, call, [{S: 6, T: 4}])  # here they cannot: rows follow each other S apart
     parts = TensorType(torch.float32, (2, S, 3), (T, 1, 2 * T), torch.device("cpu"))
     merged = TensorType(torch.float32, (2 * S, 3), (1, 2 * T), torch.device("cpu"))
     whole = Call(view, (parts, [SymType(2 * S), 3]), {}, (merged,))
@@ -72,6 +73,7 @@ def test_every_call_is_judged_once() -> None:
     def watch(captured: object) -> closure.Ending:
         ends.append(closure.ending(captured))  # type: ignore[arg-type]
         return ends[-1]
+
     with torch.no_grad():
         universe.trace(lambda x: (x.sin().sin() * 2.0,), [torch.ones(3, 4)], closure.watching(watch), dynamic=True)
     verdicts = Verdicts()
@@ -87,6 +89,7 @@ def test_what_pytorch_is_known_to_say_wrongly_is_named() -> None:
     def watch(captured: object) -> closure.Ending:
         ends.append(closure.ending(captured))  # type: ignore[arg-type]
         return ends[-1]
+
     x = torch.rand(6, 4).t()
     run = universe.trace(lambda x: (torch.poisson(x), x.sin()), [x], closure.watching(watch))
     assert [o.stride() for o in run(x)] == [(6, 1), (1, 4)]

@@ -1,4 +1,5 @@
 """What is measured of one OpInfo, and of one operator's declarations."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,7 +14,7 @@ from keel_conformance.coverage.jobs import TABLE, Job
 
 
 def measured(name: str, mode: str = "training", **more: object) -> measure.Row:
-    return measure.work(Job("interp", name, mode, 2, **more), lambda doing: None)      # type: ignore[arg-type]
+    return measure.work(Job("interp", name, mode, 2, **more), lambda doing: None)  # type: ignore[arg-type]
 
 
 def test_an_opinfo_is_compiled_and_compared() -> None:
@@ -70,8 +71,15 @@ def test_cells_of_an_operator() -> None:
 
 
 def test_a_graph_backend_says_yes_or_no() -> None:
-    picky = keel.Backend(name="picky", device="cpu", supports=lambda call: Refusal("No.") if "cos" in call.name else
-                         None, compile=lambda gm: gm.forward)
-    found = {c.op: c.verdict for c in keel.coverage.cells(picky, [keel.opset.MEMBERS["sin"], keel.opset.MEMBERS["cos"]])
-             if c.dtype is not None and c.dtype.is_floating_point}
+    picky = keel.Backend(
+        name="picky",
+        device="cpu",
+        supports=lambda call: Refusal("No.") if "cos" in call.name else None,
+        compile=lambda gm: gm.forward,
+    )
+    found = {
+        c.op: c.verdict
+        for c in keel.coverage.cells(picky, [keel.opset.MEMBERS["sin"], keel.opset.MEMBERS["cos"]])
+        if c.dtype is not None and c.dtype.is_floating_point
+    }
     assert found == {"sin": "taken", "cos": "refused"}

@@ -1,4 +1,5 @@
 """A slice of the mutated files, the same each time; and that what a file must not do is noticed where it does."""
+
 from __future__ import annotations
 
 import importlib
@@ -42,12 +43,18 @@ def imported(name: str) -> None:
     importlib.import_module(name)
 
 
-@pytest.mark.parametrize(("load", "said"), [
-    (lambda path: os.system("true"), "os.system"), (lambda path: imported("no_such_module"), "import no_such_module"),
-    (lambda path: imported("this"), "import this"), (lambda path: exec("x = 1"), "compile <string>"),
-    (lambda path: path.with_name("other").write_text("x"), "open "), (lambda path: eval("print"), "compile"),
-    (lambda path: torch.fx.GraphModule({}, odd_graph()), "It calls keel_canary"),
-])
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (lambda path: os.system("true"), "os.system"),
+        (lambda path: imported("no_such_module"), "import no_such_module"),
+        (lambda path: imported("this"), "import this"),
+        (lambda path: exec("x = 1"), "compile <string>"),
+        (lambda path: path.with_name("other").write_text("x"), "open "),
+        (lambda path: eval("print"), "compile"),
+        (lambda path: torch.fx.GraphModule({}, odd_graph()), "It calls keel_canary"),
+    ],
+)
 def test_what_runs_is_noticed(load: Callable[[Path], Any], said: str) -> None:
     found = seen(load)
     assert found.bad and any(said in what for what in found.ran), found
@@ -67,18 +74,25 @@ def test_what_fails_or_takes_long_is_noticed() -> None:
 
     def refused(path: Path) -> None:
         raise KeelError("bad-file", "no")
+
     assert seen(broken).ending == "raw error" and seen(broken).bad and seen(broken).said == "ValueError: no"
     assert seen(refused).ending == "refused" and not seen(refused).bad
     assert Seen("taken", LIMIT * 1.01).bad and not seen(lambda path: path.read_bytes()).bad
 
 
-@pytest.mark.parametrize(("source", "odd"), [
-    ("def forward(self, x):\n  y = torch.ops.aten.neg.default(x); x = None\n  return (y,)", None),
-    ("def forward(self, x=open('y')):\n  return x", "no function forward"), ("import os", "no function forward"),
-    ("def forward(self, x):\n  return open(x)", "It calls open."), ("def forward(", "SyntaxError"),
-    ("def forward(self): return x.__class__", "__class__"), ("def forward(self): return lambda: 0", "Lambda"),
-    ("def forward(self, x):\n  import os", "Import"),
-])
+@pytest.mark.parametrize(
+    ("source", "odd"),
+    [
+        ("def forward(self, x):\n  y = torch.ops.aten.neg.default(x); x = None\n  return (y,)", None),
+        ("def forward(self, x=open('y')):\n  return x", "no function forward"),
+        ("import os", "no function forward"),
+        ("def forward(self, x):\n  return open(x)", "It calls open."),
+        ("def forward(", "SyntaxError"),
+        ("def forward(self): return x.__class__", "__class__"),
+        ("def forward(self): return lambda: 0", "Lambda"),
+        ("def forward(self, x):\n  import os", "Import"),
+    ],
+)
 def test_sources_that_pytorch_does_not_write(source: str, odd: str | None) -> None:
     found = unexpected(source)
     assert found is None if odd is None else odd in (found or "")

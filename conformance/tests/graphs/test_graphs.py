@@ -1,4 +1,5 @@
 """Drawn programs are the same by seed, valid, within their bounds; right backends pass them, wrong ones do not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def verdict(case: Any, backend: keel.Backend) -> Any:
 
 def test_cases() -> None:
     assert len(CASES) >= 300 and len({c.id for c in CASES}) == len(CASES)
-    assert list(graphs.cases("smoke")) == CASES[:len(list(graphs.cases("smoke")))]
+    assert list(graphs.cases("smoke")) == CASES[: len(list(graphs.cases("smoke")))]
     assert len({str(graphs.program_of(c)) for c in CASES[:20]}) == 20
     assert str(graphs.program_of(CASES[7])) == str(graphs.program_of(CASES[7]))
 
@@ -43,10 +44,18 @@ def test_exact_programs_are_exact(dtype: str) -> None:
     for seed in range(15):
         program = draw(seed, True, dtype)
         inputs = given(program, seed, 0)
-        wide = replace(program, nodes=tuple(graphs.Node(n.op, n.args, tuple(
-            (k, "float64" if v == dtype else v) for k, v in n.attrs)) for n in program.nodes))
-        for x, y in zip(run(program, inputs), run(wide, [i.double() if i.dtype == getattr(torch, dtype) else i
-                                                         for i in inputs]), strict=True):
+        wide = replace(
+            program,
+            nodes=tuple(
+                graphs.Node(n.op, n.args, tuple((k, "float64" if v == dtype else v) for k, v in n.attrs))
+                for n in program.nodes
+            ),
+        )
+        for x, y in zip(
+            run(program, inputs),
+            run(wide, [i.double() if i.dtype == getattr(torch, dtype) else i for i in inputs]),
+            strict=True,
+        ):
             assert torch.equal(x.double(), y.double()), str(program)
             assert not x.is_floating_point() or not x.numel() or x.abs().max() <= LIMITS[dtype]
 
@@ -75,6 +84,7 @@ def test_right_backends_pass(backend: str, number: int) -> None:
 def sick(change: Callable[[Tensor], Tensor]) -> keel.Backend:
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         return lambda *args: tuple(change(x) for x in gm(*args))
+
     return replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
 
 

@@ -1,4 +1,5 @@
 """Backends that do what none should, each in one way; most of them only to float64, so that one case is the culprit."""
+
 from __future__ import annotations
 
 import itertools
@@ -20,16 +21,19 @@ Ran = Callable[..., Sequence[Any]]
 
 def backend(name: str, change: Callable[[Ran, Sequence[Any]], Any], *, supports: Any = ALL) -> Backend:
     """Eager PyTorch, but for what ``change`` makes of it: it is given the graph's function, and its inputs."""
-    return Backend(name=name, device="*", supports=supports,
-                   compile=lambda gm: lambda *inputs: tuple(change(gm.forward, inputs)))
+    return Backend(
+        name=name, device="*", supports=supports, compile=lambda gm: lambda *inputs: tuple(change(gm.forward, inputs))
+    )
 
 
 def deed(name: str, do: Callable[[], Any]) -> Backend:
     """Does it before it computes something of float64."""
+
     def change(run: Ran, inputs: Sequence[Any]) -> Any:
         if deaths.touched(inputs):
             do()
         return run(*inputs)
+
     return backend(name, change)
 
 
@@ -74,15 +78,20 @@ def writes_beside(run: Ran, inputs: Sequence[Any]) -> Any:
 
 
 def gives_inputs(run: Ran, inputs: Sequence[Any]) -> Any:
-    return [x if isinstance(x, Tensor) and x.dtype == torch.float64 else y
-            for x, y in zip(inputs, run(*inputs), strict=True)]
+    return [
+        x if isinstance(x, Tensor) and x.dtype == torch.float64 else y
+        for x, y in zip(inputs, run(*inputs), strict=True)
+    ]
 
 
 def of_f64(change: Callable[[int, Tensor], Tensor]) -> Callable[[fx.GraphModule], Any]:
     """Compiles a graph whose float64 results are changed: ``change`` is given which one it is, and its tensor."""
+
     def compile(gm: fx.GraphModule) -> Any:
-        return lambda *inputs: tuple(change(k, x) if x.dtype == torch.float64 else x
-                                     for k, x in enumerate(gm.forward(*inputs)))
+        return lambda *inputs: tuple(
+            change(k, x) if x.dtype == torch.float64 else x for k, x in enumerate(gm.forward(*inputs))
+        )
+
     return compile
 
 

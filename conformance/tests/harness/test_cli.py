@@ -1,4 +1,5 @@
 """``keel conform``: what it exits with, and what it says."""
+
 from __future__ import annotations
 
 import json
@@ -18,8 +19,11 @@ from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.harness.summary import show
 from keel_conformance.results.verdict import STATUSES, Verdict
 
-PASS, FAIL, FREE = Verdict("neg/1", "pass"), Verdict("neg/2", "fail", "ulp", "It is off.", "neg.C1"), \
-    Verdict("neg/3", "not claimed", "placement", "acme has no aten.neg.default.")
+PASS, FAIL, FREE = (
+    Verdict("neg/1", "pass"),
+    Verdict("neg/2", "fail", "ulp", "It is off.", "neg.C1"),
+    Verdict("neg/3", "not claimed", "placement", "acme has no aten.neg.default."),
+)
 
 
 def conform(*args: str) -> Result:
@@ -66,12 +70,14 @@ def test_a_run_and_its_shards_say_the_same(tmp_path: Path) -> None:
 
 def test_a_backend_is_not_imported_because_a_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "marks_its_import.py").write_text(
-        f"open({str(tmp_path / 'imported')!r}, 'a').close()\nfrom keel_eager import backend\n")
+        f"open({str(tmp_path / 'imported')!r}, 'a').close()\nfrom keel_eager import backend\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     named, some = "marks_its_import:backend", planned(profile="core", tier="smoke", seed=0, ops=["neg"])
-    journal = Journal.opened(tmp_path / "run", head_of(some, named, Shard(1, 3), profile="core", tier="smoke", seed=0,
-                                                       ops=["neg"]))
+    journal = Journal.opened(
+        tmp_path / "run", head_of(some, named, Shard(1, 3), profile="core", tier="smoke", seed=0, ops=["neg"])
+    )
     journal.end([Verdict(c.id, "fail", "ulp", "It is off.") for c in some])
     journal.close()
     said = conform("merge", str(tmp_path / "run"), "--out", str(tmp_path / "out"))
@@ -100,7 +106,10 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 def test_what_cannot_be_run_is_said_at_once() -> None:
     said = conform("--backend", "cppp")
     assert isinstance(said.exception, KeelError) and "Did you mean 'cpp'?" in str(said.exception)
-    for args, why in (((), "Which backend"), (("--backend", "cpp", "--resume"), "--out says"),
-                      (("--backend", "cpp", "--tier", "tiny"), "no tier 'tiny'")):
+    for args, why in (
+        ((), "Which backend"),
+        (("--backend", "cpp", "--resume"), "--out says"),
+        (("--backend", "cpp", "--tier", "tiny"), "no tier 'tiny'"),
+    ):
         said = conform(*args)
         assert said.exit_code == 2 and why in " ".join(said.output.replace("│", " ").split())

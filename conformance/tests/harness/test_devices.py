@@ -1,4 +1,5 @@
 """A backend on a device of its own: errors that come late, a device that answers no more, results of other types."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     def read(device: str) -> None:
         if dead:
             raise RuntimeError("device-side assert triggered")
+
     monkeypatch.setattr(devices, "read", read)
     devices.computes.cache_clear()
     yield dead
@@ -52,23 +54,27 @@ def test_a_device_may_cease_to_answer(late: list[bool]) -> None:
     assert not devices.answers("npu") and devices.answers("cpu")
 
 
-def test_calls_after_the_device_died_are_left_to_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-                                                                 ) -> None:
+def test_calls_after_the_device_died_are_left_to_another_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cases = tuple(c for c in plan(tier="standard", ops=["mm"]) if c.kind == "negative")[:3]
     assert len(cases) == 3
-    alive = iter([True, True, False, False, False])           # of two cases, before and after looking; at the end
+    alive = iter([True, True, False, False, False])  # of two cases, before and after looking; at the end
     monkeypatch.setattr(perform, "answers", lambda device: next(alive))
     found = perform.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
     assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
     assert found.clock["all"] >= found.clock["backend"] > 0
 
 
-def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(late: list[bool], monkeypatch: pytest.MonkeyPatch,
-                                                                     tmp_path: Path) -> None:
+def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(
+    late: list[bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """And its process judges no other."""
+
     def judged(case: Case, observed: Any, device: str) -> Verdict:
         late.append(True)
         return Verdict(case.id, "fail", "contract", "call0 differs.", "contract.errors.C1")
+
     monkeypatch.setattr(programs, "judge", judged)
     case, file = next(iter(programs.cases())), tmp_path / "file"
     Observed(()).save(Path(f"{file}.0"))
@@ -79,7 +85,7 @@ def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(late: list[
 
 
 def test_what_pytorch_cannot_trace_for_a_device_is_no_case_there(late: list[bool]) -> None:
-    late.append(True)                                         # nor does eager PyTorch say anything of it
+    late.append(True)  # nor does eager PyTorch say anything of it
     untraced = Raised("tracing it", "KeelError: aten._fft_r2c.default cannot be traced.")
     case = Case("relu", "f32", "op", "core", "aten.relu.default", choice=(("input", "s0"),))
     verdict = appraise._ended(case, untraced, "npu")
@@ -89,9 +95,16 @@ def test_what_pytorch_cannot_trace_for_a_device_is_no_case_there(late: list[bool
 def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None:
     one, two = Case("relu", "f32", "negative", "core"), Case("relu", "f16", "negative", "core")
     steps = Settler(Settings("eager"), tmp_path).settled((one, two))
-    answers = iter([Performed([Tried(one.id)], spent=True), Appraised([Verdict(one.id, "pass")]),
-                    Performed([Tried(two.id)]), Appraised([Verdict(two.id, "fail")]),
-                    Performed([Tried(two.id)]), Appraised([Verdict(two.id, "fail")])])
+    answers = iter(
+        [
+            Performed([Tried(one.id)], spent=True),
+            Appraised([Verdict(one.id, "pass")]),
+            Performed([Tried(two.id)]),
+            Appraised([Verdict(two.id, "fail")]),
+            Performed([Tried(two.id)]),
+            Appraised([Verdict(two.id, "fail")]),
+        ]
+    )
     asked = [next(steps).job.cases]
     with pytest.raises(StopIteration) as end:
         while True:
@@ -100,10 +113,13 @@ def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None
     assert asked == [(one, two), (one,), *[(two,)] * 4]
 
 
-@pytest.mark.parametrize("backend, device, status", [
-    ("sick:refuses", "npu", "not run"), ("sick:refuses", "cpu", "fail"), ("sick:well", "npu", "fail")])
+@pytest.mark.parametrize(
+    "backend, device, status",
+    [("sick:refuses", "npu", "not run"), ("sick:refuses", "cpu", "fail"), ("sick:well", "npu", "fail")],
+)
 def test_what_no_kernel_of_the_device_does_is_only_held_against_who_claims_it(
-        backend: str, device: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    backend: str, device: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Both run eager PyTorch's, which raises at this matrix only once it runs."""
     monkeypatch.setattr(perform, "arguments", lambda case, call: Trial((-torch.ones(2, 2),), {"check_errors": True}))
     monkeypatch.setattr(appraise, "arguments", lambda case, call: Trial((torch.eye(2),), {"check_errors": True}))

@@ -1,4 +1,5 @@
 """Drawing a plan by several processes."""
+
 from __future__ import annotations
 
 import pytest

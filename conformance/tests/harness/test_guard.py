@@ -1,4 +1,5 @@
 """Arguments keep what they are in guarded memory, and whoever writes beside them or reads there is seen."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,14 +12,22 @@ from keel_conformance.harness.guard import ZONE, guarded, is_dense, kept, overla
 from keel_conformance.results.fault import Fault
 
 TENSORS = {
-    "plain": torch.randn(3, 5), "gapped": torch.randn(4, 6)[1:3, 1:5:2], "expanded": torch.randn(1, 5).expand(3, 5),
-    "number": torch.tensor(1.0), "empty": torch.empty(0, 3), "misaligned": torch.randn(7)[1:],
-    "half": torch.randn(9).to(torch.bfloat16)[3:], "bool": torch.tensor([True, False]), "byte": torch.arange(5).byte(),
-    "complex": torch.randn(3, dtype=torch.complex64), "conjugate": torch.randn(3, dtype=torch.complex64).conj(),
+    "plain": torch.randn(3, 5),
+    "gapped": torch.randn(4, 6)[1:3, 1:5:2],
+    "expanded": torch.randn(1, 5).expand(3, 5),
+    "number": torch.tensor(1.0),
+    "empty": torch.empty(0, 3),
+    "misaligned": torch.randn(7)[1:],
+    "half": torch.randn(9).to(torch.bfloat16)[3:],
+    "bool": torch.tensor([True, False]),
+    "byte": torch.arange(5).byte(),
+    "complex": torch.randn(3, dtype=torch.complex64),
+    "conjugate": torch.randn(3, dtype=torch.complex64).conj(),
     "gapped conjugate": torch.randn(6, 7, dtype=torch.complex64)[1:3, 1:5:2].conj(),
     "expanded conjugate": torch.randn(2, 1, dtype=torch.complex64).expand(2, 3).conj(),
     "negated": torch.randn(5, dtype=torch.complex64).conj()[::2].imag,
-    "flipped": torch.randn(2, 3, 4).permute(2, 0, 1), "windows": torch.randn(9).as_strided((4, 3), (2, 1)),
+    "flipped": torch.randn(2, 3, 4).permute(2, 0, 1),
+    "windows": torch.randn(9).as_strided((4, 3), (2, 1)),
 }
 gapped = TENSORS["gapped"]
 
@@ -40,10 +49,16 @@ def poke(x: Tensor, offset: int) -> None:
     x.as_strided((1,), (1,), x.storage_offset() + offset).fill_(1)
 
 
-@pytest.mark.parametrize(("offset", "said"), [
-    (0, "It wrote to argument x"), (-1, "It wrote before the memory of argument x"),
-    (9, "It wrote after the memory of argument x"), (1, "It wrote in the gaps of argument x"),
-    (2, "It wrote to argument x")])
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (0, "It wrote to argument x"),
+        (-1, "It wrote before the memory of argument x"),
+        (9, "It wrote after the memory of argument x"),
+        (1, "It wrote in the gaps of argument x"),
+        (2, "It wrote to argument x"),
+    ],
+)
 def test_writing_is_seen(offset: int, said: str) -> None:
     g = guarded(gapped, "x")
     poke(g.tensor, offset)
@@ -58,7 +73,7 @@ def test_reading_beside_a_tensor_gives_nan() -> None:
 
 
 def test_arguments_are_placed_each_once_at_fresh_addresses() -> None:
-    x = torch.full((4,), 1.1)                                 # none of its bytes is 0
+    x = torch.full((4,), 1.1)  # none of its bytes is 0
     one, other = (placed((x, [x, 2.5], None), {"out": {"y": x}}) for _ in range(2))
     assert len(one.guards) == 1 and one.args[1][1] == 2.5 and one.args[2] is None
     assert one.args[0] is one.args[1][0] is one.kwargs["out"]["y"]
@@ -77,7 +92,13 @@ def test_bits_are_compared() -> None:
 
 def test_density_is_told() -> None:
     assert [n for n, x in TENSORS.items() if x.numel() and not is_dense(x)] == [
-        "gapped", "expanded", "gapped conjugate", "expanded conjugate", "negated", "windows"]
+        "gapped",
+        "expanded",
+        "gapped conjugate",
+        "expanded conjugate",
+        "negated",
+        "windows",
+    ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8))

@@ -1,4 +1,5 @@
 """A run that is killed goes on where it was, and comes to the verdicts of one that was not."""
+
 from __future__ import annotations
 
 import json
@@ -38,8 +39,12 @@ if __name__ == "__main__":
 def go(folder: Path, backend: str) -> subprocess.Popen[str]:
     script = folder.parent / "run.py"
     script.write_text(RUN)
-    return subprocess.Popen([sys.executable, str(script), str(folder), backend], stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, "PYTHONPATH": str(HERE)})
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), backend],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+    )
 
 
 def statuses(folder: Path) -> dict[str, tuple[str, str]]:
@@ -74,7 +79,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     journal.begin(["c"])
     journal.close()
     with (tmp_path / FILE).open("a") as file:
-        file.write('{"end": [{"case": "c", "sta')             # the run was killed in the middle of a line
+        file.write('{"end": [{"case": "c", "sta')  # the run was killed in the middle of a line
     again = Journal.opened(tmp_path, {"backend": "acme"}, resume=True)
     assert again.verdicts == {"a": GOOD, "b": BAD} and again.begun == 3
     again.end([Verdict("c", "crash")])
@@ -126,10 +131,12 @@ def test_shards_make_one_run(tmp_path: Path) -> None:
 
 def test_what_is_no_part_of_the_run_is_said(tmp_path: Path) -> None:
     one = part(tmp_path / "one", Shard(1, 2), seed=0)
-    for other, said in ((part(tmp_path / "seed", Shard(2, 2), seed=1), "seed: 0 in"),
-                        (part(tmp_path / "of", Shard(2, 3), seed=0), "shard: 1/2 in"),
-                        (part(tmp_path / "twice", Shard(1, 2), seed=0), "shard: 1/2 in both"),
-                        (tmp_path, "There is no run in")):
+    for other, said in (
+        (part(tmp_path / "seed", Shard(2, 2), seed=1), "seed: 0 in"),
+        (part(tmp_path / "of", Shard(2, 3), seed=0), "shard: 1/2 in"),
+        (part(tmp_path / "twice", Shard(1, 2), seed=0), "shard: 1/2 in both"),
+        (tmp_path, "There is no run in"),
+    ):
         with pytest.raises(KeelError) as raised:
             merged([one, other])
         assert said in str(raised.value)

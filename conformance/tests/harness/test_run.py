@@ -1,4 +1,5 @@
 """What a backend does to its process, or to what it is given, costs the case at which it does it, and is named."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -28,8 +29,11 @@ def cases() -> tuple[Case, ...]:
     """One of float64 in the middle of others, of numbers that one more changes."""
     domain = domain_of("neg")
     assert domain is not None
-    culprit = case_of(domain, {"dtype": "f64", "form": "f0", "shape": "17", "layout": "contiguous", "partner": "alike",
-                               "values": "random"}, 0)
+    culprit = case_of(
+        domain,
+        {"dtype": "f64", "form": "f0", "shape": "17", "layout": "contiguous", "partner": "alike", "values": "random"},
+        0,
+    )
     good = [c for c in planned() if c.dtype == "f32"][:GOOD]
     return (*good[:3], culprit, *good[3:])
 
@@ -46,23 +50,26 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
     assert all(v.seconds > 0 for v in verdicts)
 
 
-@pytest.mark.parametrize(("backend", "status", "said"), [
-    ("segfault", "crash", "It died of SIGSEGV while running call 0."),
-    ("abort", "crash", "It died of SIGABRT while running call 0."),
-    ("leave", "crash", "It ended early while running call 0."),
-    ("sleep", "timeout", "It did not end within 3 s while running call 0."),
-    ("hog", "resource", "It raised while running: RuntimeError"),
-    ("stack", "crash", "It died of SIGSEGV while running call 0."),
-    ("error", "fail", "It raised while running: ValueError: no juice is left"),
-    ("quits", "fail", "It raised while running: KeelError: KeelError[run-raised]: What quits compiled"),
-    ("compiles", "fail", "no juice is left"),
-    ("mutates", "fail", "Call 0: It wrote to argument 0"),
-    ("oversteps", "fail", "Call 0: It wrote before the memory of argument 0"),
-    ("aliases", "fail", "Result 0 of call 0 shares memory with argument 0."),
-    ("reuses", "fail", "Result 0 of call 1 was changed by a later one."),
-    ("caches", "fail", "Call 1: "),
-    ("third", "fail", "Result 0 has other bits when the same call is made again."),
-])
+@pytest.mark.parametrize(
+    ("backend", "status", "said"),
+    [
+        ("segfault", "crash", "It died of SIGSEGV while running call 0."),
+        ("abort", "crash", "It died of SIGABRT while running call 0."),
+        ("leave", "crash", "It ended early while running call 0."),
+        ("sleep", "timeout", "It did not end within 3 s while running call 0."),
+        ("hog", "resource", "It raised while running: RuntimeError"),
+        ("stack", "crash", "It died of SIGSEGV while running call 0."),
+        ("error", "fail", "It raised while running: ValueError: no juice is left"),
+        ("quits", "fail", "It raised while running: KeelError: KeelError[run-raised]: What quits compiled"),
+        ("compiles", "fail", "no juice is left"),
+        ("mutates", "fail", "Call 0: It wrote to argument 0"),
+        ("oversteps", "fail", "Call 0: It wrote before the memory of argument 0"),
+        ("aliases", "fail", "Result 0 of call 0 shares memory with argument 0."),
+        ("reuses", "fail", "Result 0 of call 1 was changed by a later one."),
+        ("caches", "fail", "Call 1: "),
+        ("third", "fail", "Result 0 has other bits when the same call is made again."),
+    ],
+)
 def test_one_case_is_the_culprit(backend: str, status: str, said: str, tmp_path: Path) -> None:
     verdicts = judged(backend, tmp_path, limit=3.0 if backend == "sleep" else 90.0)
     assert [v.status for v in verdicts] == ["pass"] * 3 + [status] + ["pass"] * (GOOD - 3)

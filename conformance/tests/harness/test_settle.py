@@ -1,4 +1,5 @@
 """Which cases one process does at once, and in which order."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,8 +18,14 @@ def ops(cases: tuple[Case, ...]) -> dict[str, int]:
 
 
 def test_operators_of_few_calls_share_a_graph() -> None:
-    cases = [*calls("neg", 12), *calls("neg", 1, "negative"), *calls("abs", 12), *calls("abs", 2, "negative"),
-             *calls("sin", 8), *calls("cos", 5)]
+    cases = [
+        *calls("neg", 12),
+        *calls("neg", 1, "negative"),
+        *calls("abs", 12),
+        *calls("abs", 2, "negative"),
+        *calls("sin", 8),
+        *calls("cos", 5),
+    ]
     first, second = lanes(cases)
     assert ops(first) == {"neg": 13, "abs": 14, "sin": 8} and ops(second) == {"cos": 5}
     assert [(len(b), {c.kind for c in b}) for b in batches(first)] == [(SHARED, {"op"}), (3, {"negative"})]

@@ -1,4 +1,5 @@
 """A backend is found by a text, and a wrong text is answered with the nearest names."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -47,8 +48,15 @@ def test_a_backend_of_torch_compile_is_found() -> None:
     assert batch.owners == (frozenset({"aot_eager"}),)
 
 
-@pytest.mark.parametrize(("text", "near"), [
-    ("aot_eagre", "'aot_eager'"), ("inductr", "'inductor'"), ("sick:wel", "'well'"), ("no_such_module:x", "No module")])
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("aot_eagre", "'aot_eager'"),
+        ("inductr", "'inductor'"),
+        ("sick:wel", "'well'"),
+        ("no_such_module:x", "No module"),
+    ],
+)
 def test_a_wrong_text_is_answered(text: str, near: str) -> None:
     with pytest.raises(KeelError, match="unknown-backend") as raised:
         subject(text)

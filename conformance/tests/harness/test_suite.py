@@ -1,4 +1,5 @@
 """The cases as pytest tests, in a repository of somebody else."""
+
 from __future__ import annotations
 
 import os
@@ -12,10 +13,16 @@ HERE = Path(__file__).parent
 def tried(folder: Path, *, backend: str, in_process: bool, more: str = "") -> str:
     (folder / "test_conformance.py").write_text("from keel_conformance.suite import *  # noqa: F403\n")
     (folder / "pytest.ini").write_text(
-        f"[pytest]\nkeel_backend = {backend}\nkeel_ops = neg\nkeel_in_process = {str(in_process).lower()}\n{more}")
-    said = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rfsx", "-p", "no:cacheprovider"], cwd=folder,
-                          capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(HERE), "COLUMNS": "200"})
+        f"[pytest]\nkeel_backend = {backend}\nkeel_ops = neg\nkeel_in_process = {str(in_process).lower()}\n{more}"
+    )
+    said = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rfsx", "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(HERE), "COLUMNS": "200"},
+    )
     assert not said.stderr, said.stderr
     return said.stdout
 
@@ -29,6 +36,7 @@ def test_cases_are_named_by_their_ids_and_waivers_are_held_to(tmp_path: Path) ->
     (tmp_path / "waivers.toml").write_text(
         '[[waiver]]\ncase = "neg/*"\nreason = "zeros"\nurl = "https://example.com"\nowner = "ada"\n'
         'expires = 2099-01-01\n[[waiver]]\ncase = "abs/*"\nreason = "old"\nurl = "https://example.com"\nowner = "ada"\n'
-        'expires = 2020-01-01\n')
+        "expires = 2020-01-01\n"
+    )
     said = tried(tmp_path, backend="sick:zeros", in_process=True, more="keel_waivers = waivers.toml\n")
     assert "XFAIL test_conformance.py::test_conforms[neg/f" in said and "has expired on 2020-01-01." in said, said

@@ -1,4 +1,5 @@
 """Kernels keep the rules, are exact where they say so; the interpreter passes them, wrong launchers do not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,11 @@ SMOKE = list(kernels.cases("smoke"))
 
 
 def only(op: str, dtype: str = "f32", sizes: str = "") -> Any:
-    return next(c for c in CASES if c.op == f"kernel-{op}" and c.dtype in (dtype, "") and
-                c.levels.get("sizes", "").startswith(sizes))
+    return next(
+        c
+        for c in CASES
+        if c.op == f"kernel-{op}" and c.dtype in (dtype, "") and c.levels.get("sizes", "").startswith(sizes)
+    )
 
 
 def test_cases() -> None:
@@ -66,24 +70,34 @@ def test_the_interpreter_passes() -> None:
 
 
 def test_cpp_passes_several_built_at_once() -> None:
-    cases = [only("fold-sum-rows", sizes="symbolic"), only("fold-welford-columns"), only("scalar-exp"), only("drawn"),
-             only("turn", "c128", "symbolic")]
+    cases = [
+        only("fold-sum-rows", sizes="symbolic"),
+        only("fold-welford-columns"),
+        only("scalar-exp"),
+        only("drawn"),
+        only("turn", "c128", "symbolic"),
+    ]
     for case, seen in zip(cases, kernels.perform_all(cases, kernels.Builder(keel_cpp.target)), strict=True):
         found = kernels.judge(case, seen)
         assert found.status == "pass", (case.id, found.sentence)
 
 
-def wrong(change: Callable[[keel.loops.Kernel, list[Tensor], list[int]], None],
-          ) -> Callable[[Sequence[keel.loops.Kernel]], Any]:
+def wrong(
+    change: Callable[[keel.loops.Kernel, list[Tensor], list[int]], None],
+) -> Callable[[Sequence[keel.loops.Kernel]], Any]:
     """The interpreter, and then a change of memory."""
+
     def build(ks: Sequence[keel.loops.Kernel]) -> list[keel.Launcher]:
         def launcher(k: keel.loops.Kernel) -> keel.Launcher:
             def run(*args: Any) -> None:
-                buffers, sizes = list(args[:len(k.buffers)]), list(args[len(k.buffers):])
+                buffers, sizes = list(args[: len(k.buffers)]), list(args[len(k.buffers) :])
                 keel.loops.interpret(k, buffers, dict(zip(k.symbols, sizes, strict=True)))
                 change(k, buffers, sizes)
+
             return run
+
         return [launcher(k) for k in ks]
+
     return build
 
 
@@ -104,18 +118,29 @@ def rounded(k: keel.loops.Kernel, buffers: list[Tensor], sizes: list[int]) -> No
     buffers[-1].copy_(buffers[-1].bfloat16())
 
 
-@pytest.mark.parametrize(("change", "op", "clause"), [
-    (beyond, "copy", "C5"), (argument, "copy", "C5"), (tail, "copy", "C1"), (tail, "scan-sum-rows", "C7"),
-    (rounded, "scalar-exp", "C2"), (tail, "fold-welford-rows", "C2"), (tail, "masked-load", "C4"),
-])
+@pytest.mark.parametrize(
+    ("change", "op", "clause"),
+    [
+        (beyond, "copy", "C5"),
+        (argument, "copy", "C5"),
+        (tail, "copy", "C1"),
+        (tail, "scan-sum-rows", "C7"),
+        (rounded, "scalar-exp", "C2"),
+        (tail, "fold-welford-rows", "C2"),
+        (tail, "masked-load", "C4"),
+    ],
+)
 def test_wrong_launchers_fail(change: Any, op: str, clause: str) -> None:
     found = judged(only(op, sizes="symbolic"), wrong(change))
     assert found.status == "fail" and found.clause == f"contract.kernels.{clause}", found.sentence
 
 
 def test_what_a_target_lacks_is_not_claimed() -> None:
-    less = replace(keel_interp.target, limits=replace(keel_interp.target.limits, atomics=frozenset()),
-                   dtypes={d: n for d, n in keel_interp.target.dtypes.items() if d != torch.float64})
+    less = replace(
+        keel_interp.target,
+        limits=replace(keel_interp.target.limits, atomics=frozenset()),
+        dtypes={d: n for d, n in keel_interp.target.dtypes.items() if d != torch.float64},
+    )
     for case in (only("atomic-add"), only("fold-sum-rows", "f64")):
         found = judged(case, kernels.Builder(less))
         assert found.status == "not claimed" and found.sentence

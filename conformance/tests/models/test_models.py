@@ -1,4 +1,5 @@
 """Every model of the bench line builds offline, runs, trains, and has a float64 twin that is double throughout."""
+
 from __future__ import annotations
 
 import pytest
@@ -39,8 +40,9 @@ def in_double(case: object) -> torch.Tensor:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_gives_the_same_model(name: str) -> None:
     with torch.no_grad():
-        first, again, other = (logits(c.model(*c.args, **c.kwargs))
-                               for c in (build(name, scale="tiny", seed=seed) for seed in (0, 0, 1)))
+        first, again, other = (
+            logits(c.model(*c.args, **c.kwargs)) for c in (build(name, scale="tiny", seed=seed) for seed in (0, 0, 1))
+        )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert 1e-3 < first.abs().max() < 1e3

@@ -1,4 +1,5 @@
 """The zoo has each model once, at three sizes that differ; weights do not depend on the size."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,8 +22,7 @@ def test_a_mixture_of_experts_has_a_float64_twin() -> None:
         torch.testing.assert_close(one["output.logits"].double(), exact["output.logits"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050",
-                                  "densenet121"])
+@pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050", "densenet121"])
 def test_a_model_runs_at_each_size_with_the_same_weights(name: str) -> None:
     shapes = set()
     first = zoo.build(name)

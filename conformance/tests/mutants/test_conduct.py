@@ -1,4 +1,5 @@
 """What the suite says of its own conduct: from a log, from the text of an adapter, from one way to die."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,9 +18,15 @@ def test_a_log_tells_what_was_begun_twice(tmp_path: Path) -> None:
     assert conduct.again(log) == 2 and conduct.lines(log) == 5 and conduct.lines(tmp_path / "none") == 0
 
 
-@pytest.mark.parametrize("text, count", [
-    ("", 0), ('"""Words."""\nimport os\n\nX = 1\n', 1), ("def f(x):\n    '''Words.'''\n    # more\n    return x\n", 2),
-    ("Y = (1,\n     2)\n", 2)])
+@pytest.mark.parametrize(
+    "text, count",
+    [
+        ("", 0),
+        ('"""Words."""\nimport os\n\nX = 1\n', 1),
+        ("def f(x):\n    '''Words.'''\n    # more\n    return x\n", 2),
+        ("Y = (1,\n     2)\n", 2),
+    ],
+)
 def test_an_adapter_has_lines_of_code(text: str, count: int) -> None:
     assert conduct.code_lines(text) == count
 
@@ -35,7 +42,13 @@ def test_some_cases_of_a_member_die_and_others_must_not() -> None:
 
 def test_a_death_is_the_case_that_dies(tmp_path: Path) -> None:
     cases = conduct.some_of("neg")
-    ran = run(cases, "keel_conformance.mutants.deaths:leave.backend", out=tmp_path,
-              settings=Settings("keel_conformance.mutants.deaths:leave.backend", threads=1))
+    ran = run(
+        cases,
+        "keel_conformance.mutants.deaths:leave.backend",
+        out=tmp_path,
+        settings=Settings("keel_conformance.mutants.deaths:leave.backend", threads=1),
+    )
     assert {c.dtype == "f64": v.status for c, v in zip(cases, ran.verdicts, strict=True)} == {
-        True: "crash", False: "pass"}
+        True: "crash",
+        False: "pass",
+    }

@@ -1,4 +1,5 @@
 """The sets of backends: how many there are, that any process finds each, that each does something else, and where."""
+
 from __future__ import annotations
 
 import inspect
@@ -56,31 +57,42 @@ def test_it_takes_all_arguments_of_the_operators_it_changes(mutant: Mutant) -> N
     """One that raises because it takes fewer is killed by any case that gives more, which says nothing of the suite."""
     change = inspect.getclosurevars(mutant.backend.compile).nonlocals.get("change")
     if change is None:
-        assert mutant.level != "op"                           # it has no function that stands for an operator
+        assert mutant.level != "op"  # it has no function that stands for an operator
         return
-    for target in (t for op in keel.opset.MEMBERS.values() for t in op.targets
-                   if fits(str(t).rpartition(".")[0], mutant.calls)):
+    for target in (
+        t for op in keel.opset.MEMBERS.values() for t in op.targets if fits(str(t).rpartition(".")[0], mutant.calls)
+    ):
         arguments = target._schema.arguments
-        inspect.signature(change).bind(target, *(a.name for a in arguments if not a.kwarg_only),
-                                       **{a.name: a.name for a in arguments if a.kwarg_only})
+        inspect.signature(change).bind(
+            target,
+            *(a.name for a in arguments if not a.kwarg_only),
+            **{a.name: a.name for a in arguments if a.kwarg_only},
+        )
 
 
 def test_names_of_backends_differ() -> None:
     assert len({m.backend.name for m in ALL if m.level != "loop"}) == sum(m.level != "loop" for m in ALL)
 
 
-@pytest.mark.parametrize(("name", "op", "args", "kwargs"), [
-    ("add-without-alpha", "aten.add.Tensor", (torch.ones(3), torch.ones(3)), {"alpha": 3}),
-    ("sum-without-tail", "aten.sum.dim_IntList", (torch.ones(7), [0]), {}),
-    ("tril-off-by-one", "aten.tril.default", (torch.ones(3, 3),), {}),
-    ("scatter-add-loses-duplicates", "aten.scatter_add.default",
-     (torch.zeros(3), 0, torch.tensor([1, 1]), torch.ones(2)), {}),
-    ("mul-without-tail", "aten.mul.Tensor", (torch.full((9,), 2.0), torch.full((9,), 2.0)), {}),
-    ("loop-max-from-zero", "aten.amax.default", (-torch.ones(4), [0]), {}),
-    ("loop-scan-without-its-own", "aten.cumsum.default", (torch.ones(4), 0), {}),
-    ("loop-casts-round", "aten._to_copy.default", (torch.tensor([1.75]),), {"dtype": torch.int32}),
-    ("loop-folds-lose-their-tail", "aten.sum.dim_IntList", (torch.ones(7), [0]), {}),
-])
+@pytest.mark.parametrize(
+    ("name", "op", "args", "kwargs"),
+    [
+        ("add-without-alpha", "aten.add.Tensor", (torch.ones(3), torch.ones(3)), {"alpha": 3}),
+        ("sum-without-tail", "aten.sum.dim_IntList", (torch.ones(7), [0]), {}),
+        ("tril-off-by-one", "aten.tril.default", (torch.ones(3, 3),), {}),
+        (
+            "scatter-add-loses-duplicates",
+            "aten.scatter_add.default",
+            (torch.zeros(3), 0, torch.tensor([1, 1]), torch.ones(2)),
+            {},
+        ),
+        ("mul-without-tail", "aten.mul.Tensor", (torch.full((9,), 2.0), torch.full((9,), 2.0)), {}),
+        ("loop-max-from-zero", "aten.amax.default", (-torch.ones(4), [0]), {}),
+        ("loop-scan-without-its-own", "aten.cumsum.default", (torch.ones(4), 0), {}),
+        ("loop-casts-round", "aten._to_copy.default", (torch.tensor([1.75]),), {"dtype": torch.int32}),
+        ("loop-folds-lose-their-tail", "aten.sum.dim_IntList", (torch.ones(7), [0]), {}),
+    ],
+)
 def test_it_is_wrong_where_it_says(name: str, op: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     (got,), want = results(MUTANTS[name].backend, op, *args, **kwargs), overload(op)(*args, **kwargs)
     assert got.shape == want.shape and got.dtype == want.dtype and not torch.equal(got, want)

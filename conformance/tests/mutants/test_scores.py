@@ -1,4 +1,5 @@
 """Figures from verdicts that are given."""
+
 from __future__ import annotations
 
 from keel_conformance.cases.case import Case
@@ -37,8 +38,12 @@ def test_a_clause_of_a_chapter_explains() -> None:
 
 
 def test_a_mutant_counts_as_killed_if_every_seed_kills_it() -> None:
-    fates = [scores.Fate("a", 0, 5, ("x", "y", "z"), True), scores.Fate("a", 1, 5, ("x", "y", "z"), True),
-             scores.Fate("b", 0, 5, ("x",), True), scores.Fate("b", 1, 5, (), None)]
+    fates = [
+        scores.Fate("a", 0, 5, ("x", "y", "z"), True),
+        scores.Fate("a", 1, 5, ("x", "y", "z"), True),
+        scores.Fate("b", 0, 5, ("x",), True),
+        scores.Fate("b", 1, 5, (), None),
+    ]
     killed, robust, named, *_ = scores.mutation_bars(fates, {"a": "op", "b": "op"}, "smoke")
     assert (killed.value, killed.holds) == ("50.0 %", False) and "b" in killed.note
     assert robust.value == "50.0 %" and named.value == "100.0 %" and named.holds

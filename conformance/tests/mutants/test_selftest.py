@@ -1,4 +1,5 @@
 """The command: what it refuses, and what it concludes from verdicts."""
+
 from __future__ import annotations
 
 import signal
@@ -29,19 +30,24 @@ def test_it_refuses_patterns_that_nothing_fits() -> None:
     assert result.exit_code == 1 and "no-such" in str(result.exception)
 
 
-CASES = tuple(Case(op, "pointwise", "op", "core", f"aten.{op}.Tensor", "f32", (("n", str(n)),))
-              for op in ("add", "sub") for n in range(4))
+CASES = tuple(
+    Case(op, "pointwise", "op", "core", f"aten.{op}.Tensor", "f32", (("n", str(n)),))
+    for op in ("add", "sub")
+    for n in range(4)
+)
 
 
 @pytest.fixture
 def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sitting:
     """Eager PyTorch passes all cases but one; a mutant fails those of its operator but one."""
+
     def verdicts(task: Task) -> Verdicts:
         wrong = {c.id for c in CASES[1:4]} if task.subject != EAGER else {CASES[7].id}
         return {c.id: Verdict(c.id, "fail" if c.id in wrong else "pass") for c in task.cases}
 
     def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
         return {task.name: verdicts(task) for task in tasks}
+
     monkeypatch.setattr(selftest, "tried", tried)
     found = Sitting(Console(quiet=True), "smoke", "core", 1, tmp_path, False, Interruption())
     found.plans["smoke", 0] = found.plans["standard", 0] = CASES
@@ -64,13 +70,14 @@ def test_a_mutant_is_tried_until_enough_cases_kill_it(sitting: Sitting, monkeypa
     def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
         asked.extend((task.subject, len(task.cases)) for task in tasks)
         return plainly(tasks, **how)
+
     monkeypatch.setattr(selftest, "tried", tried)
     more = (Case("add", "pointwise", "op", "core", "aten.add.Tensor", "f32", (("n", str(n)),)) for n in range(4, 90))
     sitting.plans["smoke", 0] = (*CASES[:4], *more)
     sitting.bars(["mutants"], [0], ["add-without-alpha"])
     (row,) = sitting.rows["mutants"]
     waves = [n for subject, n in asked if subject != EAGER]
-    assert waves == [1, 2, 4, 8, 16, 32, 27][:len(waves)]
+    assert waves == [1, 2, 4, 8, 16, 32, 27][: len(waves)]
     assert row["kills"] == 3 and row["tried"] == sum(waves)
     assert all(subject != EAGER or n <= 3 for subject, n in asked)
 
@@ -100,6 +107,7 @@ def test_what_an_interruption_cut_off_is_not_judged(sitting: Sitting, monkeypatc
         asked.extend(task.subject for task in tasks)
         sitting.interruption.by = signal.SIGINT
         return plainly(tasks, **how)
+
     monkeypatch.setattr(selftest, "tried", tried)
     sitting.bars(["mutants"], [0], ["add-without-alpha"])
     assert EAGER not in asked and sitting.rows["mutants"] == []
@@ -120,8 +128,7 @@ def test_cases_of_operators_are_counted(sitting: Sitting) -> None:
 
 
 def test_one_draw_bears_no_value() -> None:
-    drawn = {c.levels["shape"]: bears(c) for c in selftest.plan(ops=("bernoulli",), profile="strict")
-             if c.kind == "op"}
+    drawn = {c.levels["shape"]: bears(c) for c in selftest.plan(ops=("bernoulli",), profile="strict") if c.kind == "op"}
     assert drawn["70001"] and not drawn["0d"] and not drawn["1"]
 
 
@@ -131,6 +138,7 @@ def test_only_of_what_a_control_passes_are_more_cases_run(sitting: Sitting, monk
     def tried(tasks: Sequence[Task], **how: object) -> dict[str, Verdicts]:
         asked.update(c.id for task in tasks if task.subject == EAGER for c in task.cases)
         return plainly(tasks, **how)
+
     monkeypatch.setattr(selftest, "tried", tried)
     monkeypatch.setattr(selftest, "bears", lambda case: True)
     monkeypatch.setattr(selftest, "meant", lambda control, case: False)

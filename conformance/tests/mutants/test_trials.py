@@ -1,4 +1,5 @@
 """Several backends tried together, and gone on with."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +15,8 @@ def test_each_backend_has_its_own_verdicts_and_is_not_tried_again(tmp_path: Path
     tasks = [Task("eager", "eager", cases), Task("wrong", MUTANTS["abs-of-minus-zero"].subject, cases, once=True)]
     found = tried(tasks, out=tmp_path)
     assert {v.status for v in found["eager"].values()} <= {"pass", "quality warning"} and len(found["eager"]) == len(
-        cases)
+        cases
+    )
     assert {v.status for v in found["wrong"].values()} - {"pass"}
     before = (tmp_path / "wrong" / "log.jsonl").read_bytes()
     assert tried(tasks, out=tmp_path, resume=True) == found

@@ -1,4 +1,5 @@
 """Controls give values that have nothing to do with the question; benign variants give what is right."""
+
 from __future__ import annotations
 
 from math import prod
@@ -31,8 +32,17 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "aten.var.correction": (torch.randn(4, 9), [1]),
     "aten.sigmoid.default": (torch.tensor([-200.0, -1.0, 0.0, 1.0, 200.0]),),
     "aten.cumsum.default": (torch.randn(4, 9), 1),
-    "aten.convolution.default": (torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4), [2, 2], [1, 1],
-                                 [1, 1], False, [0, 0], 1),
+    "aten.convolution.default": (
+        torch.randn(2, 3, 8, 8),
+        torch.randn(4, 3, 3, 3),
+        torch.randn(4),
+        [2, 2],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+    ),
     "aten.maximum.default": (torch.tensor([1.0, -2.0, float("nan")]), torch.tensor([0.5, 3.0, 1.0])),
     "aten.exp.default": (torch.randn(5, 6).t(),),
     "aten.sub.Tensor": (torch.randn(5, 6), torch.randn(6)),
@@ -75,17 +85,20 @@ BAD: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("op", BAD)
 def test_what_aot_eager_does_wrongly_it_is_not_asked_for(op: str) -> None:
     """Composites are written out for it, which it does right."""
-    batch = keel.testing.compile_calls([(overload(op), BAD[op], {})], strict=True,
-                                       backends=[BENIGN["functional-again"].backend, "eager"])
-    torch.testing.assert_close(batch.run([(BAD[op], {})])[0], tuple(tensors(overload(op)(*BAD[op]))),
-                               check_stride=True)
+    batch = keel.testing.compile_calls(
+        [(overload(op), BAD[op], {})], strict=True, backends=[BENIGN["functional-again"].backend, "eager"]
+    )
+    torch.testing.assert_close(batch.run([(BAD[op], {})])[0], tuple(tensors(overload(op)(*BAD[op]))), check_stride=True)
 
 
 def test_what_aot_eager_does_right_it_is_asked_for() -> None:
-    right = {"aten._fft_c2c.default": (C, [0, 1], 0, True),
-             "aten.multi_margin_loss.default": (C.real, torch.tensor([1, 2, 0, 0]), 1, 1, None, 0)}
-    batch = keel.testing.compile_calls([(overload(op), args, {}) for op, args in right.items()],
-                                       backends=[BENIGN["functional-again"].backend, "eager"])
+    right = {
+        "aten._fft_c2c.default": (C, [0, 1], 0, True),
+        "aten.multi_margin_loss.default": (C.real, torch.tensor([1, 2, 0, 0]), 1, 1, None, 0),
+    }
+    batch = keel.testing.compile_calls(
+        [(overload(op), args, {}) for op, args in right.items()], backends=[BENIGN["functional-again"].backend, "eager"]
+    )
     assert set().union(*batch.owners) == {"aot_eager"}
 
 
@@ -119,8 +132,9 @@ def test_a_control_fails(name: str) -> None:
     """On the first case of an operator with values, by the oracles' own word."""
     case = next(c for c in plan(tier="smoke", ops=["add"]) if c.kind == "op")
     trial = arguments(case, 0)
-    batch = keel.testing.compile_calls([(overload(case.overload), trial.args, trial.kwargs)],
-                                       backends=[CONTROLS[name].backend, "eager"], strict=True)
+    batch = keel.testing.compile_calls(
+        [(overload(case.overload), trial.args, trial.kwargs)], backends=[CONTROLS[name].backend, "eager"], strict=True
+    )
     verdict = judge(case, trial, batch.run([(trial.args, trial.kwargs)])[0])
     assert verdict.status == "fail"
 

@@ -1,4 +1,5 @@
 """Makes ``legal`` and ``judged`` importable beside the tests that use them."""
+
 from __future__ import annotations
 
 import sys

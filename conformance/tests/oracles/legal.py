@@ -1,4 +1,5 @@
 """Legal ways to compute what leaves the order open: other orders, blocks, FMA, more precision."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -26,12 +27,12 @@ def backwards(x: Tensor, y: Tensor) -> float:
 def pairwise(x: Tensor, y: Tensor) -> float:
     terms = [np.float32(p * q) for p, q in zip(*_pairs(x, y), strict=True)]
     while len(terms) > 1:
-        terms = [np.float32(sum(terms[i:i + 2], np.float32(0))) for i in range(0, len(terms), 2)]
+        terms = [np.float32(sum(terms[i : i + 2], np.float32(0))) for i in range(0, len(terms), 2)]
     return float(terms[0]) if terms else 0.0
 
 
 def blocked(x: Tensor, y: Tensor, size: int = 8) -> float:
-    parts = [np.float32(sequential(x[i:i + size], y[i:i + size])) for i in range(0, len(x), size)]
+    parts = [np.float32(sequential(x[i : i + size], y[i : i + size])) for i in range(0, len(x), size)]
     total = np.float32(0)
     for p in parts:
         total = np.float32(total + p)
@@ -51,4 +52,5 @@ def widely(x: Tensor, y: Tensor) -> float:
 
 
 WAYS: Mapping[str, Callable[[Tensor, Tensor], float]] = {
-    f.__name__: f for f in (sequential, backwards, pairwise, blocked, fused, widely)}
+    f.__name__: f for f in (sequential, backwards, pairwise, blocked, fused, widely)
+}

@@ -1,4 +1,5 @@
 """What another device may do otherwise than the host, and no host."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -27,14 +28,21 @@ def test_gelu_after_a_product(device: str, erf: str, tanh: str) -> None:
     x, a, b = (torch.randn(n, generator=draw) for n in ((9,), (5, 7), (7, 9)))
     for want, how in ((erf, "none"), (tanh, "tanh")):
         result = torch.nn.functional.gelu(torch.addmm(x, a, b), approximate=how)
-        assert status("addmm_activation", "aten._addmm_activation.default", (x, a, b), result, device,
-                      use_gelu=True) == want
+        assert (
+            status("addmm_activation", "aten._addmm_activation.default", (x, a, b), result, device, use_gelu=True)
+            == want
+        )
 
 
 @pytest.mark.parametrize("device, saved", [("cpu", "fail"), ("cuda", "pass")])
 def test_what_bags_keep_for_their_gradient(device: str, saved: str) -> None:
-    args = (torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([1, 2, 4]),
-            torch.tensor([0, 2]), False, 2)
+    args = (
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([1, 2, 4]),
+        torch.tensor([0, 2]),
+        False,
+        2,
+    )
     out, bag, counts, rows = aten._embedding_bag.default(*args)
     name = ("embedding_bag", "aten._embedding_bag.default")
     assert status(*name, args, (out, bag, counts, rows), device) == "pass"
@@ -44,7 +52,7 @@ def test_what_bags_keep_for_their_gradient(device: str, saved: str) -> None:
 
 @pytest.mark.skipif(not hasattr(aten, "cholesky"), reason="PyTorch 2.14 and later have torch.linalg's alone")
 def test_what_only_the_device_has_nobody_can_judge() -> None:
-    x = -torch.eye(2)                                         # eager PyTorch raises at it
+    x = -torch.eye(2)  # eager PyTorch raises at it
     for device, want in (("cuda", "not run"), ("cpu", "harness error")):
         assert status("cholesky_or_raise", "aten.cholesky.default", (x,), x, device) == want
 

@@ -1,4 +1,5 @@
 """Bounds of whole graphs: eager and more precise runs are within them, wrong ones are not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,8 +26,12 @@ def built(*steps: Callable[..., Any], inputs: int = 2) -> fx.GraphModule:
 
 
 def chain() -> fx.GraphModule:
-    return built(lambda v: (aten.mm.default, (v[0], v[1])), lambda v: (aten.gelu.default, (v[2],)),
-                 lambda v: (aten._softmax.default, (v[3], -1, False)), lambda v: (aten.sub.Tensor, (v[4], v[3])))
+    return built(
+        lambda v: (aten.mm.default, (v[0], v[1])),
+        lambda v: (aten.gelu.default, (v[2],)),
+        lambda v: (aten._softmax.default, (v[3], -1, False)),
+        lambda v: (aten.sub.Tensor, (v[4], v[3])),
+    )
 
 
 @pytest.fixture

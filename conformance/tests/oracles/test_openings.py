@@ -1,4 +1,5 @@
 """What eager PyTorch does not settle is open, and nothing else."""
+
 from __future__ import annotations
 
 import torch
@@ -38,9 +39,9 @@ def test_a_division_of_integers_by_zero_is_open():
 
 
 def test_the_nearest_is_right_where_eager_rounds_twice() -> None:
-    x, op = torch.tensor([1 + 2.0 ** -8 + 2.0 ** -52, 1.5], dtype=torch.float64), torch.ops.aten._to_copy.default
+    x, op = torch.tensor([1 + 2.0**-8 + 2.0**-52, 1.5], dtype=torch.float64), torch.ops.aten._to_copy.default
     case = Case("convert", "", "op", "core", str(op))
-    for first, status in ((1 + 2.0 ** -7, "pass"), (1.0, "pass")):
+    for first, status in ((1 + 2.0**-7, "pass"), (1.0, "pass")):
         got = torch.tensor([first, 1.5]).bfloat16()
         assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [got]).status in (status, "vacuous")
     wrong = torch.tensor([1.0, 1.0]).bfloat16()
@@ -53,8 +54,11 @@ def test_what_nan_gives_beside_an_interval_is_open() -> None:
     op = aten.logit_backward.default
     case = Case("logit_backward", "", "op", "core", str(op))
     for of_nan in (0.0, torch.nan):
-        for first, eps, status in ((1 / (0.25 * 0.75), 0.1, "pass"), (7.0, 0.1, "fail"), (1 / (0.25 * 0.75), None,
-                                   "pass" if of_nan != of_nan else "fail")):
+        for first, eps, status in (
+            (1 / (0.25 * 0.75), 0.1, "pass"),
+            (7.0, 0.1, "fail"),
+            (1 / (0.25 * 0.75), None, "pass" if of_nan != of_nan else "fail"),
+        ):
             got = torch.full((32,), of_nan)
             got[0] = first
             assert judge(case, Trial((grad, x, eps)), [got]).status == status
@@ -63,8 +67,12 @@ def test_what_nan_gives_beside_an_interval_is_open() -> None:
 def test_the_commonest_beside_nan_is_eagers_or_the_least() -> None:
     x = torch.tensor([[2.0, 1, 1, torch.nan, 0, 0, 3], [2, 2, 1, 0, 0, 5, 5]])
     case = Case("mode", "", "op", "core", "aten.mode.default")
-    for values, places, status in (([0.0, 0.0], [4, 3], "pass"), ([2.0, 0.0], [0, 3], "fail"),
-                                   ([0.0, 2.0], [4, 0], "fail"), ([torch.nan, 0.0], [3, 3], "fail")):
+    for values, places, status in (
+        ([0.0, 0.0], [4, 3], "pass"),
+        ([2.0, 0.0], [0, 3], "fail"),
+        ([0.0, 2.0], [4, 0], "fail"),
+        ([torch.nan, 0.0], [3, 3], "fail"),
+    ):
         given = [torch.tensor(values), torch.tensor(places)]
         assert judge(case, Trial((x, 1)), given).status == status
 

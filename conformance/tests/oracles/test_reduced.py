@@ -1,4 +1,5 @@
 """Reductions by indices in any order, products in complex numbers, and what eager PyTorch has on a device."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,10 +30,16 @@ def folded(x: Tensor, index: Tensor, src: Tensor, how: str, own: bool) -> Tensor
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10 ** 6), st.sampled_from(["sum", "mean", "prod"]), st.booleans(),
-       st.sampled_from([torch.float32, torch.bfloat16, torch.float64]), st.sampled_from([1e-30, 1.0, 1e30]))
-def test_every_order_of_a_reduction_by_indices_is_within_the_bound(seed: int, how: str, own: bool, dtype: torch.dtype,
-                                                                   scale: float) -> None:
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["sum", "mean", "prod"]),
+    st.booleans(),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float64]),
+    st.sampled_from([1e-30, 1.0, 1e30]),
+)
+def test_every_order_of_a_reduction_by_indices_is_within_the_bound(
+    seed: int, how: str, own: bool, dtype: torch.dtype, scale: float
+) -> None:
     draw = torch.Generator().manual_seed(seed)
     index, order = torch.randint(0, 4, (30,), generator=draw), torch.randperm(30, generator=draw)
     x, src = ((torch.randn(n, generator=draw) * scale).to(dtype) for n in (4, 30))
@@ -40,8 +47,9 @@ def test_every_order_of_a_reduction_by_indices_is_within_the_bound(seed: int, ho
     found = verdict("scatter_reduce", "aten.scatter_reduce.two", (x, 0, index, src, how), [got], include_self=own)
     assert found.status in ("pass", "vacuous"), found.sentence
     if how != "prod" and found.status == "pass":
-        off = verdict("scatter_reduce", "aten.scatter_reduce.two", (x, 0, index, src, how), [got + 40 * scale],
-                      include_self=own)
+        off = verdict(
+            "scatter_reduce", "aten.scatter_reduce.two", (x, 0, index, src, how), [got + 40 * scale], include_self=own
+        )
         assert off.status == "fail"
 
 
@@ -66,7 +74,7 @@ def test_products_that_are_told_to_be_complex_are_judged() -> None:
 def test_integers_beside_the_middle_of_two_numbers_may_be_rounded_at_once() -> None:
     """Eager PyTorch rounds to float32 first, which is the middle, and then to even."""
     x, y = torch.tensor([6899514623931450545, 12]), torch.tensor(4.6e27, dtype=torch.bfloat16)
-    nearest = torch.tensor([191 * 2.0 ** 55, 12], dtype=torch.bfloat16)
+    nearest = torch.tensor([191 * 2.0**55, 12], dtype=torch.bfloat16)
     assert x.to(torch.bfloat16)[0] != nearest[0]
     name = ("atan2", "aten.atan2.default")
     assert verdict(*name, (x, y), [torch.atan2(nearest, y)]).status == "pass"
@@ -83,6 +91,7 @@ def test_what_eager_has_as_wrong_on_the_device_is_a_warning() -> None:
 
     def status(got: Tensor, there: Sequence[Any]) -> str:
         return str(judge(case, trial, [got], device="cuda", there=there).status)
+
     assert status(by_transforms, ()) == "fail"
     assert status(by_transforms, (by_transforms,)) == "quality warning"
     assert status(right + 1e-3, (by_transforms,)) == status(by_transforms, (by_transforms.double(),)) == "fail"

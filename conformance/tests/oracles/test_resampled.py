@@ -1,4 +1,5 @@
 """Resampling: legal ways to compute it are within the bounds, places next to an element too, and wrong ones are not."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,7 @@ from keel.opset import MEMBERS, decomposition_of
 from keel_conformance.oracles.resampled import KERNELS
 
 aten = torch.ops.aten
-NAMES = [name for k in KERNELS for name in (k, f"{k}_backward") if MEMBERS[name].targets]   # which PyTorch has
+NAMES = [name for k in KERNELS for name in (k, f"{k}_backward") if MEMBERS[name].targets]  # which PyTorch has
 SIZES = (((4, 5), (8, 10)), ((7, 9), (5, 4)), ((3, 3), (7, 1)), ((2, 6), (4, 9)), ((1, 1), (3, 2)), ((17, 5), (6, 33)))
 
 
@@ -46,8 +47,14 @@ def test_eager_the_decomposition_and_more_digits_are_right(name: str) -> None:
 def test_other_places_other_weights_and_fewer_digits_are_wrong(name: str) -> None:
     for op, args in calls(name)[:2]:
         right, align = op(*args), len(args) - 3
-        for got in (op(*args[:align], not args[align], *args[align + 1:]), right.flip(-1), right * (1 + 2e-4),
-                    right.half().float(), torch.zeros_like(right), op(args[0].roll(1, -1), *args[1:])):
+        for got in (
+            op(*args[:align], not args[align], *args[align + 1 :]),
+            right.flip(-1),
+            right * (1 + 2e-4),
+            right.half().float(),
+            torch.zeros_like(right),
+            op(args[0].roll(1, -1), *args[1:]),
+        ):
             assert verdict(name, op, args, [got]).status == "fail"
 
 
@@ -55,5 +62,6 @@ def test_of_an_argument_that_is_not_finite_the_pieces_are_followed() -> None:
     x = torch.randn(1, 1, 5)
     x[0, 0, 2] = float("inf")
     args = (x, [8], False)
-    assert verdict("upsample_linear", aten.upsample_linear1d.default, args,
-                   [aten.upsample_linear1d.default(*args)]).status in ("pass", "vacuous")
+    assert verdict(
+        "upsample_linear", aten.upsample_linear1d.default, args, [aten.upsample_linear1d.default(*args)]
+    ).status in ("pass", "vacuous")

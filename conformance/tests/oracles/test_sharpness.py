@@ -1,4 +1,5 @@
 """Planted errors are found: just above the bound, in one element, in the order of arguments, in the last block."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ def off_by_one(x: Tensor) -> Tensor:
 
 def lost(x: Tensor) -> Tensor:
     found = x.clone()
-    found.flatten()[-x.numel() // 7 or -1:] = 0
+    found.flatten()[-x.numel() // 7 or -1 :] = 0
     return found
 
 
@@ -31,15 +32,20 @@ def halved(x: Tensor) -> Tensor:
 
 
 CALLS: Mapping[str, tuple[str, Any, tuple[Any, ...]]] = {
-    "exp": ("exp", aten.exp.default, (draw(40),)), "sub": ("sub", aten.sub.Tensor, (draw(40), draw(40, seed=1))),
+    "exp": ("exp", aten.exp.default, (draw(40),)),
+    "sub": ("sub", aten.sub.Tensor, (draw(40), draw(40, seed=1))),
     "mm": ("mm", aten.mm.default, (draw(9, 64), draw(64, 9, seed=1))),
     "sum": ("sum", aten.sum.dim_IntList, (draw(30, 130), [1])),
     "softmax": ("softmax", aten._softmax.default, (draw(7, 65), -1, False)),
     "layer_norm": ("layer_norm", aten.native_layer_norm.default, (draw(7, 65), [65], None, None, 1e-5)),
-    "gelu": ("gelu", aten.gelu.default, (draw(70),)), "convolution": ("convolution", aten.convolution.default, (
-        draw(1, 2, 9, 9), draw(3, 2, 3, 3, seed=1), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)),
-    "cumsum": ("cumsum", aten.cumsum.default, (draw(5, 40), 1)), "gather": ("gather", aten.gather.default, (
-        draw(5, 6), 1, torch.arange(5).expand(5, 5).contiguous())),
+    "gelu": ("gelu", aten.gelu.default, (draw(70),)),
+    "convolution": (
+        "convolution",
+        aten.convolution.default,
+        (draw(1, 2, 9, 9), draw(3, 2, 3, 3, seed=1), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ),
+    "cumsum": ("cumsum", aten.cumsum.default, (draw(5, 40), 1)),
+    "gather": ("gather", aten.gather.default, (draw(5, 6), 1, torch.arange(5).expand(5, 5).contiguous())),
 }
 
 
@@ -56,8 +62,12 @@ def test_a_wrong_result_fails(name: str, change: Callable[[Tensor], Tensor]) -> 
 def test_operands_in_the_wrong_order_fail() -> None:
     x, y = draw(6), draw(6, seed=1)
     for name in ("sub", "div", "pow", "atan2"):
-        op = {"sub": aten.sub.Tensor, "div": aten.div.Tensor, "pow": aten.pow.Tensor_Tensor,
-              "atan2": aten.atan2.default}[name]
+        op = {
+            "sub": aten.sub.Tensor,
+            "div": aten.div.Tensor,
+            "pow": aten.pow.Tensor_Tensor,
+            "atan2": aten.atan2.default,
+        }[name]
         assert verdict(name, op, (x.abs(), y.abs()), [op(y.abs(), x.abs())]).status == "fail"
 
 
@@ -93,14 +103,24 @@ def test_truncated_sums_are_biased() -> None:
     assert found.status == "fail" and "biased" in found.sentence
 
 
-@pytest.mark.parametrize(("got", "what"), [
-    (torch.tensor([0.0, float("nan")]), "nan for a number"), (torch.tensor([-0.0, 2.0]), "the sign of zero"),
-    (torch.tensor([0.0, float("inf")]), "infinity"), (torch.tensor([0.0, 2.0], dtype=torch.float64), "dtype"),
-    (torch.tensor([[0.0, 2.0]]), "sizes")])
+@pytest.mark.parametrize(
+    ("got", "what"),
+    [
+        (torch.tensor([0.0, float("nan")]), "nan for a number"),
+        (torch.tensor([-0.0, 2.0]), "the sign of zero"),
+        (torch.tensor([0.0, float("inf")]), "infinity"),
+        (torch.tensor([0.0, 2.0], dtype=torch.float64), "dtype"),
+        (torch.tensor([[0.0, 2.0]]), "sizes"),
+    ],
+)
 def test_classes_and_the_contract_count(got: Tensor, what: str) -> None:
     args = (torch.tensor([0.0, 1.0]), 2.0)
-    assert verdict("mul", aten.mul.Scalar if hasattr(aten.mul, "Scalar") else aten.mul.Tensor, args,
-                   [torch.tensor([0.0, 2.0])]).status == "pass"
+    assert (
+        verdict(
+            "mul", aten.mul.Scalar if hasattr(aten.mul, "Scalar") else aten.mul.Tensor, args, [torch.tensor([0.0, 2.0])]
+        ).status
+        == "pass"
+    )
     assert verdict("mul", aten.mul.Scalar, args, [got]).status == "fail", what
 
 
@@ -142,8 +162,10 @@ def test_wrong_order_statistics_fail() -> None:
     x = draw(3, 9)
     values, where = x.sort(1)
     assert verdict("sort", aten.sort.default, (x, 1), [values, where.roll(1, 1)]).status == "fail"
-    assert verdict("topk", aten.topk.default, (x, 3), [values[:, :3].contiguous(), where[:, :3].contiguous()]
-                   ).status == "fail"
+    assert (
+        verdict("topk", aten.topk.default, (x, 3), [values[:, :3].contiguous(), where[:, :3].contiguous()]).status
+        == "fail"
+    )
     twice = where.clone()
     twice[:, 1] = twice[:, 0]
     assert verdict("sort", aten.sort.default, (x, 1), [x.gather(1, twice), twice]).status == "fail"
@@ -158,7 +180,8 @@ def test_results_of_16_bits_that_are_all_cut_off_fail(dtype: torch.dtype) -> Non
     step = torch.where(near.double().abs() > exact.abs(), -1.0, 0.0)
     cut = torch.nextafter(near, torch.zeros_like(near)).where(step < 0, near)
     beside = torch.nextafter(near, torch.where(exact > near, torch.inf, -torch.inf).to(dtype)).where(
-        (exact != near) & (torch.arange(400) % 2 == 0), near)
+        (exact != near) & (torch.arange(400) % 2 == 0), near
+    )
     assert verdict("mul", aten.mul.Tensor, (x, y), [near]).status == "pass"
     assert verdict("mul", aten.mul.Tensor, (x, y), [beside]).status == "pass"
     found = verdict("mul", aten.mul.Tensor, (x, y), [cut])
@@ -174,10 +197,10 @@ def test_a_number_that_is_rounded_before_it_is_multiplied_puts_all_results_off_a
 
 def test_what_lies_beside_a_pole_of_digamma_is_exact_in_large_tensors_too() -> None:
     x = draw(1025).double()
-    x[7] = -1 + 2.0 ** -53
+    x[7] = -1 + 2.0**-53
     right = aten.digamma.default(x)
     assert right[7] > -6e15, "this PyTorch keeps the digits: LOSSY can go"
-    for found, status in ((float(right[7]), "quality warning"), (-2.0 ** 53, "pass"), (2.0 ** 53, "fail")):
+    for found, status in ((float(right[7]), "quality warning"), (-(2.0**53), "pass"), (2.0**53, "fail")):
         got = right.clone()
         got[7] = found
         assert verdict("digamma", aten.digamma.default, (x,), [got]).status == status
@@ -185,15 +208,19 @@ def test_what_lies_beside_a_pole_of_digamma_is_exact_in_large_tensors_too() -> N
 
 def test_whole_numbers_and_their_parts_are_summed_without_rounding() -> None:
     """So that what is taken from where floor and a step say is known: most of a grid's samples are."""
-    x, y = torch.tensor([1.0, 2.5, -3.0625, 1.0]), torch.tensor([1.0, 0.25, 7.0, 2.0 ** -25])
-    ulp = torch.tensor([2.0 ** -22, 2.0 ** -22, 2.0 ** -21, 2.0 ** -23])
+    x, y = torch.tensor([1.0, 2.5, -3.0625, 1.0]), torch.tensor([1.0, 0.25, 7.0, 2.0**-25])
+    ulp = torch.tensor([2.0**-22, 2.0**-22, 2.0**-21, 2.0**-23])
     for n, status in ((0, "fail"), (1, "fail"), (2, "fail"), (3, "pass")):
         off = torch.where(torch.arange(4) == n, ulp, 0.0)
         assert verdict("add", aten.add.Tensor, (x, y), [x + y + off]).status == status
     plane, grid = draw(1, 2, 6, 7), draw(1, 4, 5, 2, seed=1)
     call = (plane, grid, 0, 0, False)
-    assert verdict("grid_sampler", aten.grid_sampler_2d.default, call, [aten.grid_sampler_2d.default(*call)]
-                   ).figures["masked"] == 0
+    assert (
+        verdict("grid_sampler", aten.grid_sampler_2d.default, call, [aten.grid_sampler_2d.default(*call)]).figures[
+            "masked"
+        ]
+        == 0
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
@@ -203,13 +230,21 @@ def test_a_determinant_follows_from_its_factors(dtype: torch.dtype, scale: float
     a = (torch.randn(3, 7, 7, dtype=dtype, generator=torch.Generator().manual_seed(1)) * scale).mT
     det, lu, pivots = aten._linalg_det.default(a)
     order = lu.diagonal(0, -2, -1).flip(-1).cumprod(-1)[..., -1] / lu.diagonal(0, -2, -1).prod(-1) * det
-    for results, status in (([det, lu, pivots], "pass"), ([order, lu, pivots], "pass"), ([-det, lu, pivots], "fail"),
-                            ([det * (1 + 100 * torch.finfo(dtype).eps), lu, pivots], "fail"),
-                            ([det, lu.roll(1, 0), pivots], "fail"), ([det, lu, pivots.roll(1, 0)], "fail")):
+    for results, status in (
+        ([det, lu, pivots], "pass"),
+        ([order, lu, pivots], "pass"),
+        ([-det, lu, pivots], "fail"),
+        ([det * (1 + 100 * torch.finfo(dtype).eps), lu, pivots], "fail"),
+        ([det, lu.roll(1, 0), pivots], "fail"),
+        ([det, lu, pivots.roll(1, 0)], "fail"),
+    ):
         assert verdict("linalg_det", aten._linalg_det.default, (a,), results).status == status
     sign, logs, lu, pivots = aten._linalg_slogdet.default(a)
-    for results, status in (([sign, logs, lu, pivots], "pass"), ([-sign, logs, lu, pivots], "fail"),
-                            ([sign, logs + 1e-3, lu, pivots], "fail")):
+    for results, status in (
+        ([sign, logs, lu, pivots], "pass"),
+        ([-sign, logs, lu, pivots], "fail"),
+        ([sign, logs + 1e-3, lu, pivots], "fail"),
+    ):
         assert verdict("linalg_slogdet", aten._linalg_slogdet.default, (a,), results).status == status
 
 

@@ -1,4 +1,5 @@
 """No legal computation breaks a bound: other orders of sums, FMA, more precision, other formulas."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -55,8 +56,16 @@ def test_what_is_rounded_once_is_within_the_bound(numbers: list[float], name: st
         assert found.status in ("pass", "vacuous"), (x, found.sentence)
 
 
-def convolution(x: Tensor, w: Tensor, bias: Tensor | None, result: Tensor, *, padding: int = 1, stride: int = 1,
-                transposed: bool = False) -> str:
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    result: Tensor,
+    *,
+    padding: int = 1,
+    stride: int = 1,
+    transposed: bool = False,
+) -> str:
     args = (x, w, bias, [stride], [padding], [1], transposed, [0], 1)
     return str(verdict("convolution", "aten.convolution.default", args, [result]).status)
 
@@ -75,7 +84,7 @@ def test_a_bias_may_be_added_to_what_is_rounded() -> None:
 def test_an_infinite_weight_at_padding_gives_nan_or_nothing(transposed: bool) -> None:
     x, w = torch.ones(1, 2, 4), torch.ones(2, 2, 3)
     w[1, 0, 0] = INF
-    channel, alone, met = (0, 1, 2) if transposed else (1, 0, 1)    # places that it does not, and does, reach x from
+    channel, alone, met = (0, 1, 2) if transposed else (1, 0, 1)  # places that it does not, and does, reach x from
     way = {"padding": 2, "stride": 2, "transposed": transposed}
     right = aten.convolution.default(x, w, None, [2], [2], [1], transposed, [0], 1)
     assert bool(right[0, channel, met].isinf())
@@ -84,6 +93,7 @@ def test_an_infinite_weight_at_padding_gives_nan_or_nothing(transposed: bool) ->
         result = right.clone()
         result[0, channel, place] = value
         return convolution(x, w, None, result, **way)
+
     assert {changed(channel, alone, v) for v in (INF, torch.nan, 2.0)} <= {"pass", "vacuous"}
     assert changed(channel, met, torch.nan) == changed(channel, met, 2.0) == "fail"
     assert changed(1 - channel, alone, torch.nan) == "fail"
@@ -110,6 +120,7 @@ def keys(t: Tensor) -> Tensor:
 
     def far(x: Tensor) -> Tensor:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
     return torch.stack([far(t + 1), near(t), near(1 - t), far(2 - t)], -1)
 
 
@@ -123,7 +134,7 @@ def test_weights_of_cubic_convolution_may_cancel(dtype: torch.dtype) -> None:
     places = [((grid[0, 0, :, k] + 1) * n - 1) / 2 for k, n in ((0, 32), (1, 4))]
     across, down = (keys(p - p.floor()) for p in places)
     columns = places[0].long()[:, None] + torch.arange(-1, 3)
-    weights = down[:, :, None] * across[:, None]              # [sample, row, column]
+    weights = down[:, :, None] * across[:, None]  # [sample, row, column]
     result = (x[0, 0][:, columns].transpose(0, 1) * weights).sum((1, 2)).reshape(1, 1, 1, 64)
     args = (x, grid, 2, 0, False)
     name = ("grid_sampler", "aten.grid_sampler_2d.default")
@@ -144,14 +155,22 @@ def formulas(x: Tensor) -> dict[str, Tensor]:
     """softmax, each way legal."""
     top = x.amax(-1, keepdim=True)
     e = (x - top).exp()
-    return {"plain": e / e.sum(-1, keepdim=True), "backwards": e / e.flip(-1).cumsum(-1)[..., -1:],
-            "wide": torch.softmax(x.double(), -1).to(x.dtype), "inverse": e * (1 / e.sum(-1, keepdim=True)),
-            "logarithm": (x - top - e.sum(-1, keepdim=True).log()).exp()}
+    return {
+        "plain": e / e.sum(-1, keepdim=True),
+        "backwards": e / e.flip(-1).cumsum(-1)[..., -1:],
+        "wide": torch.softmax(x.double(), -1).to(x.dtype),
+        "inverse": e * (1 / e.sum(-1, keepdim=True)),
+        "logarithm": (x - top - e.sum(-1, keepdim=True).log()).exp(),
+    }
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 70), st.sampled_from([1.0, 10.0, 80.0]), st.integers(0, 1000), st.sampled_from(
-    ["plain", "backwards", "wide", "inverse"]))
+@given(
+    st.integers(1, 70),
+    st.sampled_from([1.0, 10.0, 80.0]),
+    st.integers(0, 1000),
+    st.sampled_from(["plain", "backwards", "wide", "inverse"]),
+)
 def test_formulas_of_a_composite_are_within_the_bound(size: int, reach: float, seed: int, which: str) -> None:
     x = torch.randn(3, size, generator=torch.Generator().manual_seed(seed)) * reach
     found = verdict("softmax", "aten._softmax.default", (x, -1, False), [formulas(x)[which]])
@@ -186,8 +205,12 @@ def test_any_signs_of_factors_are_right(sign: float) -> None:
     a = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
     q, r = torch.linalg.qr(a)
     flip = torch.tensor([sign, -sign, 1.0])
-    found = verdict("linalg_qr", "aten.linalg_qr.default", (a,), [(q * flip).mT.contiguous().mT, (r * flip[:, None])
-                                                                  .mT.contiguous().mT])
+    found = verdict(
+        "linalg_qr",
+        "aten.linalg_qr.default",
+        (a,),
+        [(q * flip).mT.contiguous().mT, (r * flip[:, None]).mT.contiguous().mT],
+    )
     assert found.status == "pass", found.sentence
     w, v = torch.linalg.eigh(a.mT @ a)
     found = verdict("eigh", "aten._linalg_eigh.default", (a.mT @ a,), [w, (v * flip).mT.contiguous().mT])
@@ -223,8 +246,9 @@ def test_pivots_of_complex_matrices() -> None:
 def test_pivots_that_name_no_row_are_the_backends_failure(pivot: int) -> None:
     a = torch.eye(2)
     lu, _, info = torch.linalg.lu_factor_ex(a)
-    found = verdict("lu_factor", "aten.linalg_lu_factor_ex.default", (a,),
-                    [lu, torch.tensor([1, pivot], dtype=torch.int32), info])
+    found = verdict(
+        "lu_factor", "aten.linalg_lu_factor_ex.default", (a,), [lu, torch.tensor([1, pivot], dtype=torch.int32), info]
+    )
     assert (found.status, found.sentence) == ("fail", f"A pivot names no row: [1, {pivot}], of matrices of 2.")
 
 
@@ -232,15 +256,23 @@ def test_a_piece_that_an_operator_refuses_is_no_error_of_the_suite() -> None:
     """It is written in Python, and asserts that there is a scale for each row."""
     x, scales, zeros = torch.rand(9, 3), torch.full((9, 1), 0.5), torch.zeros(9, 1, dtype=torch.int64)
     wrong = torch.full((9, 3), 77, dtype=torch.int8)
-    found = verdict("quantize_per_token", "quantized_decomposed.quantize_per_token.default",
-                    (x, scales, zeros, -128, 127, torch.int8), [wrong])
+    found = verdict(
+        "quantize_per_token",
+        "quantized_decomposed.quantize_per_token.default",
+        (x, scales, zeros, -128, 127, torch.int8),
+        [wrong],
+    )
     assert found.status == "fail"
 
 
 def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
     x = torch.arange(6.0).reshape(2, 3)
-    near = tracked(torch.tensor([0.5, 0.999999]), analysed, torch.tensor([0.5, 1.0], dtype=torch.float64),
-                   torch.tensor([0.0, 1e-6], dtype=torch.float64))
+    near = tracked(
+        torch.tensor([0.5, 0.999999]),
+        analysed,
+        torch.tensor([0.5, 1.0], dtype=torch.float64),
+        torch.tensor([0.0, 1e-6], dtype=torch.float64),
+    )
     index = analysed(aten._to_copy.default, [near], {"dtype": torch.int64})
     picked = analysed(aten.index.Tensor, [tracked(x, analysed), [None, index]], {})
     gathered = analysed(aten.gather.default, [tracked(x, analysed), 1, index.expand(2, 2)], {})
@@ -264,8 +296,9 @@ def test_of_partial_sums_that_overflow_the_infinity_is_open(dtype: torch.dtype, 
     x = torch.tensor([[most, most, float("inf") if dtype == torch.float32 else -most, -most]], dtype=dtype)
     found = verdict("mm", "aten.mm.default", (x, torch.ones(4, 1, dtype=dtype)), [torch.full((1, 1), got, dtype=dtype)])
     assert found.status == "vacuous" and found.sentence.startswith("Of 100.0% of the elements nothing is known")
-    bad = verdict("mm", "aten.mm.default", (torch.tensor([[1.0, float("nan")]]), torch.ones(2, 1)),
-                  [torch.full((1, 1), 1.0)])
+    bad = verdict(
+        "mm", "aten.mm.default", (torch.tensor([[1.0, float("nan")]]), torch.ones(2, 1)), [torch.full((1, 1), 1.0)]
+    )
     assert bad.status == "fail"
 
 
@@ -277,11 +310,15 @@ def test_a_product_with_noise_may_be_rounded_to_subnormals(dtype: torch.dtype, s
     noise = torch.rand(64, generator=torch.Generator().manual_seed(1)) * 0.2 + 0.1
     got = (x.float() * noise).to(dtype), noise.to(dtype)
     args = (x, 0.1, 0.3, True)
-    assert verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]),
-                   got).status == "pass"
+    assert (
+        verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]), got).status
+        == "pass"
+    )
     wrong = (got[0] * 1.25, got[1])
-    assert verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]),
-                   wrong).status == "fail"
+    assert (
+        verdict("rrelu", "aten.rrelu_with_noise_functional.default", (x, torch.zeros_like(x), *args[1:]), wrong).status
+        == "fail"
+    )
 
 
 @pytest.mark.parametrize("zero", [0, 3])
@@ -299,13 +336,15 @@ def test_a_solution_that_is_infinite_is_judged_by_its_classes(zero: int) -> None
 @pytest.mark.parametrize("name", ["kaiser_window", "blackman_window", "linspace", "range_inclusive"])
 def test_what_is_made_of_numbers_alone_is_analysed(name: str) -> None:
     op, args = {
-        "kaiser_window": (aten.kaiser_window.beta, (33, True, 5.3)), "linspace": (aten.linspace.default, (0.1, 2.7, 9)),
+        "kaiser_window": (aten.kaiser_window.beta, (33, True, 5.3)),
+        "linspace": (aten.linspace.default, (0.1, 2.7, 9)),
         "blackman_window": (aten.blackman_window.default, (33,)),
-        "range_inclusive": (aten.range.step, (-1, 1, 0.1))}[name]
+        "range_inclusive": (aten.range.step, (-1, 1, 0.1)),
+    }[name]
     case, right = Case(name, "", "op", "core", str(op)), op(*args)
-    precise = op(*args, dtype=torch.float64).float()           # another right way
+    precise = op(*args, dtype=torch.float64).float()  # another right way
     wrong = right.clone()
-    wrong[len(wrong) // 3] *= 1 + 2.0 ** -14
+    wrong[len(wrong) // 3] *= 1 + 2.0**-14
     for result, statuses in ((right, ("pass", "quality warning")), (precise, ("pass",)), (wrong, ("fail",))):
         found = judge(case, Trial(args), [result])
         assert found.status in statuses and found.oracle == "composite", found
@@ -316,8 +355,11 @@ def test_what_leaves_the_range_of_float64_on_the_way_is_open() -> None:
     right = grad / (1 + (-x).exp())
     case = Case("softplus_backward", "", "op", "core", "aten.softplus_backward.default")
     big = torch.tensor([1e308, 1.0, 1.0]).double()
-    for args, result, status in (((grad, x, 1, 20), right, "pass"), ((grad, x, 1, 20), right * 1.001, "fail"),
-                                 ((grad * big, x, 1, 20), right * big, "pass")):
+    for args, result, status in (
+        ((grad, x, 1, 20), right, "pass"),
+        ((grad, x, 1, 20), right * 1.001, "fail"),
+        ((grad * big, x, 1, 20), right * big, "pass"),
+    ):
         assert judge(case, Trial(args), [result]).status == status
 
 
@@ -350,8 +392,14 @@ def test_a_result_without_elements_hides_no_other() -> None:
 def test_what_changes_nothing_has_no_error(dtype: torch.dtype) -> None:
     x, zero = (tracked(torch.tensor(v, dtype=dtype), analysed) for v in ([0.1, 0.7], [0.0, 0.3]))
     off = x / 3
-    for known, found in ((True, x + zero), (True, x - zero), (True, off * zero), (True, x * 1), (False, off + zero),
-                         (False, x * 3)):
+    for known, found in (
+        (True, x + zero),
+        (True, x - zero),
+        (True, off * zero),
+        (True, x * 1),
+        (False, off + zero),
+        (False, x * 3),
+    ):
         assert (float(errors(found)[0]) == 0) == known
     assert float(errors(x + zero)[1]) > 0
 
@@ -365,14 +413,19 @@ def test_places_are_known_where_errors_do_not_reach() -> None:
 
 def test_the_place_of_a_number_among_integers_is_known() -> None:
     rows = torch.tensor([1, 2, 3])
-    said = [verdict("searchsorted_number", "aten.searchsorted.Scalar", (rows, 2.5), [torch.tensor(k)]).status
-            for k in (2, 1)]
+    said = [
+        verdict("searchsorted_number", "aten.searchsorted.Scalar", (rows, 2.5), [torch.tensor(k)]).status
+        for k in (2, 1)
+    ]
     assert said == ["pass", "fail"]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.floats(width=32, min_value=-4, max_value=4), min_size=1, max_size=30), st.integers(1, 7),
-       st.randoms(use_true_random=False))
+@given(
+    st.lists(st.floats(width=32, min_value=-4, max_value=4), min_size=1, max_size=30),
+    st.integers(1, 7),
+    st.randoms(use_true_random=False),
+)
 def test_elements_beside_an_edge_count_in_either_bin(numbers: list[float], bins: int, random: Any) -> None:
     x = torch.tensor([*numbers, *torch.linspace(-1, 1, bins + 1).tolist()], dtype=torch.float32)
     edges = torch.linspace(-1, 1, bins + 1, dtype=torch.float64).float()
@@ -383,7 +436,7 @@ def test_elements_beside_an_edge_count_in_either_bin(numbers: list[float], bins:
 
 
 def test_a_lost_count_is_seen_beside_one_that_may_be_in_either_bin() -> None:
-    x = torch.linspace(-1, 1, 8)[:7].repeat(9)                 # edges of seven bins, as near as may be
+    x = torch.linspace(-1, 1, 8)[:7].repeat(9)  # edges of seven bins, as near as may be
     counts, edges = torch.histogram(x, 7, range=(-1.0, 1.0))
     wrong = verdict("histogram_of_count", "aten.histogram.bin_ct", (x, 7), [counts * 9, edges], range=[-1.0, 1.0])
     assert wrong.status == "fail"
@@ -397,6 +450,7 @@ def test_what_may_have_overflowed_times_zero_is_open() -> None:
 def test_an_error_that_is_no_number_is_none_that_is_known() -> None:
     def rule(error: float) -> Any:
         return _wrapped(torch.ones(1), Bound(torch.ones(1).double(), torch.tensor([error]).double()), analysed, None)
+
     assert float(errors(rule(float("nan")))) == float("inf") and float(errors(rule(0.5))) == 0.5
 
 
@@ -421,7 +475,7 @@ def test_what_is_subnormal_on_the_way_may_be_lost() -> None:
     for found, status in ((1.0930614500506392e-306, "pass"), (0.0, "pass"), (1e-290, "fail")):
         got = torch.full((16,), found, dtype=torch.float64)
         assert judge(case, Trial((grad, x), {"approximate": "tanh"}), [got]).status == status
-    grad, x = torch.full((8,), 47.0), torch.full((8,), -90.0)             # exp(-90) is subnormal in float32
+    grad, x = torch.full((8,), 47.0), torch.full((8,), -90.0)  # exp(-90) is subnormal in float32
     case = Case("softplus_backward", "", "op", "core", "aten.softplus_backward.default")
     right = (grad.double() * x.double().exp()).float()
     for factor, status in ((1.0, "pass"), (0.0, "pass"), (2.5, "fail")):
@@ -431,8 +485,10 @@ def test_what_is_subnormal_on_the_way_may_be_lost() -> None:
 def test_what_is_subnormal_at_the_end_is_not_lost() -> None:
     x = torch.full((8,), 1e-39)
     for factor, status in ((1.0, "pass"), (0.0, "fail")):
-        assert judge(Case("mul", "", "op", "core", "aten.mul.Tensor"), Trial((x, torch.ones(8))),
-                     [x * factor]).status == status
+        assert (
+            judge(Case("mul", "", "op", "core", "aten.mul.Tensor"), Trial((x, torch.ones(8))), [x * factor]).status
+            == status
+        )
 
 
 def test_a_normalisation_may_add_one_number_that_has_the_mean_in_it() -> None:
@@ -450,8 +506,10 @@ def test_a_mean_of_infinities_may_be_moved_from_one_to_the_next() -> None:
     x = torch.tensor([[1.0, torch.inf, 2.0], [1.0, torch.nan, 2.0], [1.0, 2.0, 3.0]])
     case, nan = Case("layer_norm", "", "op", "core", "aten.native_layer_norm.default"), torch.full((3, 1), torch.nan)
     value, mean, rstd = torch.ops.aten.native_layer_norm.default(x, [3], None, None, 1e-5)
-    for moved, statuses in ((torch.where(x[:, 1:2].isinf(), nan, mean), ("pass", "quality warning")),
-                            (torch.where(x[:, 1:2].isnan(), 1.0, mean), ("fail",))):
+    for moved, statuses in (
+        (torch.where(x[:, 1:2].isinf(), nan, mean), ("pass", "quality warning")),
+        (torch.where(x[:, 1:2].isnan(), 1.0, mean), ("fail",)),
+    ):
         assert judge(case, Trial((x, [3], None, None, 1e-5)), [value, moved, rstd]).status in statuses
 
 
@@ -478,10 +536,10 @@ def test_a_product_that_leaves_the_range_in_some_order_is_open() -> None:
 
 def test_powers_of_two_round_no_product() -> None:
     """A thousand of them, and one other factor: the result is that one."""
-    x = torch.tensor([2.0, 0.5] * 20 + [1.0] * 960 + [1 + 2.0 ** -7]).bfloat16()
+    x = torch.tensor([2.0, 0.5] * 20 + [1.0] * 960 + [1 + 2.0**-7]).bfloat16()
     case = Case("prod", "", "op", "core", "aten.prod.dim_int")
     for places, status in ((0, "pass"), (3, "fail")):
-        got = torch.tensor(1 + 2.0 ** -7 + places * 2.0 ** -7).bfloat16()
+        got = torch.tensor(1 + 2.0**-7 + places * 2.0**-7).bfloat16()
         assert judge(case, Trial((x, 0)), [got]).status == status
 
 
@@ -516,8 +574,10 @@ def test_a_mean_that_is_moved_by_one_element_after_another_is_right_of_integers_
         squares = squares + apart * (value - mean)
     found = verdict("var_mean", "aten.var_mean.correction", (x, [0]), [squares / (len(x) - 1), mean])
     assert found.status in ("pass", "vacuous"), found.sentence
-    assert verdict("var_mean", "aten.var_mean.correction", (x, [0]), [squares / (len(x) - 1), mean + 0.01]
-                   ).status == "fail"
+    assert (
+        verdict("var_mean", "aten.var_mean.correction", (x, [0]), [squares / (len(x) - 1), mean + 0.01]).status
+        == "fail"
+    )
 
 
 @pytest.mark.parametrize("center", [0.0, 1000.0])
@@ -531,8 +591,18 @@ def test_slopes_of_normalisations_by_sums_are_right(center: float) -> None:
     call = ("layer_norm_backward", "aten.native_layer_norm_backward.default", args)
     assert verdict(*call, [None, slope, None]).status == "pass"
     assert verdict(*call, [None, slope * (1 + 1e-2), None]).status == "fail"
-    args = (grad.view(2, 4, 12), x.view(2, 4, 12), mean[:4].view(2, 2), rstd[:4].view(2, 2), weight[:4], 2, 4, 12, 2,
-            mask)
+    args = (
+        grad.view(2, 4, 12),
+        x.view(2, 4, 12),
+        mean[:4].view(2, 2),
+        rstd[:4].view(2, 2),
+        weight[:4],
+        2,
+        4,
+        12,
+        2,
+        mask,
+    )
     sums, scales = (grad.view(2, 4, 12) * x.view(2, 4, 12)).sum(-1), rstd[:4].view(2, 2, 1)
     slope = ((sums.view(2, 2, 2) - grad.view(2, 2, 2, 12).sum(-1) * mean[:4].view(2, 2, 1)) * scales).sum(0).view(4)
     call = ("group_norm_backward", "aten.native_group_norm_backward.default", args)
@@ -546,8 +616,12 @@ def test_a_scaled_operand_may_overflow_before_the_sum_does_not(dtype: torch.dtyp
     x = torch.tensor([-most, most, 1.0] * 40, dtype=dtype)
     y = torch.tensor([-most / 2, -most / 2, 1.0] * 40, dtype=dtype)
     fused = torch.tensor([most / 4, INF, -1.5] * 40, dtype=dtype)
-    for got, status in ((fused, "pass"), (torch.where(fused == most / 4, INF, fused), "pass"),
-                        (torch.where(fused.isinf(), most, fused), "fail"), (-fused, "fail")):
+    for got, status in (
+        (fused, "pass"),
+        (torch.where(fused == most / 4, INF, fused), "pass"),
+        (torch.where(fused.isinf(), most, fused), "fail"),
+        (-fused, "fail"),
+    ):
         found = verdict("sub", "aten.sub.Tensor", (x, y), [got], alpha=2.5)
         assert found.status == status, found.sentence
 

@@ -1,4 +1,5 @@
 """Right draws pass for every seed, and wrong ones fail."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,8 +17,10 @@ aten = torch.ops.aten
 LIKE, HALVES = torch.empty(40, 33), torch.empty(40, 33, dtype=torch.bfloat16)
 CHANCES = torch.linspace(0.05, 0.95, 1320).reshape(40, 33)
 DRAWS: Mapping[str, tuple[str, Any, tuple[Any, ...]]] = {
-    "uniform": ("uniform", aten.rand.default, ([40, 33],)), "normal": ("normal", aten.randn.default, ([40, 33],)),
-    "half": ("rand_like", aten.rand_like.default, (HALVES,)), "integers": ("randint", aten.randint.low, (-3, 9, [999])),
+    "uniform": ("uniform", aten.rand.default, ([40, 33],)),
+    "normal": ("normal", aten.randn.default, ([40, 33],)),
+    "half": ("rand_like", aten.rand_like.default, (HALVES,)),
+    "integers": ("randint", aten.randint.low, (-3, 9, [999])),
     "permutation": ("randperm", aten.randperm.default, (500,)),
     "between": ("uniform_between", aten.uniform.default, (LIKE, -1.0, 3.0)),
     "exponential": ("exponential", aten.exponential.default, (LIKE, 2.0)),
@@ -45,8 +48,15 @@ def test_eager_draws_pass(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("change", [torch.zeros_like, torch.ones_like, lambda x: x + 1, lambda x: (
-    x.flatten()[:1].expand(x.numel()).reshape(x.shape).clone())])
+@pytest.mark.parametrize(
+    "change",
+    [
+        torch.zeros_like,
+        torch.ones_like,
+        lambda x: x + 1,
+        lambda x: x.flatten()[:1].expand(x.numel()).reshape(x.shape).clone(),
+    ],
+)
 def test_wrong_draws_fail(name: str, change: Any) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -75,7 +85,7 @@ def test_a_normal_number_is_not_0_twice_at_one_place() -> None:
     assert not independent("normal", named, [[x], [y]])
     y[-1] = 0
     assert independent("normal", named, [[x], [y]]).startswith("Draw [16] is 0 in both calls: p = ")
-    around = [{"mean": torch.zeros(17), "std": torch.full((17,), 1e-30)}] * 2   # which may be rounded to 0
+    around = [{"mean": torch.zeros(17), "std": torch.full((17,), 1e-30)}] * 2  # which may be rounded to 0
     assert not independent("normal_around", around, [[x], [y]])
 
 
@@ -83,9 +93,11 @@ def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
     """Draws that the dtype rounds to a handful of numbers, and past their bounds, are no wrong draws."""
     torch.manual_seed(0)
     x = torch.empty(4000, dtype=torch.bfloat16)
-    for member, op, args in (("uniform_between", aten.uniform.default, (x, 100.0, 101.5)),
-                             ("normal_functional", aten.normal_functional.default, (x, 50.0, 0.5)),
-                             ("geometric", aten.geometric.default, (x, 0.002))):
+    for member, op, args in (
+        ("uniform_between", aten.uniform.default, (x, 100.0, 101.5)),
+        ("normal_functional", aten.normal_functional.default, (x, 50.0, 0.5)),
+        ("geometric", aten.geometric.default, (x, 0.002)),
+    ):
         given = op(*args)
         case = Case(member, "", "op", "core", str(op))
         assert judge(case, Trial(args), [given]).status == "pass", member
@@ -95,14 +107,25 @@ def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
 def test_what_dropout_scales_past_the_range_is_infinite() -> None:
     torch.manual_seed(0)
     x = torch.cat([torch.full((64,), 3e38), torch.full((64,), 3e-45)])
-    assert judge(Case("native_dropout", "", "op", "core", "aten.native_dropout.default"), Trial((x, 0.3, True)),
-                 list(aten.native_dropout.default(x, 0.3, True))).status != "fail"
+    assert (
+        judge(
+            Case("native_dropout", "", "op", "core", "aten.native_dropout.default"),
+            Trial((x, 0.3, True)),
+            list(aten.native_dropout.default(x, 0.3, True)),
+        ).status
+        != "fail"
+    )
 
 
-@pytest.mark.parametrize(("member", "op", "args", "number"), [
-    ("normal", aten.randn.default, ([17],), 0.0), ("rand_like", aten.rand_like.default, (HALVES[0, :9],), 0.5),
-    ("geometric", aten.geometric.default, (LIKE.flatten()[:255], 0.9), 1.0),
-    ("binomial", aten.binomial.default, (torch.full((30,), 7.0), torch.full((30,), 0.5)), 3.0)])
+@pytest.mark.parametrize(
+    ("member", "op", "args", "number"),
+    [
+        ("normal", aten.randn.default, ([17],), 0.0),
+        ("rand_like", aten.rand_like.default, (HALVES[0, :9],), 0.5),
+        ("geometric", aten.geometric.default, (LIKE.flatten()[:255], 0.9), 1.0),
+        ("binomial", aten.binomial.default, (torch.full((30,), 7.0), torch.full((30,), 0.5)), 3.0),
+    ],
+)
 def test_a_few_draws_that_are_all_the_same_are_none(member: str, op: Any, args: Any, number: float) -> None:
     case, right = Case(member, "", "op", "core", str(op)), op(*args)
     assert judge(case, Trial(args), [right]).status == "pass"
@@ -152,7 +175,7 @@ def test_a_factor_that_is_nan_fails() -> None:
 def test_sums_of_a_few_uniform_numbers_have_no_tails() -> None:
     torch.manual_seed(0)
     case = Case("normal", "", "op", "core", "aten.randn.default")
-    sums = (torch.rand(4, 70_001) - 0.5).sum(0) * 3 ** 0.5
+    sums = (torch.rand(4, 70_001) - 0.5).sum(0) * 3**0.5
     verdict = judge(case, Trial(([70_001],)), [sums])
     assert verdict.status == "fail" and "tails of the distribution" in verdict.sentence
     assert judge(case, Trial(([70_001],)), [torch.randn(70_001)]).status == "pass"
@@ -160,16 +183,17 @@ def test_sums_of_a_few_uniform_numbers_have_no_tails() -> None:
 
 def test_scaled_floats_are_no_integers_of_a_wide_range() -> None:
     torch.manual_seed(0)
-    case, trial = Case("randint", "", "op", "core", "aten.randint.low"), Trial((0, 2 ** 40, [999]))
-    verdict = judge(case, trial, [(torch.rand(999) * 2 ** 40).long()])
+    case, trial = Case("randint", "", "op", "core", "aten.randint.low"), Trial((0, 2**40, [999]))
+    verdict = judge(case, trial, [(torch.rand(999) * 2**40).long()])
     assert verdict.status == "fail" and "999 are even" in verdict.sentence
-    assert judge(case, trial, [torch.randint(0, 2 ** 40, (999,))]).status == "pass"
+    assert judge(case, trial, [torch.randint(0, 2**40, (999,))]).status == "pass"
 
 
 def test_permutations_that_are_all_single_cycles() -> None:
     def cycle(n: int) -> torch.Tensor:
         order = torch.randperm(n)
         return torch.empty_like(order).scatter_(0, order, order.roll(-1))
+
     torch.manual_seed(0)
     named = [{"n": 40_009}] * 2
     assert "single cycle" in independent("randperm", named, [[cycle(40_009)], [cycle(40_009)]])

@@ -1,4 +1,5 @@
 """Integers lie at the edges of bins: which of the two has one is open, that one of them has it is not."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,7 +22,7 @@ def test_an_element_at_an_edge_counts_once(dtype: torch.dtype) -> None:
     x = X.to(dtype)
     right = torch.histc(x.float(), 100, -10, 10).to(dtype)
     assert status(right, x) == "pass"
-    assert status(right.roll(-1), x) == "pass"                 # all of them on the other side of their edges
+    assert status(right.roll(-1), x) == "pass"  # all of them on the other side of their edges
     for wrong in (torch.zeros_like(right), 2 * right, right + (torch.arange(100) == 99), right.roll(-2)):
         assert status(wrong, x) == "fail"
 

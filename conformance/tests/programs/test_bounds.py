@@ -1,4 +1,5 @@
 """The bound of rounded programs: legal evaluations keep it, and it is tight enough to see a wrong digit."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -75,19 +76,31 @@ def test_running_statistics_are_updated_and_disturbed() -> None:
             torch.nn.functional.batch_norm(x, mean, var, training=True, momentum=1.0)
         assert 0 < (mean - exact).abs().max() < 1e-6
 
+
 Q, K, V = (torch.randn(2, 3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in range(3))
 MASK = torch.tensor([[True] * 5, [True, False] * 2 + [True], [False] * 5, [False] * 4 + [True], [True] * 5])
 
 
-@pytest.mark.parametrize("call", [
-    lambda: torch.softmax(Q, -1), lambda: F.softmax(Q, 1), lambda: Q.softmax(0), lambda: torch.softmax(Q, 2, None),
-    lambda: torch.softmax(Q.masked_fill(~MASK[:, :4], -torch.inf), -2), lambda: F.softmax(Q, 1, dtype=torch.float32),
-    lambda: F.linear(Q, K[0, 0], V[0, 0, :, 0]), lambda: F.linear(Q, K[0, 0]), lambda: F.softmax(input=Q, dim=1),
-    lambda: F.scaled_dot_product_attention(Q, K, V),
-    lambda: F.scaled_dot_product_attention(Q, K[:, :, :3], V[:, :, :3]),
-    lambda: F.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=0.3),
-    lambda: F.scaled_dot_product_attention(Q, K, V, MASK), lambda: F.scaled_dot_product_attention(Q, K, V, Q[..., :1]),
-    lambda: F.scaled_dot_product_attention(Q, K[:, :1], V[:, :1], enable_gqa=True)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.softmax(Q, -1),
+        lambda: F.softmax(Q, 1),
+        lambda: Q.softmax(0),
+        lambda: torch.softmax(Q, 2, None),
+        lambda: torch.softmax(Q.masked_fill(~MASK[:, :4], -torch.inf), -2),
+        lambda: F.softmax(Q, 1, dtype=torch.float32),
+        lambda: F.linear(Q, K[0, 0], V[0, 0, :, 0]),
+        lambda: F.linear(Q, K[0, 0]),
+        lambda: F.softmax(input=Q, dim=1),
+        lambda: F.scaled_dot_product_attention(Q, K, V),
+        lambda: F.scaled_dot_product_attention(Q, K[:, :, :3], V[:, :, :3]),
+        lambda: F.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=0.3),
+        lambda: F.scaled_dot_product_attention(Q, K, V, MASK),
+        lambda: F.scaled_dot_product_attention(Q, K, V, Q[..., :1]),
+        lambda: F.scaled_dot_product_attention(Q, K[:, :1], V[:, :1], enable_gqa=True),
+    ],
+)
 def test_what_is_written_out_is_the_same(call: Callable[[], Tensor]) -> None:
     with Noise(0, 0.0):
         found = call()
@@ -96,6 +109,7 @@ def test_what_is_written_out_is_the_same(call: Callable[[], Tensor]) -> None:
 
 def test_a_gradient_that_is_all_rounding_is_held_to_no_less() -> None:
     """A bias of attention's keys adds the same to all scores of a query: its gradient is 0, but for rounding."""
+
     def gradient(dtype: torch.dtype) -> Tensor:
         x, w, bias, v, to = (t.to(dtype) for t in parts)
         bias.requires_grad_()
@@ -104,6 +118,7 @@ def test_a_gradient_that_is_all_rounding_is_held_to_no_less() -> None:
 
     def wide() -> Observed:
         return observed(gradient(torch.float64))
+
     for seed in range(5):
         draw = torch.Generator().manual_seed(seed)
         parts = [torch.randn(s, generator=draw) for s in ((2, 16, 64), (64, 64), (64,), (2, 4, 16, 16), (2, 4, 16, 16))]

@@ -1,4 +1,5 @@
 """Between two processes right backends pass, wrong ones break the right clause, and nothing is left behind."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -57,10 +58,12 @@ def test_every_clause_has_programs_and_they_are_many() -> None:
 
 def sick(change: Callable[[fx.GraphModule], None]) -> keel.Backend:
     """Eager PyTorch on a graph that was changed."""
+
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         change(gm)
         gm.recompile()
         return gm.forward
+
     return replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
 
 
@@ -97,7 +100,7 @@ def exchanged(gm: fx.GraphModule) -> None:
     inputs = first.args[0], second.args[0]
     after = next(n for n in reversed(list(gm.graph.nodes)) if n in inputs)
     for node in (first, second):
-        after.append(node)                                    # the last one put there stands first
+        after.append(node)  # the last one put there stands first
 
 
 def left_out(gm: fx.GraphModule) -> None:
@@ -116,10 +119,18 @@ def in_place(gm: fx.GraphModule) -> None:
         node.target = torch.ops._c10d_functional.all_reduce_.default
 
 
-@pytest.mark.parametrize(("change", "name", "clause"), [
-    (alone, "all-reduce-sum", "C1"), (merged, "twice-the-same", "C2"), (without_waiting, "of-a-late-peer", "C3"),
-    (exchanged, "two-of-one-size", "C"), (left_out, "not-used", "C2"), (in_place, "input-read-afterwards", "C4")],
-    ids=["alone", "merged", "without_waiting", "exchanged", "left_out", "in_place"])
+@pytest.mark.parametrize(
+    ("change", "name", "clause"),
+    [
+        (alone, "all-reduce-sum", "C1"),
+        (merged, "twice-the-same", "C2"),
+        (without_waiting, "of-a-late-peer", "C3"),
+        (exchanged, "two-of-one-size", "C"),
+        (left_out, "not-used", "C2"),
+        (in_place, "input-read-afterwards", "C4"),
+    ],
+    ids=["alone", "merged", "without_waiting", "exchanged", "left_out", "in_place"],
+)
 def test_wrong_backends_break_a_clause(change: Callable[[fx.GraphModule], None], name: str, clause: str) -> None:
     found = verdict(name, sick(change))
     assert found.status == "fail" and found.clause.startswith(f"contract.collectives.{clause}"), found

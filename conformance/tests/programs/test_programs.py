@@ -1,4 +1,5 @@
 """The contract is stated, cited and witnessed; right backends pass the programs, wrong ones break the right clause."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -67,9 +68,18 @@ def test_facts_go_through_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "interp", "cpp"])
-@pytest.mark.parametrize("name", ["mutation-row-of", "views-written-after-the-call", "gradients-result-left-out",
-                                  "partition-parts-against-the-whole", "random-backward-has-the-mask",
-                                  "assertions-size-of-places", "assertions-bound-after-its-slice"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mutation-row-of",
+        "views-written-after-the-call",
+        "gradients-result-left-out",
+        "partition-parts-against-the-whole",
+        "random-backward-has-the-mask",
+        "assertions-size-of-places",
+        "assertions-bound-after-its-slice",
+    ],
+)
 def test_right_backends_pass(backend: str, name: str) -> None:
     found = verdict(name, keel.testing.find(backend))
     assert found.status == "pass", found.sentence
@@ -82,6 +92,7 @@ def stale(gm: fx.GraphModule) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         kept.append(gm(*args)) if not kept else None
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in kept[0])
+
     return run
 
 
@@ -96,23 +107,28 @@ def one_memory(gm: fx.GraphModule) -> Callable[..., Any]:
         for mine, new in zip(held, found, strict=True):
             mine.copy_(new)
         return tuple(x.view(x.shape) for x in held)
+
     return run
 
 
 def scribbles(gm: fx.GraphModule) -> Callable[..., Any]:
     """Adds to its first argument."""
+
     def run(*args: Any) -> Any:
         found = gm(*args)
         args[0].data.add_(1)
         return found
+
     return run
 
 
 def same_mask(gm: fx.GraphModule) -> Callable[..., Any]:
     """Draws the same numbers at each call."""
+
     def run(*args: Any) -> Any:
         torch.manual_seed(3)
         return gm(*args)
+
     return run
 
 
@@ -123,9 +139,11 @@ def flat(gm: fx.GraphModule) -> Callable[..., Any]:
 
 def offset(gm: fx.GraphModule) -> Callable[..., Any]:
     """Reads the first argument from where its memory starts."""
+
     def run(*args: Any) -> Any:
         first = args[0]
         return gm(first.as_strided(first.shape, first.stride(), 0), *args[1:])
+
     return run
 
 
@@ -134,22 +152,34 @@ def off(gm: fx.GraphModule) -> Callable[..., Any]:
     return lambda *args: tuple(x * 1.001 if isinstance(x, Tensor) and x.is_floating_point() else x for x in gm(*args))
 
 
-@pytest.mark.parametrize(("change", "name", "chapter"), [
-    (stale, "calls-values-and-addresses-change", "calls"), (one_memory, "calls-values-and-addresses-change", "calls"),
-    (scribbles, "mutation-leaves-arguments-alone", "mutation"), (same_mask, "random-every-call-draws-anew", "random"),
-    (flat, "layouts-pointwise-of-transposed", "layouts"), (offset, "calls-misaligned", "calls"),
-    (off, "training-adam", "training"), (off, "buffers-batch-norm-2d", "buffers"),
-])
+@pytest.mark.parametrize(
+    ("change", "name", "chapter"),
+    [
+        (stale, "calls-values-and-addresses-change", "calls"),
+        (one_memory, "calls-values-and-addresses-change", "calls"),
+        (scribbles, "mutation-leaves-arguments-alone", "mutation"),
+        (same_mask, "random-every-call-draws-anew", "random"),
+        (flat, "layouts-pointwise-of-transposed", "layouts"),
+        (offset, "calls-misaligned", "calls"),
+        (off, "training-adam", "training"),
+        (off, "buffers-batch-norm-2d", "buffers"),
+    ],
+)
 def test_wrong_backends_break_a_clause(change: Callable[[fx.GraphModule], Any], name: str, chapter: str) -> None:
     assert verdict(name, sick(lambda gm: gm.forward)).status == "pass"
     found = verdict(name, sick(change))
     assert found.status == "fail" and found.sentence and found.clause.split(".")[1] == chapter
 
 
-@pytest.mark.parametrize(("mutant", "name"), [
-    ("assertions-dropped", "assertions-size-that-nothing-uses"), ("assertions-last", "assertions-bound-of-an-index"),
-    ("assertions-of-the-first-call", "assertions-values-of-indices"),
-    ("promised-sizes-believed", "assertions-size-of-what-was-used-before")])
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        ("assertions-dropped", "assertions-size-that-nothing-uses"),
+        ("assertions-last", "assertions-bound-of-an-index"),
+        ("assertions-of-the-first-call", "assertions-values-of-indices"),
+        ("promised-sizes-believed", "assertions-size-of-what-was-used-before"),
+    ],
+)
 def test_assertions_that_are_dropped_or_moved_are_noticed(mutant: str, name: str) -> None:
     found = verdict(name, MUTANTS[mutant].backend)
     assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)

@@ -1,4 +1,5 @@
 """Functions that stand together in a graph: which, what that asks of them, and what a failure says."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -46,6 +47,7 @@ def test_sizes_are_not_known_where_a_program_says_so() -> None:
     def compiler(fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
         asked.append(how["dynamic"])
         return fn
+
     for p in (TOGETHER[0], OF_ANY_SIZE[0]):
         p.body(Lab(compiler, ""))
     assert asked == [None, True] and OF_ANY_SIZE[0].profile == "dynamic"
@@ -66,8 +68,10 @@ def test_all_functions_make_one_graph() -> None:
 
 def test_a_failure_names_the_function(monkeypatch: Any) -> None:
     """A backend that is wrong at one operator, which but one of the functions has."""
-    functions = {"right": Function(lambda x: (x + 1,), lambda lab: [lab.ints(3)]),
-                 "wrong": Function(lambda x: (x + 1, x.sign()), lambda lab: [lab.ints(5)])}
+    functions = {
+        "right": Function(lambda x: (x + 1,), lambda lab: [lab.ints(3)]),
+        "wrong": Function(lambda x: (x + 1, x.sign()), lambda lab: [lab.ints(5)]),
+    }
     made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together, functions, None))
     monkeypatch.setattr(programs, "PROGRAMS", {made.name: made})
     case = next(iter(programs.cases()))
@@ -77,6 +81,7 @@ def test_a_failure_names_the_function(monkeypatch: Any) -> None:
             node.target = torch.ops.aten.neg.default
         gm.recompile()
         return gm
+
     sick = replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
     found = programs.judge(case, programs.perform(case, programs.Compiler(sick)))
     assert found.status == "fail" and ".result.wrong[1] values" in found.sentence

@@ -1,4 +1,5 @@
 """The document of a run is as its schema says, counts everything with what it is of, and is JUnit's XML too."""
+
 from __future__ import annotations
 
 import json
@@ -21,23 +22,53 @@ from keel_conformance.results.histogram import EDGES, LABELS, bars, spread
 from keel_conformance.results.verdict import BAD, STATUSES, Verdict
 
 INF, NAN = float("inf"), float("nan")
-HEAD = {"backend": "sick:zeros", "shard": "1/1", "cases": 16, "digest": "0" * 64, "torch": "2.13.0", "torch-keel": "0",
-        "python": "3.11", "profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg", "softmax"]}
+HEAD = {
+    "backend": "sick:zeros",
+    "shard": "1/1",
+    "cases": 16,
+    "digest": "0" * 64,
+    "torch": "2.13.0",
+    "torch-keel": "0",
+    "python": "3.11",
+    "profile": "core",
+    "tier": "smoke",
+    "seed": 0,
+    "ops": ["neg", "softmax"],
+}
 MADE = datetime(2027, 1, 2, tzinfo=UTC)
 PLACE = {"torch": "2.13.0", "python": "3.11.7", "system": "Linux"}
 
 
 def case(k: int, op: str = "neg") -> Case:
-    return Case(op, "elementwise unary", "op", "core", f"aten.{op}.default", ("f32", "f16")[k % 2], (("n", str(k)),),
-                (f"{op}.C1",), k)
+    return Case(
+        op,
+        "elementwise unary",
+        "op",
+        "core",
+        f"aten.{op}.default",
+        ("f32", "f16")[k % 2],
+        (("n", str(k)),),
+        (f"{op}.C1",),
+        k,
+    )
 
 
 CASES = (*map(case, range(14)), case(0, "softmax"), case(1, "softmax"))
 VERDICTS = (
-    *(Verdict(c.id, s, "ulp", "" if s == "pass" else f"It is a {s}: <&>\x00.", "neg.C1" if s in BAD else "",
-              {"ulps": float(k), "ratio": INF if k == 3 else 0.5, "index": [k], "masked": 0.0}, 0.25)
-      for k, (c, s) in enumerate(zip(CASES[:14], STATUSES, strict=True))),
-    Verdict(CASES[14].id, "fail", "exact", "At (1,) it is 2, not 1.", figures={"ulps": NAN}))
+    *(
+        Verdict(
+            c.id,
+            s,
+            "ulp",
+            "" if s == "pass" else f"It is a {s}: <&>\x00.",
+            "neg.C1" if s in BAD else "",
+            {"ulps": float(k), "ratio": INF if k == 3 else 0.5, "index": [k], "masked": 0.0},
+            0.25,
+        )
+        for k, (c, s) in enumerate(zip(CASES[:14], STATUSES, strict=True))
+    ),
+    Verdict(CASES[14].id, "fail", "exact", "At (1,) it is 2, not 1.", figures={"ulps": NAN}),
+)
 
 
 def run(**more: Any) -> Run:
@@ -59,7 +90,7 @@ def test_every_status_is_counted_with_its_denominator() -> None:
     assert [t["status"] for t in found["totals"]] == list(STATUSES)
     assert sum(t["cases"] for t in found["totals"]) == found["planned"] == 16
     counts = {t["status"]: t["cases"] for t in found["totals"]}
-    assert counts["fail"] == 2 and counts["not run"] == 2      # one of these has no verdict at all
+    assert counts["fail"] == 2 and counts["not run"] == 2  # one of these has no verdict at all
     assert found["ran"] == 13 and all(t["of"] == 16 for t in found["totals"])
     assert not found["conforms"]
     assert sum(n for row in found["table"] for n in row["counts"].values()) == 16
@@ -96,9 +127,20 @@ def test_all_passing_conforms_and_a_problem_that_is_no_cases_does_not() -> None:
     assert not document(Run(HEAD, CASES, []), environment=PLACE)["conforms"]
 
 
-@pytest.mark.parametrize("change", [
-    {"format": 2}, {"totals": []}, {"conforms": "yes"}, {"more": 1}, {"subject": ""}, {"made": "today"},
-    {"run": {}}, {"verdicts": [{"case": "x"}]}, {"planned": -1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"totals": []},
+        {"conforms": "yes"},
+        {"more": 1},
+        {"subject": ""},
+        {"made": "today"},
+        {"run": {}},
+        {"verdicts": [{"case": "x"}]},
+        {"planned": -1},
+    ],
+)
 def test_what_is_not_as_the_schema_says_is_not_written(change: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
         write(tmp_path, {**made(), **change}, VERDICTS)
@@ -133,7 +175,7 @@ def test_a_histogram_counts_every_element_once(ulps: list[float], wrong: int) ->
     counts = spread(x, other)
     assert len(counts) == len(LABELS) and sum(counts) == len(x) and counts[-1] == wrong
     for k, edge in enumerate(EDGES):
-        assert sum(counts[:k + 1]) == sum(u <= edge for u in ulps)
+        assert sum(counts[: k + 1]) == sum(u <= edge for u in ulps)
     assert all(0 <= float(b["height"]) <= 50 for b in bars(counts, 300, 50))
 
 

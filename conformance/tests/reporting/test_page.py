@@ -1,4 +1,5 @@
 """The page is one file without a network, says what the document says, and stays small."""
+
 from __future__ import annotations
 
 import os
@@ -14,15 +15,25 @@ from keel_conformance.reporting import files, page
 from keel_conformance.reporting.files import Run, document
 from keel_conformance.results.verdict import STATUSES, Verdict
 
-HEAD = {"backend": "acme", "shard": "2/3", "cases": 3, "digest": "a" * 64, "profile": "core", "tier": "smoke",
-        "seed": 7, "ops": ["neg"]}
+HEAD = {
+    "backend": "acme",
+    "shard": "2/3",
+    "cases": 3,
+    "digest": "a" * 64,
+    "profile": "core",
+    "tier": "smoke",
+    "seed": 7,
+    "ops": ["neg"],
+}
 PLACE = {"torch": "2.13.0", "python": "3.11.7", "system": "Linux"}
 VOID = {"meta", "input", "link", "br", "hr", "img"}
 
 
 def cases(n: int) -> tuple[Case, ...]:
-    return tuple(Case("neg", "elementwise unary", "op", "core", "aten.neg.default", "f32", (("n", str(k)),),
-                      ("neg.C1",), k) for k in range(n))
+    return tuple(
+        Case("neg", "elementwise unary", "op", "core", "aten.neg.default", "f32", (("n", str(k)),), ("neg.C1",), k)
+        for k in range(n)
+    )
 
 
 def made(verdicts: list[Verdict], some: tuple[Case, ...], **more: Any) -> dict[str, Any]:
@@ -59,9 +70,18 @@ def read(text: str) -> str:
 
 def failing() -> tuple[dict[str, Any], dict[str, str]]:
     some = cases(3)
-    verdicts = [Verdict(some[0].id, "fail", "ulp", "At (3,) it is <nan>, not 1 & 2.", "neg.C1",
-                        {"ulps": 3.0, "ratio": 7.25, "index": [3], "histogram": [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]}),
-                Verdict(some[1].id, "pass"), Verdict(some[2].id, "not claimed", "placement", "acme: has no neg.")]
+    verdicts = [
+        Verdict(
+            some[0].id,
+            "fail",
+            "ulp",
+            "At (3,) it is <nan>, not 1 & 2.",
+            "neg.C1",
+            {"ulps": 3.0, "ratio": 7.25, "index": [3], "histogram": [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]},
+        ),
+        Verdict(some[1].id, "pass"),
+        Verdict(some[2].id, "not claimed", "placement", "acme: has no neg."),
+    ]
     scripts = {some[0].id: "repro/neg.py"}
     return made(verdicts, some, scripts=scripts, problems=["A waiver has expired."]), {"repro/neg.py": "x = 1 < 2\n"}
 
@@ -69,9 +89,20 @@ def failing() -> tuple[dict[str, Any], dict[str, str]]:
 def test_what_is_wrong_is_told() -> None:
     found, scripts = failing()
     text = read(page.render(found, scripts))
-    for said in ("acme: does not conform", "At (3,) it is <nan>, not 1 & 2.", "x = 1 < 2", "repro/neg.py", "neg.C1",
-                 "ratio 7.25", "A waiver has expired.", "shard 2/3", "acme: has no neg.", "limited to neg",
-                 "2 of 3 planned cases", *STATUSES):
+    for said in (
+        "acme: does not conform",
+        "At (3,) it is <nan>, not 1 & 2.",
+        "x = 1 < 2",
+        "repro/neg.py",
+        "neg.C1",
+        "ratio 7.25",
+        "A waiver has expired.",
+        "shard 2/3",
+        "acme: has no neg.",
+        "limited to neg",
+        "2 of 3 planned cases",
+        *STATUSES,
+    ):
         assert said in text, said
 
 
@@ -96,8 +127,10 @@ def test_each_status_has_a_cell() -> None:
 
 
 def test_a_great_many_failures_stay_small_enough() -> None:
-    some = tuple(Case(f"op{k % 400}", "many", "op", "core", dtype=("f32", "f16", "i8")[k % 3], choice=(("n", str(k)),))
-                 for k in range(8000))
+    some = tuple(
+        Case(f"op{k % 400}", "many", "op", "core", dtype=("f32", "f16", "i8")[k % 3], choice=(("n", str(k)),))
+        for k in range(8000)
+    )
     verdicts = [Verdict(c.id, "fail", f"oracle{k // 400 % 2}", f"Sentence {k}. " * 60) for k, c in enumerate(some)]
     text = page.render(made(verdicts, some))
     assert len(text.encode()) <= page.MOST_BYTES and "op399" in text and "more of this kind" in text
@@ -121,7 +154,11 @@ def test_reports_of_any_sentence_are_written_and_never_through_a_link(tmp_path: 
     files.write(tmp_path, found, verdicts)
     assert "It said \\ud800." in page.write(tmp_path, found).read_text()
     assert mine.read_text() == "mine" and {p.name for p in tmp_path.iterdir()} == {
-        "mine", files.REPORT, files.JUNIT, page.PAGE}
+        "mine",
+        files.REPORT,
+        files.JUNIT,
+        page.PAGE,
+    }
 
 
 def test_a_page_that_cannot_be_small_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

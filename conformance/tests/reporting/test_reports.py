@@ -1,4 +1,5 @@
 """A run leaves its reports beside its log, and can be certified from the command line."""
+
 from __future__ import annotations
 
 import json
@@ -20,8 +21,10 @@ ABOUT = {"profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}
 def made(folder: Path, status: Status) -> list[Verdict]:
     journal = Journal.opened(folder, head_of(CASES, "eager", Shard(), **ABOUT))
     journal.begin([c.id for c in CASES])
-    verdicts = [Verdict(c.id, status if k == 0 else "pass", "exact", "At (0,) it is 1, not 2." if k == 0 else "")
-                for k, c in enumerate(CASES)]
+    verdicts = [
+        Verdict(c.id, status if k == 0 else "pass", "exact", "At (0,) it is 1, not 2." if k == 0 else "")
+        for k, c in enumerate(CASES)
+    ]
     journal.end(verdicts)
     journal.close()
     return verdicts

@@ -1,4 +1,5 @@
 """The processes that these tests start import ``wrong`` by its name, so it has to be found by it."""
+
 from __future__ import annotations
 
 import sys

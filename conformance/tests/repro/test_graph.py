@@ -1,4 +1,5 @@
 """Drawn programs are cut down to what fails, and become scripts."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -16,10 +17,21 @@ from keel_conformance.repro.minimise import Deadline
 from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
-PROGRAM = Drawn((Input((4, 6), "float32"), Input((4, 6), "float32"), Input((3,), "float32")), (
-    Node("add", (0, 1)), Node("mul", (3, 1)), Node("sum", (4,), (("dim", 1), ("keepdim", True))), Node("neg", (0,)),
-    Node("add", (5, 6)), Node("relu", (7,)), Node("mul_scalar", (8,), (("by", 2),)), Node("abs", (2,))),
-    (9, 10, 6), True)
+PROGRAM = Drawn(
+    (Input((4, 6), "float32"), Input((4, 6), "float32"), Input((3,), "float32")),
+    (
+        Node("add", (0, 1)),
+        Node("mul", (3, 1)),
+        Node("sum", (4,), (("dim", 1), ("keepdim", True))),
+        Node("neg", (0,)),
+        Node("add", (5, 6)),
+        Node("relu", (7,)),
+        Node("mul_scalar", (8,), (("by", 2),)),
+        Node("abs", (2,)),
+    ),
+    (9, 10, 6),
+    True,
+)
 
 
 def started(backend: str) -> Graph:
@@ -49,14 +61,15 @@ def test_every_operator_has_a_text() -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_script_fails_where_it_should_and_passes_where_it_should(exact: bool, tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_fails_where_it_should_and_passes_where_it_should(
+    exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = PROGRAM if exact else Drawn(PROGRAM.inputs, PROGRAM.nodes, PROGRAM.outputs, False)
     monkeypatch.setattr(graphs, "program_of", lambda case: program)
     case = Case("drawn-program", "graphs", "graph", "core", dtype="float32", choice=(("number", "0"),))
     (tmp_path / "repro").mkdir()
     with Bench() as bench:
-        assert bench.value(len, ()) == 0                      # it has started
+        assert bench.value(len, ()) == 0  # it has started
         v = Verdict(case.id, "fail", "exact" if exact else "composite", "It differs.")
         found = of_graph(tmp_path, "wrong:fuses", case, v, bench, Deadline(20.0))
         text = (tmp_path / found.path).read_text()
@@ -68,13 +81,25 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(exact: bool, 
 
 def test_drawn_programs_have_scripts(tmp_path: Path) -> None:
     for n in range(6):
-        case = Case("drawn-program", "graphs", "graph", "core", dtype="float32",
-                    choice=(("number", str(n)), ("values", "exact" if n % 3 != 2 else "rounded")))
+        case = Case(
+            "drawn-program",
+            "graphs",
+            "graph",
+            "core",
+            dtype="float32",
+            choice=(("number", str(n)), ("values", "exact" if n % 3 != 2 else "rounded")),
+        )
         program = program_of(case)
         calls = (tuple(given(program, 0, 0)),)
         names = [f"x{k}" for k in range(len(program.inputs))]
-        space = {"torch": torch, "F": torch.nn.functional, **dict(zip(names, calls[0], strict=True)),
-                 "_where": graphs.nodes._where, "_slice": graphs.nodes._slice, "_zeros": graphs.nodes._zeros}
+        space = {
+            "torch": torch,
+            "F": torch.nn.functional,
+            **dict(zip(names, calls[0], strict=True)),
+            "_where": graphs.nodes._where,
+            "_slice": graphs.nodes._slice,
+            "_zeros": graphs.nodes._zeros,
+        }
         for node in program.nodes:
             space[f"v{len(names)}"] = eval(expression(node, [names[a] for a in node.args]), space)
             names.append(f"v{len(names)}")

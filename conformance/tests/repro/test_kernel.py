@@ -1,4 +1,5 @@
 """A failing kernel becomes a script that fails on the target that is wrong, and passes on one that is right."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,9 +22,19 @@ def bench() -> Iterator[Bench]:
         yield found
 
 
-@pytest.mark.parametrize(("wrong", "op", "dtype"), [
-    ("off", "copy", "f32"), ("off", "copy", "u16"), ("off", "turn", "c64"), ("off", "scalar-exp", "f32"),
-    ("off", "checked-and-wrong", "i64"), ("beyond", "copy", "i8"), ("unbuilt", "copy", "f32"), ("off", "drawn", "")])
+@pytest.mark.parametrize(
+    ("wrong", "op", "dtype"),
+    [
+        ("off", "copy", "f32"),
+        ("off", "copy", "u16"),
+        ("off", "turn", "c64"),
+        ("off", "scalar-exp", "f32"),
+        ("off", "checked-and-wrong", "i64"),
+        ("beyond", "copy", "i8"),
+        ("unbuilt", "copy", "f32"),
+        ("off", "drawn", ""),
+    ],
+)
 def test_a_script_fails_where_it_should(wrong: str, op: str, dtype: str, tmp_path: Path, bench: Bench) -> None:
     case = next(c for c in CASES if (c.op, c.dtype) == (f"kernel-{op}", dtype))
     target = subject(f"wrong:kernels_{wrong}").backend.target

@@ -1,4 +1,5 @@
 """Delta debugging leaves what is needed, and nothing that is not, in the time that it has."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ def test_what_is_needed_is_left(needed: set[int], count: int) -> None:
 
     def fails(some: Sequence[int]) -> bool:
         return wanted <= {*some}
+
     assert ddmin(range(count), fails, Deadline(60.0)) == sorted(wanted)
 
 
@@ -22,8 +24,9 @@ def test_what_is_needed_is_left(needed: set[int], count: int) -> None:
 def test_no_single_one_can_be_left_out(items: list[int]) -> None:
     def fails(some: Sequence[int]) -> bool:
         return sum(some) % 3 == sum(items) % 3 and len(some) > 0
+
     found = ddmin(items, fails, Deadline(60.0))
-    assert fails(found) and not any(fails(found[:k] + found[k + 1:]) for k in range(len(found)))
+    assert fails(found) and not any(fails(found[:k] + found[k + 1 :]) for k in range(len(found)))
 
 
 def test_time_ends_it() -> None:
@@ -32,6 +35,7 @@ def test_time_ends_it() -> None:
     def fails(some: Sequence[int]) -> bool:
         tries.append(len(some))
         return True
+
     assert ddmin(range(100), fails, Deadline(0.0)) == list(range(100)) and not tries
     assert steepest(100, lambda n: iter([n - 1]), lambda n: n > 40, Deadline(60.0)) == 41
     assert steepest(100, lambda n: iter([n - 1]), lambda n: True, Deadline(0.0)) == 100

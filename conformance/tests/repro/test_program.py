@@ -1,4 +1,5 @@
 """A failing contract program becomes a script of the part that the backend got wrong."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,11 +24,18 @@ def bench() -> Iterator[Bench]:
         yield found
 
 
-@pytest.mark.parametrize(("backend", "program"), [
-    ("big", "gradients-of-product"), ("error", "mutation-in-place"), ("caches", "gradients-of-matmul"),
-    ("tail", "gradients-of-relu")])
-def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str, program: str, tmp_path: Path,
-                                                                  bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("backend", "program"),
+    [
+        ("big", "gradients-of-product"),
+        ("error", "mutation-in-place"),
+        ("caches", "gradients-of-matmul"),
+        ("tail", "gradients-of-relu"),
+    ],
+)
+def test_a_script_fails_where_it_should_and_passes_where_it_should(
+    backend: str, program: str, tmp_path: Path, bench: Bench
+) -> None:
     known = {c.op: c for c in cases("standard")}
     case = known.get(program) or next(c for name, c in known.items() if name.startswith(program.partition("-")[0]))
     (tmp_path / "repro").mkdir()

@@ -1,4 +1,5 @@
 """What is cut down has to fail by the same reason, of which numbers and names of nodes are no part."""
+
 from __future__ import annotations
 
 import pytest
@@ -14,12 +15,18 @@ def raised(sentence: str) -> Verdict:
 
 
 def test_other_sizes_and_nodes_are_the_same_reason() -> None:
-    assert (reason(raised(f"{WRONG}%getitem: Its strides are [8, 1], not [1, 5]."))
-            == reason(raised(f"{WRONG}%getitem_3: Its strides are [2, 1], not [1, 2].")))
+    assert reason(raised(f"{WRONG}%getitem: Its strides are [8, 1], not [1, 5].")) == reason(
+        raised(f"{WRONG}%getitem_3: Its strides are [2, 1], not [1, 2].")
+    )
 
 
-@pytest.mark.parametrize("other", [f"{WRONG}%getitem: Its shape is [1], not [2].",
-                                   f"{WRONG}%getitem: Its dtype is torch.float16, not torch.float32.",
-                                   "It raised while running: RuntimeError: out of range"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        f"{WRONG}%getitem: Its shape is [1], not [2].",
+        f"{WRONG}%getitem: Its dtype is torch.float16, not torch.float32.",
+        "It raised while running: RuntimeError: out of range",
+    ],
+)
 def test_another_error_is_another_reason(other: str) -> None:
     assert reason(raised(f"{WRONG}%getitem: Its strides are [8, 1], not [1, 5].")) != reason(raised(other))

@@ -1,4 +1,5 @@
 """Scripts are the same program for a backend of torch.compile, with Keel and without."""
+
 from __future__ import annotations
 
 import runpy
@@ -20,8 +21,9 @@ def case(op: str) -> Case:
 
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize(("op", "figures"), [("neg", {}), ("var_mean", {"result": 1}), ("softmax", {"call": 1})])
-def test_aot_eager_passes(op: str, figures: dict[str, int], plain: bool, tmp_path: Path,
-                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_aot_eager_passes(
+    op: str, figures: dict[str, int], plain: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     c = case(op)
     calls = Calls("aot_eager", c, (arguments(c, 0), arguments(c, 1)))
     text = script.of_calls(calls, Verdict(c.id, "fail", "ulp", "It differs.", figures=figures), plain=plain)

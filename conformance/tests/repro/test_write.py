@@ -1,4 +1,5 @@
 """A failure becomes a script that fails on the backend that is wrong, and passes on one that is right."""
+
 from __future__ import annotations
 
 import os
@@ -32,10 +33,12 @@ def bench() -> Iterator[Bench]:
 @cache
 def planned(op: str) -> tuple[Case, ...]:
     """A few float32 cases of the operator, of some dozens of elements first."""
+
     def rank(c: Case) -> tuple[bool, bool, bool]:
         x = next(iter(leaves(list(arguments(c, 0).args))))
         size, dims = getattr(x, "numel", int)(), getattr(x, "ndim", 0)
         return not 20 < size < 2000, c.levels.get("values") != "random", dims != 2
+
     some = [c for c in plan(tier="standard", ops=[op]) if c.kind == "op" and c.dtype == "f32"]
     return tuple(sorted(some, key=rank)[:8])
 
@@ -51,12 +54,29 @@ def shown(folder: Path, backend: str, op: str, bench: Bench, seconds: float = 1.
     raise AssertionError(f"{backend} fails at none of the cases.")
 
 
-@pytest.mark.parametrize(("backend", "op"), [
-    ("tail", "sum"), ("big", "mm"), ("error", "neg"), ("writes", "neg"), ("beside", "neg"), ("aliases", "neg"),
-    ("strides", "neg"), ("dtypes", "neg"), ("fewer", "neg"), ("caches", "neg"), ("reuses", "neg"), ("tires", "exp"),
-    ("dies", "neg"), ("tail", "sort"), ("pairs", "var_mean")])
-def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str, op: str, tmp_path: Path,
-                                                                  bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("backend", "op"),
+    [
+        ("tail", "sum"),
+        ("big", "mm"),
+        ("error", "neg"),
+        ("writes", "neg"),
+        ("beside", "neg"),
+        ("aliases", "neg"),
+        ("strides", "neg"),
+        ("dtypes", "neg"),
+        ("fewer", "neg"),
+        ("caches", "neg"),
+        ("reuses", "neg"),
+        ("tires", "exp"),
+        ("dies", "neg"),
+        ("tail", "sort"),
+        ("pairs", "var_mean"),
+    ],
+)
+def test_a_script_fails_where_it_should_and_passes_where_it_should(
+    backend: str, op: str, tmp_path: Path, bench: Bench
+) -> None:
     found, text = shown(tmp_path, backend, op, bench)
     assert text.count("\n") <= LINES and found.shown
     assert "keel_conformance" not in text
@@ -66,13 +86,19 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(backend: str,
     assert bench.status(str(right)) == 0
 
 
-@pytest.mark.parametrize(("oracle", "op", "figures"), [
-    ("ulp", "sum", {}), ("contract", "sum", {"fault": "argument written"}),
-    ("contract", "sum", {"fault": "result changed", "result": 0, "call": 0}),
-    ("contract", "sum", {"fault": "argument shared", "result": 0, "call": 0}),
-    ("contract", "var_mean", {"fault": "result shared", "result": 0, "call": 0, "other": 1}),
-    ("contract", "sum", {"fault": "result shared", "result": 0, "call": 0}),
-    ("repeat", "sum", {}), ("ulp", "full", {})])
+@pytest.mark.parametrize(
+    ("oracle", "op", "figures"),
+    [
+        ("ulp", "sum", {}),
+        ("contract", "sum", {"fault": "argument written"}),
+        ("contract", "sum", {"fault": "result changed", "result": 0, "call": 0}),
+        ("contract", "sum", {"fault": "argument shared", "result": 0, "call": 0}),
+        ("contract", "var_mean", {"fault": "result shared", "result": 0, "call": 0, "other": 1}),
+        ("contract", "sum", {"fault": "result shared", "result": 0, "call": 0}),
+        ("repeat", "sum", {}),
+        ("ulp", "full", {}),
+    ],
+)
 def test_on_a_device_of_its_own(oracle: str, op: str, figures: dict[str, Any], tmp_path: Path, bench: Bench) -> None:
     """Without such a device a script can be run where its name is replaced by the host's."""
     case = planned(op)[0]
@@ -111,8 +137,11 @@ def test_as_a_process_of_its_own(tmp_path: Path, bench: Bench) -> None:
 
 def test_all_failures_of_a_run_are_written(tmp_path: Path) -> None:
     cases = [c for c in plan(tier="smoke", ops=["neg"]) if c.kind == "op"][:3]
-    verdicts = [Verdict(cases[0].id, "fail", "exact", "At (0,) it is 1, not 2."), Verdict(cases[1].id, "pass"),
-                Verdict(cases[2].id, "crash", "process", "It died of SIGSEGV while running call 0.")]
+    verdicts = [
+        Verdict(cases[0].id, "fail", "exact", "At (0,) it is 1, not 2."),
+        Verdict(cases[1].id, "pass"),
+        Verdict(cases[2].id, "crash", "process", "It died of SIGSEGV while running call 0."),
+    ]
     found = write(tmp_path, "wrong:right", cases, verdicts, seconds=0.0)
     assert [w.case for w in found] == [cases[0].id, cases[2].id]
     assert all((tmp_path / w.path).read_text().count("\n") <= LINES and not w.shown for w in found)

@@ -1,4 +1,5 @@
 """Backends that are wrong, each in one way, and one that is right."""
+
 from __future__ import annotations
 
 import itertools
@@ -19,8 +20,9 @@ NEVER_ENDS = 600
 
 def backend(name: str, change: Callable[[Callable[..., Any], Sequence[Any]], Any]) -> Backend:
     """Eager PyTorch, but for what ``change`` makes of it: it is given the graph's function, and its inputs."""
-    return Backend(name=name, device="*", supports=ALL,
-                   compile=lambda gm: lambda *inputs: tuple(change(gm.forward, inputs)))
+    return Backend(
+        name=name, device="*", supports=ALL, compile=lambda gm: lambda *inputs: tuple(change(gm.forward, inputs))
+    )
 
 
 def _tail(x: Tensor) -> Tensor:
@@ -63,13 +65,16 @@ def _kept(gm: fx.GraphModule) -> Any:
         if not held:
             held.extend(gm.forward(*inputs))
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in held)
+
     return run
 
 
 def _one_memory(gm: fx.GraphModule) -> Any:
     held: dict[int, Tensor] = {}
-    return lambda *inputs: tuple(held.setdefault(k, x.clone()).copy_(x) if isinstance(x, Tensor) else x
-                                 for k, x in enumerate(gm.forward(*inputs)))
+    return lambda *inputs: tuple(
+        held.setdefault(k, x.clone()).copy_(x) if isinstance(x, Tensor) else x
+        for k, x in enumerate(gm.forward(*inputs))
+    )
 
 
 def _tires(gm: fx.GraphModule) -> Any:
@@ -77,8 +82,10 @@ def _tires(gm: fx.GraphModule) -> Any:
 
     def run(*inputs: Any) -> Any:
         off = next(calls) == 2
-        return tuple(x + 2**-20 * off if isinstance(x, Tensor) and x.is_floating_point() else x
-                     for x in gm.forward(*inputs))
+        return tuple(
+            x + 2**-20 * off if isinstance(x, Tensor) and x.is_floating_point() else x for x in gm.forward(*inputs)
+        )
+
     return run
 
 
@@ -86,8 +93,9 @@ def _fuses(gm: fx.GraphModule) -> Any:
     """Multiplies by two where a graph has a relu somewhere after a sum."""
     names = [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]
     wrong = any("relu" in b for k, a in enumerate(names) if "sum" in a for b in names[k:])
-    return lambda *inputs: tuple(x * 2 if wrong and isinstance(x, Tensor) and x.is_floating_point() else x
-                                 for x in gm.forward(*inputs))
+    return lambda *inputs: tuple(
+        x * 2 if wrong and isinstance(x, Tensor) and x.is_floating_point() else x for x in gm.forward(*inputs)
+    )
 
 
 right = backend("right", lambda run, inputs: run(*inputs))
@@ -111,6 +119,7 @@ fuses = Backend(name="fuses", device="*", supports=ALL, compile=_fuses)
 
 def _misbuilt(change: Callable[[Tensor], None]) -> Backend:
     """A loop target whose kernels change what they have written."""
+
     def build(sources: Sequence[Source]) -> list[Any]:
         def wrong(source: Source, launch: Any) -> Any:
             def run(*args: Any) -> None:
@@ -118,8 +127,11 @@ def _misbuilt(change: Callable[[Tensor], None]) -> Backend:
                 for b, x in zip(source.kernel.buffers, args, strict=False):
                     if b.role != "in":
                         change(x)
+
             return run
+
         return [wrong(s, launch) for s, launch in zip(sources, keel_interp.target.build(sources), strict=True)]
+
     return loop_backend(replace(keel_interp.target, build=build))
 
 

@@ -1,4 +1,5 @@
 """What jobs of the workers' tests do; it is imported by the processes that do it."""
+
 from __future__ import annotations
 
 import ctypes
@@ -44,10 +45,10 @@ def do(job: str | Deed, tell: Tell) -> str:
         case ["exit"]:
             os._exit(3)
         case ["hang", *file]:
-            for name in file:                                 # told to whoever wants to know that it hangs
+            for name in file:  # told to whoever wants to know that it hangs
                 Path(name).write_text(str(os.getpid()))
             time.sleep(600)
-        case ["freeze", file]:                                # in native code, with the interpreter's lock
+        case ["freeze", file]:  # in native code, with the interpreter's lock
             Path(file).write_text(str(os.getpid()))
             ctypes.PyDLL(None).sleep(600)
         case ["raise"]:

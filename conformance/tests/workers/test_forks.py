@@ -1,4 +1,5 @@
 """Processes that others are forked from start no device."""
+
 from __future__ import annotations
 
 import os

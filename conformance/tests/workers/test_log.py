@@ -1,4 +1,5 @@
 """A run goes on from the lines that an earlier one left."""
+
 from __future__ import annotations
 
 import os
@@ -25,7 +26,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     log.append(*GOOD)
     log.append(*LOST)
     with log.path.open("a") as file:
-        file.write('{"job": {"universe": "opin')              # the run ended in the middle of a line
+        file.write('{"job": {"universe": "opin')  # the run ended in the middle of a line
     assert log.resume() == dict((GOOD, LOST))
     log.append(*TIMED)
     assert log.resume() == dict((GOOD, LOST, TIMED))
@@ -33,24 +34,34 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert log.resume() == {}
 
 
-@pytest.mark.parametrize("line", [
-    "[]", "{}", '{"job": {"model": 3}, "outcome": {"row": null}}', '{"job": [], "outcome": {"row": null}}',
-    '{"job": {"universe": [], "name": "x"}, "outcome": {"row": null}}', '{"job": {}, "outcome": 3}',
-    '{"job": {"universe": "time", "name": "x"}, "outcome": {"row": {"more": 1}}}',
-    '{"job": {"\\ud800": 1}, "outcome": {"row": null}}',
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "{}",
+        '{"job": {"model": 3}, "outcome": {"row": null}}',
+        '{"job": [], "outcome": {"row": null}}',
+        '{"job": {"universe": [], "name": "x"}, "outcome": {"row": null}}',
+        '{"job": {}, "outcome": 3}',
+        '{"job": {"universe": "time", "name": "x"}, "outcome": {"row": {"more": 1}}}',
+        '{"job": {"\\ud800": 1}, "outcome": {"row": null}}',
+    ],
+)
 def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
     log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
     log.append(*GOOD)
     with log.path.open("a") as file:
-        file.write("\0\0\0\n" + line + "\n")                 # the first is what a file system lost
+        file.write("\0\0\0\n" + line + "\n")  # the first is what a file system lost
     with pytest.raises(KeelError, match="line 3") as raised:
         log.resume()
     assert raised.value.code == "bad-file" and str(raised.value).encode()
 
 
-@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(p, p)],
-                         ids=["pipe", "folder", "device", "loop"])
+@pytest.mark.parametrize(
+    "put",
+    [os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(p, p)],
+    ids=["pipe", "folder", "device", "loop"],
+)
 def test_a_log_that_is_no_file_is_said(put: Callable[[Path], Any], tmp_path: Path) -> None:
     log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
     put(log.path)

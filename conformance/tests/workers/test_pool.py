@@ -1,4 +1,5 @@
 """A job that crashes, exits, raises or hangs costs itself, and what it was doing is named, however it was started."""
+
 from __future__ import annotations
 
 import os
@@ -32,13 +33,16 @@ def test_rows_come_back(outcomes: dict[str, Outcome]) -> None:
     assert rows == {"one": "ONE", "two": "TWO", "three": "THREE"}
 
 
-@pytest.mark.parametrize("job, said", [
-    ("abort", "It died of SIGABRT while working on abort."),
-    ("exit", "It raised while working on exit."),
-    ("hang", "It did not end within 6 s while working on hang."),
-    ("raise", "ValueError: a sentence"),
-    ("speak", "It raised while working on speak. last words"),
-])
+@pytest.mark.parametrize(
+    "job, said",
+    [
+        ("abort", "It died of SIGABRT while working on abort."),
+        ("exit", "It raised while working on exit."),
+        ("hang", "It did not end within 6 s while working on hang."),
+        ("raise", "ValueError: a sentence"),
+        ("speak", "It raised while working on speak. last words"),
+    ],
+)
 def test_a_failure_costs_its_own_job(outcomes: dict[str, Outcome], job: str, said: str) -> None:
     outcome = outcomes[job]
     assert outcome.row is None and said in outcome.failure

@@ -1,4 +1,5 @@
 """A run that is interrupted shows and writes what it has seen, and another one goes on from there."""
+
 from __future__ import annotations
 
 import json
@@ -40,8 +41,12 @@ except typer.Exit as end:
 
 
 def command(file: Path, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", COMMAND, str(file), *args], stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, "PYTHONPATH": str(HERE)})
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(file), *args],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+    )
 
 
 def until(holds: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
@@ -99,8 +104,7 @@ def test_what_died_is_measured_again_if_that_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_file_cannot_be_resumed() -> None:
-    with (pytest.raises(typer.BadParameter, match="--json says"),
-          running(None, dict, lambda job, row: row, resume=True)):
+    with pytest.raises(typer.BadParameter, match="--json says"), running(None, dict, lambda job, row: row, resume=True):
         pass
 
 

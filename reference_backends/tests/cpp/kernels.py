@@ -2,6 +2,7 @@
 
 References take the inputs by name, flat, in float64 where they are floats, and return what the outputs must hold.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -303,9 +304,11 @@ def chosen(v: Values, N: int, M: int) -> Values:
 def scatter(v: Values, N: int, M: int, K: int) -> Values:
     at, x = v["in0"], v["in1"].view(K, M)
     rows = at[:, None].expand(K, M)
-    return {"out0": v["out0"].view(N, M).index_add(0, at, x),
-            "out1": v["out1"].scatter_reduce(0, rows.reshape(-1), x.reshape(-1), "amax"),
-            "out2": v["out2"].scatter_reduce(0, at, x[:, 0].bfloat16().double(), "prod")}
+    return {
+        "out0": v["out0"].view(N, M).index_add(0, at, x),
+        "out1": v["out1"].scatter_reduce(0, rows.reshape(-1), x.reshape(-1), "amax"),
+        "out2": v["out2"].scatter_reduce(0, at, x[:, 0].bfloat16().double(), "prod"),
+    }
 
 
 def bools(v: Values, N: int, M: int) -> Values:
@@ -326,7 +329,8 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "total": lambda v, N, M: {"out0": v["in0"].sum(), "out1": v["in0"].amax(), "out2": v["in0"] - v["in0"].amax()},
     "column_softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(0)},
     "channel_softmax": lambda v, N, M, K: {
-        "out0": v["in0"].view(K, N, M).transpose(1, 2).reshape(K * M, N).softmax(0).view(K, M, N).transpose(1, 2)},
+        "out0": v["in0"].view(K, N, M).transpose(1, 2).reshape(K * M, N).softmax(0).view(K, M, N).transpose(1, 2)
+    },
     "chosen": chosen,
     "cumsum": lambda v, N, M: {"out0": v["in0"].view(N, M).cumsum(1), "out1": v["in0"].view(N, M).cummax(0).values},
     "transposed": lambda v, N, M: {"out0": (v["in0"].view(N, M) * v["in1"][:, None]).T},
@@ -335,7 +339,9 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "permuted": lambda v, N, M, K: {"out0": v["in0"] - v["in0"].view(K, M, N).permute(2, 1, 0).reshape(-1)},
     "bools": bools,
     "bytes": lambda v, N, M: {
-        "out0": v["in0"].view(N, M).sum(1, dtype=torch.int8), "out1": v["in1"].view(N, M).amax(1)},
+        "out0": v["in0"].view(N, M).sum(1, dtype=torch.int8),
+        "out1": v["in1"].view(N, M).amax(1),
+    },
     "integers": integers,
     "remainder": lambda v, N, M: {"out0": v["in0"].remainder(-3)},
     "in_place": lambda v, N, M: {"in0": v["in0"] * v["in0"], "out0": torch.tensor(3.0)},

@@ -1,4 +1,5 @@
 """Building: what is compiled once, what is kept, what is said when the compiler says no."""
+
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,5 @@
 """Indices out of range: every shape of code that the renderer has names the index, and reads no other memory."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +9,7 @@ from torch.nn.functional import cross_entropy, embedding
 import keel
 import keel_cpp
 
-N = 70                                                        # a row of vectors, and a tail
+N = 70  # a row of vectors, and a tail
 
 
 def compiled(fn, dynamic=False):
@@ -131,6 +132,7 @@ def test_who_expects_eagers_error_gets_it(name):
 def test_of_several_the_one_at_fault_is_named():
     def both(x, y, i, j):
         return x[i] + y[j]
+
     run, i = compiled(both), torch.tensor([0, 2])
     with pytest.raises(keel.loops.BadIndex, match="index 2 of a dimension of size 2"):
         run(torch.randn(3), torch.randn(2), i, i)
@@ -157,9 +159,10 @@ def test_what_a_mask_hides_is_no_trouble():
 def test_an_index_that_its_mask_leaves_out_may_be_anything():
     def chosen(x, mask, i):
         return torch.ops.aten._unsafe_masked_index(x, mask, [i], 7)
+
     x, i = torch.randn(5), torch.tensor([0, 9, -1, -40])
     run, mask = compiled(chosen), (i < 5) & (i > -5)
     assert torch.equal(run(x, mask, i), chosen(x, mask, i))
-    assert compiled(chosen)(x[:0], i > -99, i).tolist() == [7.0] * 4       # as in eager
+    assert compiled(chosen)(x[:0], i > -99, i).tolist() == [7.0] * 4  # as in eager
     with pytest.raises(keel.loops.BadIndex, match="index 9 of a dimension of size 5"):
         run(x, i > -5, i)

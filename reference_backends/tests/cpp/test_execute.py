@@ -1,4 +1,5 @@
 """What the built kernels compute, against PyTorch in float64, and drawn ones against the interpreter."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -83,8 +84,14 @@ def check(kernel: Kernel, launcher: Launcher, sizes: Mapping[str, int], special:
     for name, tensor in want.items():
         have, need = given[name], tensor.reshape(-1).to(given[name].dtype)
         rtol, atol = TOLERANCE.get(have.dtype, (0, 0))
-        torch.testing.assert_close(have, need, rtol=rtol, atol=atol * max(1, sizes.get("M", 1) ** 0.5), equal_nan=True,
-                                   msg=lambda m, name=name: f"{name} of {kernel.name}: {m}")
+        torch.testing.assert_close(
+            have,
+            need,
+            rtol=rtol,
+            atol=atol * max(1, sizes.get("M", 1) ** 0.5),
+            equal_nan=True,
+            msg=lambda m, name=name: f"{name} of {kernel.name}: {m}",
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -123,9 +130,11 @@ def test_no_rows(name: str, launchers: dict[Case, Launcher]) -> None:
 
 def test_a_fold_that_needs_another_of_no_elements() -> None:
     """The work of no chunks is not divided by their number."""
+
     def fn(x: Tensor) -> Tensor:
         a = x.nonzero()[:, 0].float()
         return ((a * a).sum() + a).sum()
+
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         run = keel.compile(fn, backends=["cpp"], fullgraph=True)
@@ -137,14 +146,23 @@ def test_buffers_are_addressed_from_their_first_element(launchers: dict[Case, La
     case = next(c for c in CASES if c.name == "in_place" and dict(c.sizes)["M"] == 17 and c.static)
     n, m = (dict(case.sizes)[s] for s in "NM")
     memory = torch.full((n * m + 5,), 2.0)
-    launchers[case](memory[3:3 + n * m].view(m, n).T, torch.empty(1))
+    launchers[case](memory[3 : 3 + n * m].view(m, n).T, torch.empty(1))
     assert memory.tolist() == [2.0] * 3 + [4.0] * (n * m) + [2.0] * 2
 
 
-TURNED = "kernel turned(in0: {0}[K*N*M]) -> (out0: {0}[K*N*M]) where K, M, N:\n  parallel i2 < K, i0 < M, i1 < N:\n" \
-         "    %0 = load in0[N*M*i2 + M*i1 + i0]\n    store out0[N*M*i2 + N*i0 + i1] %0\n"
-WIDTHS = {"f64": torch.float64, "i32": torch.int32, "bf16": torch.bfloat16, "i8": torch.int8, "b8": torch.bool,
-          "c64": torch.complex64, "c128": torch.complex128}
+TURNED = (
+    "kernel turned(in0: {0}[K*N*M]) -> (out0: {0}[K*N*M]) where K, M, N:\n  parallel i2 < K, i0 < M, i1 < N:\n"
+    "    %0 = load in0[N*M*i2 + M*i1 + i0]\n    store out0[N*M*i2 + N*i0 + i1] %0\n"
+)
+WIDTHS = {
+    "f64": torch.float64,
+    "i32": torch.int32,
+    "bf16": torch.bfloat16,
+    "i8": torch.int8,
+    "b8": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+}
 
 
 @pytest.mark.parametrize("name", WIDTHS)
@@ -191,8 +209,10 @@ def data(drawn: Drawn, seed: int) -> list[Tensor]:
     """A buffer for each of the kernel's: small integers, indices below 2."""
     generator = torch.Generator().manual_seed(seed)
     ranges = {b.name: (0, 2) if b.dtype == torch.int64 and b.role == "in" else (-3, 4) for b in drawn.kernel.buffers}
-    return [torch.randint(*ranges[b.name], (drawn.sizes[b.name],), generator=generator).to(b.dtype)
-            for b in drawn.kernel.buffers]
+    return [
+        torch.randint(*ranges[b.name], (drawn.sizes[b.name],), generator=generator).to(b.dtype)
+        for b in drawn.kernel.buffers
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
 """Joined tensors are read from one address for each row, whatever they are joined from and along what."""
+
 from __future__ import annotations
 
 import re
@@ -72,12 +73,25 @@ def written(*xs: Tensor) -> tuple[Tensor, ...]:
     return (whole + 1,)
 
 
-PROGRAMS: Sequence[Program] = (rows, normalized, outermost, innermost, stacked, nested, of_computed, padded, pooled,
-                               of_layouts, gathered, written)
+PROGRAMS: Sequence[Program] = (
+    rows,
+    normalized,
+    outermost,
+    innermost,
+    stacked,
+    nested,
+    of_computed,
+    padded,
+    pooled,
+    of_layouts,
+    gathered,
+    written,
+)
 
 
-def tensors(channels: Sequence[int], *, batch: int = 3, side: int = 5, dtype: torch.dtype = torch.float32
-            ) -> list[Tensor]:
+def tensors(
+    channels: Sequence[int], *, batch: int = 3, side: int = 5, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
     made = []
     for n, c in enumerate(channels):
         generator = torch.Generator().manual_seed(n)
@@ -122,11 +136,13 @@ def test_results_are_those_of_eager_in_every_dtype(dtype: torch.dtype) -> None:
 def test_flags_are_joined() -> None:
     def flags(*xs: Tensor) -> tuple[Tensor, ...]:
         return (~torch.cat(xs, 1),)
+
     xs = [x > 0 for x in tensors((3, 1, 4), side=17)]
     same(keel.compile(flags, backends=["cpp"])(*xs), flags(*xs))
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
+
 
 def kernels_of(program: Program, channels: Sequence[int], *, dynamic: bool = False) -> list[keel.loops.Kernel]:
     seen: list[keel.loops.Kernel] = []
@@ -134,6 +150,7 @@ def kernels_of(program: Program, channels: Sequence[int], *, dynamic: bool = Fal
     def kept(kernel: keel.loops.Kernel) -> str:
         seen.append(kernel)
         return target.render(kernel)
+
     own = keel.loop_backend(replace(target, render=kept))
     torch.compiler.reset()
     keel.compile(program, backends=[own, "eager"], dynamic=dynamic)(*tensors(channels, side=17))
@@ -158,6 +175,7 @@ def test_several_loops_over_a_row_share_the_choice() -> None:
 def test_where_the_pieces_lie_along_the_lanes_nothing_changes() -> None:
     def last(*xs: Tensor) -> tuple[Tensor, ...]:
         return (torch.cat([x.flatten(1) for x in xs], 1) + 1,)
+
     for kernel in kernels_of(last, (3, 2, 4)):
         assert joined(kernel) is kernel or joined(kernel) == kernel
 
@@ -179,4 +197,3 @@ kernel odd(in0: f32[64], in1: f32[64]) -> (out0: f32[64]):
 """
     kernel = keel.loops.parse(text)
     assert joined(kernel) == kernel
-

@@ -1,4 +1,5 @@
 """The elementary functions: how far from the truth, over bit patterns of all kinds; right at their special values."""
+
 from __future__ import annotations
 
 import math
@@ -21,20 +22,90 @@ F32, F64 = torch.float32, torch.float64
 # Largest error in units of the last place of float.  Where it is above 1, PyTorch's own is too, or the function is a
 # quotient of others.
 ULPS: Mapping[str, float] = {
-    "exp": 1.0, "exp2": 0.9, "expm1": 1.3, "log": 0.8, "log2": 0.7, "log10": 0.7, "log1p": 1.5, "sigmoid": 2.2,
-    "sin": 0.51, "cos": 0.51, "tan": 0.51, "asin": 0.51, "acos": 0.51, "atan": 0.51, "sinh": 0.51, "cosh": 0.51,
-    "asinh": 0.51, "acosh": 0.51, "atanh": 0.51, "tanh": 1.1, "erf": 1.0, "erfc": 0.6, "erfinv": 0.51, "lgamma": 0.51,
-    "digamma": 0.51, "sqrt": 0.501, "rsqrt": 1.5, "reciprocal": 0.501, "floor": 0, "ceil": 0, "trunc": 0, "round": 0,
-    "abs": 0, "neg": 0, "sign": 0,
+    "exp": 1.0,
+    "exp2": 0.9,
+    "expm1": 1.3,
+    "log": 0.8,
+    "log2": 0.7,
+    "log10": 0.7,
+    "log1p": 1.5,
+    "sigmoid": 2.2,
+    "sin": 0.51,
+    "cos": 0.51,
+    "tan": 0.51,
+    "asin": 0.51,
+    "acos": 0.51,
+    "atan": 0.51,
+    "sinh": 0.51,
+    "cosh": 0.51,
+    "asinh": 0.51,
+    "acosh": 0.51,
+    "atanh": 0.51,
+    "tanh": 1.1,
+    "erf": 1.0,
+    "erfc": 0.6,
+    "erfinv": 0.51,
+    "lgamma": 0.51,
+    "digamma": 0.51,
+    "sqrt": 0.501,
+    "rsqrt": 1.5,
+    "reciprocal": 0.501,
+    "floor": 0,
+    "ceil": 0,
+    "trunc": 0,
+    "round": 0,
+    "abs": 0,
+    "neg": 0,
+    "sign": 0,
 }
 BINARY: Mapping[str, float] = {
-    "pow": 0.51, "atan2": 0.51, "add": 0.501, "sub": 0.501, "mul": 0.501, "div": 0.501, "minimum": 0, "maximum": 0,
-    "copysign": 0, "fmod": 0, "mod": 0, "nextafter": 0,
+    "pow": 0.51,
+    "atan2": 0.51,
+    "add": 0.501,
+    "sub": 0.501,
+    "mul": 0.501,
+    "div": 0.501,
+    "minimum": 0,
+    "maximum": 0,
+    "copysign": 0,
+    "fmod": 0,
+    "mod": 0,
+    "nextafter": 0,
 }
 DOUBLE: Mapping[str, float] = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 2.0, "erfinv": 2.0}
 SPECIAL = [
-    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 2.5, -2.5, 1.5, INF, -INF, NAN, 1e-45, -1e-45, 1.2e-38,
-    3.4e38, -3.4e38, 1e38, 16777216.0, 16777217.0, 88.7228, 88.7229, -103.97, -103.98, 127.9, 128.0, -149.0, -150.1,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -2.0,
+    0.5,
+    -0.5,
+    3.0,
+    -3.0,
+    2.5,
+    -2.5,
+    1.5,
+    INF,
+    -INF,
+    NAN,
+    1e-45,
+    -1e-45,
+    1.2e-38,
+    3.4e38,
+    -3.4e38,
+    1e38,
+    16777216.0,
+    16777217.0,
+    88.7228,
+    88.7229,
+    -103.97,
+    -103.98,
+    127.9,
+    128.0,
+    -149.0,
+    -150.1,
 ]
 
 
@@ -50,7 +121,8 @@ def mapped(op: str, arity: int, dtype: torch.dtype, result: torch.dtype | None =
 
 
 KERNELS = {
-    **{(op, F32): mapped(op, 1, F32) for op in ULPS}, **{(op, F32): mapped(op, 2, F32) for op in BINARY},
+    **{(op, F32): mapped(op, 1, F32) for op in ULPS},
+    **{(op, F32): mapped(op, 2, F32) for op in BINARY},
     **{(op, F64): mapped(op, 1, F64) for op in DOUBLE},
     **{("isnan", F32): mapped("isnan", 1, F32, torch.bool), ("isinf", F32): mapped("isinf", 1, F32, torch.bool)},
     **{("widen", d): mapped("cast", 1, d, F32) for d in (torch.bfloat16, torch.float16)},
@@ -73,7 +145,7 @@ def called(launcher: Launcher, result: torch.dtype, *args: Tensor) -> Tensor:
 
 def patterns(step: int) -> Tensor:
     """Every ``step``-th float, by bit pattern."""
-    return torch.arange(-2**31, 2**31, step).to(torch.int32).view(F32)
+    return torch.arange(-(2**31), 2**31, step).to(torch.int32).view(F32)
 
 
 def meant(op: str, *args: Tensor) -> Tensor:
@@ -129,7 +201,7 @@ def test_of_two_answers(op: str, launchers: dict[tuple[str, torch.dtype], Launch
 def test_of_two_numbers(op: str, launchers: dict[tuple[str, torch.dtype], Launcher]) -> None:
     generator = torch.Generator().manual_seed(1)
     grid = torch.cartesian_prod(torch.tensor(SPECIAL), torch.tensor(SPECIAL))
-    bits = torch.randint(-2**31, 2**31, (2, 20000), generator=generator).to(torch.int32).view(F32)
+    bits = torch.randint(-(2**31), 2**31, (2, 20000), generator=generator).to(torch.int32).view(F32)
     near = torch.randn(2, 20000, generator=generator) * torch.tensor([[5.0], [20.0]])
     x = torch.cat([grid[:, 0], bits[0], near[0], near[0].abs(), near[0]])
     y = torch.cat([grid[:, 1], bits[1], near[1], near[1], near[1].round()])
@@ -161,11 +233,11 @@ def _exactly(op: str, x: mpmath.mpf) -> mpmath.mpf:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves(dtype: torch.dtype, launchers: dict[tuple[str, torch.dtype], Launcher]) -> None:
     """All of them widened, and floats of all kinds, exact ties among them, rounded."""
-    halves = torch.arange(-2**15, 2**15).to(torch.int16).view(dtype)
+    halves = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     wide = called(launchers["widen", dtype], F32, halves)
     torch.testing.assert_close(wide, halves.float(), rtol=0, atol=0, equal_nan=True)
     bits = wide.nan_to_num().view(torch.int32)
-    ties = [(bits + k).view(F32) for k in (0x8000, 0x7fff, 0x8001, 0x1000, 0x0fff, 0x1001)]
+    ties = [(bits + k).view(F32) for k in (0x8000, 0x7FFF, 0x8001, 0x1000, 0x0FFF, 0x1001)]
     edges = torch.tensor([*SPECIAL, 65504.0, 65519.0, 65520.0, 5.9e-8, 2.9e-8])
     x = torch.cat([patterns(9973), *ties, edges])
     have = called(launchers["round_to", dtype], dtype, x)
@@ -183,10 +255,10 @@ def test_to_integers(dtype: torch.dtype, launchers: dict[tuple[str, torch.dtype]
 @pytest.mark.parametrize("op", ["floordiv", "truncdiv", "mod", "fmod"])
 def test_integer_division(op: str, launchers: dict[tuple[str, torch.dtype], Launcher]) -> None:
     generator = torch.Generator().manual_seed(3)
-    x, y = torch.randint(-2**31, 2**31, (2, 100_000), generator=generator)
+    x, y = torch.randint(-(2**31), 2**31, (2, 100_000), generator=generator)
     y[:50_000] = y[:50_000] % 201 - 100
     y[y == 0] = 7
-    x[0], y[0] = -2**31, -1
+    x[0], y[0] = -(2**31), -1
     have = called(launchers[op, torch.int32], torch.int32, x.int(), y.int())
     rounding = "floor" if op in ("floordiv", "mod") else "trunc"
     quotient = x.div(y, rounding_mode=rounding)
@@ -204,5 +276,6 @@ def test_silu_keeps_its_digits_where_its_exponential_would_overflow() -> None:
         best = x.double() * torch.where(x < -40, x.double().exp(), x.double().sigmoid())
         # sigmoid is a multiple of the smallest number, which x multiplies.
         allowed = 8 * torch.finfo(dtype).eps * best.abs() + 2 * torch.finfo(dtype).smallest_normal * torch.finfo(
-            dtype).eps * (1 + x.double().abs())
+            dtype
+        ).eps * (1 + x.double().abs())
         assert bool(((found - best).abs() <= allowed).all())

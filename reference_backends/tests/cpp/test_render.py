@@ -1,4 +1,5 @@
 """The C++ of the kernels that matter most, as text."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -49,9 +50,17 @@ def test_the_body_of_a_small_loop_is_copied_only_where_there_are_vectors_or_litt
 def test_names_that_mean_something_in_cpp_are_changed() -> None:
     axis = Axis("from", 8)
     at = index(axis)
-    kernel = Kernel("exp", (Buffer("float", torch.float32, 8, "in"), Buffer("sum1", torch.float32, 8, "out")), (
-        Loop("parallel", (axis,), (Load(0, "float", at, torch.float32), Apply(1, "exp", (0,), torch.float32),
-                                   Store("sum1", at, 1))),))
+    kernel = Kernel(
+        "exp",
+        (Buffer("float", torch.float32, 8, "in"), Buffer("sum1", torch.float32, 8, "out")),
+        (
+            Loop(
+                "parallel",
+                (axis,),
+                (Load(0, "float", at, torch.float32), Apply(1, "exp", (0,), torch.float32), Store("sum1", at, 1)),
+            ),
+        ),
+    )
     text = target.render(kernel)
     assert "const float* float_, float* sum1_" in text
     assert "for (i64 from_ = 0; from_ < 8; ++from_)" in text

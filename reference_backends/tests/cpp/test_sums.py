@@ -1,4 +1,5 @@
 """Sums of floats lose no more than PyTorch's do, whatever the shape of the loop."""
+
 from __future__ import annotations
 
 from math import fsum
@@ -13,13 +14,13 @@ from keel_cpp import target
 
 TEXTS = {
     "total": "kernel total(in0: {d}[N*M]) -> (out0: {d}[1]):\n  reduce i0 < N*M:\n    %0 = load in0[i0]\n"
-             "    %1 = reduce sum %0\n  store out0[0] %1\n",
+    "    %1 = reduce sum %0\n  store out0[0] %1\n",
     "rows": "kernel rows(in0: {d}[N*M]) -> (out0: {d}[N]):\n  parallel i0 < N:\n    reduce j0 < M:\n"
-            "      %0 = load in0[M*i0 + j0]\n      %1 = reduce sum %0\n    store out0[i0] %1\n",
+    "      %0 = load in0[M*i0 + j0]\n      %1 = reduce sum %0\n    store out0[i0] %1\n",
     "columns": "kernel columns(in0: {d}[N*M]) -> (out0: {d}[M]):\n  parallel i0 < M:\n    reduce j0 < N:\n"
-               "      %0 = load in0[M*j0 + i0]\n      %1 = reduce sum %0\n    store out0[i0] %1\n",
+    "      %0 = load in0[M*j0 + i0]\n      %1 = reduce sum %0\n    store out0[i0] %1\n",
     "running": "kernel running(in0: {d}[N*M]) -> (out0: {d}[N*M]):\n  parallel i0 < N:\n    scan j0 < M:\n"
-               "      %0 = load in0[M*i0 + j0]\n      %1 = scan sum %0\n      store out0[M*i0 + j0] %1\n",
+    "      %0 = load in0[M*i0 + j0]\n      %1 = scan sum %0\n      store out0[M*i0 + j0] %1\n",
 }
 SHAPES = {"total": (1000, 1000), "rows": (30, 20_000), "columns": (20_000, 30), "running": (30, 20_000)}
 CASES = [(name, dtype) for name in TEXTS for dtype in ("f32", "f64")]
@@ -58,7 +59,7 @@ def exact(name: str, x: Tensor) -> Tensor:
     out = torch.full_like(x, float("nan"))
     for i, row in enumerate(x.tolist()):
         for k in ends:
-            out[i, k] = fsum(row[:k + 1])
+            out[i, k] = fsum(row[: k + 1])
     return out
 
 

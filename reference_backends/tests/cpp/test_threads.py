@@ -1,4 +1,5 @@
 """One OpenMP runtime in the process, and the same bits whatever the number of threads."""
+
 from __future__ import annotations
 
 import re
@@ -17,8 +18,18 @@ from keel_cpp import target
 from .kernels import kernel
 
 SIZES = {"N": 517, "M": 1031, "K": 300}
-NAMES = ("softmax", "layer_norm", "column_sum", "total", "cumsum", "scatter", "transposed", "window", "argmax",
-         "welford")
+NAMES = (
+    "softmax",
+    "layer_norm",
+    "column_sum",
+    "total",
+    "cumsum",
+    "scatter",
+    "transposed",
+    "window",
+    "argmax",
+    "welford",
+)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 """Every loop that is marked for vectors is one in the compiler's output."""
+
 from __future__ import annotations
 
 import re
@@ -56,7 +57,10 @@ def test_marked_loops_become_vectors(tmp_path: Path) -> None:
     lines = text.split("\n")
     done = reported(text, tmp_path)
     loops = [(where, count) for where, count in marked(lines) if where.start > start]
-    scalar = ["\n".join(lines[where.start - 1:where.stop - 1]) for where, count in loops
-              if sum(line in where for line, _ in done) < count]
+    scalar = [
+        "\n".join(lines[where.start - 1 : where.stop - 1])
+        for where, count in loops
+        if sum(line in where for line, _ in done) < count
+    ]
     assert sum(count for _, count in loops) > 40
     assert not scalar, "\n\n".join(scalar)

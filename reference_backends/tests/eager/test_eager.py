@@ -1,4 +1,5 @@
 """The backend of last resort: everything, everywhere, and only what nobody else takes."""
+
 from __future__ import annotations
 
 import torch
@@ -19,8 +20,9 @@ def test_it_takes_any_call_on_any_device() -> None:
 
 def test_it_runs_what_others_leave() -> None:
     x = torch.randn(3, 3)
-    some = keel.Backend(name="some", device="cpu", compile=lambda gm: gm.forward,
-                        supports=keel.Support((keel.Rule(ops=("aten.mm",)),)))
+    some = keel.Backend(
+        name="some", device="cpu", compile=lambda gm: gm.forward, supports=keel.Support((keel.Rule(ops=("aten.mm",)),))
+    )
     explanation = keel.explain(lambda x: (x @ x).sort()[0].cumsum(0), x, backends=[some])
     assert explanation.taken == {"some": 1, "eager": 2}
     assert explanation.fell_back == {"aten.sort.default": 1, "aten.cumsum.default": 1}

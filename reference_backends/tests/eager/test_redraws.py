@@ -1,4 +1,5 @@
 """Draws that are repeated, on a device that PyTorch's own operators do not know: its tensors here are the host's."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,8 +32,9 @@ DRAWS = {"own": torch.ops.keel_redraws.draw.default, "fallback to the host": tor
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A module as ``torch.get_device_module`` gives it."""
-    found = SimpleNamespace(get_rng_state=lambda device: OWN.get_state(),
-                            set_rng_state=lambda state, device: OWN.set_state(state))
+    found = SimpleNamespace(
+        get_rng_state=lambda device: OWN.get_state(), set_rng_state=lambda state, device: OWN.set_state(state)
+    )
     monkeypatch.setattr(torch, "get_device_module", lambda device: found)
     return found
 
@@ -40,9 +42,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def graph(op: Callable[..., Any], *, saved: bool) -> Callable[..., Any]:
     """A draw on ``meta``, as a forward or a backward graph has it."""
     graph = fx.Graph()
-    values = [graph.placeholder(name) for name in ("x", "state")[:1 + saved]]
-    call = graph.call_function(higher.run_with_rng_state if saved else higher.run_and_save_rng_state,
-                               (*reversed(values[1:]), op, values[0]))
+    values = [graph.placeholder(name) for name in ("x", "state")[: 1 + saved]]
+    call = graph.call_function(
+        higher.run_with_rng_state if saved else higher.run_and_save_rng_state, (*reversed(values[1:]), op, values[0])
+    )
     drawn, state = torch.empty(40, device="meta"), torch.empty(8, dtype=torch.uint8)
     call.meta["val"] = drawn if saved else (state, drawn)
     graph.output((call,))
@@ -51,10 +54,10 @@ def graph(op: Callable[..., Any], *, saved: bool) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("op", DRAWS.values(), ids=DRAWS)
 def test_the_same_is_drawn_again(device: SimpleNamespace, op: Callable[..., Any]) -> None:
-    (state, first), = graph(op, saved=False)(X)
-    second, = graph(op, saved=False)(X)
+    ((state, first),) = graph(op, saved=False)(X)
+    (second,) = graph(op, saved=False)(X)
     before = device.get_rng_state(None), torch.get_rng_state()
-    again, = graph(op, saved=True)(X, state)
+    (again,) = graph(op, saved=True)(X, state)
     assert torch.equal(again, first) and not torch.equal(second[1], first)
     assert torch.equal(device.get_rng_state(None), before[0]) and torch.equal(torch.get_rng_state(), before[1])
 

@@ -1,4 +1,5 @@
 """Backends of torch.compile as Keel backends: alone, beside others, in training, with changing sizes."""
+
 from __future__ import annotations
 
 import copy
@@ -13,8 +14,12 @@ import keel
 from keel import Backend, Rule, Support
 from keel_foreign import foreign, inductor, untraceable
 
-CPU = Backend(name="mm", device="cpu", compile=lambda gm: gm.forward,
-              supports=Support((Rule(ops=("aten.mm", "aten.addmm", "aten.t")),)))
+CPU = Backend(
+    name="mm",
+    device="cpu",
+    compile=lambda gm: gm.forward,
+    supports=Support((Rule(ops=("aten.mm", "aten.addmm", "aten.t")),)),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +44,7 @@ def same(found: Any, wanted: Any) -> None:
     torch.testing.assert_close(found, wanted, check_stride=True, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")    # Inductor's own, on import
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own, on import
 def test_inductor_beside_another_computes_values_and_gradients_with_eagers_strides() -> None:
     model = Small()
     twin = copy.deepcopy(model)
@@ -74,8 +79,9 @@ def test_any_registered_backend_works(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["aot_eager", "inductor"])
 def test_a_float_that_changes_is_a_constant_where_the_other_compiler_asks_for_that(name: str) -> None:
-    go = torch.compile(lambda x, n, f: (x * n, x + f), backend="keel",
-                       options={"backends": [foreign(name), "eager"], "strict": True})
+    go = torch.compile(
+        lambda x, n, f: (x * n, x + f), backend="keel", options={"backends": [foreign(name), "eager"], "strict": True}
+    )
     x = torch.ones(2)
     for k in range(3):
         same(go(x, k + 2, k * 0.5), (x * (k + 2), x + k * 0.5))
@@ -89,6 +95,7 @@ def test_symbols_that_another_compiler_makes_up_are_its_own(monkeypatch: pytest.
         assert isinstance(made.shape[0], torch.SymInt)
         environments.append((made.fake_mode.shape_env, next(iter(gm.graph.nodes)).meta["val"].fake_mode.shape_env))
         return gm.forward
+
     known = torch._dynamo.backends.registry
     monkeypatch.setattr(known, "_BACKENDS", dict(known._BACKENDS))
     monkeypatch.setattr(known, "_COMPILER_FNS", dict(known._COMPILER_FNS))
@@ -113,15 +120,18 @@ def test_keel_is_not_foreign_to_itself() -> None:
         keel.plugin.torch_compile_backend("keel")
 
 
-@pytest.mark.parametrize("op, reason", [
-    (torch.ops.aten.nonzero.default, "known only when it has run"),
-    (torch.ops.aten._local_scalar_dense.default, "known only when it has run"),
-    (torch.ops.aten.add_.Tensor, "acts by what it does"),
-    (torch.ops.aten.__ilshift__.Scalar, "acts by what it does"),
-    (torch.ops.aten._assert_async.default, "acts by what it does"),
-    (torch.ops.higher_order.cond, "of higher order"),
-    (torch.ops._c10d_functional.wait_tensor.default, "talks to other processes"),
-])
+@pytest.mark.parametrize(
+    "op, reason",
+    [
+        (torch.ops.aten.nonzero.default, "known only when it has run"),
+        (torch.ops.aten._local_scalar_dense.default, "known only when it has run"),
+        (torch.ops.aten.add_.Tensor, "acts by what it does"),
+        (torch.ops.aten.__ilshift__.Scalar, "acts by what it does"),
+        (torch.ops.aten._assert_async.default, "acts by what it does"),
+        (torch.ops.higher_order.cond, "of higher order"),
+        (torch.ops._c10d_functional.wait_tensor.default, "talks to other processes"),
+    ],
+)
 def test_what_cannot_be_traced_is_refused(op: Callable[..., Any], reason: str) -> None:
     out = () if op is torch.ops.aten._assert_async.default else (keel.TensorType.dense(torch.float32, (4,)),)
     assert reason in str(untraceable(keel.Call(op, (), {}, out)))
@@ -140,12 +150,13 @@ def test_an_index_is_refused_only_where_it_is_a_mask() -> None:
         assert "known only" in str(untraceable(keel.Call(index, (flags, [None, wrong]), {}, (flags,))))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")    # Inductor's own, on import
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own, on import
 def test_inductor_reads_flags_at_places() -> None:
     flags, at = torch.tensor([[True, False], [False, False]]), torch.tensor([1, 0, 0])
 
     def fn(flags: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         return flags[at, at] | flags[:, at][0]
+
     explanation = keel.explain(fn, flags, at, backends=[inductor], strict=True)
     assert set(explanation.taken) == {"inductor"}
     assert keel.compile(fn, backends=[inductor], strict=True)(flags, at).tolist() == fn(flags, at).tolist()

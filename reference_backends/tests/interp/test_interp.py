@@ -1,4 +1,5 @@
 """The interpreter as a backend: whole models, forward and backward, with every op there is and with twenty."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,9 +15,30 @@ import keel_interp
 from keel import KeelError, Launcher, Source, loop_backend
 from keel.loops import Apply, Kernel, parse, show, walk
 
-TWENTY = frozenset((
-    "cast", "bitcast", "where", "neg", "add", "sub", "mul", "div", "truncdiv", "lt", "eq", "and", "or", "not", "floor",
-    "sqrt", "exp", "log", "sin", "cos"))
+TWENTY = frozenset(
+    (
+        "cast",
+        "bitcast",
+        "where",
+        "neg",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "truncdiv",
+        "lt",
+        "eq",
+        "and",
+        "or",
+        "not",
+        "floor",
+        "sqrt",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+    )
+)
 SEEN: set[str] = set()
 
 
@@ -26,9 +48,15 @@ def watched(sources: Sequence[Source]) -> list[Launcher]:
     return keel_interp.build(sources)
 
 
-SMALL = loop_backend(replace(
-    keel_interp.target, name="twenty", build=watched, reductions={},
-    scalars={name: text for name, text in keel_interp.target.scalars.items() if name in TWENTY}))
+SMALL = loop_backend(
+    replace(
+        keel_interp.target,
+        name="twenty",
+        build=watched,
+        reductions={},
+        scalars={name: text for name, text in keel_interp.target.scalars.items() if name in TWENTY},
+    )
+)
 
 
 class Transformer(nn.Module):
@@ -45,7 +73,7 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embed(tokens)
         q, k, v = self.project(self.norm(x)).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        scores = (q @ k.transpose(-1, -2) / 8 ** 0.5).masked_fill(self.future(tokens.shape[1]), -torch.inf)
+        scores = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(self.future(tokens.shape[1]), -torch.inf)
         x = x + self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
         h = self.wide(self.last(x))
         x = x + self.narrow(nn.functional.gelu(h) + nn.functional.silu(h) * torch.tanh(h))
@@ -60,8 +88,17 @@ class Convnet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=2),
-            nn.GroupNorm(2, 8), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, groups=2),
+            nn.GroupNorm(2, 8),
+            nn.Hardswish(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.body(x).sigmoid().log().mean()
@@ -76,8 +113,9 @@ def both(model: nn.Module, x: Tensor, backend: object) -> tuple[list[Tensor], li
         model.zero_grad(set_to_none=True)
         loss = run(x)
         loss.backward()
-        found.append([loss.detach(), *(p.grad.clone() for p in model.parameters()),
-                      *(b.clone() for b in model.buffers())])
+        found.append(
+            [loss.detach(), *(p.grad.clone() for p in model.parameters()), *(b.clone() for b in model.buffers())]
+        )
     return found[0], found[1]
 
 
@@ -104,6 +142,7 @@ def test_models_forward_and_backward(make: type[nn.Module], data: Callable[[], T
 def test_sizes_known_only_at_run_time() -> None:
     def rows(x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.softmax(x, -1).cumsum(0), x.flatten().argmax()
+
     run = keel.compile(rows, backends=["interp"], dynamic=True, strict=True)
     for n, m in ((3, 5), (7, 4), (2, 9)):
         x = torch.randn(n, m, generator=torch.Generator().manual_seed(n))
@@ -111,10 +150,17 @@ def test_sizes_known_only_at_run_time() -> None:
             torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("rule", [
-    lambda x: torch.cos(x).triu(), lambda x: torch.ones(5, 5).triu(1) + x, lambda x: x.bfloat16().cos().tril(-1),
-    lambda x: nn.functional.pad(x.exp(), (1, 2)), lambda x: nn.functional.pad((x < 9).tril(), (2, 0)),
-    lambda x: torch.cat([x.exp(), x.cos().triu()])])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda x: torch.cos(x).triu(),
+        lambda x: torch.ones(5, 5).triu(1) + x,
+        lambda x: x.bfloat16().cos().tril(-1),
+        lambda x: nn.functional.pad(x.exp(), (1, 2)),
+        lambda x: nn.functional.pad((x < 9).tril(), (2, 0)),
+        lambda x: torch.cat([x.exp(), x.cos().triu()]),
+    ],
+)
 def test_what_is_computed_in_place_is_zero_outside_of_a_mask(rule: Callable[[Tensor], Tensor]) -> None:
     """Whatever it would be at zero: cos(0) is 1."""
     x = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
@@ -122,8 +168,10 @@ def test_what_is_computed_in_place_is_zero_outside_of_a_mask(rule: Callable[[Ten
 
 
 def test_a_launcher_is_made_from_the_text_alone() -> None:
-    text = "kernel k(a: f32[s0]) -> (o: f32[s0]) where s0:\n  parallel i < s0:\n    %0 = load a[i]\n    %1 = neg %0\n" \
-           "    store o[i] %1\n"
+    text = (
+        "kernel k(a: f32[s0]) -> (o: f32[s0]) where s0:\n  parallel i < s0:\n    %0 = load a[i]\n    %1 = neg %0\n"
+        "    store o[i] %1\n"
+    )
     out = torch.empty(3)
     keel_interp.launcher(text)(torch.arange(3.0), out, 3)
     assert out.tolist() == [0, -1, -2]

@@ -1,4 +1,5 @@
 """What each kernel of ``kernels`` must compute, said with PyTorch, and how to run one and compare."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -41,14 +42,14 @@ def total(v: Values, N: int, M: int) -> Values:
 
 def cummax(v: Values, N: int, M: int) -> Values:
     x = v["in0"].view(N, M)
-    at = torch.stack([first_best(x[:k + 1]) for k in range(N)])
+    at = torch.stack([first_best(x[: k + 1]) for k in range(N)])
     return {"out0": x.gather(0, at), "out1": at}
 
 
 def roll(v: Values, N: int, M: int) -> Values:
     x = v["in0"].view(N, M)
     back = torch.zeros_like(x)
-    back[:, 3:] = x[:, :max(M - 3, 0)]
+    back[:, 3:] = x[:, : max(M - 3, 0)]
     return {"out0": x.roll(3, 1), "out1": back}
 
 
@@ -90,10 +91,12 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "cummax": cummax,
     "roll": roll,
     "gather": lambda v, N, M, K: {"out0": v["in0"].view(N, M)[v["in1"]]},
-    "scatter_add": lambda v, N, M, K: {
-        "out0": v["in0"].view(N, M).index_add(0, v["in1"], v["in2"].view(K, M))},
+    "scatter_add": lambda v, N, M, K: {"out0": v["in0"].view(N, M).index_add(0, v["in1"], v["in2"].view(K, M))},
     "side_by_side": lambda v, N, M, K: {
-        "out0": v["in0"].view(N, M).amin(1), "out1": -v["in1"], "out2": v["in1"].prod()},
+        "out0": v["in0"].view(N, M).amin(1),
+        "out1": -v["in1"],
+        "out2": v["in1"].prod(),
+    },
     "in_turn": lambda v, N, M: {"out0": v["in0"].view(N, M).abs().T, "out1": v["in0"].view(N, M).abs().T * 2},
     "row_twice": lambda v, N, M: {"out0": v["in0"] * 2, "out1": v["in0"].view(N, M).flip(1) * 2},
     "in_place": lambda v, N, M: {"in0": v["in0"] * v["in0"]},
@@ -104,28 +107,44 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "images": images,
     "two_widths": lambda v, N, M, K: {
         "out0": v["in0"][:M].sum() * torch.arange(N, device=v["in0"].device),
-        "out1": v["in0"][:K].sum() * torch.arange(N, device=v["in0"].device)},
-    "fills": lambda v, N: {
-        "out0": torch.full((N,), 3.5), "out1": torch.arange(N) * 2 + N, "out2": v["out2"] + 3.5 * N},
+        "out1": v["in0"][:K].sum() * torch.arange(N, device=v["in0"].device),
+    },
+    "fills": lambda v, N: {"out0": torch.full((N,), 3.5), "out1": torch.arange(N) * 2 + N, "out2": v["out2"] + 3.5 * N},
     "bools": bools,
     "small_ints": small_ints,
     "signed_zeros": lambda v, N: {"out0": v["in0"] * -0.0, "out1": -v["in0"], "out2": v["in0"] * NAN},
-    "halves": lambda v, N: {"out0": v["in0"].bfloat16(), "out1": v["in1"].half(), "out2": v["in2"].bfloat16(),
-                            "out3": v["in1"].int()},
+    "halves": lambda v, N: {
+        "out0": v["in0"].bfloat16(),
+        "out1": v["in1"].half(),
+        "out2": v["in2"].bfloat16(),
+        "out3": v["in1"].int(),
+    },
 }
 
 # Triton's interpreter walks scans and folds of pairs element by element, and makes no mask of a comparison of scalars.
-SMALL = {"cummax": ((1, 1), (33, 3), (7, 2)), "masked": ((2, 1), (3, 130), (7, 33)),
-         "two_widths": ((1, 1, 2), (3, 40, 33), (2, 33, 60)),
-         "transposed": ((2, 128, 32), (1, 35, 33), (2, 64, 17))}
-SPECIAL = ("softmax", "argmax", "total", "cummax", "in_place", "signed_zeros", "column_sum", "side_by_side",
-           "broadcast")
+SMALL = {
+    "cummax": ((1, 1), (33, 3), (7, 2)),
+    "masked": ((2, 1), (3, 130), (7, 33)),
+    "two_widths": ((1, 1, 2), (3, 40, 33), (2, 33, 60)),
+    "transposed": ((2, 128, 32), (1, 35, 33), (2, 64, 17)),
+}
+SPECIAL = (
+    "softmax",
+    "argmax",
+    "total",
+    "cummax",
+    "in_place",
+    "signed_zeros",
+    "column_sum",
+    "side_by_side",
+    "broadcast",
+)
 
 
 def cases() -> Iterator[Case]:
     """Every kernel at a few sizes, static and symbolic; the odd ones matter more than the large ones."""
     for name, reference in REFERENCES.items():
-        names = reference.__code__.co_varnames[1:reference.__code__.co_argcount]
+        names = reference.__code__.co_varnames[1 : reference.__code__.co_argcount]
         least, most, other = SMALL.get(name) or _SIZES[len(names)]
         yield Case(name, tuple(zip(names, least, strict=True)), True)
         yield Case(name, tuple(zip(names, most, strict=True)), True)
@@ -140,13 +159,16 @@ _SIZES = {1: ((1,), (130,), (33,)), 2: ((1, 1), (3, 130), (7, 33)), 3: ((1, 1, 1
 def wide_cases() -> Iterator[Case]:
     """Sizes that only a device is fast enough for."""
     for name, reference in REFERENCES.items():
-        names = reference.__code__.co_varnames[1:reference.__code__.co_argcount]
+        names = reference.__code__.co_varnames[1 : reference.__code__.co_argcount]
         for values, static in product(_WIDE[len(names)], (True, False)):
             yield Case(name, tuple(zip(names, values, strict=True)), static)
 
 
-_WIDE = {1: ((100_003,),), 2: ((1, 1), (1000, 1024), (37, 20_011), (5_003, 5)),
-         3: ((1, 1, 1), (64, 100, 70), (3, 9, 5_001))}
+_WIDE = {
+    1: ((100_003,),),
+    2: ((1, 1), (1000, 1024), (37, 20_011), (5_003, 5)),
+    3: ((1, 1, 1), (64, 100, 70), (3, 9, 5_001)),
+}
 
 
 def tensors(kernel: Kernel, case: Case, device: str) -> dict[str, Tensor]:
@@ -167,7 +189,7 @@ def tensors(kernel: Kernel, case: Case, device: str) -> dict[str, Tensor]:
         else:
             x = (torch.randint(-32, 33, (n,), generator=source) / 8).to(dtype)
             if case.kernel == "side_by_side" and b.name == "in1":
-                x = x.sign() + (x == 0)                     # their product overflows in no order
+                x = x.sign() + (x == 0)  # their product overflows in no order
             if case.special:
                 odd = torch.tensor([NAN, INF, -INF, -0.0, 0.0])
                 x[::17] = odd[torch.randint(0, 5, (n,), generator=source)][::17].to(dtype)

@@ -1,5 +1,6 @@
 """All kernels through Triton's interpreter, on the CPU.  ``test_interpreted`` runs this in a process of its own, for
 whether Triton interprets is settled when it is imported."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -55,7 +56,7 @@ def test_numbers_that_the_host_computes() -> None:
 
     def block(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         n = x.shape[1]
-        return x[:, : int(n * .75)] * 2, x * (n / 3), x + n ** -.5, x * (n & 6), x.new_ones(round(n / 2)) * n
+        return x[:, : int(n * 0.75)] * 2, x * (n / 3), x + n**-0.5, x * (n & 6), x.new_ones(round(n / 2)) * n
 
     compiled = keel.compile(block, backends=[loop_backend(here)], dynamic=True)
     for n in (33, 48):

@@ -1,4 +1,5 @@
 """The kernels of these tests, as texts over sizes N, M, K; ``kernel`` fixes sizes or leaves them to run time."""
+
 from __future__ import annotations
 
 from keel.loops import Kernel

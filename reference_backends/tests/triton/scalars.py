@@ -1,4 +1,5 @@
 """Every scalar op of the tables in one kernel per dtype, and every cast; what they must give, said with PyTorch."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -29,29 +30,99 @@ def _sqrt(x: np.ndarray) -> np.ndarray:
 
 
 _COMPARE: Mapping[str, Meaning] = {
-    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+}
 _FLOAT: Mapping[str, Meaning] = {
-    **{name: getattr(torch, name) for name in (
-        "abs", "floor", "ceil", "trunc", "round", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-        "erfinv", "lgamma", "sigmoid", "reciprocal", "isnan", "isinf", "add", "sub", "mul", "div", "fmod", "pow",
-        "atan2", "copysign", "nextafter", "minimum", "maximum", "neg")},
+    **{
+        name: getattr(torch, name)
+        for name in (
+            "abs",
+            "floor",
+            "ceil",
+            "trunc",
+            "round",
+            "rsqrt",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "erfc",
+            "erfinv",
+            "lgamma",
+            "sigmoid",
+            "reciprocal",
+            "isnan",
+            "isinf",
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "fmod",
+            "pow",
+            "atan2",
+            "copysign",
+            "nextafter",
+            "minimum",
+            "maximum",
+            "neg",
+        )
+    },
     "sqrt": lambda x: torch.from_numpy(_sqrt(x.numpy())),  # correctly rounded, which torch.sqrt on a CPU is not
-    "sign": lambda x: torch.sign(x).nan_to_num(0), "mod": torch.remainder,
+    "sign": lambda x: torch.sign(x).nan_to_num(0),
+    "mod": torch.remainder,
     "where": lambda x, y, z: torch.where(x != 0, y, z),
-    "fma": lambda x, y, z: x * y + z,                       # the operands are such that it is exact
+    "fma": lambda x, y, z: x * y + z,  # the operands are such that it is exact
 }
 _NUMBER: Mapping[str, Meaning] = {
-    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "add": torch.add, "sub": torch.sub, "mul": torch.mul,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
     "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "truncdiv": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
-    "mod": torch.remainder, "fmod": torch.fmod, "minimum": torch.minimum, "maximum": torch.maximum,
-    "where": _FLOAT["where"], "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor,
-    "not": torch.bitwise_not, "shl": lambda x, y: x << (y & 7), "shr": lambda x, y: x >> (y & 7),
+    "mod": torch.remainder,
+    "fmod": torch.fmod,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "where": _FLOAT["where"],
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "shl": lambda x, y: x << (y & 7),
+    "shr": lambda x, y: x >> (y & 7),
 }
 _BOOL: Mapping[str, Meaning] = {
-    "and": torch.logical_and, "or": torch.logical_or, "xor": torch.logical_xor, "not": torch.logical_not,
-    "where": torch.where, **_COMPARE}
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "xor": torch.logical_xor,
+    "not": torch.logical_not,
+    "where": torch.where,
+    **_COMPARE,
+}
 
 
 def meanings(dtype: torch.dtype) -> Mapping[str, Meaning]:
@@ -64,14 +135,17 @@ def ops_kernel(dtype: torch.dtype) -> Kernel:
     """out<k>[i] = the k-th op of (in0[i], in1[i], in2[i])."""
     ops, d = meanings(dtype), DTYPE_NAMES[dtype]
     outs = [f"out{k}: {'b8' if SCALARS[op].result == 'bool' else d}[N]" for k, op in enumerate(ops)]
-    lines = [f"kernel ops(in0: {d}[N], in1: {d}[N], in2: {d}[N]) -> ({', '.join(outs)}):", "  parallel i0 < N:",
-             *(f"    %{k} = load in{k}[i0]" for k in range(3))]
+    lines = [
+        f"kernel ops(in0: {d}[N], in1: {d}[N], in2: {d}[N]) -> ({', '.join(outs)}):",
+        "  parallel i0 < N:",
+        *(f"    %{k} = load in{k}[i0]" for k in range(3)),
+    ]
     if dtype != torch.bool:
         lines += [f"    %3 = const 0 : {d}", "    %4 = ne %0 %3"]
     if not dtype.is_floating_point and dtype != torch.bool:
         lines += [f"    %5 = const 7 : {d}", "    %6 = and %1 %5"]
     for k, op in enumerate(ops):
-        args = ["%0", "%1", "%2"][:SCALARS[op].arity]
+        args = ["%0", "%1", "%2"][: SCALARS[op].arity]
         if op == "where" and dtype != torch.bool:
             args[0] = "%4"
         if op in ("shl", "shr"):
@@ -85,8 +159,27 @@ def operands(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     if dtype == torch.bool:
         x, y = [True, False], [True, False]
     elif dtype.is_floating_point:
-        x = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.25, -7.75, 1e-3, 20.0, -20.0, 1e-40, 88.5,
-             INF, -INF, NAN]
+        x = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            -2.5,
+            3.25,
+            -7.75,
+            1e-3,
+            20.0,
+            -20.0,
+            1e-40,
+            88.5,
+            INF,
+            -INF,
+            NAN,
+        ]
         y = [0.0, -0.0, 1.0, -1.0, 2.0, -3.0, 0.25, 5.5, INF, -INF, NAN]
     else:
         info = torch.iinfo(dtype)
@@ -105,7 +198,7 @@ def check_ops(dtype: torch.dtype, device: str) -> list[str]:
     launch(*(g.to(device) for g in given), *outs, len(given[0]))
     wrong = []
     for (op, meaning), out in zip(meanings(dtype).items(), outs, strict=True):
-        want, defined = meaning(*given[:SCALARS[op].arity]), _defined(op, dtype, given)
+        want, defined = meaning(*given[: SCALARS[op].arity]), _defined(op, dtype, given)
         try:
             compare(out.cpu()[defined], want[defined], op)
         except AssertionError as e:
@@ -120,7 +213,7 @@ def _defined(op: str, dtype: torch.dtype, given: tuple[Tensor, ...]) -> Tensor:
     if op == "fma":
         return (x.abs() < 100) & (y.abs() < 100) & (z.abs() < 100) & (x.abs() > 1e-2) & (z.abs() > 1e-2)
     if op == "mod" and dtype.is_floating_point:
-        return ~y.isinf()                                   # torch.remainder gives NaN there, Python's % does not
+        return ~y.isinf()  # torch.remainder gives NaN there, Python's % does not
     return everywhere
 
 
@@ -133,8 +226,28 @@ def compare(found: Tensor, want: Tensor, op: str) -> None:
         bad = found != want
         assert not bad.any(), f"{found[bad][:5].tolist()} is not {want[bad][:5].tolist()}"
         return
-    exact = op in ("add", "sub", "mul", "div", "sqrt", "reciprocal", "fma", "neg", "abs", "floor", "ceil", "trunc",
-                   "round", "where", "minimum", "maximum", "copysign", "nextafter", "fmod", "sign")
+    exact = op in (
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "sqrt",
+        "reciprocal",
+        "fma",
+        "neg",
+        "abs",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "where",
+        "minimum",
+        "maximum",
+        "copysign",
+        "nextafter",
+        "fmod",
+        "sign",
+    )
     eps = 0.0 if exact else torch.finfo(want.dtype).eps * ULPS.get(op, 6)
     tiny = 0.0 if exact else torch.finfo(want.dtype).tiny * 1e-6 if op != "lgamma" else eps
     torch.testing.assert_close(found, want, rtol=eps, atol=tiny, equal_nan=True)

@@ -1,4 +1,5 @@
 """What ptxas makes wrong, and that none of it is left to it."""
+
 from __future__ import annotations
 
 import re
@@ -37,13 +38,16 @@ def assembly(registers: str, body: str) -> str:
 """
 
 
-UPPER = assembly(".reg .b16 %rs<4>; .reg .b32 %r<4>;", """
+UPPER = assembly(
+    ".reg .b16 %rs<4>; .reg .b32 %r<4>;",
+    """
     ld.global.b16 %rs1, [%rd1];
     mov.b32 %r1, {%rs1, %rs1};
     mov.b32 %r2, 131072;
     add.s16x2 %r3, %r1, %r2;
     mov.b32 {_, %rs2}, %r3;
-    st.global.b16 [%rd2], %rs2;""")
+    st.global.b16 [%rd2], %rs2;""",
+)
 """Adds 2 to a 16-bit number, in the upper half of a register."""
 POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
   parallel i0 < 2, i1 < 4, i2 < 5, i3 < 9:
@@ -76,12 +80,15 @@ COMPARED = """kernel compared(in0: f32[36]) -> (out0: b8[36]):
 
 def comparison(made: str, how: str, number: str) -> str:
     """PTX that compares %r2, which ``made`` makes of what is read."""
-    return assembly(".reg .pred %p<2>; .reg .b32 %r<8>;", f"""
+    return assembly(
+        ".reg .pred %p<2>; .reg .b32 %r<8>;",
+        f"""
     ld.global.b32 %r1, [%rd1];
     {made}
     setp.{how}.f32 %p1, %r2, {number};
     selp.b32 %r5, 7, 9, %p1;
-    st.global.b32 [%rd2], %r5;""")
+    st.global.b32 [%rd2], %r5;""",
+    )
 
 
 def disassembled(cubin: Path) -> str:
@@ -104,11 +111,17 @@ def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "IADD" in code and "VIADD.16x2" not in code
 
 
-@pytest.mark.parametrize("made, how, number", [
-    ("abs.f32 %r2, %r1;", "gt", "0fC0000000"), ("abs.f32 %r2, %r1;", "ge", "0f00000000"),
-    ("abs.f32 %r2, %r1;", "ge", "0f80000000"), ("ex2.approx.f32 %r2, %r1;", "gt", "0fBF800000"),
-    ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "lt", "0f40000000"),
-    ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "le", "0f00000000")])
+@pytest.mark.parametrize(
+    "made, how, number",
+    [
+        ("abs.f32 %r2, %r1;", "gt", "0fC0000000"),
+        ("abs.f32 %r2, %r1;", "ge", "0f00000000"),
+        ("abs.f32 %r2, %r1;", "ge", "0f80000000"),
+        ("ex2.approx.f32 %r2, %r1;", "gt", "0fBF800000"),
+        ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "lt", "0f40000000"),
+        ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "le", "0f00000000"),
+    ],
+)
 def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> None:
     from keel_triton.assembly import ordered
 
@@ -118,9 +131,15 @@ def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> No
     assert re.search(r"\bSEL R", disassembled(cubin)), "ptxas takes it to be true"
 
 
-@pytest.mark.parametrize("made, how, number", [
-    ("abs.f32 %r2, %r1;", "gt", "0f40000000"), ("abs.f32 %r2, %r1;", "lt", "0fC0000000"),
-    ("neg.f32 %r2, %r1;", "lt", "0f40000000"), ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "gt", "0fC0000000")])
+@pytest.mark.parametrize(
+    "made, how, number",
+    [
+        ("abs.f32 %r2, %r1;", "gt", "0f40000000"),
+        ("abs.f32 %r2, %r1;", "lt", "0fC0000000"),
+        ("neg.f32 %r2, %r1;", "lt", "0f40000000"),
+        ("abs.f32 %r3, %r1; neg.f32 %r2, %r3;", "gt", "0fC0000000"),
+    ],
+)
 def test_other_comparisons_stay(made: str, how: str, number: str) -> None:
     from keel_triton.assembly import ordered
 

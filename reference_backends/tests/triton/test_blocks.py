@@ -1,4 +1,5 @@
 """Block sizes: enough programs, enough work in each, nothing that a machine cannot hold."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -28,17 +29,20 @@ def test_blocks_cover_the_rows_and_fit_the_machine(name: str, static: bool) -> N
             assert b.x * widest <= 32 * b.warps * 32, "more than 32 elements a thread"
 
 
-@pytest.mark.parametrize("name, sizes, wanted", [
-    ("broadcast", (4096, 768), (1024, 0, 4)),       # eight elements a thread: 16 bytes of bfloat16
-    ("broadcast", (1, 100), (128, 0, 1)),
-    ("softmax", (4096, 768), (1, 0, 4)),
-    ("softmax", (65_536, 64), (16, 0, 4)),          # short rows together
-    ("softmax", (100, 64), (1, 0, 1)),              # but every multiprocessor first
-    ("softmax", (512, 8000), (1, 0, 16)),
-    ("softmax", (512, 100_000), (1, 2048, 8)),
-    ("column_sum", (4096, 65_536), (32, 128, 8)),
-    ("total", (4096, 768), (1, 8192, 16)),
-])
+@pytest.mark.parametrize(
+    "name, sizes, wanted",
+    [
+        ("broadcast", (4096, 768), (1024, 0, 4)),  # eight elements a thread: 16 bytes of bfloat16
+        ("broadcast", (1, 100), (128, 0, 1)),
+        ("softmax", (4096, 768), (1, 0, 4)),
+        ("softmax", (65_536, 64), (16, 0, 4)),  # short rows together
+        ("softmax", (100, 64), (1, 0, 1)),  # but every multiprocessor first
+        ("softmax", (512, 8000), (1, 0, 16)),
+        ("softmax", (512, 100_000), (1, 2048, 8)),
+        ("column_sum", (4096, 65_536), (32, 128, 8)),
+        ("total", (4096, 768), (1, 8192, 16)),
+    ],
+)
 def test_examples(name: str, sizes: tuple[int, int], wanted: tuple[int, int, int]) -> None:
     (launch,) = plan(kernel(name, N=sizes[0], M=sizes[1]))
     b = choose(launch.parts[0], {})

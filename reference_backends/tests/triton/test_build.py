@@ -1,4 +1,5 @@
 """Files, constants and probes: what happens before anything runs on a device."""
+
 from __future__ import annotations
 
 import importlib
@@ -47,6 +48,7 @@ def test_threads_that_load_at_once() -> None:
     def work() -> None:
         start.wait()
         seen.append([load(text).f299() for text in texts])
+
     threads = [threading.Thread(target=work) for _ in range(8)]
     for each in threads:
         each.start()

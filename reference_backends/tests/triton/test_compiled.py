@@ -1,4 +1,5 @@
 """Triton takes the sources: they compile for a GPU that is not here, and the machine code keeps to its registers."""
+
 from __future__ import annotations
 
 import re
@@ -42,8 +43,10 @@ def compiled(name: str, static: bool, aligned: bool = True) -> list:
     return found
 
 
-@pytest.mark.parametrize("name, static", [
-    *((name, True) for name in TEXTS), *((name, False) for name in ("layer_norm", "total", "roll", "side_by_side"))])
+@pytest.mark.parametrize(
+    "name, static",
+    [*((name, True) for name in TEXTS), *((name, False) for name in ("layer_norm", "total", "roll", "side_by_side"))],
+)
 def test_compiles_without_spilling(name: str, static: bool, tmp_path: Path) -> None:
     for k, one in enumerate(compiled(name, static)):
         cubin = tmp_path / f"{k}.cubin"
@@ -81,7 +84,7 @@ def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
     (path,) = entries(tmp_path)
     held = path.read_bytes()
     for at in (len(held) // 2, len(held) - 3, 5):
-        path.write_bytes(held[:at] + bytes([held[at] ^ 1]) + held[at + 1:])
+        path.write_bytes(held[:at] + bytes([held[at] ^ 1]) + held[at + 1 :])
         (again,) = compiled("broadcast", static=True)
         assert again.asm == first.asm and path.read_bytes() == held
     path.write_bytes(held[:1000])
@@ -99,8 +102,9 @@ def test_nothing_is_read_from_tritons_own_cache(tmp_path: Path) -> None:
     blocks, _, _ = settle(k, one, {})
     variant = Variant(constants(one, blocks), blocks[0].warps)
     function = getattr(load(render(k)), one.name)
-    other = triton.compiler.ASTSource(function, *(getattr(source_of(function, one, variant), name)
-                                                  for name in ("signature", "constants", "attrs")))
+    other = triton.compiler.ASTSource(
+        function, *(getattr(source_of(function, one, variant), name) for name in ("signature", "constants", "attrs"))
+    )
     triton.compile(other, target=HOPPER, options={**OPTIONS, "num_warps": variant.warps})
     damaged = list((tmp_path / "triton-cache").rglob("*.cubin"))
     for path in damaged:
@@ -131,8 +135,10 @@ def test_one_source_is_compiled_for_each_dtype_that_it_is_of() -> None:
 
     compiler, modules, loads = Compiler(), set(), set()
     for dtype in ("f64", "i16", "i8"):
-        k = keel.loops.parse(f"kernel copy(a: {dtype}[64]) -> (o: {dtype}[64]):\n"
-                             "  parallel i < 64:\n    %0 = load a[i]\n    store o[i] %0\n")
+        k = keel.loops.parse(
+            f"kernel copy(a: {dtype}[64]) -> (o: {dtype}[64]):\n"
+            "  parallel i < 64:\n    %0 = load a[i]\n    store o[i] %0\n"
+        )
         (one,) = plan(k)
         module = load(render(k))
         blocks, _, _ = settle(k, one, {})

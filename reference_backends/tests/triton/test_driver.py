@@ -1,4 +1,5 @@
 """What is handed to the CUDA driver, seen by a driver that only takes notes."""
+
 from __future__ import annotations
 
 import ctypes
@@ -62,8 +63,14 @@ class Notes:
 def compiled(params: int, **changed: Any) -> Any:
     given = ",\n".join(f"\t.param .u64 k_param_{i}" for i in range(params))
     ptx = f".visible .entry k(\n{given}\n)\n.reqntid 128\n{{"
-    metadata = {"name": "k", "shared": 1024, "num_warps": 4, "num_ctas": 1, "global_scratch_size": 0,
-                "profile_scratch_size": 0} | changed
+    metadata = {
+        "name": "k",
+        "shared": 1024,
+        "num_warps": 4,
+        "num_ctas": 1,
+        "global_scratch_size": 0,
+        "profile_scratch_size": 0,
+    } | changed
     return type("Kernel", (), {"asm": {"ptx": ptx, "cubin": b"code"}, "metadata": SimpleNamespace(**metadata)})()
 
 
@@ -73,9 +80,12 @@ def test_a_launch() -> None:
     run([1000, 2000], 9)
     run([3000, 4000], 8)
     assert notes.calls == [
-        ("enter", 3), ("load", b"code"), ("function", b"k"),
+        ("enter", 3),
+        ("load", b"code"),
+        ("function", b"k"),
         ("launch", 4242, (77, 1, 1, 128, 1, 1, 1024, 9), [1000, 2000, 100, 5, 0, 0]),
-        ("launch", 4242, (77, 1, 1, 128, 1, 1, 1024, 8), [3000, 4000, 100, 5, 0, 0])]
+        ("launch", 4242, (77, 1, 1, 128, 1, 1, 1024, 8), [3000, 4000, 100, 5, 0, 0]),
+    ]
 
 
 def test_code_is_loaded_once_a_device() -> None:
@@ -107,8 +117,10 @@ def test_errors_have_the_drivers_number() -> None:
         run([1], 0)
 
 
-@pytest.mark.parametrize("kernel, given", [
-    (compiled(3), 4), (compiled(7), 4), (compiled(6, global_scratch_size=64), 4), (compiled(6, num_ctas=2), 4)])
+@pytest.mark.parametrize(
+    "kernel, given",
+    [(compiled(3), 4), (compiled(7), 4), (compiled(6, global_scratch_size=64), 4), (compiled(6, num_ctas=2), 4)],
+)
 def test_functions_that_take_something_else_are_refused(kernel: Any, given: int) -> None:
     with pytest.raises(KeelError, match="k cannot be launched"):
         parameters(kernel, given)

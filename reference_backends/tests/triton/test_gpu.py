@@ -1,4 +1,5 @@
 """The same kernels on a CUDA device, at larger sizes too; run with ``pytest -m gpu`` where there is one."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_machine_code_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     k = kernel("in_place", N=3, M=5)
     for compiles in (True, False):
-        monkeypatch.setattr(compiler, "done", {})              # as in a new process
+        monkeypatch.setattr(compiler, "done", {})  # as in a new process
         if not compiles:
             monkeypatch.setattr(binaries.triton, "compile", None)
         (launch,) = build([Source(k, render(k))])
@@ -116,8 +117,12 @@ def test_machine_code_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.M
 def test_a_model_forward_and_backward(dtype: torch.dtype, dynamic: bool) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
-        torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Linear(256, 10),
-        torch.nn.LogSoftmax(-1)).to("cuda", dtype)
+        torch.nn.Linear(64, 256),
+        torch.nn.GELU(),
+        torch.nn.LayerNorm(256),
+        torch.nn.Linear(256, 10),
+        torch.nn.LogSoftmax(-1),
+    ).to("cuda", dtype)
     fast = keel.compile(model, backends=[backend, "eager"], dynamic=dynamic)
     for rows in (32, 48):
         x = torch.randn(rows, 64, device="cuda", dtype=dtype, requires_grad=True)
@@ -131,13 +136,15 @@ def test_a_model_forward_and_backward(dtype: torch.dtype, dynamic: bool) -> None
 @pytest.mark.parametrize("training", [False, True])
 def test_indices_that_are_data_are_checked(training: bool) -> None:
     """On the device, in what torch.compile makes of it, with nobody to fall back on."""
+
     def fn(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.embedding(numbers, table) * 2
+
     table = torch.randn(8, 16, device="cuda", requires_grad=training)
     compiled = keel.compile(fn, backends=[backend], strict=True)
     numbers = torch.tensor([1, 7, 0], device="cuda")
     assert torch.equal(compiled(table, numbers), fn(table, numbers))
     with pytest.raises(keel.KeelError, match="the index 99 of a dimension of size 8"):
-        for _ in range(2):                                    # but in a part's first call, the next one says so
+        for _ in range(2):  # but in a part's first call, the next one says so
             compiled(table, torch.tensor([1, 99, 0], device="cuda"))
             torch.cuda.synchronize()

@@ -1,4 +1,5 @@
 """When lanes of one program wait for each other."""
+
 from __future__ import annotations
 
 from keel.loops import Loop
@@ -25,10 +26,10 @@ def test_a_lane_may_overwrite_what_its_value_was_made_of() -> None:
 def test_it_may_not_overwrite_what_another_still_reads() -> None:
     m = Memory()
     assert not m.load("b", "x")
-    assert m.store("b", "x")                                  # a value that does not depend on the load
+    assert m.store("b", "x")  # a value that does not depend on the load
     m = Memory()
     assert not m.load("b", "y")
-    assert m.store("b", "x", frozenset({("b", "y")}))         # an element that another lane may not have read yet
+    assert m.store("b", "x", frozenset({("b", "y")}))  # an element that another lane may not have read yet
 
 
 def test_storing_twice_waits() -> None:

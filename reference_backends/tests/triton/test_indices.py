@@ -1,4 +1,5 @@
 """Index texts are worth what the indices are, in integers that divide toward zero."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -50,15 +51,19 @@ def lookup(atom: Axis | Loaded) -> Var:
     return Var(atom.name if isinstance(atom, Axis) else f"v{atom.value}", NONE, torch.int64)
 
 
-@pytest.mark.parametrize("i", [
-    index(A) * 35 + index(B) * 7 + C,
-    (index(A) * 5 + B) // 4,
-    (index(A) * 5 + B) % 4 * 3 + 2,
-    (index(A) * 5 + index(B) - 6) // 4,
-    (index(A) * 5 + index(B) - 6) % 4,
-    (index(A) - index(B) * 2) // 3 + (index(B) - 4) % 3 * 5 - 1,
-    ((index(A) * -3 + 1) // 2 + 9) % 5,
-], ids=str)
+@pytest.mark.parametrize(
+    "i",
+    [
+        index(A) * 35 + index(B) * 7 + C,
+        (index(A) * 5 + B) // 4,
+        (index(A) * 5 + B) % 4 * 3 + 2,
+        (index(A) * 5 + index(B) - 6) // 4,
+        (index(A) * 5 + index(B) - 6) % 4,
+        (index(A) - index(B) * 2) // 3 + (index(B) - 4) % 3 * 5 - 1,
+        ((index(A) * -3 + 1) // 2 + 9) % 5,
+    ],
+    ids=str,
+)
 def test_texts_are_worth_what_indices_are(i: Index) -> None:
     text, _ = index_text(i, lookup, {})
     for a, b, c in product(range(3), range(5), range(7)):
@@ -74,10 +79,18 @@ def _value(atom: object, point: tuple[int, int, int]) -> int:
     return inner // atom.by if type(atom).__name__ == "Div" else inner % atom.by
 
 
-@pytest.mark.parametrize("d, derived, text", [
-    (5, {}, "5"), (S, {}, "s0"), (S * 768, {}, "768*s0"), (S + 1, {}, "1 + s0"), (S * (S + 1), {}, "s0*(1 + s0)"),
-    (sympy.floor(S / 2) * 3, {sympy.floor(S / 2): "n0"}, "3*n0"), (S ** 2, {S ** 2: "n0"}, "n0"),
-])
+@pytest.mark.parametrize(
+    "d, derived, text",
+    [
+        (5, {}, "5"),
+        (S, {}, "s0"),
+        (S * 768, {}, "768*s0"),
+        (S + 1, {}, "1 + s0"),
+        (S * (S + 1), {}, "s0*(1 + s0)"),
+        (sympy.floor(S / 2) * 3, {sympy.floor(S / 2): "n0"}, "3*n0"),
+        (S**2, {S**2: "n0"}, "n0"),
+    ],
+)
 def test_sizes(d: Dim, derived: dict[Dim, str], text: str) -> None:
     assert size_text(d, derived) == text
 

@@ -1,4 +1,5 @@
 """What the rendered kernels compute, without a GPU: Triton's interpreter against PyTorch."""
+
 from __future__ import annotations
 
 import os
@@ -20,8 +21,20 @@ pytestmark = pytest.mark.skipif(
 def test_kernels_through_the_interpreter(tmp_path: Path) -> None:
     outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     env = {**outer, "TRITON_INTERPRET": "1", "KEEL_CACHE_DIR": str(tmp_path)}
-    inner = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist",
-             "-p", "no:randomly", str(Path(__file__).with_name("interpreted.py"))]
+    inner = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:randomly",
+        str(Path(__file__).with_name("interpreted.py")),
+    ]
     run = subprocess.run(inner, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
     assert " passed" in run.stdout and " skipped" not in run.stdout

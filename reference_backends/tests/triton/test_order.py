@@ -1,4 +1,5 @@
 """Axes in the order of memory, and tiles where loads and stores disagree about it."""
+
 from __future__ import annotations
 
 import pytest
@@ -37,14 +38,17 @@ def test_loops_inside_are_arranged_too() -> None:
     assert arranged(swapped) == loop
 
 
-@pytest.mark.parametrize("m, k, axes, inner", [
-    (128, 256, ["i0", "i2a", "i1"], ["i2b"]),        # split in two
-    (64, 256, ["i0", "i1"], ["i2"]),                 # one tile wide
-    (100, 256, ["i0", "i1"], ["i2"]),                # cannot be split evenly
-    (8, 256, ["i0", "i1", "i2"], []),                # too short for a tile
-    (128, 8, ["i0", "i1", "i2"], []),
-    (None, None, ["i0", "i1"], ["i2"]),
-])
+@pytest.mark.parametrize(
+    "m, k, axes, inner",
+    [
+        (128, 256, ["i0", "i2a", "i1"], ["i2b"]),  # split in two
+        (64, 256, ["i0", "i1"], ["i2"]),  # one tile wide
+        (100, 256, ["i0", "i1"], ["i2"]),  # cannot be split evenly
+        (8, 256, ["i0", "i1", "i2"], []),  # too short for a tile
+        (128, 8, ["i0", "i1", "i2"], []),
+        (None, None, ["i0", "i1"], ["i2"]),
+    ],
+)
 def test_transposing_goes_by_tiles(m: int | None, k: int | None, axes: list[str], inner: list[str]) -> None:
     p = piece("transposed", N=4, M=m, K=k)
     found, body = tiled(by_stride(p.axes, p.body), p.body)

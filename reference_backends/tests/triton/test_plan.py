@@ -1,4 +1,5 @@
 """How loops are cut into blocks, and what their functions are handed."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,8 +21,10 @@ def modes(part: Part) -> list[str]:
     return [mode(s, part) for s in part.body if isinstance(s, Loop)]
 
 
-@pytest.mark.parametrize("length, how", [
-    (1, "serial"), (4, "serial"), (5, "block"), (768, "block"), (16384, "block"), (16385, "steps"), (None, "steps")])
+@pytest.mark.parametrize(
+    "length, how",
+    [(1, "serial"), (4, "serial"), (5, "block"), (768, "block"), (16384, "block"), (16385, "steps"), (None, "steps")],
+)
 def test_rows_that_are_read_again_stay_in_a_block(length: int | None, how: str) -> None:
     part = only("softmax", N=64, M=length)
     assert set(modes(part)) == {how}
@@ -60,12 +63,18 @@ def test_parameters() -> None:
 
 
 def test_sizes_of_the_host() -> None:
-    (launch,) = plan(sized("""
+    (launch,) = plan(
+        sized(
+            """
 kernel pooled(in0: f32[N*M]) -> (out0: f32[(N // 2)*M]):
   parallel i0 < N // 2, i1 < M:
     %0 = load in0[2*M*i0 + i1]
     store out0[M*i0 + i1] %0
-""", N=None, M=None))
+""",
+            N=None,
+            M=None,
+        )
+    )
     assert launch.symbols == ("M",) and [str(d) for d in launch.derived] == ["floor(N/2)"]
     assert launch.arguments == ("in0", "out0", "M", "n0")
 

@@ -1,4 +1,5 @@
 """The source that kernels become, read as text, and what Triton makes of it without a GPU."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,34 +16,38 @@ from .kernels import TEXTS, kernel
 Golden = Callable[..., None]
 
 
-@pytest.mark.parametrize("name, sizes", [
-    ("broadcast", {"N": 64, "M": 768}),
-    ("broadcast", {"N": None, "M": 768}),
-    ("softmax", {"N": None, "M": 768}),
-    ("softmax", {"N": 64, "M": 100_000}),
-    ("layer_norm", {"N": 64, "M": 1024}),
-    ("layer_norm", {"N": None, "M": None}),
-    ("layer_norm_bf16", {"N": 64, "M": 768}),
-    ("column_sum", {"N": 4096, "M": 768}),
-    ("column_sum", {"N": 8, "M": 768}),
-    ("argmax", {"N": 64, "M": 50_000}),
-    ("total", {"N": 64, "M": 768}),
-    ("cumsum", {"N": 64, "M": None}),
-    ("masked", {"N": 128, "M": 128}),
-    ("roll", {"N": None, "M": None}),
-    ("scatter_add", {"N": 100, "M": 64, "K": 1000}),
-    ("window", {"N": 56, "M": 56}),
-    ("nested", {"N": 64, "M": 100, "K": 50}),
-    ("side_by_side", {"N": 64, "M": 768, "K": 100}),
-    ("row_twice", {"N": 64, "M": 20_000}),
-    ("transposed", {"N": 8, "M": 128, "K": 256}),
-    ("transposed", {"N": 8, "M": 35, "K": 33}),
-    ("out_of_order", {"N": None, "M": 17, "K": 64}),
-    ("rows_in_rows", {"N": 8, "M": 16, "K": 64}),
-    ("images", {"N": None, "M": 64, "K": None}),
-    ("images", {"N": 16, "M": 64, "K": 49}),
-    ("permuted", {"N": 8, "M": None, "K": 64}),
-], ids=lambda v: v if isinstance(v, str) else "x".join(map(str, v.values())))
+@pytest.mark.parametrize(
+    "name, sizes",
+    [
+        ("broadcast", {"N": 64, "M": 768}),
+        ("broadcast", {"N": None, "M": 768}),
+        ("softmax", {"N": None, "M": 768}),
+        ("softmax", {"N": 64, "M": 100_000}),
+        ("layer_norm", {"N": 64, "M": 1024}),
+        ("layer_norm", {"N": None, "M": None}),
+        ("layer_norm_bf16", {"N": 64, "M": 768}),
+        ("column_sum", {"N": 4096, "M": 768}),
+        ("column_sum", {"N": 8, "M": 768}),
+        ("argmax", {"N": 64, "M": 50_000}),
+        ("total", {"N": 64, "M": 768}),
+        ("cumsum", {"N": 64, "M": None}),
+        ("masked", {"N": 128, "M": 128}),
+        ("roll", {"N": None, "M": None}),
+        ("scatter_add", {"N": 100, "M": 64, "K": 1000}),
+        ("window", {"N": 56, "M": 56}),
+        ("nested", {"N": 64, "M": 100, "K": 50}),
+        ("side_by_side", {"N": 64, "M": 768, "K": 100}),
+        ("row_twice", {"N": 64, "M": 20_000}),
+        ("transposed", {"N": 8, "M": 128, "K": 256}),
+        ("transposed", {"N": 8, "M": 35, "K": 33}),
+        ("out_of_order", {"N": None, "M": 17, "K": 64}),
+        ("rows_in_rows", {"N": 8, "M": 16, "K": 64}),
+        ("images", {"N": None, "M": 64, "K": None}),
+        ("images", {"N": 16, "M": 64, "K": 49}),
+        ("permuted", {"N": 8, "M": None, "K": 64}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "x".join(map(str, v.values())),
+)
 def test_source(golden: Golden, name: str, sizes: dict[str, int | None]) -> None:
     golden(f"{TEXTS[name].strip()}\n\n{render(kernel(name, **sizes))}")
 
@@ -58,23 +63,38 @@ def test_indices_past_int32_take_int64(golden: Golden) -> None:
 
 
 def test_sizes_that_are_no_polynomials_are_computed_on_the_host(golden: Golden) -> None:
-    golden(render(sized("""
+    golden(
+        render(
+            sized(
+                """
 kernel halved(in0: f32[N*M]) -> (out0: f32[((N - 1) // 2 + 1)*M]):
   parallel i0 < (N - 1) // 2 + 1, i1 < M:
     %0 = load in0[2*M*i0 + i1]
     store out0[M*i0 + i1] %0
-""", N=None, M=None)))
+""",
+                N=None,
+                M=None,
+            )
+        )
+    )
 
 
 def test_names_that_the_source_needs_are_not_taken_from_buffers(golden: Golden) -> None:
-    golden(render(sized("""
+    golden(
+        render(
+            sized(
+                """
 kernel names(x: f32[N], tl: f32[N]) -> (v1: f32[N]):
   parallel i0 < N:
     %1 = load x[i0]
     %2 = load tl[i0]
     %3 = add %1 %2
     store v1[i0] %3
-""", N=100)))
+""",
+                N=100,
+            )
+        )
+    )
 
 
 def test_names_that_the_source_needs_are_not_taken_from_symbols(golden: Golden) -> None:
@@ -90,12 +110,17 @@ def test_a_name_stands_for_one_text() -> None:
 
 def test_no_atomic_add_of_small_integers() -> None:
     with pytest.raises(KeelError, match=r"no-lowering.*Triton has no atomic add of int8"):
-        render(sized("""
+        render(
+            sized(
+                """
 kernel adds(in0: i8[N], out0: inout i8[N]) -> ():
   parallel i0 < N:
     %0 = load in0[i0]
     store add out0[i0] %0
-""", N=100))
+""",
+                N=100,
+            )
+        )
 
 
 @pytest.mark.parametrize("name", ["in_place", "row_twice", "in_turn"])

@@ -2,6 +2,7 @@
 
 ``Cache`` keeps bytes by key, ``compile_library`` runs a compiler and keeps the shared library that it makes.
 """
+
 from keel.cache.library import compile_library, load_library
 from keel.cache.store import Cache
 from keel.cache.toolchain import compiler_fingerprint, run_compiler

@@ -5,6 +5,7 @@ what was opened is checked, and everything after goes through the open descripto
 the meantime gains nothing.  Compilers alone need a path: of the folder they work in, so nobody else may be able to
 rename a folder above it.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -39,11 +40,11 @@ def root() -> Path:
     if named := os.environ.get("KEEL_CACHE_DIR"):
         return Path(named).absolute()
     home = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(home):                                    # others count as none, its specification says
+    if os.path.isabs(home):  # others count as none, its specification says
         return Path(home) / "keel"
     try:
         return Path.home() / ".cache" / "keel"
-    except RuntimeError:                                       # a user without a home, as in some containers
+    except RuntimeError:  # a user without a home, as in some containers
         return Path(tempfile.gettempdir()).absolute() / f"keel-{os.geteuid()}"
 
 
@@ -73,6 +74,7 @@ def workspace(full: OSError | None = None) -> Iterator[Path]:
     It is made in the cache, so that those of killed processes are swept, or in a temporary folder where the cache is
     ``full``.  Raises OSError if there is no place for it.
     """
+
     def make(descriptor: int, path: Path) -> Path:
         name = draft_name()
         os.mkdir(name, 0o700, dir_fd=descriptor)
@@ -109,6 +111,7 @@ def owned(state: os.stat_result) -> bool:
 
 # -- opening -------------------------------------------------------------------------------------------
 
+
 def _in(home: Path, act: Callable[[int, Path], T]) -> T:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -130,17 +133,20 @@ def _temporary(home: Path, why: OSError) -> Path:
         return _TEMPORARY[key]
     made = Path(tempfile.mkdtemp(prefix="keel-"))
     path = _TEMPORARY.setdefault(key, made)
-    if path is not made:                                       # another thread was faster
+    if path is not made:  # another thread was faster
         made.rmdir()
         return path
     atexit.register(_remove, path, os.getpid())
     reason = why.strerror or why
-    warnings.warn(f"The cache of compiled kernels in {home} cannot be used: {reason}. A temporary folder stands in for "
-                  "it until the process ends. KEEL_CACHE_DIR names another folder, which must be yours alone.",
-                  KeelWarning, stacklevel=2)
+    warnings.warn(
+        f"The cache of compiled kernels in {home} cannot be used: {reason}. A temporary folder stands in for "
+        "it until the process ends. KEEL_CACHE_DIR names another folder, which must be yours alone.",
+        KeelWarning,
+        stacklevel=2,
+    )
     return path
 
 
 def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:                                 # a forked child that ends must not take it away
+    if os.getpid() == process:  # a forked child that ends must not take it away
         shutil.rmtree(path, ignore_errors=True)

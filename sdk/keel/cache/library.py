@@ -1,4 +1,5 @@
 """Shared libraries: compiled from text once, and loaded from the very bytes that were verified."""
+
 from __future__ import annotations
 
 import ctypes
@@ -24,8 +25,9 @@ _BUILT: dict[str, ctypes.CDLL] = {}
 """The same by the digest of what they are made from."""
 
 
-def compile_library(kind: str, command: Sequence[str], text: str, *, key: Sequence[str] = (),
-                    what: str = "the kernels") -> ctypes.CDLL:
+def compile_library(
+    kind: str, command: Sequence[str], text: str, *, key: Sequence[str] = (), what: str = "the kernels"
+) -> ctypes.CDLL:
     """The shared library that ``command`` makes of ``text``, which it reads from its standard input.
 
     ``-o`` and a file are added to the command.  The library is kept in ``Cache(kind, ".so")`` by the text, the command,
@@ -67,13 +69,16 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
     system's loader refuses it, or if it is cut off, of which the loader would die.
     """
     if _is_cut_off(data):
-        raise KeelError("build-failed", f"The library of {name} is cut off after {len(data)} bytes.",
-                        do="The disk that it was written to may have been full.")
+        raise KeelError(
+            "build-failed",
+            f"The library of {name} is cut off after {len(data)} bytes.",
+            do="The disk that it was written to may have been full.",
+        )
     content = hashlib.sha256(data).hexdigest()
     if content not in _LOADED:
         try:
             library = _from_memory(data, name, content)
-        except (AttributeError, OSError):                      # no Linux, or a policy against code in such memory
+        except (AttributeError, OSError):  # no Linux, or a policy against code in such memory
             library = _from_file(data, name)
         _LOADED.setdefault(content, library)
     return _LOADED[content]
@@ -96,8 +101,8 @@ def _is_cut_off(data: bytes) -> bool:
         segment, segment_count, section, section_count = struct.unpack_from(f"{order}HHHH", data, 54)
         ends = [sections + section * section_count]
         for i in range(segment_count):
-            offset, = struct.unpack_from(f"{order}Q", data, segments + i * segment + 8)
-            size, = struct.unpack_from(f"{order}Q", data, segments + i * segment + 32)
+            (offset,) = struct.unpack_from(f"{order}Q", data, segments + i * segment + 8)
+            (size,) = struct.unpack_from(f"{order}Q", data, segments + i * segment + 32)
             ends.append(offset + size)
     except struct.error:
         return True
@@ -130,12 +135,16 @@ def _from_file(data: bytes, name: str) -> ctypes.CDLL:
             with tempfile.TemporaryDirectory(prefix="keel-") as place:
                 return _from_copy(data, Path(place))
     except OSError as raised:
-        raise KeelError("build-failed", f"The system cannot load a library of {name}.", {"loader": f"{raised}."},
-                        do="Its symbols may be missing, or no disk may hold code.") from raised
+        raise KeelError(
+            "build-failed",
+            f"The system cannot load a library of {name}.",
+            {"loader": f"{raised}."},
+            do="Its symbols may be missing, or no disk may hold code.",
+        ) from raised
 
 
 def _from_copy(data: bytes, place: Path) -> ctypes.CDLL:
-    file = place / "library.so"                                # the folder's name is new, so the path is
+    file = place / "library.so"  # the folder's name is new, so the path is
     file.write_bytes(data)
     return ctypes.CDLL(str(file))
 
@@ -156,14 +165,21 @@ def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
         return made
     if full is not None:
         raise _no_place(what, full)
-    raise KeelError("build-failed", f"{command[0]} rejected the text of {what}.",
-                    {command[0]: "\n    ".join(made.strip().splitlines()[:20])},
-                    do="KEEL_DUMP=<folder> keeps the text that was compiled.")
+    raise KeelError(
+        "build-failed",
+        f"{command[0]} rejected the text of {what}.",
+        {command[0]: "\n    ".join(made.strip().splitlines()[:20])},
+        do="KEEL_DUMP=<folder> keeps the text that was compiled.",
+    )
 
 
 def _no_place(what: str, why: OSError) -> KeelError:
-    return KeelError("build-failed", f"There is no place to compile {what} in.", {"system": f"{why}."},
-                     do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.")
+    return KeelError(
+        "build-failed",
+        f"There is no place to compile {what} in.",
+        {"system": f"{why}."},
+        do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.",
+    )
 
 
 def _attempt(place: Path, command: Sequence[str], text: str) -> bytes | str:
@@ -180,6 +196,6 @@ def _read(output: Path) -> bytes | str:
         state = output.stat()
     except FileNotFoundError:
         return "It made no file."
-    if not stat.S_ISREG(state.st_mode):                        # a pipe would hang who reads it
+    if not stat.S_ISREG(state.st_mode):  # a pipe would hang who reads it
         return "It made something else than a file."
     return output.read_bytes() if state.st_size <= LARGEST else f"It made a file of {state.st_size} bytes."

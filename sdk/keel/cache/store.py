@@ -4,6 +4,7 @@ A file holds the bytes as they are, so that other tools can read it, and a last 
 the bytes.  It is written under a name of its own, flushed to the disk and moved to its place, so that a reader sees
 all of it or nothing, after a crash, too.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -46,8 +47,11 @@ class Cache:
 
     def __post_init__(self) -> None:
         if not ENTRY.fullmatch(self.name(())):
-            raise KeelError("bad-option", f"{self.kind + self.suffix!r} cannot name the files of a cache.",
-                            do="A kind is letters, digits, - and _; a suffix is a dot, small letters and digits.")
+            raise KeelError(
+                "bad-option",
+                f"{self.kind + self.suffix!r} cannot name the files of a cache.",
+                do="A kind is letters, digits, - and _; a suffix is a dot, small letters and digits.",
+            )
 
     def name(self, key: Sequence[str]) -> str:
         """The name of the file for ``key``."""
@@ -59,10 +63,11 @@ class Cache:
 
         def read(descriptor: int, path: Path) -> bytes | None:
             return _read(descriptor, name)
+
         try:
             data = folder.in_folder(read)
             return data if data is not None else folder.in_temporary(read)
-        except OSError:                                        # no folder at all, not even a temporary one
+        except OSError:  # no folder at all, not even a temporary one
             return None
 
     def put(self, key: Sequence[str], data: bytes) -> None:
@@ -74,6 +79,7 @@ class Cache:
         def write(descriptor: int, path: Path) -> None:
             _write(descriptor, name, data)
             sweep(descriptor, limit, keep=name)
+
         with suppress(OSError):
             folder.in_folder(write)
 
@@ -100,8 +106,11 @@ def size_limit() -> int:
     """``KEEL_CACHE_SIZE`` in bytes, 1 GiB without it.  Raises KeelError[bad-option]."""
     text = os.environ.get("KEEL_CACHE_SIZE") or str(SIZE)
     if not (matched := re.fullmatch(r"(\d{1,15})([KMGT]?)", text.strip().upper())):
-        raise KeelError("bad-option", f"KEEL_CACHE_SIZE={text} is no number of bytes.",
-                        do="Numbers of bytes are such as 500000, 500M or 2G.")
+        raise KeelError(
+            "bad-option",
+            f"KEEL_CACHE_SIZE={text} is no number of bytes.",
+            do="Numbers of bytes are such as 500000, 500M or 2G.",
+        )
     return int(matched[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[matched[2]]
 
 
@@ -114,12 +123,12 @@ def sealed(name: str, data: bytes) -> bytes:
 
 def unsealed(name: str, held: bytes) -> bytes | None:
     """The bytes of an entry; None if the file holds anything but what ``sealed`` gave for that name."""
-    data = held[:max(0, len(held) - len(sealed("", b"")))]
+    data = held[: max(0, len(held) - len(sealed("", b"")))]
     return data if held == sealed(name, data) else None
 
 
 def _read(descriptor: int, name: str) -> bytes | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC      # a pipe in its place must not hang us
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not hang us
     try:
         file = os.open(name, flags, dir_fd=descriptor)
     except OSError:
@@ -132,9 +141,9 @@ def _read(descriptor: int, name: str) -> bytes | None:
             data = unsealed(name, stream.read())
         if data is not None:
             with suppress(OSError):
-                os.utime(file)                                 # the time of its last use, by which entries are evicted
+                os.utime(file)  # the time of its last use, by which entries are evicted
         return data
-    except OSError:                                            # the disk cannot read it
+    except OSError:  # the disk cannot read it
         return None
     finally:
         os.close(file)
@@ -159,7 +168,7 @@ def _write(descriptor: int, name: str, data: bytes) -> None:
 def _move(descriptor: int, draft: str, name: str) -> None:
     try:
         os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-    except IsADirectoryError:                                  # nothing of ours is a folder there
+    except IsADirectoryError:  # nothing of ours is a folder there
         aside = folder.draft_name()
         os.rename(name, aside, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
@@ -174,7 +183,7 @@ def sweep(descriptor: int, limit: int, keep: str) -> None:
     entries, now = [], time.time()
     with os.scandir(descriptor) as listed:
         for each in listed:
-            with suppress(OSError):                            # gone already
+            with suppress(OSError):  # gone already
                 state = each.stat(follow_symlinks=False)
                 if ENTRY.fullmatch(each.name):
                     entries.append((state.st_mtime, state.st_size, each.name))

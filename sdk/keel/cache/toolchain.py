@@ -1,4 +1,5 @@
 """Compilers as processes: run with a time limit, and told apart by their content."""
+
 from __future__ import annotations
 
 import hashlib
@@ -71,8 +72,13 @@ def stopped_with_this() -> Iterator[None]:
         _RUNNING.reset(token)
 
 
-def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping[str, str] | None = None,
-                 seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+def run_compiler(
+    command: Sequence[str],
+    text: str = "",
+    *,
+    environment: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Runs ``command`` with ``text`` on its standard input; its exit code and what it printed, the first MiB of each
     stream.
 
@@ -83,8 +89,13 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
     limit = seconds if seconds is not None else _limit()
     try:
         process = subprocess.Popen(
-            [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=dict(environment) if environment is not None else None, process_group=0)
+            [*command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment) if environment is not None else None,
+            process_group=0,
+        )
     except OSError as raised:
         raise KeelError("build-failed", f"{command[0]} could not be started.", {command[0]: f"{raised}."}) from raised
     running = _RUNNING.get() or _Running()
@@ -96,8 +107,11 @@ def run_compiler(command: Sequence[str], text: str = "", *, environment: Mapping
             out, err = _exchanged(process, text.encode("utf-8", "replace"), limit)
         except subprocess.TimeoutExpired as raised:
             _kill(process)
-            raise KeelError("build-failed", f"{command[0]} did not end within {limit:g} seconds and was stopped.",
-                            do="KEEL_COMPILER_TIMEOUT=<seconds> gives it longer.") from raised
+            raise KeelError(
+                "build-failed",
+                f"{command[0]} did not end within {limit:g} seconds and was stopped.",
+                do="KEEL_COMPILER_TIMEOUT=<seconds> gives it longer.",
+            ) from raised
         except BaseException:
             _kill(process)
             raise
@@ -126,15 +140,15 @@ def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> t
                 last = min(last, now + _GRACE)
             for key, _ in waiting.select(_PAUSE):
                 if key.fd == given:
-                    rest = rest[_written(given, rest):]
+                    rest = rest[_written(given, rest) :]
                     if not rest:
                         waiting.unregister(given)
                         process.stdin.close()
                 elif data := os.read(key.fd, 1 << 16):
-                    kept[key.fd] += data[:KEPT - len(kept[key.fd])]
+                    kept[key.fd] += data[: KEPT - len(kept[key.fd])]
                 else:
                     waiting.unregister(key.fd)
-    if process.poll() is None:                                 # it may run on with its streams closed
+    if process.poll() is None:  # it may run on with its streams closed
         process.wait(max(0.0, deadline - time.monotonic()))
     return _text(out), _text(err)
 
@@ -153,7 +167,7 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 def _written(pipe: int, data: memoryview) -> int:
     """How many bytes the pipe took: all, where nobody reads it any more."""
     try:
-        return os.write(pipe, data[:1 << 16]) if data else 0
+        return os.write(pipe, data[: 1 << 16]) if data else 0
     except BrokenPipeError:
         return len(data)
 
@@ -211,7 +225,7 @@ def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple
     for name in RUN_BY_DRIVERS:
         ran = run_compiler([driver, f"-print-prog-name={name}"], seconds=min(30.0, _limit()))
         if ran.returncode != 0:
-            break                                              # no driver of that family
+            break  # no driver of that family
         said = ran.stdout.strip()
         if said and (path := shutil.which(said)) is not None:
             found.append(path)

@@ -1,4 +1,5 @@
 """Which calls of a graph are assertions: what stands behind one waits for it."""
+
 from __future__ import annotations
 
 from torch import fx

@@ -1,4 +1,5 @@
 """Reading an FX graph: the call a node makes, the types of values, what may share memory, where the user wrote it."""
+
 from __future__ import annotations
 
 import operator
@@ -17,8 +18,9 @@ from keel.spec.excluded import exclusion_of_value, left_out
 from keel.torch_adapter import dim_of, expression, is_operator, may_alias
 from keel.types import Call, SymType, TensorType, Type, leaves
 
-_SIZES = frozenset({"aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default",
-                    "aten.sym_storage_offset.default"})
+_SIZES = frozenset(
+    {"aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default", "aten.sym_storage_offset.default"}
+)
 _CACHE = "keel.call"
 
 
@@ -32,8 +34,9 @@ def type_of(value: object) -> Type:
         case torch.Tensor():
             if (found := exclusion_of_value(value)) is not None:
                 raise left_out(*found, "A tensor")
-            return TensorType(value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())),
-                              value.device)
+            return TensorType(
+                value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())), value.device
+            )
         case torch.SymInt():
             return SymType(dim_of(value))
         case torch.SymFloat():
@@ -75,7 +78,7 @@ def call_of(node: fx.Node) -> Call | None:
     if not is_call(node):
         return None
     assert callable(node.target)
-    kwargs = immutable_dict({k: typed(v) for k, v in node.kwargs.items()})     # all backends are asked with this one
+    kwargs = immutable_dict({k: typed(v) for k, v in node.kwargs.items()})  # all backends are asked with this one
     call = Call(node.target, tuple(map(typed, node.args)), kwargs, types_of(node.meta["val"]))
     node.meta[_CACHE] = (node.args, node.meta["val"], call)
     return call

@@ -1,4 +1,5 @@
 """Memory that nobody has written to, filled as eager PyTorch fills it under ``torch.use_deterministic_algorithms``."""
+
 from __future__ import annotations
 
 import math
@@ -19,8 +20,8 @@ Op = Callable[..., Any]
 
 def is_filled() -> bool:
     """Whether eager PyTorch fills fresh memory: deterministic algorithms are asked for, and that is not turned off."""
-    return torch.are_deterministic_algorithms_enabled() and bool(
-        getattr(torch.utils.deterministic, "fill_uninitialized_memory"))  # noqa: B009  (a property of the module)
+    filled = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009  (a property of the module)
+    return torch.are_deterministic_algorithms_enabled() and bool(filled)
 
 
 def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
@@ -61,9 +62,15 @@ def _grown(op: Op, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 _FRESH: dict[Any, Callable[..., Tensor]] = {
-    aten.empty.memory_format: _fresh, aten.empty_like.default: _fresh, aten.empty_permuted.default: _fresh,
-    aten.empty_strided.default: _fresh, aten.new_empty.default: _fresh, aten.new_empty_strided.default: _fresh,
-    aten.resize.default: _grown, aten.resize_as.default: _grown}
+    aten.empty.memory_format: _fresh,
+    aten.empty_like.default: _fresh,
+    aten.empty_permuted.default: _fresh,
+    aten.empty_strided.default: _fresh,
+    aten.new_empty.default: _fresh,
+    aten.new_empty_strided.default: _fresh,
+    aten.resize.default: _grown,
+    aten.resize_as.default: _grown,
+}
 
 
 def _inlined(node: fx.Node, parts: fx.Graph) -> fx.Node:

@@ -1,4 +1,5 @@
 """One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -74,8 +75,9 @@ class Names:
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
         """Whether sizes that a decomposition gives are the promised ones."""
-        return len(a) == len(b) and all(self._known(x) == expression(y) or same(x, y)
-                                        for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(
+            self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
+        )
 
     def laid_out(self, found: torch.Tensor, promised: Memory) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
@@ -83,7 +85,8 @@ class Names:
         mine, theirs = _layout(Memory.of(found), [self._known(n) for n in found.shape]), _layout(promised, sizes)
         return len(mine) == len(theirs) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
-            for x, y in zip(mine, theirs, strict=True))
+            for x, y in zip(mine, theirs, strict=True)
+        )
 
     def _known(self, size: int | torch.SymInt) -> sympy.Expr:
         return expression(size).xreplace(self.found)
@@ -108,8 +111,9 @@ def as_promised(found: Any, promised: Any, names: Names) -> Any:
     if not isinstance(found, torch.Tensor) or not isinstance(promised, torch.Tensor):
         raise NotRecorded("Its decomposition gives a number, or nothing, for a result.")
     if found.dtype != promised.dtype or found.device != promised.device:
-        raise NotRecorded(f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} "
-                          f"on {promised.device}.")
+        raise NotRecorded(
+            f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} on {promised.device}."
+        )
     for mine, theirs in zip(found.shape, promised.shape, strict=False):
         names.learn(mine, theirs)
     if not names.equal(found.shape, promised.shape):
@@ -173,8 +177,9 @@ def _repeated(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
     """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
     equal.  None where no dimension is such.
     """
-    repeated = [d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True))
-                if same(s, 0) and not same(n, 1)]
+    repeated = [
+        d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True)) if same(s, 0) and not same(n, 1)
+    ]
     if not repeated:
         return None
     for d in repeated:
@@ -207,12 +212,14 @@ def _layout(m: Memory, sizes: Sequence[sympy.Expr]) -> list[Any]:
 
 def _order(m: Memory) -> list[int]:
     """The dimensions from the outermost to the innermost in memory."""
+
     def size(d: int) -> tuple[int, int]:
         stride = hint_of(m.strides[d])
-        if stride is None:                                    # of several elements, as far as one can tell
+        if stride is None:  # of several elements, as far as one can tell
             expr = expression(m.strides[d])
             stride = int(expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(_MANY))))
         return -stride, d
+
     return sorted(range(len(m.sizes)), key=size)
 
 

@@ -1,4 +1,5 @@
 """Graphs that hold what the operator set leaves out: layouts and dtypes that have no type."""
+
 from __future__ import annotations
 
 import warnings
@@ -74,8 +75,11 @@ def warn_of(reasons: Mapping[fx.Node, KeelError]) -> None:
     """Says once for a graph that some of its calls run eagerly, and why."""
     first = next(iter(reasons.values()))
     calls = "A call" if len(reasons) == 1 else f"{len(reasons)} calls"
-    warnings.warn(f"{calls} of a compiled graph {'runs' if len(reasons) == 1 else 'run'} in eager PyTorch: {first}",
-                  KeelWarning, stacklevel=2)
+    warnings.warn(
+        f"{calls} of a compiled graph {'runs' if len(reasons) == 1 else 'run'} in eager PyTorch: {first}",
+        KeelWarning,
+        stacklevel=2,
+    )
 
 
 def _found(node: fx.Node) -> tuple[Exclusion, str] | None:

@@ -4,6 +4,7 @@ Memoised by what tells calls from each other (operator and types), so a decompos
 calls of a graph.  Its fake values are shared by all places where it is written out: two nodes that have the same one
 need not have the same memory.
 """
+
 from __future__ import annotations
 
 import operator
@@ -55,8 +56,9 @@ class Verdict:
         return self.parts is not None and any(is_call(n) and makes_sizes(n.target) for n in self.parts.nodes)
 
 
-def negotiate(captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent,
-              strict: bool = False) -> fx.GraphModule:
+def negotiate(
+    captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent, strict: bool = False
+) -> fx.GraphModule:
     """The graph in calls that ``backends`` take.
 
     A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
@@ -98,6 +100,7 @@ def outside(captured: Captured, backends: Sequence[Backend], *, descent: Lookup 
         for piece in pieces:
             descend(piece)
         above.pop()
+
     for node in captured.gm.graph.nodes:
         if is_call(node):
             descend(node)
@@ -123,8 +126,11 @@ class _Desk:
         call = call_of(node)
         assert call is not None
         by, more = self.refusals(node), self.whole.get(call.key)
-        return dict(by) if more is None else {
-            who: replace(why, sentence=f"{why.sentence} {more}") for who, why in by.items()}
+        return (
+            dict(by)
+            if more is None
+            else {who: replace(why, sentence=f"{why.sentence} {more}") for who, why in by.items()}
+        )
 
     def refusals(self, node: fx.Node) -> Mapping[str, Refusal]:
         call = call_of(node)
@@ -150,7 +156,7 @@ class _Desk:
         # Values written out say where in memory they start, which depends on where the arguments do.
         key = (call.key, tuple(_starts(node)))
         if key not in self.decided:
-            self.decided[key] = None                    # a call that comes up in its own decomposition is no help
+            self.decided[key] = None  # a call that comes up in its own decomposition is no help
             self.decided[key] = self._decide(node, call)
         return self.decided[key]
 
@@ -186,7 +192,7 @@ class _Desk:
             self.undone[call.key] = str(e)
             self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
             return None
-        _drop_unused(parts)                                  # what only told a dtype has no need of an owner
+        _drop_unused(parts)  # what only told a dtype has no need of an owner
         return parts
 
     def nobody(self, node: fx.Node) -> KeelError:
@@ -199,9 +205,13 @@ class _Desk:
         else:
             reasons |= self._missing(node, call)
         names = [b.name for b in self.backends]
-        return KeelError("no-owner", f"no backend takes %{node.name} = {call}.", reasons, where(node),
-                         f"Add a backend that takes it, for instance backends={[*names, 'eager']}, "
-                         "or see docs/errors/no-owner.md.")
+        return KeelError(
+            "no-owner",
+            f"no backend takes %{node.name} = {call}.",
+            reasons,
+            where(node),
+            f"Add a backend that takes it, for instance backends={[*names, 'eager']}, or see docs/errors/no-owner.md.",
+        )
 
     def _missing(self, node: fx.Node, call: Call) -> dict[str, str]:
         parts = self.written_out(node, call)
@@ -292,8 +302,9 @@ class _Rewrite:
         number = expression(value) if isinstance(value, Symbolic) and not is_call(node) else None
         if number is not None and (known := self.numbers.get(number)) is not None:
             return known
-        args, kwargs = fx.node.map_aggregate((node.args, node.kwargs),
-                                             lambda a: made[a] if isinstance(a, fx.Node) else a)
+        args, kwargs = fx.node.map_aggregate(
+            (node.args, node.kwargs), lambda a: made[a] if isinstance(a, fx.Node) else a
+        )
         pure = not apart and not has_effect(node.target) and not is_random(node.target)
         key = (node.target, _frozen(args), _frozen(tuple(kwargs.items()))) if pure else None
         if key is not None and (known := self.equal.get(key)) is not None:
@@ -312,7 +323,7 @@ class _Rewrite:
         output = self.graph.output_node()
         results = list(output.args[0])  # type: ignore[arg-type]
         new = dict(bases(self.graph))
-        before: dict[fx.Node, list[fx.Node]] = {}              # by memory, the old nodes of the results that lie there
+        before: dict[fx.Node, list[fx.Node]] = {}  # by memory, the old nodes of the results that lie there
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
                 continue
@@ -322,7 +333,7 @@ class _Rewrite:
             if inputs or shared:
                 with self.graph.inserting_before(output):
                     results[i] = self.graph.call_function(torch.ops.aten.clone.default, (now,))
-                with self.desk.mode:                          # a copy of a view with gaps has none
+                with self.desk.mode:  # a copy of a view with gaps has none
                     results[i].meta = {**now.meta, "val": torch.ops.aten.clone.default(now.meta["val"])}
                 new[results[i]] = frozenset({results[i]})
             for base in new[results[i]]:
@@ -362,6 +373,9 @@ def _frozen(value: Any) -> Any:
 
 def _drop_unused(graph: fx.Graph) -> None:
     for node in reversed(graph.nodes):
-        if node.op in ("call_function", "get_attr") and not node.users and not (
-                node.op == "call_function" and has_effect(node.target)):
+        if (
+            node.op in ("call_function", "get_attr")
+            and not node.users
+            and not (node.op == "call_function" and has_effect(node.target))
+        ):
             graph.erase_node(node)

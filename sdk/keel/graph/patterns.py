@@ -1,4 +1,5 @@
 """Where a graph has what a backend runs as one: chains of calls, each the only reader of the one before."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
 """What a call comes to when it is written out to the end, at known sizes: the work of a composite that stays whole."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -47,8 +48,12 @@ def _known(value: Any, sizes: Mapping[str, int]) -> Any:
     """An argument with numbers for its symbols, those of pieces that only a run tells too."""
     match value:
         case TensorType():
-            return TensorType(value.dtype, tuple(value_of(n, sizes) for n in value.shape),
-                              tuple(value_of(n, sizes) for n in value.strides), value.device)
+            return TensorType(
+                value.dtype,
+                tuple(value_of(n, sizes) for n in value.shape),
+                tuple(value_of(n, sizes) for n in value.strides),
+                value.device,
+            )
         case SymType() if value.kind == "int":
             return value_of(value.expr, sizes)
         case list() | tuple():

@@ -1,4 +1,5 @@
 """Whether a graph may be run several times on the same inputs as if it had run once."""
+
 from __future__ import annotations
 
 from torch import fx

@@ -2,6 +2,7 @@
 
 What stands before such a call is done before it, and what stands behind it after it.
 """
+
 from __future__ import annotations
 
 import operator
@@ -38,8 +39,9 @@ def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
     groups = [g for g in _groups(captured.gm, alone) if g]
     steps = []
     for group in groups:
-        inputs = dict.fromkeys(n for node in group for n in node.all_input_nodes
-                               if n not in group and n.op != "get_attr")
+        inputs = dict.fromkeys(
+            n for node in group for n in node.all_input_nodes if n not in group and n.op != "get_attr"
+        )
         outputs = tuple(n for n in group if any(u not in group for u in n.users))
         names = tuple(n.name for n in inputs), tuple(n.name for n in outputs)
         if group[0] in alone:
@@ -56,8 +58,12 @@ def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captu
     inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder") if n.name not in captured.constants]
     results: Any = captured.gm.graph.output_node().args[0]
     values_of = {n.name: n.meta.get("val") for n in captured.gm.graph.nodes}
-    runs = [_call(step, captured.gm) if step.captured is None else
-            _gathered(compile(step.captured), [values_of[name] for name in step.outputs]) for step in steps]
+    runs = [
+        _call(step, captured.gm)
+        if step.captured is None
+        else _gathered(compile(step.captured), [values_of[name] for name in step.outputs])
+        for step in steps
+    ]
     kept = {r.name for r in results if isinstance(r, fx.Node)}
     last = {name: i for i, step in enumerate(steps) for name in (*step.inputs, *step.outputs)}
 
@@ -72,6 +78,7 @@ def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captu
             values.update(zip(step.outputs, do(given), strict=True))
             del given
         return [values[r.name] if isinstance(r, fx.Node) else r for r in results]
+
     return run
 
 
@@ -96,8 +103,9 @@ def _groups(gm: fx.GraphModule, alone: Collection[fx.Node]) -> Iterator[list[fx.
     yield from pending
 
 
-def _graph(captured: Captured, group: Sequence[fx.Node], inputs: Sequence[fx.Node],
-           outputs: Sequence[fx.Node]) -> Captured:
+def _graph(
+    captured: Captured, group: Sequence[fx.Node], inputs: Sequence[fx.Node], outputs: Sequence[fx.Node]
+) -> Captured:
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     constants = {n.name: captured.constants[n.name] for n in inputs if n.name in captured.constants}
@@ -107,7 +115,7 @@ def _graph(captured: Captured, group: Sequence[fx.Node], inputs: Sequence[fx.Nod
     for node in group:
         for n in node.all_input_nodes:
             if n not in made:
-                made[n] = graph.node_copy(n)                  # the graph of an operator of higher order
+                made[n] = graph.node_copy(n)  # the graph of an operator of higher order
         made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(r for n in outputs for r in _parts(graph, made[n])))
     return replace(captured, gm=fx.GraphModule(captured.gm, graph), constants=constants, static=())
@@ -131,8 +139,10 @@ def _gathered(run: Boxed, outputs: Sequence[Any]) -> Boxed:
 
     def gathered(args: list[Any]) -> list[Any]:
         results = iter(run(args))
-        return [[next(results) for _ in value] if isinstance(value, tuple | list) else next(results)
-                for value in outputs]
+        return [
+            [next(results) for _ in value] if isinstance(value, tuple | list) else next(results) for value in outputs
+        ]
+
     return gathered
 
 
@@ -143,8 +153,10 @@ def _call(step: Step, gm: fx.GraphModule) -> Boxed:
 
     def run(args: list[Any]) -> list[Any]:
         values: Mapping[str, Any] = dict(zip(step.inputs, args, strict=True))
-        given = fx.node.map_arg((node.args, node.kwargs), lambda n: (
-            getattr(gm, str(n.target)) if n.op == "get_attr" else values[n.name]))
+        given = fx.node.map_arg(
+            (node.args, node.kwargs), lambda n: getattr(gm, str(n.target)) if n.op == "get_attr" else values[n.name]
+        )
         result = target(*given[0], **given[1])
         return [result] if step.outputs else []
+
     return run

@@ -1,4 +1,5 @@
 """What symbolic sizes count as where somebody has to guess: the values that they had when the graph was captured."""
+
 from __future__ import annotations
 
 import torch

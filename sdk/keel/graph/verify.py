@@ -1,4 +1,5 @@
 """What a captured or negotiated graph may contain: pure operator calls on typed values, and arithmetic on sizes."""
+
 from __future__ import annotations
 
 import operator
@@ -19,8 +20,13 @@ def verify(gm: fx.GraphModule, stage: str) -> None:
     problems = dict(wrong(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
-        raise KeelError("bad-graph", f"The graph is not well-formed after {stage}.", problems, where(first),
-                        "This is a defect of Keel, or of an operator without a correct functional form.")
+        raise KeelError(
+            "bad-graph",
+            f"The graph is not well-formed after {stage}.",
+            problems,
+            where(first),
+            "This is a defect of Keel, or of an operator without a correct functional form.",
+        )
 
 
 def wrong(gm: fx.GraphModule) -> Iterator[tuple[str, str]]:

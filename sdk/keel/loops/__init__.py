@@ -1,4 +1,5 @@
 """The loop level: kernels as frozen data, printed, parsed, verified, interpreted."""
+
 from keel.errors import BadIndex
 from keel.loops.dims import evaluate, non_negative
 from keel.loops.expand import Program, combination, expand

@@ -1,4 +1,5 @@
 """Checks written out for targets that have no form of their own for them: comparisons, and a store where one fails."""
+
 from __future__ import annotations
 
 from dataclasses import replace

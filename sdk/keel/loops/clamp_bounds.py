@@ -1,4 +1,5 @@
 """What a number does as a bound of clamp on integers that it is too large or too small for."""
+
 from __future__ import annotations
 
 from typing import Any

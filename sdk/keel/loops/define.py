@@ -8,6 +8,7 @@ what the scheduler inlines and fuses.
 Three kinds: a map has one element per point of the result; a fold adds axes to reduce over; a scatter writes its
 updates into a copy of its first read.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,8 +29,16 @@ from keel.symbols import FloatOfBits
 from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
 
 Number = bool | int | float
-SMALL_FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
-                          torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
+SMALL_FLOATS = frozenset(
+    (
+        torch.float16,
+        torch.bfloat16,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e4m3fnuz,
+        torch.float8_e5m2fnuz,
+    )
+)
 
 
 @dataclass(eq=False)
@@ -280,8 +289,9 @@ class Builder:
         mask = self._in_any(where, mask)
         number = None if mask is None else mask.number
         dtype = operand.type.dtype
-        return self._step(("read", operand.number, where, number), dtype,
-                          lambda n: Read(n, operand.number, where, dtype, number))
+        return self._step(
+            ("read", operand.number, where, number), dtype, lambda n: Read(n, operand.number, where, dtype, number)
+        )
 
     def broadcast(self, operand: Operand, at: Sequence[Index] | None = None) -> Value:
         """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates).
@@ -291,11 +301,13 @@ class Builder:
         shape = operand.type.shape
         if at is None:
             at = self.at
-            for n, size in zip(shape, (a.size for a in self._axes[len(at) - len(shape):]), strict=True):
+            for n, size in zip(shape, (a.size for a in self._axes[len(at) - len(shape) :]), strict=True):
                 if n not in (1, size) and _may_be_one(n) | _may_be_one(size):
-                    raise NoLoopForm(f"{self.call.name} broadcasts the size {n} to {size}, and only the run tells "
-                                     "whether one of them is 1.")
-        aligned = at[len(at) - len(shape):]
+                    raise NoLoopForm(
+                        f"{self.call.name} broadcasts the size {n} to {size}, and only the run tells "
+                        "whether one of them is 1."
+                    )
+        aligned = at[len(at) - len(shape) :]
         return self.read(operand, [0 if n == 1 else i for n, i in zip(shape, aligned, strict=True)])
 
     def apply(self, op: str, *args: Value | Number, dtype: torch.dtype | None = None) -> Value:
@@ -336,8 +348,11 @@ class Builder:
         """
         value, bound = self.cast(value, torch.int64), tidy(bound)
         where = None if mask is None else mask.number
-        place = self._step(("place", value.number, bound, wrap, where), torch.int64,
-                           lambda n: Place(n, value.number, bound, wrap, where))
+        place = self._step(
+            ("place", value.number, bound, wrap, where),
+            torch.int64,
+            lambda n: Place(n, value.number, bound, wrap, where),
+        )
         return index(Loaded(place.number, bound))
 
     def sure_index(self, value: Value, bound: Dim) -> Index:
@@ -365,8 +380,9 @@ class Builder:
         self._kind, self._scanned = "scan", self._axes[dim]
         return self._folding(Scan, monoid, values)
 
-    def scatter(self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode,
-                mask: Value | None = None) -> None:
+    def scatter(
+        self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode, mask: Value | None = None
+    ) -> None:
         """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the
         axes.
         """
@@ -379,8 +395,9 @@ class Builder:
 
     def _folding(self, form: type[Reduce] | type[Scan], monoid: str, values: Sequence[Value]) -> tuple[Value, ...]:
         if len(values) != MONOIDS[monoid].arity:
-            raise KeelError("bad-graph",
-                            f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}.")
+            raise KeelError(
+                "bad-graph", f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}."
+            )
         if any(v.dtype.is_complex for v in values):
             raise NoLoopForm(f"{self.call.name} folds complex numbers, which loops only move.")
         first = self._next
@@ -399,7 +416,7 @@ class Builder:
         return (last.results[-1] if isinstance(last, Reduce | Scan) else last.result) + 1
 
     def _step(self, key: Any, dtype: torch.dtype, make: Callable[[int], Step]) -> Value:
-        key = (*key, any(isinstance(s, Reduce) for s in self._steps))     # a step before the fold is not one after it
+        key = (*key, any(isinstance(s, Reduce) for s in self._steps))  # a step before the fold is not one after it
         if key not in self._known:
             number = self._next
             self._steps.append(make(number))
@@ -408,8 +425,16 @@ class Builder:
 
     def finish(self, result: Value | Sequence[Value] | None) -> Definition:
         values = () if result is None else (result,) if isinstance(result, Value) else tuple(result)
-        return Definition(self._kind, self._axes, self._folded, tuple(self._steps), tuple(v.number for v in values),
-                          self._scanned, self._update, self._base)
+        return Definition(
+            self._kind,
+            self._axes,
+            self._folded,
+            tuple(self._steps),
+            tuple(v.number for v in values),
+            self._scanned,
+            self._update,
+            self._base,
+        )
 
 
 Rule = Callable[..., Any]
@@ -428,6 +453,7 @@ def define(rule: Rule, call: Call) -> Definition:
         if isinstance(value, list | tuple):
             return [bind(v) for v in value]
         return value.expr if isinstance(value, SymType) else value
+
     args = [bind(a) for a in call.args]
     kwargs = {k: bind(v) for k, v in call.kwargs.items()}
     return builder.finish(rule(builder, *args, **kwargs))

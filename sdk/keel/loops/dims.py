@@ -3,6 +3,7 @@
 A size is an ``int`` or a sympy expression. In kernels it is one of integers, symbols, ``+ - * **``, ``floor``, ``Mod``,
 ``Max`` and ``Min``; symbols stand for whatever else the host computes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ def _tidy(d: sympy.Expr) -> Dim:
 
     def stand(part: sympy.Expr) -> sympy.Dummy:
         return names.setdefault(part, sympy.Dummy(integer=True))
+
     found = sympy.expand(kernel_form(d, stand))
     return as_dim(found.xreplace({name: part for part, name in names.items()}))
 
@@ -102,8 +104,9 @@ def _text(d: Any) -> tuple[str, int]:
     if isinstance(d, sympy.Symbol):
         return str(d.name), _ATOM
     if isinstance(d, sympy.Add):
-        return join_terms([_held(t, _PRODUCT) if not _minus(t) else "-" + _held(-t, _PRODUCT)
-                           for t in d.as_ordered_terms()]), _SUM
+        return join_terms(
+            [_held(t, _PRODUCT) if not _minus(t) else "-" + _held(-t, _PRODUCT) for t in d.as_ordered_terms()]
+        ), _SUM
     if isinstance(d, sympy.Mul):
         return _product(d)
     if isinstance(d, sympy.Pow) and d.exp.is_Integer and d.exp > 0:

@@ -2,6 +2,7 @@
 
 How an op is made is data, in ``expansions``; here it is read, chosen and put in place.
 """
+
 from __future__ import annotations
 
 import ast
@@ -32,8 +33,9 @@ class Program:
     outputs: tuple[int, ...]
 
 
-def expand(kernel: Kernel, scalars: Collection[str], reductions: Collection[str],
-           dtypes: Collection[torch.dtype] | None = None) -> Kernel:
+def expand(
+    kernel: Kernel, scalars: Collection[str], reductions: Collection[str], dtypes: Collection[torch.dtype] | None = None
+) -> Kernel:
     """The kernel with every scalar op outside ``scalars`` written out in ops inside; the same kernel if there is none.
 
     ``dtypes`` are those that the target has (all, by default).  Monoids outside ``reductions`` stay: they are rendered
@@ -50,8 +52,9 @@ def expand(kernel: Kernel, scalars: Collection[str], reductions: Collection[str]
     return kernel if body == kernel.body else replace(kernel, body=body)
 
 
-def missing(op: str, scalars: Collection[str], dtype: torch.dtype | None = None,
-            dtypes: Collection[torch.dtype] | None = None) -> str | None:
+def missing(
+    op: str, scalars: Collection[str], dtype: torch.dtype | None = None, dtypes: Collection[torch.dtype] | None = None
+) -> str | None:
     """Why a target with ``scalars`` cannot compute ``op`` on operands of ``dtype``: a sentence, or None if it can.
 
     Without ``dtype`` the answer is for all that the op takes.
@@ -64,8 +67,9 @@ def missing(op: str, scalars: Collection[str], dtype: torch.dtype | None = None,
     return None
 
 
-def combination(monoid: str, dtypes: Dtypes, scalars: Collection[str],
-                held: Collection[torch.dtype] | None = None) -> Program:
+def combination(
+    monoid: str, dtypes: Dtypes, scalars: Collection[str], held: Collection[torch.dtype] | None = None
+) -> Program:
     """How a monoid combines two states of ``dtypes``, in ops of ``scalars``: operands 0..n-1 left, n..2n-1 right.
 
     Raises KeelError[no-lowering] if an op of the monoid's steps cannot be made.
@@ -85,8 +89,9 @@ def combination(monoid: str, dtypes: Dtypes, scalars: Collection[str],
     return _numbered(body, 2 * form.arity, tuple(numbers[o] for o in form.outputs))
 
 
-def missing_fold(monoid: str, dtypes: Dtypes, scalars: Collection[str],
-                 held: Collection[torch.dtype] | None = None) -> str | None:
+def missing_fold(
+    monoid: str, dtypes: Dtypes, scalars: Collection[str], held: Collection[torch.dtype] | None = None
+) -> str | None:
     """Why a target with ``scalars`` cannot combine states of ``monoid``: a sentence, or None if it can."""
     try:
         combination(monoid, dtypes, scalars, held)
@@ -98,16 +103,23 @@ def missing_fold(monoid: str, dtypes: Dtypes, scalars: Collection[str],
 # -- choosing ------------------------------------------------------------------------------------------
 
 _EXAMPLES: Mapping[Domain, Dtypes] = {
-    "float": (torch.float32, torch.float64), "int": (torch.int64,), "number": (torch.float32, torch.int64),
-    "bool": (torch.bool,), "integral": (torch.int64, torch.bool), "any": (torch.float32, torch.int64, torch.bool),
+    "float": (torch.float32, torch.float64),
+    "int": (torch.int64,),
+    "number": (torch.float32, torch.int64),
+    "bool": (torch.bool,),
+    "integral": (torch.int64, torch.bool),
+    "any": (torch.float32, torch.int64, torch.bool),
 }
 
 
 def _forms(scalars: Collection[str]) -> Names:
     """The ops that are there: ``op``, or ``op:kind`` for each kind of dtype that a ``ByKind`` text covers."""
     texts: Mapping[str, object] = scalars if isinstance(scalars, Mapping) else dict.fromkeys(scalars)
-    return frozenset(name for op, text in texts.items() for name in
-                     ((f"{op}:{kind}" for kind in text.kinds) if isinstance(text, ByKind) else (op,)))
+    return frozenset(
+        name
+        for op, text in texts.items()
+        for name in ((f"{op}:{kind}" for kind in text.kinds) if isinstance(text, ByKind) else (op,))
+    )
 
 
 def _has(op: str, dtype: torch.dtype, have: Names) -> bool:
@@ -139,8 +151,9 @@ def _sentence(op: str, dtype: torch.dtype, lacks: Names) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _written(op: str, given: Dtypes, have: Names, held: frozenset[torch.dtype],
-             busy: Names = frozenset()) -> Program | Names:
+def _written(
+    op: str, given: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names = frozenset()
+) -> Program | Names:
     """A program for ``op`` on operands of these dtypes made of ops in ``have``; else the ops and dtypes that it lacks.
 
     ``busy`` are the ops under expansion, which cannot be made of themselves.
@@ -234,8 +247,11 @@ class _Writer:
         found = self.way(stmt, given)
         if not isinstance(found, Program):
             why = _sentence(stmt.op, given[-1], found)
-            raise KeelError("no-lowering", f"The target cannot compute {stmt.op}. {why}",
-                            do=f"Add {', '.join(sorted(found))} to the target's scalars.")
+            raise KeelError(
+                "no-lowering",
+                f"The target cannot compute {stmt.op}. {why}",
+                do=f"Add {', '.join(sorted(found))} to the target's scalars.",
+            )
         self.place(stmt, found, out)
 
     def way(self, stmt: Apply, given: Dtypes) -> Program | Names:
@@ -251,8 +267,11 @@ class _Writer:
         new = dict(enumerate(stmt.args))
         arity, last = len(stmt.args), program.outputs[0]
         for number, step in enumerate(program.steps, arity):
-            key = (repr(step.value), step.dtype) if isinstance(step, Const) else (
-                step.op, tuple(new[a] for a in step.args), step.dtype)
+            key = (
+                (repr(step.value), step.dtype)
+                if isinstance(step, Const)
+                else (step.op, tuple(new[a] for a in step.args), step.dtype)
+            )
             if number != last and key in self.known:
                 new[number] = self.known[key]
                 continue
@@ -265,9 +284,21 @@ class _Writer:
 # -- reading programs ----------------------------------------------------------------------------------
 
 _OPERATORS: Mapping[type[ast.AST], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.USub: "neg",
-    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.Invert: "not",
-    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.USub: "neg",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.Invert: "not",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
 }
 _NUMBERS: Mapping[str, float | bool] = {"inf": math.inf, "nan": math.nan, "true": True, "false": False}
 

@@ -5,6 +5,7 @@ and calls are scalar ops; ``poly(x, c0, c1, ...)`` is Horner's rule; ``cast(x, f
 dtype.  A number takes the dtype of the value it meets, and ``i32(1)`` gives it one.  ``inf``, ``nan`` and ``ones`` (all
 bits set) are numbers too.  Names of ``MACROS`` are written out in place.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -39,11 +40,14 @@ MACROS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "pow2_f32": (("n",), "bitcast(cast((n + 127) * 8388608, i32), f32)"),
     "pow2_f64": (("n",), "bitcast(cast((n + 1023) * 4503599627370496, i64), f64)"),
     # e^-(a*a) with a*a in two parts, the first of them exact (Veltkamp's split).
-    "gauss": (("a", "split"), """
+    "gauss": (
+        ("a", "split"),
+        """
 k = a * split
 h = k - (k - a)
 exp(-h * h) * exp((h - a) * (h + a))
-"""),
+""",
+    ),
 }
 
 _EXP = """
@@ -233,15 +237,26 @@ EXPANSIONS: tuple[Expansion, ...] = _rows(
     ("xor", "bool", "x != y", 0, "exact"),
     ("xor", "int", "(x | y) - (x & y)", 0, "exact"),
     ("copysign", "f32", "bitcast((bitcast(x, i32) & 2147483647) | (bitcast(y, i32) & -2147483648), f32)", 0, "exact"),
-    ("copysign", "f64",
-     "bitcast((bitcast(x, i64) & 9223372036854775807) | (bitcast(y, i64) & -9223372036854775808), f64)", 0, "exact"),
+    (
+        "copysign",
+        "f64",
+        "bitcast((bitcast(x, i64) & 9223372036854775807) | (bitcast(y, i64) & -9223372036854775808), f64)",
+        0,
+        "exact",
+    ),
     ("copysign", "float", "where((y < 0) | ((y == 0) & (1 / y < 0)), -abs(x), abs(x))", 0, "exact; NaN has no sign"),
-    ("nextafter", "f32", _NEXTAFTER.format(bits="i32", dtype="f32", negative=-2**31 + 1), 0, "exact"),
-    ("nextafter", "f64", _NEXTAFTER.format(bits="i64", dtype="f64", negative=-2**63 + 1), 0, "exact"),
+    ("nextafter", "f32", _NEXTAFTER.format(bits="i32", dtype="f32", negative=-(2**31) + 1), 0, "exact"),
+    ("nextafter", "f64", _NEXTAFTER.format(bits="i64", dtype="f64", negative=-(2**63) + 1), 0, "exact"),
     ("fma", "f32", _FMA_IN_F64, 0, "exact: rounded once; in f64, which the target must have"),
-    ("fma", "f32", _FMA.format(split=4097, big=2**60, down=2.0**-40, up=2**40, much=2**120), 1,
-     "Dekker, A floating-point technique for extending the available precision, 1971; not rounded once, but faithful "
-     "while no part underflows, else a product and a sum"),
+    (
+        "fma",
+        "f32",
+        _FMA.format(split=4097, big=2**60, down=2.0**-40, up=2**40, much=2**120),
+        1,
+        "Dekker, A floating-point technique for extending the available precision, 1971; not rounded once, "
+        "but faithful "
+        "while no part underflows, else a product and a sum",
+    ),
     ("fma", "f64", _FMA.format(split=134217729, big=2**500, down=2.0**-300, up=2**300, much=2**1000), 1, "as for f32"),
     # -- rounding to whole numbers
     ("trunc", "float", "where(x < 0, ceil(x), floor(x))", 0, "exact"),
@@ -253,8 +268,13 @@ EXPANSIONS: tuple[Expansion, ...] = _rows(
     ("ceil", "float", "-floor(-x)", 0, "exact"),
     ("round", "float", _ROUND, 0, "exact"),
     # -- integer division
-    ("floordiv", "signed", "q = truncdiv(x, y)\nr = x - q * y\nwhere((r != 0) & ((r < 0) != (y < 0)), q - 1, q)",
-     0, "exact"),
+    (
+        "floordiv",
+        "signed",
+        "q = truncdiv(x, y)\nr = x - q * y\nwhere((r != 0) & ((r < 0) != (y < 0)), q - 1, q)",
+        0,
+        "exact",
+    ),
     ("floordiv", "unsigned", "truncdiv(x, y)", 0, "exact"),
     ("truncdiv", "signed", "q = floordiv(x, y)\nwhere((q < 0) & (q * y != x), q + 1, q)", 0, "exact"),
     ("truncdiv", "unsigned", "floordiv(x, y)", 0, "exact"),
@@ -264,118 +284,304 @@ EXPANSIONS: tuple[Expansion, ...] = _rows(
     # -- exponentials
     ("exp", "f32", _EXP_BY_EXP2.format(low=-104, high=89, **_LN2_F32), 2, "Cody and Waite, 1980"),
     ("exp", "f64", _EXP_BY_EXP2.format(low=-746, high=710, **_LN2_F64), 2, "Cody and Waite, 1980"),
-    ("exp", "f32", _EXP.format(low=-104, high=89, dtype="f32", **_LN2_F32, poly="""
-        0.5, 0.16666577, 0.0416665546, 0.00836317763, 0.00139261818"""), 1, f"Cody and Waite, 1980; {_CHEBYSHEV}"),
-    ("exp", "f64", _EXP.format(low=-746, high=710, dtype="f64", **_LN2_F64, poly="""
+    (
+        "exp",
+        "f32",
+        _EXP.format(
+            low=-104,
+            high=89,
+            dtype="f32",
+            **_LN2_F32,
+            poly="""
+        0.5, 0.16666577, 0.0416665546, 0.00836317763, 0.00139261818""",
+        ),
+        1,
+        f"Cody and Waite, 1980; {_CHEBYSHEV}",
+    ),
+    (
+        "exp",
+        "f64",
+        _EXP.format(
+            low=-746,
+            high=710,
+            dtype="f64",
+            **_LN2_F64,
+            poly="""
         0.5, 0.16666666666666671, 0.0416666666666666698, 0.0083333333333261365, 0.00138888888888837493,
         0.000198412698748158331, 0.0000248015873255443191, 2.75572554062850437e-6, 2.75572736474510896e-7,
-        2.51052144747514138e-8, 2.0914685161418068e-9"""), 1, f"Cody and Waite, 1980; {_CHEBYSHEV}"),
+        2.51052144747514138e-8, 2.0914685161418068e-9""",
+        ),
+        1,
+        f"Cody and Waite, 1980; {_CHEBYSHEV}",
+    ),
     ("exp2", "f32", _EXP2_BY_EXP.format(low=-152, high=129, **_LN2_F32), 2.5, "Cody and Waite, 1980"),
     ("exp2", "f64", _EXP2_BY_EXP.format(low=-1080, high=1025, **_LN2_F64), 2.5, "Cody and Waite, 1980"),
-    ("expm1", "f32", _EXPM1.format(poly="""
-        0.500000012, 0.166666668, 0.0416657912, 0.00833323613, 0.0013982186, 0.000199448744"""), 1.5, _CHEBYSHEV),
-    ("expm1", "f64", _EXPM1.format(poly="""
+    (
+        "expm1",
+        "f32",
+        _EXPM1.format(
+            poly="""
+        0.500000012, 0.166666668, 0.0416657912, 0.00833323613, 0.0013982186, 0.000199448744"""
+        ),
+        1.5,
+        _CHEBYSHEV,
+    ),
+    (
+        "expm1",
+        "f64",
+        _EXPM1.format(
+            poly="""
         0.5, 0.166666666666666667, 0.0416666666666670617, 0.00833333333333335966, 0.0013888888888704549,
         0.000198412698411469919, 0.0000248015876161454127, 2.75573194336202428e-6, 2.75570766366427235e-7,
-        2.50519467097216211e-8, 2.09629558159760757e-9, 1.61164965143715465e-10"""), 1.5, _CHEBYSHEV),
+        2.50519467097216211e-8, 2.09629558159760757e-9, 1.61164965143715465e-10"""
+        ),
+        1.5,
+        _CHEBYSHEV,
+    ),
     ("sigmoid", "float", "1 / (1 + exp(-x))", 2.5, "by definition; 0 below about -88 (f32) and -709 (f64)"),
     ("tanh", "float", "t = expm1(abs(x) * -2)\ncopysign(-t / (2 + t), x)", 3, _FDLIBM),
-    ("sinh", "float", """
+    (
+        "sinh",
+        "float",
+        """
 a = abs(x)
 t = expm1(a)
 e = exp(0.5 * a)
 copysign(where(a < 20, 0.5 * (t + t / (t + 1)), 0.5 * e * e), x)
-""", 2.5, _FDLIBM),
-    ("cosh", "float", """
+""",
+        2.5,
+        _FDLIBM,
+    ),
+    (
+        "cosh",
+        "float",
+        """
 a = abs(x)
 t = exp(a)
 e = exp(0.5 * a)
 where(a < 20, 0.5 * (t + 1 / t), 0.5 * e * e)
-""", 2, _FDLIBM),
+""",
+        2,
+        _FDLIBM,
+    ),
     # -- logarithms
     ("log", "float", "log2(x) * 0.6931471805599453", 2, "by definition"),
-    ("log", "f32", _LOG.format(
-        dtype="f32", bits="i32", smallest=2.0 ** -126, scale=2**25, mask=2**23 - 1, one=127 << 23, epsilon=2.0 ** -23,
-        biased=152, bias=127, ln2=6.9313812256e-01, rest=9.0580006145e-06,
-        poly="0.666666666, 0.400001226, 0.285507308, 0.233329128"), 1, f"{_FDLIBM}; {_CHEBYSHEV}"),
-    ("log", "f64", _LOG.format(
-        dtype="f64", bits="i64", smallest=2.0 ** -1022, scale=2**54, mask=2**52 - 1, one=1023 << 52, epsilon=2.0 ** -52,
-        biased=1077, bias=1023, ln2=6.93147180369123816490e-01, rest=1.90821492927058770002e-10, poly="""
+    (
+        "log",
+        "f32",
+        _LOG.format(
+            dtype="f32",
+            bits="i32",
+            smallest=2.0**-126,
+            scale=2**25,
+            mask=2**23 - 1,
+            one=127 << 23,
+            epsilon=2.0**-23,
+            biased=152,
+            bias=127,
+            ln2=6.9313812256e-01,
+            rest=9.0580006145e-06,
+            poly="0.666666666, 0.400001226, 0.285507308, 0.233329128",
+        ),
+        1,
+        f"{_FDLIBM}; {_CHEBYSHEV}",
+    ),
+    (
+        "log",
+        "f64",
+        _LOG.format(
+            dtype="f64",
+            bits="i64",
+            smallest=2.0**-1022,
+            scale=2**54,
+            mask=2**52 - 1,
+            one=1023 << 52,
+            epsilon=2.0**-52,
+            biased=1077,
+            bias=1023,
+            ln2=6.93147180369123816490e-01,
+            rest=1.90821492927058770002e-10,
+            poly="""
         0.666666666666666973, 0.399999999998981919, 0.285714286265702036, 0.222222110378165877, 0.181828961834830866,
-        0.153314872358657332, 0.146193434535126151"""), 1, f"{_FDLIBM}; {_CHEBYSHEV}"),
+        0.153314872358657332, 0.146193434535126151""",
+        ),
+        1,
+        f"{_FDLIBM}; {_CHEBYSHEV}",
+    ),
     ("log2", "float", "log(x) * 1.4426950408889634", 2, "by definition"),
     ("log10", "float", "log(x) * 0.4342944819032518", 2, "by definition"),
-    ("log1p", "float", """
+    (
+        "log1p",
+        "float",
+        """
 u = 1 + x
 l = log(u)
 where(u == 1, x, where(u == inf, l, l * (x / (u - 1))))
-""", 3, "Hewlett-Packard 15C Advanced Functions Handbook, 1982"),
-    ("asinh", "float", """
+""",
+        3,
+        "Hewlett-Packard 15C Advanced Functions Handbook, 1982",
+    ),
+    (
+        "asinh",
+        "float",
+        """
 a = abs(x)
 s = a * a
 l = where(a > 268435456, log(a) + 0.6931471805599453, log1p(a + s / (1 + sqrt(s + 1))))
 copysign(l, x)
-""", 2, _FDLIBM),
-    ("acosh", "float", """
+""",
+        2,
+        _FDLIBM,
+    ),
+    (
+        "acosh",
+        "float",
+        """
 t = x - 1
 l = where(x > 268435456, log(x) + 0.6931471805599453, log1p(t + sqrt(t * (x + 1))))
 where(x < 1, nan, l)
-""", 2, _FDLIBM),
+""",
+        2,
+        _FDLIBM,
+    ),
     ("atanh", "float", "a = abs(x)\ncopysign(0.5 * log1p(2 * a / (1 - a)), x)", 2, _FDLIBM),
     ("pow", "f32", _POW, 0.6, "in f64, which the target must have"),
     # -- angles
     ("tan", "float", "sin(x) / cos(x)", 2, "by definition"),
     ("atan", "float", "atan2(x, 1)", 1, "by definition"),
-    ("atan", "f32", _ATAN.format(half=1.57079637050628662, rest=-4.37113900018624283e-8, poly="""
+    (
+        "atan",
+        "f32",
+        _ATAN.format(
+            half=1.57079637050628662,
+            rest=-4.37113900018624283e-8,
+            poly="""
         -0.333333317, 0.199997393, -0.142785687, 0.110337641, -0.0865688043, 0.0625016944, -0.035871539,
-        0.0135077714, -0.00238699732"""), 1.5, _CHEBYSHEV),
-    ("atan", "f64", _ATAN.format(half=1.5707963267948966, rest=6.123233995736766e-17, poly="""
+        0.0135077714, -0.00238699732""",
+        ),
+        1.5,
+        _CHEBYSHEV,
+    ),
+    (
+        "atan",
+        "f64",
+        _ATAN.format(
+            half=1.5707963267948966,
+            rest=6.123233995736766e-17,
+            poly="""
         -0.333333333333333333, 0.199999999999999193, -0.142857142857012333, 0.111111111102682973,
         -0.0909090906193527995, 0.0769230707882702926, -0.0666665793457376784, 0.0588226441677644883,
         -0.0526249222902567531, 0.0475808008363782062, -0.0433065384306706625, 0.0393868754079863213,
         -0.0352713310668712941, 0.0303307192657905066, -0.0241913458101407186, 0.0171839817221133481,
         -0.0104121532603592415, 0.00514091285674693872, -0.0019612554271685326, 0.000537683929739624472,
-        -0.0000937118634505262543, 7.76762433028991855e-6"""), 1.5, _CHEBYSHEV),
-    ("atan2", "f32", _ATAN2.format(half=1.57079637050628662, half_rest=-4.37113900018624283e-8, pi=3.14159274101257324,
-                                   pi_rest=-8.74227800037248566e-8), 2, "by quadrants"),
-    ("atan2", "f64", _ATAN2.format(half=1.5707963267948966, half_rest=6.123233995736766e-17, pi=3.141592653589793,
-                                   pi_rest=1.2246467991473532e-16), 2, "by quadrants"),
+        -0.0000937118634505262543, 7.76762433028991855e-6""",
+        ),
+        1.5,
+        _CHEBYSHEV,
+    ),
+    (
+        "atan2",
+        "f32",
+        _ATAN2.format(
+            half=1.57079637050628662,
+            half_rest=-4.37113900018624283e-8,
+            pi=3.14159274101257324,
+            pi_rest=-8.74227800037248566e-8,
+        ),
+        2,
+        "by quadrants",
+    ),
+    (
+        "atan2",
+        "f64",
+        _ATAN2.format(
+            half=1.5707963267948966,
+            half_rest=6.123233995736766e-17,
+            pi=3.141592653589793,
+            pi_rest=1.2246467991473532e-16,
+        ),
+        2,
+        "by quadrants",
+    ),
     ("asin", "float", "atan(x / sqrt((1 - x) * (1 + x)))", 2.5, "by definition"),
     ("acos", "float", "2 * atan(sqrt((1 - x) / (1 + x)))", 2.5, "by the half angle"),
     # -- the error function
-    ("erf", "f32", """
+    (
+        "erf",
+        "f32",
+        """
 c = minimum(maximum(x, -4), 4)
 z = c * c
 over = poly(z, 1.12837909, 0.207126103, 0.0515249965, 0.00399061376, 0.000147287939, -1.94232885e-06, 1.91110559e-08)
 under = poly(z, 1, 0.516891977, 0.117971101, 0.0149581464, 0.00102112431)
 c * over / under
-""", 5, "the rational fit of Eigen and XLA, scaled"),
-    ("erf", "f64", """
+""",
+        5,
+        "the rational fit of Eigen and XLA, scaled",
+    ),
+    (
+        "erf",
+        "f64",
+        """
 a = abs(x)
 z = x * x
 near = x * poly(z, 1.12837916709551257, -0.37612638903183752, 0.112837916709550872, -0.0268661706451184448,
                 0.00522397762522219187, -0.000854832700113594614, 0.000120553315452941164, -0.0000149255893838211429,
                 1.64603832098581487e-6, -1.63332293434337e-7, 1.44138792890950289e-8, -9.50284089477470516e-10)
 where(a < 0.75, near, copysign(1 - erfc(a), x))
-""", 2, _CHEBYSHEV),
-    ("erfc", "f32", _ERFC.format(top=11, split=4097, poly="""
+""",
+        2,
+        _CHEBYSHEV,
+    ),
+    (
+        "erfc",
+        "f32",
+        _ERFC.format(
+            top=11,
+            split=4097,
+            poly="""
         1.23299513, -0.139620807, 0.0153780151, 0.0680840653, -0.101013936, 0.0938933981, -0.0663981082, 0.0363894856,
-        -0.0165659041, 0.00628512852, 0.000636044323"""), 5.5, "Shepherd and Laframboise, 1981; " + _CHEBYSHEV),
-    ("erfc", "f64", _ERFC.format(top=28, split=134217729, poly="""
+        -0.0165659041, 0.00628512852, 0.000636044323""",
+        ),
+        5.5,
+        "Shepherd and Laframboise, 1981; " + _CHEBYSHEV,
+    ),
+    (
+        "erfc",
+        "f64",
+        _ERFC.format(
+            top=28,
+            split=134217729,
+            poly="""
         1.23299511862555251, -0.139621116840562513, 0.0153796521026195222, 0.0680970542546925896, -0.101039066036292659,
         0.0937328349983536086, -0.0663303658124467237, 0.0371675155373778555, -0.0161977340556792813,
         0.0050319699793993848, -0.000757773298363529851, -0.00019925670474788312, 0.000150621694621252367,
         -0.000024399172870686759, -0.000011222015496282597, 5.70962967526191866e-6, 2.93668803067607315e-7,
         -8.25272749335070106e-7, 7.49178913508253751e-8, 1.09939806408404637e-7, -1.81841998069716249e-8,
-        -1.40892273096166213e-8, 1.93895659912751764e-9, 1.28681863914842457e-9"""), 5.5,
-     "Shepherd and Laframboise, 1981; " + _CHEBYSHEV),
-    ("erfinv", "f32", _GILES + "where(abs(x) == 1, x * inf, g * x)", 4,
-     "Giles, Approximating the erfinv function, 2011"),
-    ("erfinv", "f64", _GILES + """
+        -1.40892273096166213e-8, 1.93895659912751764e-9, 1.28681863914842457e-9""",
+        ),
+        5.5,
+        "Shepherd and Laframboise, 1981; " + _CHEBYSHEV,
+    ),
+    (
+        "erfinv",
+        "f32",
+        _GILES + "where(abs(x) == 1, x * inf, g * x)",
+        4,
+        "Giles, Approximating the erfinv function, 2011",
+    ),
+    (
+        "erfinv",
+        "f64",
+        _GILES
+        + """
 a = abs(x)
 v = g * a
 f = where(a < 0.5, erf(v) - a, (1 - a) - erfc(v))
 u = f * 0.8862269254527580 * exp(v * v)
 where(a == 1, x * inf, copysign(v - u / (1 + v * u), x))
-""", 2.5, "one step of Halley after Giles, 2011"),
+""",
+        2.5,
+        "one step of Halley after Giles, 2011",
+    ),
 )

@@ -2,6 +2,7 @@
 
 The common monoids have a form of torch's own; any other is folded by its steps, neighbours first.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +44,13 @@ def fold(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State
     if native and monoid in _NATIVE and WIDE_UNSIGNED.isdisjoint(dtypes):
         return _NATIVE[monoid](*states)
     if native and monoid in _UNSIGNED:
-        return (torch.from_numpy(np.asarray(_UNSIGNED[monoid].reduce(states[0].numpy(), axis=-1, dtype=None))
-                                 .astype(states[0].numpy().dtype)),)
+        return (
+            torch.from_numpy(
+                np.asarray(_UNSIGNED[monoid].reduce(states[0].numpy(), axis=-1, dtype=None)).astype(
+                    states[0].numpy().dtype
+                )
+            ),
+        )
     return _halved(monoid, tuple(states))
 
 
@@ -78,6 +84,7 @@ def _best(better: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], State]:
         here = (value == best[..., None]) | ((value != value) & (best != best)[..., None])
         last = torch.tensor(torch.iinfo(position.dtype).max, dtype=position.dtype)
         return best, torch.where(here, position, last).amin(-1)
+
     return run
 
 
@@ -85,6 +92,7 @@ def _extreme(rule: Callable[..., Tensor]) -> Callable[[Tensor], State]:
     def run(value: Tensor) -> State:
         found = rule(value.to(torch.uint8) if value.dtype == torch.bool else value, dim=-1)
         return (found.to(value.dtype),)
+
     return run
 
 
@@ -110,7 +118,11 @@ _NATIVE: Mapping[str, Callable[..., State]] = {
     "welford": _welford,
 }
 _UNSIGNED: Mapping[str, np.ufunc] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "xor": np.bitwise_xor,
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "xor": np.bitwise_xor,
 }
 _RUNNING: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda x: x.cumsum(-1, dtype=x.dtype),

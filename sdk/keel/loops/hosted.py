@@ -1,4 +1,5 @@
 """Calls whose sizes and numbers are those of kernels: symbols stand for what the host computes."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -30,5 +31,6 @@ def hosted(call: Call, host: HostNumbers) -> Call:
         if isinstance(value, list | tuple):
             return type(value)(map(inner, value))
         return hosted_type(value, host)
+
     args, kwargs, out = inner(tuple(call.args)), {k: inner(v) for k, v in call.kwargs.items()}, inner(call.out)
     return call if (args, out) == (call.args, call.out) and kwargs == call.kwargs else Call(call.op, args, kwargs, out)

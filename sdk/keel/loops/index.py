@@ -6,6 +6,7 @@ touched otherwise.
 Every axis ranges over 0 <= axis < size and every size is positive while its loop runs, which is what makes the
 simplifications of ``floordiv`` and ``mod`` sound: (q*n + r) // n = q when 0 <= r < n.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -240,7 +241,7 @@ def _top(atom: Atom) -> Dim | None:
             high = inner[1]
             if isinstance(high, int) and isinstance(atom.by, int):
                 return high // atom.by
-            exact = quotient(tidy(high + 1), atom.by)      # floor((n*k - 1) / n) = k - 1
+            exact = quotient(tidy(high + 1), atom.by)  # floor((n*k - 1) / n) = k - 1
             return None if exact is None else tidy(exact - 1)
 
 
@@ -277,11 +278,11 @@ def floordiv(i: Index, by: Dim) -> Index:
     if rest.is_const:
         return whole + index(sympy.floor(sympy.expand(sympy.sympify(rest.const) / by)))
     inner = _lone(rest)
-    if isinstance(inner, Div):                         # (x // a) // b = x // (a * b)
+    if isinstance(inner, Div):  # (x // a) // b = x // (a * b)
         return whole + floordiv(inner.of, inner.by * by)
     if isinstance(inner, Mod) and (a := quotient(inner.by, by)) is not None:
         return whole + mod(floordiv(inner.of, by), a)  # (x % (a * b)) // b = (x // b) % a
-    for c, n in _factors(rest, by):                    # (c*x + r) // (c*n) = x // n where 0 <= r < c
+    for c, n in _factors(rest, by):  # (c*x + r) // (c*n) = x // n where 0 <= r < c
         x, r = _split(rest, c)
         if _within(r, c):
             return whole + floordiv(x, n)
@@ -300,8 +301,8 @@ def mod(i: Index, by: Dim) -> Index:
         return index(sympy.Mod(rest.const, by))
     inner = _lone(rest)
     if isinstance(inner, Mod) and quotient(inner.by, by) is not None:
-        return mod(inner.of, by)                       # (x % (a * b)) % b = x % b
-    for c, n in _factors(rest, by):                    # (c*x + r) % (c*n) = c*(x % n) + r where 0 <= r < c
+        return mod(inner.of, by)  # (x % (a * b)) % b = x % b
+    for c, n in _factors(rest, by):  # (c*x + r) % (c*n) = c*(x % n) + r where 0 <= r < c
         x, r = _split(rest, c)
         if _within(r, c):
             scaled: Index = mod(x, n) * c
@@ -353,8 +354,9 @@ def _moved(i: Index, values: Mapping[Axis, Index]) -> Index | None:
         if value is None:
             terms.append((atom, c))
             continue
-        if not isinstance(value.const, int) or not all(isinstance(a, Axis) and isinstance(k, int)
-                                                       for a, k in value.terms):
+        if not isinstance(value.const, int) or not all(
+            isinstance(a, Axis) and isinstance(k, int) for a, k in value.terms
+        ):
             return None
         const = const + value.const * c
         terms += [(a, k * c) for a, k in value.terms]
@@ -424,7 +426,7 @@ def flatten(indices: Iterable[Index], strides: Iterable[Dim]) -> Index:
 
 def unflatten(offset: Index, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
     """Row-major coordinates of a linear index; the caller promises 0 <= offset < the product of ``shape``."""
-    if 0 in shape:                                     # no offset satisfies the promise
+    if 0 in shape:  # no offset satisfies the promise
         return (ZERO,) * len(shape)
     out: list[Index] = []
     step: Dim = 1

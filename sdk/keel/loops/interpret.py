@@ -4,6 +4,7 @@ Each axis of the loops around a statement is a tensor dimension, and each value 
 axis that it does not depend on).  A load is a gather, a store a scatter, a reduce loop a fold over the dimensions of
 its axes.  Parallel and reduce loops run in slices, so that memory stays bounded.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from keel.types import Dim
 POINTS = 1 << 17
 """How many loop points are held at once, where the loops allow it: about a cache's worth of f32 per value."""
 
-_CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}   # to move bits
+_CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}  # to move bits
 _SCATTERS = {"min": "amin", "max": "amax", "mul": "prod"}
 
 
@@ -40,7 +41,7 @@ def interpret(kernel: Kernel, buffers: Sequence[Tensor], symbols: Mapping[str, i
     for buffer, tensor in zip(kernel.buffers, buffers, strict=True):
         if tensor.dtype != buffer.dtype:
             raise KeelError("bad-graph", f"{buffer.name} of {kernel.name} takes {buffer.dtype}, not {tensor.dtype}.")
-        size = max(evaluate(buffer.size, symbols), 0)            # an extent of no elements may be below 0
+        size = max(evaluate(buffer.size, symbols), 0)  # an extent of no elements may be below 0
         memory[buffer.name] = tensor.detach().as_strided((size,), (1,), tensor.storage_offset())
     stores = {memory[b.name].untyped_storage().data_ptr() for b in kernel.buffers if b.role != "in"}
     written = frozenset(name for name, m in memory.items() if m.untyped_storage().data_ptr() in stores)
@@ -60,12 +61,12 @@ class _Range:
 class _Run:
     kernel: Kernel
     memory: Mapping[str, Tensor]
-    written: frozenset[str]                                  # buffers in storage that the kernel writes
+    written: frozenset[str]  # buffers in storage that the kernel writes
     symbols: Mapping[str, int]
     precise: bool
-    ranges: tuple[_Range, ...] = ()                          # of the loops around, outermost first: the dimensions
+    ranges: tuple[_Range, ...] = ()  # of the loops around, outermost first: the dimensions
     values: dict[int, Tensor] = field(default_factory=dict)  # each of the rank of its block
-    dtypes: dict[int, torch.dtype] = field(default_factory=dict)   # as the kernel states them
+    dtypes: dict[int, torch.dtype] = field(default_factory=dict)  # as the kernel states them
 
     # -- loops ---------------------------------------------------------------------------------------
 
@@ -129,8 +130,10 @@ class _Run:
 
     def points(self, body: tuple[Stmt, ...]) -> int:
         """How many points the largest loop nest of ``body`` has."""
-        return max((prod(self.size(a.size) for a in s.axes) * self.points(s.body) for s in body if isinstance(s, Loop)),
-                   default=1)
+        return max(
+            (prod(self.size(a.size) for a in s.axes) * self.points(s.body) for s in body if isinstance(s, Loop)),
+            default=1,
+        )
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class _Run:
 
     def apply(self, stmt: Apply) -> Tensor:
         args = tuple(self.value(a) for a in stmt.args)
-        if self.precise and stmt.op in ("bitcast", "nextafter"):   # these speak of the bits that the value would have
+        if self.precise and stmt.op in ("bitcast", "nextafter"):  # these speak of the bits that the value would have
             rounded = tuple(a.to(self.dtypes.get(n, a.dtype)) for n, a in zip(stmt.args, args, strict=True))
             found = compute(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
         else:
@@ -165,8 +168,8 @@ class _Run:
 
     def over(self, value: Tensor, axes: int) -> Tensor:
         """``value`` with one element for each point of the innermost ``axes`` axes."""
-        sizes = [r.size for r in self.ranges[len(self.ranges) - axes:]]
-        return value.expand(*value.shape[:len(self.ranges) - axes], *sizes)
+        sizes = [r.size for r in self.ranges[len(self.ranges) - axes :]]
+        return value.expand(*value.shape[: len(self.ranges) - axes], *sizes)
 
     def wide(self, dtype: torch.dtype) -> torch.dtype:
         return torch.float64 if self.precise and dtype.is_floating_point else dtype
@@ -217,8 +220,11 @@ class _Run:
     def within(self, low: int, high: int, memory: Tensor, stmt: Load | Store) -> None:
         if low < 0 or high >= len(memory):
             worst = low if low < 0 else high
-            raise KeelError("bad-graph", f"Kernel {self.kernel.name} addresses element {worst} of {stmt.buffer}, "
-                            f"which has {len(memory)}: {stmt.buffer}[{stmt.index}].")
+            raise KeelError(
+                "bad-graph",
+                f"Kernel {self.kernel.name} addresses element {worst} of {stmt.buffer}, "
+                f"which has {len(memory)}: {stmt.buffer}[{stmt.index}].",
+            )
 
     def check(self, stmt: Check) -> Tensor:
         value, bound = self.value(stmt.value), self.size(stmt.bound)
@@ -267,7 +273,7 @@ class _Run:
         mask = None if stmt.mask is None else self.value(stmt.mask)
         shapes = (where.shape, value.shape, () if mask is None else mask.shape)
         shape: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
-        if stmt.mode != "write":                             # every point counts, also those that look alike
+        if stmt.mode != "write":  # every point counts, also those that look alike
             shape = torch.Size(r.size for r in self.ranges)
         chosen = ... if mask is None else mask.expand(shape)
         where, value = where.expand(shape)[chosen].flatten(), value.expand(shape)[chosen].flatten()

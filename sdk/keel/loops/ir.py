@@ -5,6 +5,7 @@ nested in it; the results of a Reduce are visible after the reduce loop that enc
 16-bit or 8-bit floats: those dtypes are loaded, cast, and cast back before they are stored.  Complex numbers are
 loaded, chosen by ``where`` and stored.  ``interpret`` is the definition.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -224,6 +225,7 @@ def dtypes_of(body: tuple[Stmt, ...]) -> dict[int, torch.dtype]:
 
 # -- its text, which keel.loops.text reads back -------------------------------------------------------------------
 
+
 def show(kernel: Kernel) -> str:
     """The kernel's text, one statement a line, ending in a newline."""
     buffers = {b.name: b for b in kernel.buffers}
@@ -250,8 +252,10 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
             return text if held == stmt.dtype else text + _type(stmt.dtype)
         case Check():
             wrap = " wrap" if stmt.wrap else ""
-            return (f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {show_dim(stmt.bound)}{wrap}"
-                    f"{_mask(stmt.mask)}")
+            return (
+                f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {show_dim(stmt.bound)}{wrap}"
+                f"{_mask(stmt.mask)}"
+            )
         case Apply():
             text = f"%{stmt.result} = {stmt.op}{_values(stmt.args)}"
             return text if follows(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
@@ -284,7 +288,7 @@ def note(stmt: Stmt, dtypes: Dtypes) -> None:
 def _header(kernel: Kernel) -> str:
     outs = [b for b in kernel.buffers if b.role == "out"]
     ins = [b for b in kernel.buffers if b.role != "out"]
-    if (*ins, *outs) != kernel.buffers:             # an unusual order: every buffer in the first list, with its role
+    if (*ins, *outs) != kernel.buffers:  # an unusual order: every buffer in the first list, with its role
         ins, outs = list(kernel.buffers), []
     text = f"kernel {kernel.name}({', '.join(_buffer(b, b.role == 'in') for b in ins)})"
     text += f" -> ({', '.join(_buffer(b, True) for b in outs)})"

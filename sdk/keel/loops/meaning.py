@@ -2,6 +2,7 @@
 
 Undefined cases (a division by zero, a shift too far) give some value and never stop the program, as on a device.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -49,10 +50,10 @@ def _truncdiv(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _fmod(x: Tensor, y: Tensor) -> Tensor:
-    if x.dtype.is_floating_point:               # torch's own is NaN where x / y is beyond 2^31 or so
+    if x.dtype.is_floating_point:  # torch's own is NaN where x / y is beyond 2^31 or so
         with np.errstate(all="ignore"):
             return torch.from_numpy(np.asarray(np.fmod(x.numpy(), y.numpy())))
-    return torch.fmod(x, _divisor(x, y)[0])     # the remainder by -1 is 0, as by 1
+    return torch.fmod(x, _divisor(x, y)[0])  # the remainder by -1 is 0, as by 1
 
 
 def _mod(x: Tensor, y: Tensor) -> Tensor:
@@ -73,12 +74,12 @@ def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         toward = torch.where(low > 0, torch.inf, -torch.inf).to(total.dtype)
         odd = torch.where((low != 0) & even & total.isfinite(), torch.nextafter(total, toward), total)
         return odd.to(torch.float32)
-    (a, i), (b, j) = torch.frexp(x), torch.frexp(y)           # at least 1/2 and below 1, where nothing is lost
+    (a, i), (b, j) = torch.frexp(x), torch.frexp(y)  # at least 1/2 and below 1, where nothing is lost
     product, add = a * b, _shifted(z, -(i + j))
     total = product + add
     low = _sum_error(product, add, total) + _product_error(a, b, product)
     exact = torch.where(low != 0, total + low, total)
-    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)    # else the product is nothing beside z
+    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)  # else the product is nothing beside z
     plain = (x == 0) | (y == 0) | ~(x.isfinite() & y.isfinite())
     return torch.where(plain, x * y + z, found)
 
@@ -98,43 +99,113 @@ def _sum_error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
 
 def _product_error(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
     """x * y - product, exactly (Dekker)."""
+
     def split(v: Tensor) -> tuple[Tensor, Tensor]:
         k = v * 134217729.0
         high = k - (k - v)
         return high, v - high
+
     (a, b), (c, d) = split(x), split(y)
     return ((a * c - product) + a * d + b * c) + b * d
 
 
 MEANINGS: Mapping[str, Callable[..., Tensor]] = {
-    "where": torch.where, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor,
-    "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
+    "where": torch.where,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "trunc": torch.trunc,
+    "round": torch.round,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
     "log10": torch.log10,
-    "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos,
-    "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
-    "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv,
-    "lgamma": torch.lgamma, "digamma": torch.digamma, "sigmoid": torch.sigmoid, "reciprocal": torch.reciprocal,
-    "isnan": torch.isnan, "isinf": torch.isinf, "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
-    "floordiv": _floordiv, "truncdiv": _truncdiv, "mod": _mod, "fmod": _fmod,
-    "pow": torch.pow, "atan2": torch.atan2, "copysign": torch.copysign, "nextafter": torch.nextafter,
-    "minimum": torch.minimum, "maximum": torch.maximum, "fma": _fma,
-    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
-    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor, "not": torch.bitwise_not,
-    "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
+    "log1p": torch.log1p,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "erfinv": torch.erfinv,
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "sigmoid": torch.sigmoid,
+    "reciprocal": torch.reciprocal,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "floordiv": _floordiv,
+    "truncdiv": _truncdiv,
+    "mod": _mod,
+    "fmod": _fmod,
+    "pow": torch.pow,
+    "atan2": torch.atan2,
+    "copysign": torch.copysign,
+    "nextafter": torch.nextafter,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "fma": _fma,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "shl": torch.bitwise_left_shift,
+    "shr": torch.bitwise_right_shift,
 }
 
 _UNSIGNED: Mapping[str, Callable[..., Any]] = {
-    "where": np.where, "neg": np.negative, "abs": np.positive, "sign": np.sign, "add": np.add, "sub": np.subtract,
-    "mul": np.multiply, "floordiv": np.floor_divide, "truncdiv": np.floor_divide, "mod": np.remainder, "fmod": np.fmod,
-    "minimum": np.minimum, "maximum": np.maximum, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "not": np.invert, "shl": np.left_shift, "shr": np.right_shift,
+    "where": np.where,
+    "neg": np.negative,
+    "abs": np.positive,
+    "sign": np.sign,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "truncdiv": np.floor_divide,
+    "mod": np.remainder,
+    "fmod": np.fmod,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
 }
 
 
 def _by_numpy(op: str, args: tuple[Tensor, ...]) -> Tensor:
     with np.errstate(all="ignore"):
         return torch.from_numpy(np.asarray(_UNSIGNED[op](*(a.numpy() for a in args))))
-
-

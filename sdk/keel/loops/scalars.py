@@ -3,6 +3,7 @@
 What they mean is written once, in ``interpret``; how a missing one is made of others, in ``expand``.
 Operands of one op share a dtype (``where`` apart, whose first is bool; ``cast`` and ``bitcast`` take any).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,12 @@ Result = Literal["same", "bool", "given"]
 Kind = Literal["floating", "integer", "boolean"]
 
 _KINDS: Mapping[Domain, tuple[Kind, ...]] = {
-    "float": ("floating",), "int": ("integer",), "number": ("floating", "integer"), "bool": ("boolean",),
-    "integral": ("integer", "boolean"), "any": ("floating", "integer", "boolean"),
+    "float": ("floating",),
+    "int": ("integer",),
+    "number": ("floating", "integer"),
+    "bool": ("boolean",),
+    "integral": ("integer", "boolean"),
+    "any": ("floating", "integer", "boolean"),
 }
 
 
@@ -63,7 +68,10 @@ class ByKind:
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds that have a text."""
         texts: tuple[tuple[Kind, str | None], ...] = (
-            ("floating", self.floating), ("integer", self.integer), ("boolean", self.boolean))
+            ("floating", self.floating),
+            ("integer", self.integer),
+            ("boolean", self.boolean),
+        )
         return tuple(kind for kind, text in texts if text is not None)
 
     def of(self, dtype: torch.dtype) -> str:
@@ -79,8 +87,9 @@ ScalarText = str | ByKind | Callable[[Sequence[str], torch.dtype, torch.dtype], 
 operands' texts, the last operand's dtype and the result's dtype."""
 
 
-def scalar_text(text: ScalarText, args: Sequence[str], operand: torch.dtype, result: torch.dtype,
-                dtypes: Mapping[torch.dtype, str]) -> str:
+def scalar_text(
+    text: ScalarText, args: Sequence[str], operand: torch.dtype, result: torch.dtype, dtypes: Mapping[torch.dtype, str]
+) -> str:
     """The entry ``text`` of a target's ``scalars``, filled in.
 
     ``args`` are the texts of the operands, ``operand`` is the last one's dtype, ``result`` the result's dtype, and
@@ -107,15 +116,39 @@ SCALARS: Mapping[str, Scalar] = _table(
     Scalar("abs", 1, "number", "same", "|x|; integers wrap"),
     Scalar("sign", 1, "number", "same", "-1, 0 or 1; 0 at NaN and at both zeros"),
     *_floats(
-        floor="largest integer <= x", ceil="smallest integer >= x", trunc="toward zero",
-        round="nearest integer, ties to even", sqrt="correctly rounded", rsqrt="1 / sqrt(x)", exp="e^x", exp2="2^x",
-        expm1="e^x - 1 without cancellation", log="natural; -inf at 0, NaN below", log2="base 2", log10="base 10",
+        floor="largest integer <= x",
+        ceil="smallest integer >= x",
+        trunc="toward zero",
+        round="nearest integer, ties to even",
+        sqrt="correctly rounded",
+        rsqrt="1 / sqrt(x)",
+        exp="e^x",
+        exp2="2^x",
+        expm1="e^x - 1 without cancellation",
+        log="natural; -inf at 0, NaN below",
+        log2="base 2",
+        log10="base 10",
         log1p="log(1 + x) without cancellation",
-        sin="sine", cos="cosine", tan="tangent", asin="arc sine", acos="arc cosine",
-        atan="arc tangent", sinh="hyperbolic sine", cosh="hyperbolic cosine", tanh="hyperbolic tangent",
-        asinh="area sine", acosh="area cosine", atanh="area tangent", erf="error function", erfc="1 - erf(x)",
-        erfinv="inverse of erf on (-1, 1)", lgamma="log |gamma(x)|", digamma="derivative of lgamma",
-        sigmoid="1 / (1 + e^-x)", reciprocal="1 / x"),
+        sin="sine",
+        cos="cosine",
+        tan="tangent",
+        asin="arc sine",
+        acos="arc cosine",
+        atan="arc tangent",
+        sinh="hyperbolic sine",
+        cosh="hyperbolic cosine",
+        tanh="hyperbolic tangent",
+        asinh="area sine",
+        acosh="area cosine",
+        atanh="area tangent",
+        erf="error function",
+        erfc="1 - erf(x)",
+        erfinv="inverse of erf on (-1, 1)",
+        lgamma="log |gamma(x)|",
+        digamma="derivative of lgamma",
+        sigmoid="1 / (1 + e^-x)",
+        reciprocal="1 / x",
+    ),
     Scalar("isnan", 1, "float", "bool", "whether x is NaN"),
     Scalar("isinf", 1, "float", "bool", "whether x is +inf or -inf"),
     Scalar("add", 2, "number", "same", "x + y; integers wrap"),
@@ -133,8 +166,17 @@ SCALARS: Mapping[str, Scalar] = _table(
     Scalar("minimum", 2, "number", "same", "the smaller; NaN if either is NaN"),
     Scalar("maximum", 2, "number", "same", "the larger; NaN if either is NaN"),
     Scalar("fma", 3, "float", "same", "x * y + z, rounded once"),
-    *(Scalar(name, 2, "any", "bool", doc) for name, doc in (
-        ("eq", "x == y"), ("ne", "x != y"), ("lt", "x < y"), ("le", "x <= y"), ("gt", "x > y"), ("ge", "x >= y"))),
+    *(
+        Scalar(name, 2, "any", "bool", doc)
+        for name, doc in (
+            ("eq", "x == y"),
+            ("ne", "x != y"),
+            ("lt", "x < y"),
+            ("le", "x <= y"),
+            ("gt", "x > y"),
+            ("ge", "x >= y"),
+        )
+    ),
     Scalar("and", 2, "integral", "same", "bitwise and; logical on bool"),
     Scalar("or", 2, "integral", "same", "bitwise or; logical on bool"),
     Scalar("xor", 2, "integral", "same", "bitwise exclusive or; logical on bool"),

@@ -1,4 +1,5 @@
 """Sizes as text of a target's language."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -11,8 +12,12 @@ from keel.errors import KeelError
 from keel.loops.dims import tidy
 from keel.types import Dim
 
-FORMS: Mapping[str, str] = {"floordiv": "floordiv({0}, {1})", "mod": "mod({0}, {1})", "max": "max({0}, {1})",
-                            "min": "min({0}, {1})"}
+FORMS: Mapping[str, str] = {
+    "floordiv": "floordiv({0}, {1})",
+    "mod": "mod({0}, {1})",
+    "max": "max({0}, {1})",
+    "min": "min({0}, {1})",
+}
 """How functions of sizes are called by default: quotient toward minus infinity, remainder with the sign of the divisor,
 the larger and the smaller."""
 

@@ -3,6 +3,7 @@
 A value's dtype stands after a colon where it does not follow from the operands: at constants and casts.  A symbol is a
 positive integer unless ``where`` says ``>= 0`` or ``any`` after its name.  ``#`` starts a comment.
 """
+
 from __future__ import annotations
 
 import math
@@ -42,6 +43,7 @@ from keel.loops.scalars import SCALARS
 from keel.types import DTYPES_BY_NAME, Dim
 
 # -- reading -------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class _Line:
@@ -132,7 +134,7 @@ class _Reader:
                 line.wants(f"a size's name after where, not {part!r}")
             self.names[known[1]] = symbol(known[1], known[2] or ">= 1")
         self.limit(line)
-        lists = ((head[name.end():], "in"), (found[1], "out"))
+        lists = ((head[name.end() :], "in"), (found[1], "out"))
         buffers = [self.buffer(line, b, role) for text, role in lists for b in _parts(text)]
         self.buffers = {b.name: b for b in buffers}
         self.at = 1
@@ -204,8 +206,15 @@ class _Reader:
             return Load(result, load[1], self.index(line, load[2]), dtype, _number(load[3]))
         if word == "check":
             found = _CHECK.fullmatch(rest) or line.wants("%n = check buffer[site]: %value < bound")
-            return Check(result, int(found[3]), self.size(line, found[4]), found[1], int(found[2]), bool(found[5]),
-                         _number(found[6]))
+            return Check(
+                result,
+                int(found[3]),
+                self.size(line, found[4]),
+                found[1],
+                int(found[2]),
+                bool(found[5]),
+                _number(found[6]),
+            )
         if word not in SCALARS:
             line.wants(f"const, position, load, check, reduce, scan or a scalar op, not {word!r}")
         apply = _APPLY.fullmatch(rest) or line.wants(f"%n = {word} %a ...")
@@ -218,8 +227,11 @@ class _Reader:
         if found[1] not in MONOIDS:
             line.wants(f"a monoid ({', '.join(MONOIDS)}), not {found[1]!r}")
         args = _numbers(found[2])
-        dtypes = [_dtype(line, d) for d in found[3].split(", ")] if found[3] else [
-            self.dtypes.get(a) or line.wants(f"a value that stands above, not %{a}") for a in args]
+        dtypes = (
+            [_dtype(line, d) for d in found[3].split(", ")]
+            if found[3]
+            else [self.dtypes.get(a) or line.wants(f"a value that stands above, not %{a}") for a in args]
+        )
         return form(results, found[1], args, tuple(dtypes))
 
     def size(self, line: _Line, text: str) -> Dim:
@@ -325,9 +337,9 @@ class _Expression:
             if isinstance(value, Index) or not isinstance(power, int):
                 self.wants("a size to the power of a number")
             bits = value.bit_length() if isinstance(value, int) else 0
-            if power > _MOST_POWER or bits * power > _MOST_BITS or _terms_of(value) ** power > _MOST_TERMS ** 2:
+            if power > _MOST_POWER or bits * power > _MOST_BITS or _terms_of(value) ** power > _MOST_TERMS**2:
                 self.wants(f"a power of at most {_MOST_POWER}, and numbers of at most {_MOST_BITS} bits")
-            return self.bounded(value ** power)
+            return self.bounded(value**power)
         return value
 
     def atom(self) -> Index | Dim:
@@ -380,7 +392,7 @@ def _terms_of(value: Index | Dim) -> int:
     if isinstance(value, sympy.Pow) and value.exp.is_Integer:
         power = min(abs(int(value.exp)), _MOST_TERMS)
         return power + 1 if value.base.is_Symbol else min(inner[0] ** power, _MOST_TERMS + 1)
-    return 1                                                  # a function is one term; what is in it is counted there
+    return 1  # a function is one term; what is in it is counted there
 
 
 def _parts(text: str) -> list[str]:

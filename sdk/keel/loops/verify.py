@@ -2,6 +2,7 @@
 
 A kernel that passes can be rendered, built and interpreted without a further check.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -38,11 +39,16 @@ from keel.loops.scalars import SCALARS, Domain
 from keel.types import DTYPE_NAMES, Dim
 
 FLOATS = frozenset((torch.float32, torch.float64))
-INTS = frozenset((torch.int8, torch.int16, torch.int32, torch.int64,
-                  torch.uint8, torch.uint16, torch.uint32, torch.uint64))
+INTS = frozenset(
+    (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+)
 BOOL = frozenset((torch.bool,))
 DOMAINS: Mapping[Domain, frozenset[torch.dtype]] = {
-    "float": FLOATS, "int": INTS, "number": FLOATS | INTS, "bool": BOOL, "integral": INTS | BOOL,
+    "float": FLOATS,
+    "int": INTS,
+    "number": FLOATS | INTS,
+    "bool": BOOL,
+    "integral": INTS | BOOL,
     "any": FLOATS | INTS | BOOL,
 }
 COMPLEX = frozenset((torch.complex64, torch.complex128))
@@ -129,7 +135,7 @@ class _State:
                 folded |= zip(stmt.results, stmt.dtypes, strict=True)
             else:
                 note(stmt, self.visible)
-        while len(self.visible) > outside:                    # what came last goes first, and no number comes twice
+        while len(self.visible) > outside:  # what came last goes first, and no number comes twice
             self.visible.popitem()
         return folded
 
@@ -191,8 +197,11 @@ class _State:
             case bool():
                 fits = stmt.dtype == torch.bool
             case int():
-                fits = stmt.dtype in FLOATS or (stmt.dtype in COMPLEX and stmt.value == 0) or (
-                    stmt.dtype in INTS and torch.iinfo(stmt.dtype).min <= stmt.value <= torch.iinfo(stmt.dtype).max)
+                fits = (
+                    stmt.dtype in FLOATS
+                    or (stmt.dtype in COMPLEX and stmt.value == 0)
+                    or (stmt.dtype in INTS and torch.iinfo(stmt.dtype).min <= stmt.value <= torch.iinfo(stmt.dtype).max)
+                )
             case float():
                 fits = stmt.dtype in FLOATS
         if not fits:
@@ -293,5 +302,3 @@ class _State:
                 self.fail(f"{stmt.monoid} does not fold {DTYPE_NAMES[dtype]}.")
         if stmt.monoid == "welford" and len(set(given)) > 1:
             self.fail("the three parts of welford share one dtype.")
-
-

@@ -4,6 +4,7 @@ A backend whose answers are not to be relied on costs no more than itself: one t
 does not get it, one that contradicts itself is left out of the graph, and one whose data sheet raises counts as one
 without.
 """
+
 from __future__ import annotations
 
 import math
@@ -35,8 +36,11 @@ class Fault(Exception):
     @property
     def instead(self) -> str:
         """What is done instead, in a sentence."""
-        return (f"The graph is placed as if {self.backend} had no data sheet." if self.sheet else
-                f"The graph is compiled without {self.backend}.")
+        return (
+            f"The graph is placed as if {self.backend} had no data sheet."
+            if self.sheet
+            else f"The graph is compiled without {self.backend}."
+        )
 
     def without(self, backends: Sequence[Backend]) -> tuple[Backend, ...]:
         """The backends without this one, or with it and no data sheet."""
@@ -68,6 +72,7 @@ class Answers:
             if key not in self._known:
                 self._known[key] = self._answer(own, call)
             return self._known[key]
+
         return supports
 
     def _answer(self, own: Backend, call: Call) -> Refusal | None:
@@ -76,15 +81,18 @@ class Answers:
         except CannotSay as error:
             if self.strict:
                 raise
-            kind = error.raised.partition(":")[0]             # the rest often names the call
+            kind = error.raised.partition(":")[0]  # the rest often names the call
             self._wrong.setdefault((own.name, kind), []).append(error)
             return error.refusal
 
     def of_the_user(self, plan: Plan) -> Plan:
         """The plan with the backends that the user gave, which have no memory: its certificate asks them afresh."""
         own = {b.name: replace(b, cost=self._sheets[b.name]) for b in self.asked_for}
-        return replace(plan, backends=tuple(own[b.name] for b in plan.backends),
-                       parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
+        return replace(
+            plan,
+            backends=tuple(own[b.name] for b in plan.backends),
+            parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts),
+        )
 
     def tell(self) -> None:
         """Warns of the backends that could not say what they take, once for each and each kind of exception."""
@@ -92,24 +100,39 @@ class Answers:
         for (name, _), errors in wrong.items():
             first = errors[0]
             if len(errors) > 1:
-                first.what = (f"{name} could not say whether it takes {len(errors)} calls, the first of which is "
-                              f"{first.what.partition(' takes ')[2]}")
+                first.what = (
+                    f"{name} could not say whether it takes {len(errors)} calls, the first of which is "
+                    f"{first.what.partition(' takes ')[2]}"
+                )
             warnings.warn(str(first), KeelWarning, stacklevel=3)
 
     def contradiction(self, refused: Refused) -> Fault | None:
         """What an owner that refuses a call now is, if it took it before; None if it never did."""
         if refused.call is None or self._known.get((refused.owner, refused.call.key), refused) is not None:
             return None
-        return Fault(refused.owner, KeelError(
-            "refuse-raised", f"{refused.owner} contradicts itself: it took {refused.call}, and refuses it when it is "
-            "asked again.", {refused.owner: str(refused.why)}, refused.line,
-            "This is a defect of the plugin: its `supports` says the same of equal calls. Leave it out, or report it."))
+        return Fault(
+            refused.owner,
+            KeelError(
+                "refuse-raised",
+                f"{refused.owner} contradicts itself: it took {refused.call}, and refuses it when it is asked again.",
+                {refused.owner: str(refused.why)},
+                refused.line,
+                "This is a defect of the plugin: its `supports` says the same of equal calls. Leave it out, "
+                "or report it.",
+            ),
+        )
 
 
 def _remembering(name: str, cost: Cost) -> Cost:
     """The data sheet with functions that are asked once about each call, and checked."""
-    return replace(cost, seconds={op: _Seconds(name, op, given) if callable(given) else given
-                                  for op, given in cost.seconds.items()}) if cost.seconds else cost
+    return (
+        replace(
+            cost,
+            seconds={op: _Seconds(name, op, given) if callable(given) else given for op, given in cost.seconds.items()},
+        )
+        if cost.seconds
+        else cost
+    )
 
 
 @dataclass(eq=False)
@@ -146,7 +169,15 @@ class _Seconds:
         return number
 
     def _fault(self, call: Call, why: str) -> Fault:
-        return Fault(self.backend, KeelError(
-            "cost-raised", f"{self.backend} could not say how long {call} takes.", {self.backend: why},
-            do=f"This is a defect of its data sheet: the function for {self.operator} in `seconds` returns a number of "
-            "seconds, at least 0."), sheet=True)
+        return Fault(
+            self.backend,
+            KeelError(
+                "cost-raised",
+                f"{self.backend} could not say how long {call} takes.",
+                {self.backend: why},
+                do=f"This is a defect of its data sheet: the function for {self.operator} in `seconds` "
+                f"returns a number of "
+                "seconds, at least 0.",
+            ),
+            sheet=True,
+        )

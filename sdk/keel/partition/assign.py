@@ -1,5 +1,6 @@
 """An owner for each call, and the plan that follows from it: by what it costs where that is known, else by order of
 preference.  Clustering, certificate and split are the same for both."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +28,14 @@ Price = Callable[[Units, tuple[Backend, ...], NDArray[np.bool_]], Problem | None
 backend b takes unit u.  None where some cost is not known."""
 
 
-def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | None = None, *,
-          strict: bool = False, price: Price | None = None) -> Plan:
+def place(
+    gm: fx.GraphModule,
+    backends: Sequence[Backend],
+    refusals: Refusals | None = None,
+    *,
+    strict: bool = False,
+    price: Price | None = None,
+) -> Plan:
     """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts; or, where there is
     a ``price``, with the one that makes it all cheapest (see ``keel.partition.launches.solve``).
 
@@ -54,10 +61,11 @@ def place(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals | 
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
         members[group].append(unit)
-    parts = tuple(Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us))
-                  for i, us in enumerate(members))
+    parts = tuple(
+        Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members)
+    )
     claim = None
-    if solved is not None:                                    # sinking may have left fewer parts
+    if solved is not None:  # sinking may have left fewer parts
         launches = float(given.launch[[colours[us[0]] for us in members]].sum())
         claim = Claim(found.work + found.moves + launches, found.bound, found.tick)
     return Plan(parts, order, asked.refusals, claim)
@@ -99,8 +107,12 @@ def by_order(units: Units, asked: _Asked) -> list[Backend]:
         if not is_view(call):
             continue
         made = units.maker(unit)
-        if (made is not None and made not in unsettled and not owners[made].last_resort
-                and asked.takes(owners[made], units, unit)):
+        if (
+            made is not None
+            and made not in unsettled
+            and not owners[made].last_resort
+            and asked.takes(owners[made], units, unit)
+        ):
             owners[unit] = owners[made]
         else:
             unsettled.add(unit)
@@ -120,23 +132,29 @@ def by_cost(units: Units, asked: _Asked, price: Price) -> tuple[Solution, Proble
     """
     for unit in range(len(units.nodes)):
         _first(units, unit, asked)
-    taken = np.array([[asked.takes(b, units, unit) for b in asked.backends] for unit in range(len(units.nodes))],
-                     bool).reshape(len(units.nodes), len(asked.backends))
+    taken = np.array(
+        [[asked.takes(b, units, unit) for b in asked.backends] for unit in range(len(units.nodes))], bool
+    ).reshape(len(units.nodes), len(asked.backends))
     given = price(units, asked.backends, taken)
     if given is None:
         return None
     found = solve(replace(given, compute=np.where(taken, given.compute, np.inf)))
     if found.over:
         short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(given, asked.backends, found))
-        raise KeelError("no-room", f"no placement of the graph was found that fits into memory: {short} are missing.",
-                        do="Raise `memory` in the data sheet, or add a backend on another device.")
+        raise KeelError(
+            "no-room",
+            f"no placement of the graph was found that fits into memory: {short} are missing.",
+            do="Raise `memory` in the data sheet, or add a backend on another device.",
+        )
     return found, given
 
 
 def _places(given: Problem, backends: Sequence[Backend], found: Solution) -> list[tuple[str, int]]:
     """The names of the backends of each place that is too small, and the bytes missing."""
-    return [(" and ".join(b.name for b, p in zip(backends, given.place.tolist(), strict=True) if p == place), extra)
-            for place, extra in sorted(found.over.items())]
+    return [
+        (" and ".join(b.name for b, p in zip(backends, given.place.tolist(), strict=True) if p == place), extra)
+        for place, extra in sorted(found.over.items())
+    ]
 
 
 def is_view(call: Call) -> bool:
@@ -155,9 +173,13 @@ def _first(units: Units, unit: int, asked: _Asked) -> Backend:
 def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Sequence[Backend]) -> KeelError:
     """The error for a call that every backend refuses."""
     names = ", ".join(f'"{b.name}"' for b in backends)
-    return KeelError("no-owner", f"no backend takes %{node.name} = {call}",
-                     {who: str(sentence) for who, sentence in why.items()}, where=where(node),
-                     do=f'Add a backend that takes it, for instance backends=[{names}, "eager"].')
+    return KeelError(
+        "no-owner",
+        f"no backend takes %{node.name} = {call}",
+        {who: str(sentence) for who, sentence in why.items()},
+        where=where(node),
+        do=f'Add a backend that takes it, for instance backends=[{names}, "eager"].',
+    )
 
 
 def _movable(units: Units) -> list[bool]:

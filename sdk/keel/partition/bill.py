@@ -3,6 +3,7 @@
 It is counted from the graph and the parts alone, a call and a tensor at a time, and shares no code with what looked for
 the placement (``pricing`` says the same as a problem for solvers), so that the certificate can hold one to the other.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -36,8 +37,9 @@ class PartBill:
         return self.work + self.moves + self.launch
 
 
-def bill(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *,
-         apart: bool = False) -> tuple[PartBill, ...] | None:
+def bill(
+    gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *, apart: bool = False
+) -> tuple[PartBill, ...] | None:
     """The bill of each part; None where a backend that is no last resort has no data sheet.
 
     Sizes count as what they were while tracing.  A tensor that several backends take is charged to the first part that
@@ -49,13 +51,15 @@ def bill(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *,
         return None
     book = _Book(gm, plan, sheets, constants, apart)
     work, moves = book.work(), book.moves()
-    return tuple(PartBill(part.name, work[i], moves[i], sheets[part.owner.name].launch)
-                 for i, part in enumerate(plan.parts))
+    return tuple(
+        PartBill(part.name, work[i], moves[i], sheets[part.owner.name].launch) for i, part in enumerate(plan.parts)
+    )
 
 
 class _Book:
-    def __init__(self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str],
-                 apart: bool) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str], apart: bool
+    ) -> None:
         self.apart = apart
         self.gm, self.plan, self.sheets, self.constants = gm, plan, sheets, constants
         self.part = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
@@ -88,8 +92,11 @@ class _Book:
                 parts = {self.part[node.name] for node in found.nodes}
                 i = min(parts)
                 if len(parts) == 1 and self.plan.parts[i].owner.name == name:
-                    chain = [InChain(c, inner, pieces(c, self.sizes)) for node, inner in zip(
-                        found.calls, found.inner, strict=True) if (c := call_of(node)) is not None]
+                    chain = [
+                        InChain(c, inner, pieces(c, self.sizes))
+                        for node, inner in zip(found.calls, found.inner, strict=True)
+                        if (c := call_of(node)) is not None
+                    ]
                     self.sums[0][i] -= saved(chain, found.pattern, sheet, self.sizes)
         return self.sums[0]
 

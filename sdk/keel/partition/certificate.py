@@ -3,6 +3,7 @@
 That parts stand in an order in which each needs only earlier ones proves three things at once: the quotient is acyclic,
 every part is convex, and the listed order is a launch order.
 """
+
 from __future__ import annotations
 
 import operator
@@ -50,25 +51,31 @@ def check(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> No
 
 
 def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
-    available: dict[fx.Node, int] = {}                        # the part in which, or before which, a value exists
-    effect = assertion = 0                                    # the parts of the last ones so far
+    available: dict[fx.Node, int] = {}  # the part in which, or before which, a value exists
+    effect = assertion = 0  # the parts of the last ones so far
     for node in gm.graph.nodes:
         needed = max((available[a] for a in node.all_input_nodes), default=0)
         if node.name in where:
             own = where[node.name]
             if needed > own:
                 late = next(a for a in node.all_input_nodes if available[a] > own)
-                _fail(f"%{node.name} in {plan.parts[own].name} needs %{late.name}, "
-                      f"which {plan.parts[needed].name} computes later")
+                _fail(
+                    f"%{node.name} in {plan.parts[own].name} needs %{late.name}, "
+                    f"which {plan.parts[needed].name} computes later"
+                )
             if assertion > own:
-                _fail(f"%{node.name} in {plan.parts[own].name} stands behind an assertion and would run before "
-                      f"that, which is in {plan.parts[assertion].name}")
+                _fail(
+                    f"%{node.name} in {plan.parts[own].name} stands behind an assertion and would run before "
+                    f"that, which is in {plan.parts[assertion].name}"
+                )
             if _asserts(gm, node):
                 assertion = own
             if _ordered(node):
                 if effect > own:
-                    _fail(f"%{node.name} in {plan.parts[own].name} has an effect and would run before an earlier one "
-                          f"in {plan.parts[effect].name}")
+                    _fail(
+                        f"%{node.name} in {plan.parts[own].name} has an effect and would run before an earlier one "
+                        f"in {plan.parts[effect].name}"
+                    )
                 effect = own
             needed = own
         available[node] = needed
@@ -112,8 +119,15 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
             except CannotSay as raised:
                 why = raised.refusal
             if why is not None:
-                raise Refused(*_failure(f"%{node.name} = {call} is given to {owner.name}, which refuses it",
-                                        {owner.name: str(why)}), owner.name, call, why, line_of(node))
+                raise Refused(
+                    *_failure(
+                        f"%{node.name} = {call} is given to {owner.name}, which refuses it", {owner.name: str(why)}
+                    ),
+                    owner.name,
+                    call,
+                    why,
+                    line_of(node),
+                )
 
 
 def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
@@ -132,8 +146,10 @@ def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
 def _memory(gm: fx.GraphModule, plan: Plan) -> None:
     for room in rooms(gm, plan) if plan.claim is not None else ():
         if room.used > room.budget:
-            _fail(f"it keeps {room.used} bytes alive at once at {' and '.join(room.backends)}, "
-                  f"where {room.budget:.0f} are")
+            _fail(
+                f"it keeps {room.used} bytes alive at once at {' and '.join(room.backends)}, "
+                f"where {room.budget:.0f} are"
+            )
 
 
 def _works(node: fx.Node) -> bool:
@@ -145,9 +161,13 @@ def _ordered(node: fx.Node) -> bool:
     """Random numbers, collectives, writes in place and calls without a result run in the order of the graph."""
     library, _, operation = str(node.target).partition(".")
     name = operation.partition(".")[0]
-    in_place = name.startswith("__i") if name.startswith("__") else name.endswith("_")   # __ilshift__, add_
-    return ("c10d" in library or in_place or node.meta.get("val") is None
-            or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()))
+    in_place = name.startswith("__i") if name.startswith("__") else name.endswith("_")  # __ilshift__, add_
+    return (
+        "c10d" in library
+        or in_place
+        or node.meta.get("val") is None
+        or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    )
 
 
 _ASSERTIONS = ("assert_async", "assert_scalar", "sym_constrain_range", "linalg_check_errors")
@@ -169,5 +189,10 @@ def _fail(what: str) -> None:
 
 
 def _failure(what: str, reasons: dict[str, str] | None) -> tuple[str, str, dict[str, str] | None, None, str]:
-    return ("bad-plan", f"the placement does not hold: {what}.", reasons, None,
-            "This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.")
+    return (
+        "bad-plan",
+        f"the placement does not hold: {what}.",
+        reasons,
+        None,
+        "This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.",
+    )

@@ -9,6 +9,7 @@ mixture is made of those calls only that are faster elsewhere if all of that one
 of the others slower, by as much as they are in doubt.  The best such mixture is again a placement problem, with other
 rates, and so small parts that gain less than sheets are off, moves and launches counted, are not made.
 """
+
 from __future__ import annotations
 
 import math
@@ -47,12 +48,12 @@ class Choice:
     def rivals(self, within: float) -> list[tuple[fx.GraphModule, Plan]]:
         """Those on one backend that are other programs, and take at most ``within`` times as long by the sheets."""
         most, own = within * _seconds(self.plan), (_form(self.gm), _split(self.plan))
-        return [(gm, plan) for gm, plan in self.alone
-                if _seconds(plan) <= most and (_form(gm), _split(plan)) != own]
+        return [(gm, plan) for gm, plan in self.alone if _seconds(plan) <= most and (_form(gm), _split(plan)) != own]
 
 
-def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = False,
-           price: Pricing | None = None) -> Choice:
+def chosen(
+    captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None
+) -> Choice:
     """The graph in calls that ``backends`` take, and its placement: by what ``price`` says, or by order where there is
     none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its devices.
 
@@ -69,7 +70,7 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     for some in _alone(backends, price.compete):
         try:
             other = negotiate(captured, some, strict=strict)
-        except KeelError:                                     # these few do not take all of it
+        except KeelError:  # these few do not take all of it
             continue
         form = _form(other)
         if form not in forms:
@@ -85,13 +86,19 @@ def chosen(captured: Captured, backends: Sequence[Backend], *, strict: bool = Fa
     bound = min(claim.seconds, *(c.bound for c, *_ in tried))
     cheapest: dict[str, tuple[fx.GraphModule, Plan]] = {}
     for own, written, one in sorted(pure, key=lambda t: t[0].seconds):
-        own = replace(own, bound=min(own.seconds, bound))     # what one backend is bound by, others may undercut
+        own = replace(own, bound=min(own.seconds, bound))  # what one backend is bound by, others may undercut
         cheapest.setdefault(one.parts[0].owner.name, (written, replace(one, claim=own)))
     return Choice(gm, replace(plan, claim=replace(claim, bound=bound)), tuple(cheapest.values()))
 
 
-def again(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals, *, strict: bool = False,
-          price: Pricing | None = None) -> Plan:
+def again(
+    gm: fx.GraphModule,
+    backends: Sequence[Backend],
+    refusals: Refusals,
+    *,
+    strict: bool = False,
+    price: Pricing | None = None,
+) -> Plan:
     """A graph that was ``chosen`` placed once more, with more ``refusals``: by cost, if there is a ``price``.
 
     Raises what ``place`` raises.
@@ -105,8 +112,15 @@ def again(gm: fx.GraphModule, backends: Sequence[Backend], refusals: Refusals, *
     return replace(found, claim=replace(claim, bound=min(claim.seconds, plan.claim.bound)))
 
 
-def _beyond_doubt(best: Placed, alone: Placed, backends: Sequence[Backend], strict: bool, price: Pricing,
-                  most: int, refusals: Refusals | None = None) -> Placed:
+def _beyond_doubt(
+    best: Placed,
+    alone: Placed,
+    backends: Sequence[Backend],
+    strict: bool,
+    price: Pricing,
+    most: int,
+    refusals: Refusals | None = None,
+) -> Placed:
     """What is cheapest if the backend that does most of ``alone`` is as much faster than its sheet says as that is in
     doubt, and all others as much slower; ``alone`` where that is no dearer."""
     owners = _owners(best[2])
@@ -114,8 +128,10 @@ def _beyond_doubt(best: Placed, alone: Placed, backends: Sequence[Backend], stri
         return best
     sheets = {b.name: b.cost or DEAR for b in backends}
     anchor = _anchor(alone, price)
-    doubted = [replace(b, cost=slowed(sheets[b.name], 1 + sheets[b.name].doubt * (-1 if b.name == anchor else 1)))
-               for b in backends]
+    doubted = [
+        replace(b, cost=slowed(sheets[b.name], 1 + sheets[b.name].doubt * (-1 if b.name == anchor else 1)))
+        for b in backends
+    ]
     found = [alone, best]
     for gm in {id(t[1]): t[1] for t in (best, alone)}.values():
         found += [_trusted(placed, backends, price) for placed in _placed(gm, doubted, strict, price, refusals)]
@@ -150,8 +166,9 @@ def _apart(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
 def _among_these(plan: Plan, backends: Sequence[Backend]) -> Plan:
     """The plan with backends of the same names, and with their sheets."""
     own = {b.name: b for b in backends}
-    return replace(plan, backends=tuple(backends),
-                   parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts))
+    return replace(
+        plan, backends=tuple(backends), parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts)
+    )
 
 
 def _seconds(plan: Plan) -> float:
@@ -178,8 +195,9 @@ def _left(plan: Plan) -> int:
     return sum(len(part.nodes) for part in plan.parts if part.owner.last_resort)
 
 
-def _placed(gm: fx.GraphModule, backends: Sequence[Backend], strict: bool, price: Price,
-            refusals: Refusals | None = None) -> list[Placed]:
+def _placed(
+    gm: fx.GraphModule, backends: Sequence[Backend], strict: bool, price: Price, refusals: Refusals | None = None
+) -> list[Placed]:
     """The placement, if there is one that fits."""
     try:
         plan = place(gm, backends, refusals, strict=strict, price=price)
@@ -205,6 +223,7 @@ def _among(price: Price, some: Sequence[Backend]) -> Price:
     def priced(units: Units, backends: tuple[Backend, ...], taken: Taken) -> Problem | None:
         mine = taken & np.array([b.name in names for b in backends])
         return price(units, backends, mine) if mine.any(axis=1).all() else None
+
     return priced
 
 

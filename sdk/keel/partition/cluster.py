@@ -2,6 +2,7 @@
 
 Nodes are numbered in topological order; ``needs[v]`` are the numbers of the nodes that v waits for, all below v.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ class Users:
     user: list[int]
 
     def of(self, v: int) -> list[int]:
-        return self.user[self.first[v]:self.first[v + 1]]
+        return self.user[self.first[v] : self.first[v + 1]]
 
 
 def users_of(needs: Sequence[Sequence[int]]) -> Users:
@@ -32,8 +33,12 @@ def users_of(needs: Sequence[Sequence[int]]) -> Users:
     return Users(first.tolist(), user.tolist())
 
 
-def cluster(colours: Sequence[int], needs: Sequence[Sequence[int]], launch: Sequence[int] | None = None,
-            users: Users | None = None) -> list[int]:
+def cluster(
+    colours: Sequence[int],
+    needs: Sequence[Sequence[int]],
+    launch: Sequence[int] | None = None,
+    users: Users | None = None,
+) -> list[int]:
     """The group of each node: groups are of one colour, and a node's needs lie in its own group or in lower ones.
 
     Groups are numbered in an order in which they can run, so each is convex and their quotient is acyclic.  In each
@@ -58,8 +63,9 @@ def cluster(colours: Sequence[int], needs: Sequence[Sequence[int]], launch: Sequ
     return min(tried, key=lambda groups: (sum(prices[c] for c in owners(groups, colours)), max(groups)))
 
 
-def _alternating(colours: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int],
-                 first: int) -> tuple[int, int]:
+def _alternating(
+    colours: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int], first: int
+) -> tuple[int, int]:
     """What groups of two colours in turn cost, ``first`` first, and how many they are: as many as the longest path has
     runs, and one more where that begins with the other colour."""
     tallest = dict.fromkeys(two, 0)
@@ -82,8 +88,9 @@ def fewest(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
     return max(max(_heights(colours, needs), default=0), len(set(colours)))
 
 
-def sink(groups: Sequence[int], colours: Sequence[int], needs: Sequence[Sequence[int]],
-         movable: Sequence[bool]) -> list[int]:
+def sink(
+    groups: Sequence[int], colours: Sequence[int], needs: Sequence[Sequence[int]], movable: Sequence[bool]
+) -> list[int]:
     """The groups, with each movable node in the latest group of its colour that still runs before what needs it.
 
     What nothing needs stays where it is.  The number of groups does not grow.
@@ -129,12 +136,13 @@ def _heights(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int
     return heights
 
 
-def _rounds(colours: Sequence[int], needs: Sequence[Sequence[int]], users: Users,
-            heights: Sequence[int], first: int) -> list[int]:
+def _rounds(
+    colours: Sequence[int], needs: Sequence[Sequence[int]], users: Users, heights: Sequence[int], first: int
+) -> list[int]:
     groups = [-1] * len(needs)
     missing = [len(wanted) for wanted in needs]
     waiting: dict[int, list[int]] = {c: [] for c in sorted(set(colours))}
-    tallest: dict[int, tuple[int, int]] = {}                  # colour -> (height, how many nodes of that height wait)
+    tallest: dict[int, tuple[int, int]] = {}  # colour -> (height, how many nodes of that height wait)
 
     def wait(v: int) -> None:
         c, (height, count) = colours[v], tallest.get(colours[v], (0, 0))

@@ -3,6 +3,7 @@
 A tensor's transfer is charged once for all its readers on a place, so it is no sum over edges: it takes one more node
 of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials").
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,9 +12,9 @@ import numpy as np
 
 from keel.partition.problem import Ints, Stars, Terms, ways
 
-_BITS = 30                                                    # of the capacities that one flow is found for
-_PASSES = 20                                                  # in which nodes are decided before a flow is found
-_WORTH = 0.9                                                  # the last pass is one that leaves more of the arcs
+_BITS = 30  # of the capacities that one flow is found for
+_PASSES = 20  # in which nodes are decided before a flow is found
+_WORTH = 0.9  # the last pass is one that leaves more of the arcs
 
 
 def mixed(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) -> Ints:
@@ -70,7 +71,7 @@ class _Network:
         for nodes, charge in self.tilts:
             np.add.at(tilt, nodes, charge)
         high = np.zeros(len(self.open), bool)
-        high[self.open] = _cut(tilt, tails, heads, ticks)[:self.bundles]
+        high[self.open] = _cut(tilt, tails, heads, ticks)[: self.bundles]
         return high
 
 
@@ -108,6 +109,7 @@ def _beyond(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
     """The nodes beyond a minimum cut, as few as possible: those from which the end is reached in what is left."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
+
     size = len(tilt)
     falls, rises = np.nonzero(tilt > 0)[0], np.nonzero(tilt < 0)[0]
     tails = np.concatenate([tails, np.full(len(falls), size), rises])
@@ -126,6 +128,7 @@ def _drained(left: Any, start: int) -> Any:
     first, and then by what is left.
     """
     from scipy.sparse.csgraph import maximum_flow
+
     shift = max(0, int(left.data.max(initial=0)).bit_length() - _BITS)
     while True:
         part = left.copy()
@@ -144,7 +147,7 @@ def _charge(net: _Network, stars: Stars, low: Ints, high: Ints, lean: bool) -> N
     if not len(stars.maker):
         return
     at_low, at_high = stars.place[low], stars.place[high]
-    from_low, from_high = ways(stars, at_low), ways(stars, at_high)      # [tensors, places]
+    from_low, from_high = ways(stars, at_low), ways(stars, at_high)  # [tensors, places]
     count, places = from_low.shape
     star, reader = stars.star, stars.reader
     q_low, q_high = at_low[reader], at_high[reader]
@@ -158,8 +161,13 @@ def _charge(net: _Network, stars: Stars, low: Ints, high: Ints, lean: bool) -> N
     from_low, from_high = np.where(always, 0, from_low), np.where(always, 0, from_high)
     star, reader, q_low, q_high = (a[~stays] for a in (star, reader, q_low, q_high))
     lone = np.bincount(star, minlength=count)[star] == 1
-    _pairs(net, stars.maker[star[lone]], reader[lone],
-           [[way[star[lone], q[lone]] for q in (q_low, q_high)] for way in (from_low, from_high)], lean)
+    _pairs(
+        net,
+        stars.maker[star[lone]],
+        reader[lone],
+        [[way[star[lone], q[lone]] for q in (q_low, q_high)] for way in (from_low, from_high)],
+        lean,
+    )
     star, reader, q_low, q_high = (a[~lone] for a in (star, reader, q_low, q_high))
     _fans(net, stars.maker, star * places + q_low, reader, from_low, from_high, False, lean)
     _fans(net, stars.maker, star * places + q_high, reader, from_low, from_high, True, lean)
@@ -176,8 +184,9 @@ def _pairs(net: _Network, maker: Ints, reader: Ints, ticks: list[list[Ints]], le
     net.arc(_number(net, maker), net.number[reader], e01 + e10 - e00 - e11)
 
 
-def _fans(net: _Network, makers: Ints, keys: Ints, reader: Ints, from_low: Ints, from_high: Ints, rising: bool,
-          lean: bool) -> None:
+def _fans(
+    net: _Network, makers: Ints, keys: Ints, reader: Ints, from_low: Ints, from_high: Ints, rising: bool, lean: bool
+) -> None:
     """Tensors with several readers that may move.  ``keys`` are the tensor and the place to which each reader brings
     it: where the reader is high if ``rising``, else where it is low.  A node of the network says that some reader does.
     """
@@ -187,13 +196,13 @@ def _fans(net: _Network, makers: Ints, keys: Ints, reader: Ints, from_low: Ints,
     node = net.more(len(found))
     needed = np.minimum(paid_low, paid_high)
     along, against = np.maximum(paid_high - paid_low, 0), np.maximum(paid_low - paid_high, 0)
-    whole = needed + along + against                          # as good as a reader that must: more is never paid
-    if rising:                                               # paid by a high reader, and by a maker that stays low
+    whole = needed + along + against  # as good as a reader that must: more is never paid
+    if rising:  # paid by a high reader, and by a maker that stays low
         along, against = against, along
         net.arc(node[which], net.number[reader], whole[which])
         net.arc(_number(net, maker), node, along)
         net.lean(node, needed if lean else needed + against)
-    else:                                                    # paid by a low reader, and by a maker that goes high
+    else:  # paid by a low reader, and by a maker that goes high
         net.arc(net.number[reader], node[which], whole[which])
         net.arc(node, _number(net, maker), along)
         net.lean(node, -(needed if lean else needed + against))
@@ -215,6 +224,7 @@ def _reward(net: _Network, terms: Terms, low: Ints, high: Ints) -> None:
 
     def some(of: Any) -> Any:
         return np.bincount(w.which[of], minlength=count) > 0
+
     possible = ~some(~in_low & ~in_high) & ~(some(in_low & ~in_high) & some(in_high & ~in_low))
     for own, other in ((in_low, in_high), (in_high, in_low)):
         kept = possible & some(own & ~other)

@@ -1,5 +1,6 @@
 """The optimum with launches, by integer programming: what the fast method is measured by, for graphs of a few dozen
 units, and a bound by its linear relaxation for graphs of a few thousand."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,13 +34,22 @@ class _Program:
         """HiGHS's answer (Huangfu, Hall 2018), to optimality."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
+
         first = np.cumsum([0, *(len(columns) for columns, *_ in self.rows)])
-        entries = (np.array([f for _, factors, *_ in self.rows for f in factors], float),
-                   np.array([c for columns, *_ in self.rows for c in columns], np.int32), first.astype(np.int32))
+        entries = (
+            np.array([f for _, factors, *_ in self.rows for f in factors], float),
+            np.array([c for columns, *_ in self.rows for c in columns], np.int32),
+            first.astype(np.int32),
+        )
         matrix = csr_array(entries, shape=(len(self.rows), len(self.prices)))
         limits = LinearConstraint(matrix, [low for *_, low, _ in self.rows], [high for *_, high in self.rows])
-        return milp(self.prices, integrality=self.whole if integral else None, bounds=Bounds(0, self.most),
-                    constraints=limits, options={"mip_rel_gap": 0.0})
+        return milp(
+            self.prices,
+            integrality=self.whole if integral else None,
+            bounds=Bounds(0, self.most),
+            constraints=limits,
+            options={"mip_rel_gap": 0.0},
+        )
 
 
 def optimum(terms: Terms, needs: Sequence[Sequence[int]], most: int) -> Ints | None:
@@ -73,8 +83,12 @@ def relaxed(terms: Terms) -> int:
 
 def _scale(terms: Terms) -> float:
     """What prices are multiplied with, so that the solver's tolerances suit them: the dearest bundle costs 1,000."""
-    top = max((int(terms.cost[terms.cost < FORBIDDEN].max(initial=1)),
-               *(int(s.price[s.price < FORBIDDEN].max(initial=1)) for s in terms.stars)))
+    top = max(
+        (
+            int(terms.cost[terms.cost < FORBIDDEN].max(initial=1)),
+            *(int(s.price[s.price < FORBIDDEN].max(initial=1)) for s in terms.stars),
+        )
+    )
     return 1e3 / max(top, 1)
 
 
@@ -102,8 +116,11 @@ def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
     """For tensor t and place q: whether a reader is there, and from where it comes: each way only if the maker is on
     its place, and as many ways as readers ask for (the local polytope but for several readers)."""
     places = range(stars.price.shape[1])
-    readers = np.split(stars.reader, np.cumsum(np.bincount(stars.star, minlength=len(stars.maker)))[:-1]
-                       ) if len(stars.maker) else []
+    readers = (
+        np.split(stars.reader, np.cumsum(np.bincount(stars.star, minlength=len(stars.maker)))[:-1])
+        if len(stars.maker)
+        else []
+    )
     for t in range(len(stars.maker)):
         maker, ends, prices = int(stars.maker[t]), int(stars.ends[t]), stars.price[t].tolist()
         for q in places:
@@ -111,8 +128,10 @@ def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
             asked = [own for own in asked if own]
             if not asked and ends != q:
                 continue
-            come = [(p, program.column(min(prices[p][q], FORBIDDEN) * scale,
-                                       0.0 if prices[p][q] >= FORBIDDEN else np.inf)) for p in places]
+            come = [
+                (p, program.column(min(prices[p][q], FORBIDDEN) * scale, 0.0 if prices[p][q] >= FORBIDDEN else np.inf))
+                for p in places
+            ]
             columns = [c for _, c in come]
             for own in asked:
                 program.row([*columns, *own], [1.0] * len(columns) + [-1.0] * len(own), 0, np.inf)
@@ -136,8 +155,9 @@ def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: 
 
     ``by[u][g]`` says that unit u is in part g or in an earlier one.
     """
-    owner = [[program.column(int(terms.launch[b]) * scale, whole=True) for b in range(terms.backends)]
-             for _ in range(most)]
+    owner = [
+        [program.column(int(terms.launch[b]) * scale, whole=True) for b in range(terms.backends)] for _ in range(most)
+    ]
     for own in owner:
         program.row(own, [1.0] * len(own), 0, 1)
     by = [[program.column(whole=True) for _ in range(most)] for _ in needs]
@@ -148,9 +168,10 @@ def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: 
                 program.row([by[u][g], by[u][g - 1]], [1.0, -1.0], 0, np.inf)
             for v in wanted:
                 program.row([by[v][g], by[u][g]], [1.0, -1.0], 0, np.inf)
-            for b in range(terms.backends):                   # in part g and on b: then g is b's
+            for b in range(terms.backends):  # in part g and on b: then g is b's
                 column = int(at[terms.bundle[u], b])
                 if column >= 0:
                     before = [by[u][g - 1]] if g else []
-                    program.row([owner[g][b], column, by[u][g], *before], [1.0, -1.0, -1.0] + [1.0] * len(before), -1,
-                                np.inf)
+                    program.row(
+                        [owner[g][b], column, by[u][g], *before], [1.0, -1.0, -1.0] + [1.0] * len(before), -1, np.inf
+                    )

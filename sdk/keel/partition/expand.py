@@ -3,6 +3,7 @@
 Alpha-expansion (Boykov, Veksler, Zabih 2001, "Fast approximate energy minimization via graph cuts"): as long as it
 helps, let any set of bundles go over to one backend, the best set at once by a minimum cut.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -141,8 +142,13 @@ def _folded(stars: Stars, side: Ints) -> Stars:
     sides = np.full(places, 2)
     sides[stars.place[side]], sides[stars.place[~side]] = 0, 1
     if set(stars.place[side]) & set(stars.place[~side]):
-        return replace(stars, price=np.zeros((len(stars.price), 3, 3), np.int64), place=np.arange(2),
-                       home=np.full_like(stars.home, 2), ends=np.full_like(stars.ends, -1))
+        return replace(
+            stars,
+            price=np.zeros((len(stars.price), 3, 3), np.int64),
+            place=np.arange(2),
+            home=np.full_like(stars.home, 2),
+            ends=np.full_like(stars.ends, -1),
+        )
     price = np.zeros((len(stars.price), 3, 3), np.int64)
     homed = stars.maker < 0
     rows = np.nonzero(homed)[0]
@@ -155,6 +161,12 @@ def _folded(stars: Stars, side: Ints) -> Stars:
             exact = rows[sides[stars.home[rows]] == p]
             price[exact, p, q] = stars.price[exact, stars.home[exact]][:, sides == q].min(axis=1)
     ending = stars.ends >= 0
-    return Stars(np.arange(2), stars.maker, stars.star, stars.reader, price,
-                 np.where(homed, sides[np.maximum(stars.home, 0)], -1),
-                 np.where(ending, sides[np.maximum(stars.ends, 0)], -1))
+    return Stars(
+        np.arange(2),
+        stars.maker,
+        stars.star,
+        stars.reader,
+        price,
+        np.where(homed, sides[np.maximum(stars.home, 0)], -1),
+        np.where(ending, sides[np.maximum(stars.ends, 0)], -1),
+    )

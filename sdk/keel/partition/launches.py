@@ -5,6 +5,7 @@ one path does, and so does any average over paths: such a price on edges bounds 
 below (Lagrangian duality: Geoffrion 1974), and what is best under it is a placement to try.  Prices follow the paths on
 which the placements found so far change most, one more path in each round (the subgradient method: Shor 1985).
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -91,21 +92,29 @@ def solve(given: Problem, *, exact: bool = False) -> Solution:
     def again(dearer: Terms) -> tuple[Ints, list[int]]:
         placed, _ = _joint(dearer, order, False)
         return placed.labels, placed.groups
+
     found, floor = _joint(terms, order, exact)
     labels, over = fitting(given, terms, (found.labels, found.groups), again)
     if labels is not found.labels:
         found = _parted(terms, order, labels)
     work = int(terms.cost[np.arange(len(labels)), labels].sum())
-    return Solution(labels[terms.bundle], tuple(found.groups), work * terms.tick,
-                    (found.ticks - found.launches - work) * terms.tick, found.launches * terms.tick,
-                    min(floor, found.ticks) * terms.tick, over, terms.tick)
+    return Solution(
+        labels[terms.bundle],
+        tuple(found.groups),
+        work * terms.tick,
+        (found.ticks - found.launches - work) * terms.tick,
+        found.launches * terms.tick,
+        min(floor, found.ticks) * terms.tick,
+        over,
+        terms.tick,
+    )
 
 
 def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
     """The best placement found, and a bound in ticks."""
     best = _parted(terms, order, assign(terms))
     if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all() and len(np.unique(best.labels)) <= 2:
-        return best, best.ticks                               # there is no other, and none has cheaper parts
+        return best, best.ticks  # there is no other, and none has cheaper parts
     least = bound(terms) if terms.backends > 2 else value(terms, best.labels)
     if terms.backends > 2 and len(terms.cost) <= LINEAR and best.ticks - best.launches > least:
         least = max(least, relaxed(terms))
@@ -189,8 +198,11 @@ def _on_paths(terms: Terms, passed: Counter[tuple[int, int]], rounds: int) -> Te
         cost[terms.bundle[v]] += terms.launch * n // rounds
     edges = np.array([(u, v, n) for (u, v), n in passed.items() if u >= 0], np.int64).reshape(-1, 3)
     price = terms.launch[None] * edges[:, 2:] // rounds
-    return replace(terms, cost=np.minimum(cost, FORBIDDEN), stars=(
-        *terms.stars, _links(terms.bundle[edges[:, 0]], terms.bundle[edges[:, 1]], price)))
+    return replace(
+        terms,
+        cost=np.minimum(cost, FORBIDDEN),
+        stars=(*terms.stars, _links(terms.bundle[edges[:, 0]], terms.bundle[edges[:, 1]], price)),
+    )
 
 
 def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
@@ -199,8 +211,15 @@ def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
     makers, readers, price = makers[other], readers[other], price[other]
     count, backends = len(makers), price.shape[1]
     nowhere = np.full(count, -1)
-    return Stars(np.arange(backends), makers, np.arange(count), readers,
-                 price[:, None, :] * ~np.eye(backends, dtype=bool), nowhere, nowhere)
+    return Stars(
+        np.arange(backends),
+        makers,
+        np.arange(count),
+        readers,
+        price[:, None, :] * ~np.eye(backends, dtype=bool),
+        nowhere,
+        nowhere,
+    )
 
 
 def _merged(terms: Terms, order: _Order, found: _Found) -> _Found:
@@ -214,8 +233,9 @@ def _merged(terms: Terms, order: _Order, found: _Found) -> _Found:
         cost = coarse.cost.copy()
         cost[part[0]] += terms.launch
         price = np.broadcast_to(terms.launch, (len(part) - 1, terms.backends))
-        coarse = replace(coarse, cost=np.minimum(cost, FORBIDDEN),
-                         stars=(*coarse.stars, _links(part[:-1], part[1:], price)))
+        coarse = replace(
+            coarse, cost=np.minimum(cost, FORBIDDEN), stars=(*coarse.stars, _links(part[:-1], part[1:], price))
+        )
         start = np.zeros(len(coarse.cost), np.int64)
         start[into] = found.labels
         now = _parted(terms, order, assign(coarse, start)[into])
@@ -229,6 +249,7 @@ def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
     """For each bundle the number of its set, where groups, and bundles, are not to be taken apart."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
+
     count = bundles + max(groups) + 1
     links = coo_array((np.ones(len(groups), np.int8), (bundle, np.asarray(groups) + bundles)), shape=(count, count))
     numbers = connected_components(links, directed=False)[1][:bundles]

@@ -1,4 +1,5 @@
 """What a placement keeps alive on each place, and placements that keep less where that is too much."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -10,11 +11,12 @@ from keel.partition.problem import FORBIDDEN, Ints, Problem, Terms
 
 Placed = tuple[Ints, list[int]]
 """The backend of each bundle, and the group of each unit."""
-_STEPS, _HALVINGS = 16, 6                                      # of the price: times four, then between two
+_STEPS, _HALVINGS = 16, 6  # of the price: times four, then between two
 
 
-def fitting(given: Problem, terms: Terms, found: Placed,
-            solve: Callable[[Terms], Placed]) -> tuple[Ints, dict[int, int]]:
+def fitting(
+    given: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
+) -> tuple[Ints, dict[int, int]]:
     """The backend of each bundle in a placement that fits into every place, if one is found, and the bytes missing.
 
     Where a place is too small, each byte that units make there gets a price, which rises until the placement that
@@ -32,6 +34,7 @@ def fitting(given: Problem, terms: Terms, found: Placed,
         dearer = np.where(terms.cost < FORBIDDEN, np.minimum(terms.cost + charge, FORBIDDEN - 1), FORBIDDEN)
         placed = solve(replace(terms, cost=dearer))
         return placed, _over(given, terms, placed)
+
     tried = [(found, over)]
     low, high = 0.0, 1e3
     for _ in range(_STEPS):

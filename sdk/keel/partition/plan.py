@@ -1,4 +1,5 @@
 """What a placement is: parts in an order in which they can run, each with its owner, and why others refused."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -57,7 +58,8 @@ class Plan:
         """The plan as plain data, as KEEL_DUMP writes it."""
         cost = {} if self.claim is None else {"cost": {"seconds": self.claim.seconds, "bound": self.claim.bound}}
         return {
-            "backends": [b.name for b in self.backends], **cost,
+            "backends": [b.name for b in self.backends],
+            **cost,
             "parts": [{"name": p.name, "owner": p.owner.name, "nodes": list(p.nodes)} for p in self.parts],
             "refusals": {node: {who: str(why) for who, why in by.items()} for node, by in self.refusals.items() if by},
         }

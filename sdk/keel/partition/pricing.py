@@ -14,6 +14,7 @@ Tensors lie where the graph's are, and move to the memory of a backend that has 
 once for all its calls.  What the graph returns ends where the graph's tensors are: so what is saved for a backward
 graph pays its way out here and its way in there.  Constants are moved once for all runs, for nothing.
 """
+
 from __future__ import annotations
 
 import math
@@ -65,9 +66,17 @@ class Pricing:
         crossing, returned = _borders(values, free, any(map(convolves, units.calls)), sheets)
         passed, fixed = _passed([rows, crossing], len(sheets)), fixed + returned
         place, moved = _moved(values, sheets, self.constants)
-        return problem(compute + fixed, units.needs, moved, place=place, launch=[s.launch for s in sheets],
-                       memory=_memory(sheets, place), together=_together(units, free, taken), passed=passed,
-                       savings=list(_savings(units, sheets, taken, sizes)))
+        return problem(
+            compute + fixed,
+            units.needs,
+            moved,
+            place=place,
+            launch=[s.launch for s in sheets],
+            memory=_memory(sheets, place),
+            together=_together(units, free, taken),
+            passed=passed,
+            savings=list(_savings(units, sheets, taken, sizes)),
+        )
 
 
 def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
@@ -122,8 +131,9 @@ class _Values:
                 pickers[number[given]].add(u)
         returned = np.zeros(len(nodes), bool)
         returned[[number[r] for r in graph.output_node().all_input_nodes if r in number]] = True
-        return _Values(nodes, np.array(maker, np.int64), np.array(size), np.array(root, np.int64), readers, pickers,
-                       returned)
+        return _Values(
+            nodes, np.array(maker, np.int64), np.array(size), np.array(root, np.int64), readers, pickers, returned
+        )
 
 
 def _base(node: fx.Node, unit: int, units: Units, number: Mapping[fx.Node, int], root: Sequence[int]) -> int:
@@ -168,8 +178,12 @@ def _kinds(units: Units) -> tuple[list[int], Ints]:
 def _alone(units: Units, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Floats:
     """The seconds of each unit on each backend, without the traffic of loops; inf where it is not taken."""
     firsts, kind = _kinds(units)
-    table = np.array([[price(call, s, sizes, parts).alone for s in sheets]
-                      for call, parts in ((units.calls[u], pieces(units.calls[u], sizes)) for u in firsts)])
+    table = np.array(
+        [
+            [price(call, s, sizes, parts).alone for s in sheets]
+            for call, parts in ((units.calls[u], pieces(units.calls[u], sizes)) for u in firsts)
+        ]
+    )
     return np.where(taken, table.reshape(-1, len(sheets))[kind], np.inf)
 
 
@@ -178,8 +192,10 @@ def _loops(units: Units, sheets: Sequence[Cost]) -> Taken:
     if not any(s.fuses for s in sheets):
         return np.zeros(len(units.calls), bool)
     known: dict[Any, bool] = {}
-    return np.array([known[c.op] if c.op in known else known.setdefault(c.op, fusable(c) and not is_free(c))
-                     for c in units.calls], bool)
+    return np.array(
+        [known[c.op] if c.op in known else known.setdefault(c.op, fusable(c) and not is_free(c)) for c in units.calls],
+        bool,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +214,13 @@ def _passed(rows: Sequence[_Rows | None], memory: int) -> Tensors | None:
     if not some:
         return None
     made_by = np.concatenate([r.made_by for r in some])
-    return tensors(made_by, [units for r in some for units in r.readers], np.concatenate([r.ways for r in some]),
-                   home=np.where(made_by < 0, memory, -1), size=np.concatenate([r.size for r in some]))
+    return tensors(
+        made_by,
+        [units for r in some for units in r.readers],
+        np.concatenate([r.ways for r in some]),
+        home=np.where(made_by < 0, memory, -1),
+        size=np.concatenate([r.size for r in some]),
+    )
 
 
 def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
@@ -224,8 +245,10 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     size, made_by = values.size[rows], values.maker[rows]
     own = np.where((made_by >= 0) & loops[made_by], made_by, -1)
     paces = np.append(pace, 0.0)
-    ways = (size[:, None, None] * paces[None, None] +
-            (size * np.array(written, float))[:, None, None] * paces[None, :, None])
+    ways = (
+        size[:, None, None] * paces[None, None]
+        + (size * np.array(written, float))[:, None, None] * paces[None, :, None]
+    )
     return _Rows(own, readers, ways, size), fixed
 
 
@@ -283,8 +306,14 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
     moves = (size > 0)[:, None, None] * (wait[:, None] + wait[None])[None]
     ways = (moves + size[:, None, None] * (pace[:, None] + pace[None])[None]) * ~np.eye(len(wait), dtype=bool)
     made = values.maker >= 0
-    return place, tensors(values.maker, values.readers, ways, home=np.where(made, -1, 0),
-                          ends=np.where(values.returned, 0, -1), size=values.size.astype(np.int64))
+    return place, tensors(
+        values.maker,
+        values.readers,
+        ways,
+        home=np.where(made, -1, 0),
+        ends=np.where(values.returned, 0, -1),
+        size=values.size.astype(np.int64),
+    )
 
 
 def _savings(units: Units, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
@@ -311,7 +340,7 @@ def _together(units: Units, free: Taken, taken: Taken) -> Ints:
     """Views with what makes their operand or, where the graph is given that, with what first reads them; unless a
     backend that can have the neighbour refuses the view."""
     lead = list(range(len(units.nodes)))
-    heads: dict[int, list[int]] = {}                          # views of inputs, each with the views of it
+    heads: dict[int, list[int]] = {}  # views of inputs, each with the views of it
     for u in np.nonzero(free)[0].tolist():
         maker = units.maker(u)
         if maker is None:

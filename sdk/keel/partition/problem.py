@@ -3,6 +3,7 @@
 A :class:`Problem` is in seconds.  Solvers work on its :class:`Terms`: the same in integers, with units that must stay
 together contracted to one *bundle*, so that two of them can be compared without a tolerance.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -86,8 +87,16 @@ class Problem:
         return int(self.compute.shape[1])
 
 
-def tensors(maker: ArrayLike, readers: Sequence[Sequence[int]], transfer: ArrayLike, *, home: ArrayLike = -1,
-            ends: ArrayLike = -1, handover: ArrayLike = 0.0, size: ArrayLike = 0) -> Tensors:
+def tensors(
+    maker: ArrayLike,
+    readers: Sequence[Sequence[int]],
+    transfer: ArrayLike,
+    *,
+    home: ArrayLike = -1,
+    ends: ArrayLike = -1,
+    handover: ArrayLike = 0.0,
+    size: ArrayLike = 0,
+) -> Tensors:
     """Tensors from a list of readers for each.  Every other argument is an array over tensors, or one value for all;
     ``transfer`` may lack the axis of tensors."""
     count = len(readers)
@@ -95,15 +104,30 @@ def tensors(maker: ArrayLike, readers: Sequence[Sequence[int]], transfer: ArrayL
     np.cumsum([len(r) for r in readers], out=first[1:])
     reader = np.fromiter((u for r in readers for u in r), np.int64, int(first[-1]))
     ways = np.asarray(transfer, np.float64)
-    return Tensors(_spread(maker, count), first, reader, np.broadcast_to(ways, (count, *ways.shape[-2:])),
-                   _spread(home, count), _spread(ends, count),
-                   np.broadcast_to(np.asarray(handover, np.float64), (count,)), _spread(size, count))
+    return Tensors(
+        _spread(maker, count),
+        first,
+        reader,
+        np.broadcast_to(ways, (count, *ways.shape[-2:])),
+        _spread(home, count),
+        _spread(ends, count),
+        np.broadcast_to(np.asarray(handover, np.float64), (count,)),
+        _spread(size, count),
+    )
 
 
-def problem(compute: ArrayLike, needs: Sequence[Sequence[int]], moved: Tensors | None = None, *,
-            place: ArrayLike | None = None, launch: ArrayLike = 0.0, memory: ArrayLike = np.inf,
-            together: ArrayLike | None = None, savings: Sequence[Saving] = (),
-            passed: Tensors | None = None) -> Problem:
+def problem(
+    compute: ArrayLike,
+    needs: Sequence[Sequence[int]],
+    moved: Tensors | None = None,
+    *,
+    place: ArrayLike | None = None,
+    launch: ArrayLike = 0.0,
+    memory: ArrayLike = np.inf,
+    together: ArrayLike | None = None,
+    savings: Sequence[Saving] = (),
+    passed: Tensors | None = None,
+) -> Problem:
     """A problem with what is not said left out: each backend on a place of its own, no launch costs, no limits.
 
     Raises ValueError where arrays do not fit each other, a cost is negative or no number, or some unit can go nowhere.
@@ -112,11 +136,17 @@ def problem(compute: ArrayLike, needs: Sequence[Sequence[int]], moved: Tensors |
     units, backends = costs.shape
     places = np.arange(backends) if place is None else np.asarray(place, np.int64)
     several = int(places.max(initial=0)) + 1
-    made = Problem(costs, needs, moved or tensors([], [], np.zeros((several, several))), places,
-                   np.broadcast_to(np.asarray(launch, np.float64), (backends,)),
-                   np.broadcast_to(np.asarray(memory, np.float64), (several,)),
-                   np.arange(units) if together is None else np.asarray(together, np.int64), tuple(savings),
-                   passed)
+    made = Problem(
+        costs,
+        needs,
+        moved or tensors([], [], np.zeros((several, several))),
+        places,
+        np.broadcast_to(np.asarray(launch, np.float64), (backends,)),
+        np.broadcast_to(np.asarray(memory, np.float64), (several,)),
+        np.arange(units) if together is None else np.asarray(together, np.int64),
+        tuple(savings),
+        passed,
+    )
     _check(made)
     return made
 
@@ -186,11 +216,13 @@ def scaled(given: Problem) -> Terms:
     def ticks(seconds: Floats) -> Ints:
         whole = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
         return np.where(np.isfinite(seconds), whole, FORBIDDEN)
+
     units, backends = given.compute.shape
 
     def moving(t: Tensors, place: Ints) -> Stars:
         wayward = np.broadcast_to(~np.eye(t.transfer.shape[1], dtype=bool), t.transfer.shape)
         return Stars(place, t.maker, t.star, t.reader, ticks(np.where(wayward, t.transfer, 0.0)), t.home, t.ends)
+
     t, owners = given.tensors, np.arange(backends)
     layers = [moving(t, given.place)]
     if given.passed is not None:
@@ -201,10 +233,21 @@ def scaled(given: Problem) -> Terms:
         nowhere = np.full(len(t.maker), -1)
         layers.append(Stars(owners, t.maker, t.star, t.reader, price, np.where(made, -1, 0), nowhere))
     lengths = [len(s.units) for s in given.savings]
-    wholes = Wholes(np.repeat(np.arange(len(lengths)), lengths), _ints(u for s in given.savings for u in s.units),
-                    _ints(s.backend for s in given.savings), ticks(np.array([s.seconds for s in given.savings])))
-    terms = Terms(ticks(given.compute), tuple(layers), wholes, ticks(given.launch), np.arange(units),
-                  int(wholes.worth.sum()), tick)
+    wholes = Wholes(
+        np.repeat(np.arange(len(lengths)), lengths),
+        _ints(u for s in given.savings for u in s.units),
+        _ints(s.backend for s in given.savings),
+        ticks(np.array([s.seconds for s in given.savings])),
+    )
+    terms = Terms(
+        ticks(given.compute),
+        tuple(layers),
+        wholes,
+        ticks(given.launch),
+        np.arange(units),
+        int(wholes.worth.sum()),
+        tick,
+    )
     return contracted(terms, np.unique(given.together, return_inverse=True)[1].astype(np.int64))
 
 
@@ -214,8 +257,13 @@ def contracted(terms: Terms, into: Ints) -> Terms:
     cost = np.zeros((count, terms.backends), np.int64)
     np.add.at(cost, into, np.minimum(terms.cost, FORBIDDEN))
     w = terms.wholes
-    return replace(terms, cost=np.minimum(cost, FORBIDDEN), stars=tuple(_drawn(s, into, count) for s in terms.stars),
-                   wholes=replace(w, member=into[w.member]), bundle=into[terms.bundle])
+    return replace(
+        terms,
+        cost=np.minimum(cost, FORBIDDEN),
+        stars=tuple(_drawn(s, into, count) for s in terms.stars),
+        wholes=replace(w, member=into[w.member]),
+        bundle=into[terms.bundle],
+    )
 
 
 def value(terms: Terms, labels: Ints) -> int:
@@ -263,8 +311,15 @@ def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
     kept &= stars.price.any(axis=(1, 2))
     number = np.cumsum(kept) - 1
     read = kept[star]
-    return Stars(stars.place, maker[kept], number[star[read]], reader[read], stars.price[kept], stars.home[kept],
-                 stars.ends[kept])
+    return Stars(
+        stars.place,
+        maker[kept],
+        number[star[read]],
+        reader[read],
+        stars.price[kept],
+        stars.home[kept],
+        stars.ends[kept],
+    )
 
 
 def _tick(given: Problem) -> float:
@@ -272,10 +327,17 @@ def _tick(given: Problem) -> float:
 
     def most(of: Floats, axes: Any) -> float:
         return float(np.where(np.isfinite(of), of, 0.0).max(axis=axes, initial=0.0).sum())
+
     tensors, units = len(t.maker), len(given.compute)
     passed = 0.0 if given.passed is None else most(given.passed.transfer, 1)
-    total = (most(given.compute, 1) + most(t.transfer, 1) + float(t.handover.sum()) * given.backends + passed
-             + sum(s.seconds for s in given.savings) + (units + tensors + 1) * float(given.launch.max(initial=0.0)))
+    total = (
+        most(given.compute, 1)
+        + most(t.transfer, 1)
+        + float(t.handover.sum()) * given.backends
+        + passed
+        + sum(s.seconds for s in given.savings)
+        + (units + tensors + 1) * float(given.launch.max(initial=0.0))
+    )
     exponent = max(0, int(np.ceil(np.log2(max(total, 1e-30) * 1e12))) - 41)
     return float(1e-12 * 2.0**exponent)
 
@@ -285,7 +347,8 @@ def _check(p: Problem) -> None:
     reasons = {
         "as many needs and owners together as there are units": len(p.needs) == units == len(p.together),
         "a place for each backend": p.place.shape == (p.backends,) and (p.place >= 0).all(),
-        "costs that are not negative": (p.compute >= 0).all() and (p.launch >= 0).all()
+        "costs that are not negative": (p.compute >= 0).all()
+        and (p.launch >= 0).all()
         and all(s.seconds >= 0 for s in p.savings),
         "finite launch costs": np.isfinite(p.launch).all(),
         "savings on backends": all(0 <= s.backend < p.backends for s in p.savings),

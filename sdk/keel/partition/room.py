@@ -2,6 +2,7 @@
 
 Shares no code with what looked for the placement (``memory`` says the same of a problem for solvers).
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -43,8 +44,10 @@ def rooms(gm: fx.GraphModule, plan: Plan) -> tuple[Room, ...]:
     places: dict[str | None, list[str]] = {}
     for backend in plan.backends:
         places.setdefault(_place(backend.name, sheets), []).append(backend.name)
-    budgets = {place: min((sheets[n].memory for n in names if n in sheets), default=float("inf"))
-               for place, names in places.items()}
+    budgets = {
+        place: min((sheets[n].memory for n in names if n in sheets), default=float("inf"))
+        for place, names in places.items()
+    }
     budgets = {place: budget for place, budget in budgets.items() if budget != float("inf")}
     if not budgets:
         return ()
@@ -82,11 +85,12 @@ def _made(gm: fx.GraphModule, turn: Mapping[str, int]) -> Iterator[tuple[fx.Node
         elif node.name in turn and (call := call_of(node)) is not None and len(call.out) == 1:
             yield node, node.name
         elif node.op == "call_function" and node.name not in turn and node.all_input_nodes[0].name in turn:
-            yield node, node.all_input_nodes[0].name          # one result of several
+            yield node, node.all_input_nodes[0].name  # one result of several
 
 
-def _spans(node: fx.Node, maker: str | None, where: Mapping[str, str | None],
-           turn: Mapping[str, int]) -> dict[str | None, tuple[int, int]]:
+def _spans(
+    node: fx.Node, maker: str | None, where: Mapping[str, str | None], turn: Mapping[str, int]
+) -> dict[str | None, tuple[int, int]]:
     """From which call to which a tensor is alive on each place."""
     begin, home = (0, HOME) if maker is None else (turn[maker], where[maker])
     found: dict[str | None, tuple[int, int]] = {}

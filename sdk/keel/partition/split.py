@@ -3,6 +3,7 @@
 A part graph's placeholders are the tensors and sizes it needs from outside, its output is the tuple of what others need
 of it.  Arithmetic on sizes is repeated in every part that needs it, so a backend never waits for a number.
 """
+
 from __future__ import annotations
 
 import gc
@@ -35,7 +36,7 @@ class PartGraph:
 
     part: Part
     graph: fx.Graph
-    bodies: Mapping[str, torch.nn.Module]                     # of higher-order operators, by attribute
+    bodies: Mapping[str, torch.nn.Module]  # of higher-order operators, by attribute
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -117,8 +118,9 @@ def _part_of(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
     return part_of
 
 
-def _members(gm: fx.GraphModule, part_of: Mapping[fx.Node, int],
-             count: int) -> tuple[list[set[fx.Node]], list[set[fx.Node]]]:
+def _members(
+    gm: fx.GraphModule, part_of: Mapping[fx.Node, int], count: int
+) -> tuple[list[set[fx.Node]], list[set[fx.Node]]]:
     """Per part: the nodes of its graph (its own, and the arithmetic it repeats), and those that become placeholders."""
     members: list[set[fx.Node]] = [set() for _ in range(count)]
     inputs: list[set[fx.Node]] = [set() for _ in range(count)]
@@ -147,7 +149,7 @@ def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iter
     """The ``numbers`` that sizes of a part hold and no input of it tells: one may have ``n // 2`` rows, none ``n``."""
     given = [dim for n in inputs for dim in _sizes(n)]
     held = {name for dim in (*given, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
-    if not held - {str(dim) for dim in given}:                # each is a size by itself, as nearly always
+    if not held - {str(dim) for dim in given}:  # each is a size by itself, as nearly always
         return set()
     return {numbers[name] for name in held - told(given) if name in numbers}
 
@@ -168,8 +170,9 @@ def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
     return wanted
 
 
-def _build(gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node],
-           outputs: list[fx.Node]) -> PartGraph:
+def _build(
+    gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node], outputs: list[fx.Node]
+) -> PartGraph:
     # An attribute that is set on a node moves that in FX's tables, and creating one with arguments walks through them
     # once more than setting them: half of the time that `node_copy` takes.
     graph, copies, bodies = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()

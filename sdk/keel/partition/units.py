@@ -3,6 +3,7 @@
 What makes no work has no unit: inputs, constants, the picking of one result of several, and arithmetic on sizes (which
 is repeated wherever it is needed).  Dependencies run through them.
 """
+
 from __future__ import annotations
 
 import operator
@@ -49,8 +50,8 @@ def units_of(graph: fx.Graph) -> Units:
     calls: list[Call] = []
     needs: list[tuple[int, ...]] = []
     sources: dict[fx.Node, tuple[int, ...]] = {}
-    effect: tuple[int, ...] = ()                              # the last unit whose order shows
-    assertion: tuple[int, ...] = ()                           # the last that all behind it wait for
+    effect: tuple[int, ...] = ()  # the last unit whose order shows
+    assertion: tuple[int, ...] = ()  # the last that all behind it wait for
     for node in graph.nodes:
         wanted = _union(sources[a] for a in node.all_input_nodes)
         if (call := call_of(node)) is None:

@@ -3,6 +3,7 @@
 It is run by its path and uses the standard library alone, so that all that happens is the plugin's doing.  Arguments:
 the number of the pipe, and JSON of ``path`` (what ``sys.path`` is), ``module`` and ``attributes``.
 """
+
 import json
 import os
 import sys
@@ -21,10 +22,12 @@ def main() -> None:
         for name in asked["attributes"]:
             value = getattr(value, name)
         _ask(getattr(value, "probe", None))
-    except BaseException as raised:                           # whatever it is: the process is there to be hurt
+    except BaseException as raised:  # whatever it is: the process is there to be hurt
         said = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
-        report = {"raised": f"{type(raised).__name__}: {said}".removesuffix(": ")[:2000],
-                  "trace": "".join(traceback.format_exception(raised))[-8000:]}
+        report = {
+            "raised": f"{type(raised).__name__}: {said}".removesuffix(": ")[:2000],
+            "trace": "".join(traceback.format_exception(raised))[-8000:],
+        }
     os.write(pipe, json.dumps(report).encode())
     os.close(pipe)
 

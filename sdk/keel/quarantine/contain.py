@@ -3,6 +3,7 @@
 Settings are rows of data: the words for one, how it is read and how it is written.  What a package puts in the place of
 PyTorch's own functions is not among them: that cannot be told from what it adds there rightly.
 """
+
 from __future__ import annotations
 
 import gc
@@ -38,7 +39,7 @@ def contained() -> Iterator[Contained]:
     ``sys.stdout`` goes to ``sys.stderr``."""
     found = Contained()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")                       # the user can do nothing about a package's warnings
+        warnings.simplefilter("ignore")  # the user can do nothing about a package's warnings
         before = [(setting, _read(setting)) for setting in _SETTINGS]
         try:
             with redirect_stdout(sys.stderr):
@@ -97,7 +98,7 @@ def _set_paths(paths: Sequence[str]) -> None:
 
 
 def _file_mode() -> int:
-    mode = os.umask(0o077)                                    # nothing but setting it tells what it is
+    mode = os.umask(0o077)  # nothing but setting it tells what it is
     os.umask(mode)
     return mode
 
@@ -152,7 +153,7 @@ def _numpy_random() -> tuple[Any, ...]:
 
 
 def _keeps_subnormals() -> bool:
-    return bool((torch.full((1,), 2.0 ** -1022, dtype=torch.float64) / 2).item())
+    return bool((torch.full((1,), 2.0**-1022, dtype=torch.float64) / 2).item())
 
 
 def _anomalies() -> tuple[bool, bool]:
@@ -187,8 +188,10 @@ _SETTINGS = (
     _Setting("the current folder", os.getcwd, os.chdir),
     _Setting("signal handlers", lambda: {n: signal.getsignal(n) for n in signal.valid_signals()}, _handle),
     _Setting("environment variables", lambda: _Variables(os.environ), _set_environment),
-    *(_Setting(f"sys.{name}", partial(getattr, sys, name), partial(setattr, sys, name))
-      for name in ("stdin", "stderr", "excepthook", "unraisablehook", "displayhook")),
+    *(
+        _Setting(f"sys.{name}", partial(getattr, sys, name), partial(setattr, sys, name))
+        for name in ("stdin", "stderr", "excepthook", "unraisablehook", "displayhook")
+    ),
     _Setting("threading.excepthook", lambda: threading.excepthook, lambda v: setattr(threading, "excepthook", v)),
     _Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     _Setting("the trace function", lambda: (sys.gettrace(),), lambda v: sys.settrace(v[0])),
@@ -198,24 +201,35 @@ _SETTINGS = (
     _Setting("sys.path", lambda: _Paths(sys.path), _set_paths),
     _Setting("the mode of new files", _file_mode, os.umask),
     _Setting("logging", _logging, _set_logging),
-    _Setting("how processes are started", lambda: (multiprocessing.get_start_method(allow_none=True),),
-             lambda v: multiprocessing.set_start_method(v[0], force=True)),
+    _Setting(
+        "how processes are started",
+        lambda: (multiprocessing.get_start_method(allow_none=True),),
+        lambda v: multiprocessing.set_start_method(v[0], force=True),
+    ),
     _Setting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda v: locale.setlocale(locale.LC_ALL, v)),
     _Setting("Python's random numbers", random.getstate, random.setstate),
     _Setting("NumPy's random numbers", _numpy_random, np.random.set_state),
     _Setting("NumPy's errors", np.geterr, lambda v: np.seterr(**v)),
-    _Setting("PyTorch's random numbers", lambda: torch.get_rng_state().numpy().tobytes(),
-             lambda v: torch.set_rng_state(torch.frombuffer(bytearray(v), dtype=torch.uint8))),
+    _Setting(
+        "PyTorch's random numbers",
+        lambda: torch.get_rng_state().numpy().tobytes(),
+        lambda v: torch.set_rng_state(torch.frombuffer(bytearray(v), dtype=torch.uint8)),
+    ),
     _Setting("PyTorch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    _Setting("PyTorch's default device", torch.get_default_device,
-             lambda v: torch.set_default_device(None if v == torch.device("cpu") else v)),   # a default costs each call
+    _Setting(
+        "PyTorch's default device",
+        torch.get_default_device,
+        lambda v: torch.set_default_device(None if v == torch.device("cpu") else v),
+    ),  # a default costs each call
     _Setting("PyTorch's gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _Setting("PyTorch's autocast", _autocast, _set_autocast),
     _Setting("PyTorch's detection of anomalies", _anomalies, _set_anomalies),
     _Setting("PyTorch's subnormal numbers", _keeps_subnormals, lambda v: torch.set_flush_denormal(not v)),
     _Setting("PyTorch's threads", torch.get_num_threads, torch.set_num_threads),
-    _Setting("PyTorch's deterministic algorithms", _deterministic,
-             lambda v: torch.use_deterministic_algorithms(v[0], warn_only=v[1])),
-    _Setting("PyTorch's precision of products", torch.get_float32_matmul_precision,
-             torch.set_float32_matmul_precision),
+    _Setting(
+        "PyTorch's deterministic algorithms",
+        _deterministic,
+        lambda v: torch.use_deterministic_algorithms(v[0], warn_only=v[1]),
+    ),
+    _Setting("PyTorch's precision of products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
 )

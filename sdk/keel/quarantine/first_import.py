@@ -3,6 +3,7 @@
 So a package that ends the process, hangs or crashes when it is imported does so there.  This protects against mistakes;
 a package that means harm can do it later.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -71,7 +72,7 @@ def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: 
             for each in key:
                 _CACHE.put(each(), json.dumps(asdict(report)).encode())
         lost = report.raised == f"ModuleNotFoundError: No module named {points[i].module.partition('.')[0]!r}"
-        known[i] = Report() if lost else report               # this process may find it where only it looks
+        known[i] = Report() if lost else report  # this process may find it where only it looks
     return [report or Report() for report in known]
 
 
@@ -91,8 +92,10 @@ def _keys(point: EntryPoint) -> tuple[Key, Key]:
     stays when files are copied elsewhere.  Both have the versions of what the package requires."""
     files = _files(point)
     about = [sys.version, sys.executable, point.value, *_required(point)]
-    return (lambda: [*about, *(f"{path} {_stat(path)}" for path in files)],
-            lambda: [*about, *(f"{path} {_content(path)}" for path in files)])
+    return (
+        lambda: [*about, *(f"{path} {_stat(path)}" for path in files)],
+        lambda: [*about, *(f"{path} {_content(path)}" for path in files)],
+    )
 
 
 def _recalled(keys: tuple[Key, Key], limit: float) -> Report | None:
@@ -110,7 +113,7 @@ def _recalled(keys: tuple[Key, Key], limit: float) -> Report | None:
 def _files(point: EntryPoint) -> list[Path]:
     """The files that were installed; where the package is not among them, as in an editable installation, its code."""
     found: set[Path] = set()
-    with suppress(Exception):                                 # whatever a damaged installation makes its readers raise
+    with suppress(Exception):  # whatever a damaged installation makes its readers raise
         found |= {Path(str(file.locate())) for file in (point.dist and point.dist.files) or ()}
     with suppress(Exception):
         spec = find_spec(point.module.partition(".")[0])
@@ -151,6 +154,7 @@ def _content(path: Path) -> str:
 
 # -- a process of its own ----------------------------------------------------------------------------------------------
 
+
 def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
     """Imports each in a process of its own, as many at once as there are cores; none is left when this ends."""
     waiting, running = list(enumerate(points)), dict[int, _Process]()
@@ -161,7 +165,7 @@ def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
                 i, point = waiting.pop(0)
                 try:
                     running[i] = _Process(point, limit)
-                except OSError:                               # none can be started, which is not the plugin's doing
+                except OSError:  # none can be started, which is not the plugin's doing
                     found[i] = Report()
             for i in [i for i, process in running.items() if process.over()]:
                 found[i] = running.pop(i).report()
@@ -196,9 +200,14 @@ class _Process:
         asked = json.dumps({"path": sys.path, "module": point.module, "attributes": point.attr.split(".")})
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", str(_CHILD), str(write), asked], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=(write,), start_new_session=True,
-                env={**os.environ, SWITCH: "0"})
+                [sys.executable, "-P", "-W", "ignore", str(_CHILD), str(write), asked],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(write,),
+                start_new_session=True,
+                env={**os.environ, SWITCH: "0"},
+            )
         except BaseException:
             os.close(read)
             raise
@@ -210,7 +219,7 @@ class _Process:
 
     def over(self) -> bool:
         """Whether it has ended, or must."""
-        if self.reported.kept and not self.ended:             # all that is left to it is to end
+        if self.reported.kept and not self.ended:  # all that is left to it is to end
             self.ended, self.deadline = True, time.monotonic() + _GRACE
         self.late = time.monotonic() > self.deadline
         return self.late or os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -223,7 +232,7 @@ class _Process:
 
     def report(self) -> Report:
         status = self.end()
-        for tail in (self.reported, self.printed):            # what left the session may hold the pipe for longer
+        for tail in (self.reported, self.printed):  # what left the session may hold the pipe for longer
             tail.thread.join(1.0)
         said = self.printed.kept.decode(errors="replace").strip().splitlines()
         try:
@@ -240,8 +249,11 @@ class _Process:
 
     def _death(self, status: int, when: str) -> str:
         if self.late:
-            return ("does not let its process end" if self.ended else
-                    f"took longer than {self.limit:g} seconds to be imported")
+            return (
+                "does not let its process end"
+                if self.ended
+                else f"took longer than {self.limit:g} seconds to be imported"
+            )
         if status < 0:
             try:
                 return f"died of {signal.Signals(-status).name} {when}"

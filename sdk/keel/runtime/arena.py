@@ -3,6 +3,7 @@
 What one call makes and another one uses must not be marked by the first: a tensor made in inference mode cannot be
 written in a plain call, one made under a fake mode has no memory, one made for a default device may be elsewhere.
 """
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -58,19 +59,24 @@ def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
     plan, tensors = program.arena, program.tensors
     sizes = dict(zip(plan.key, values, strict=True))
     extents = [evaluate(tensors[k.tensor].extent, sizes) for k in plan.kept]
-    offsets, total = pack([Lifetime(extent * tensors[k.tensor].dtype.itemsize, k.first, k.last)
-                           for k, extent in zip(plan.kept, extents, strict=True)])
+    offsets, total = pack(
+        [
+            Lifetime(extent * tensors[k.tensor].dtype.itemsize, k.first, k.last)
+            for k, extent in zip(plan.kept, extents, strict=True)
+        ]
+    )
     made: dict[int, torch.Tensor] = {}
     if plan.kept:
         memory = torch.empty(total, dtype=torch.uint8, device=tensors[plan.kept[0].tensor].device)
     for kept, extent, offset in zip(plan.kept, extents, offsets, strict=True):
         type = tensors[kept.tensor]
-        flat = memory[offset:offset + extent * type.dtype.itemsize].view(type.dtype)
+        flat = memory[offset : offset + extent * type.dtype.itemsize].view(type.dtype)
         made[kept.tensor] = flat.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes))
     for view in plan.views:
         type, base = tensors[view.tensor], made[view.base]
-        made[view.tensor] = base.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes),
-                                            base.storage_offset() + evaluate(view.offset, sizes))
+        made[view.tensor] = base.as_strided(
+            _ints(type.shape, sizes), _ints(type.strides, sizes), base.storage_offset() + evaluate(view.offset, sizes)
+        )
     if program.checks.at_once:
         record, look = recorded(len(program.checks.sites))
         return [*made.values(), *(record[place] for place in program.checks.places.values()), look]

@@ -1,4 +1,5 @@
 """Parts compiled beside each other, where their backends say that the second stage of that may run on any thread."""
+
 from __future__ import annotations
 
 import os
@@ -31,8 +32,11 @@ def beside(graphs: Sequence[PartGraph]) -> Mapping[str, Outcome]:
     Begins them in order, here; finishes them on as many threads as there are cores (a single one here), and returns
     when all are done.
     """
-    begun = {graph.part.name: _outcome(partial(graph.part.owner.compile.begin, graph.gm)) for graph in graphs
-             if isinstance(graph.part.owner.compile, Staged)}
+    begun = {
+        graph.part.name: _outcome(partial(graph.part.owner.compile.begin, graph.gm))
+        for graph in graphs
+        if isinstance(graph.part.owner.compile, Staged)
+    }
     threads = min(_cores(), sum(found.raised is None for found in begun.values()))
     if threads < 2:
         return {name: _finished(found) for name, found in begun.items()}
@@ -52,14 +56,15 @@ def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
                 number = todo.get_nowait()
                 try:
                     done.put((number, _finished(begun[number])))
-                except BaseException as raised:               # who compiles the graph raises it
+                except BaseException as raised:  # who compiles the graph raises it
                     done.put((number, Outcome(raised=raised)))
+
     found: dict[int, Outcome] = {}
-    with stopped_with_this():                                 # an interrupt leaves no compiler behind
+    with stopped_with_this():  # an interrupt leaves no compiler behind
         for _ in range(threads):
             Thread(target=copy_context().run, args=(work,), daemon=True, name="keel-compile").start()
         while len(found) < len(begun):
-            with suppress(Empty):                             # with a timeout, so that signals are seen everywhere
+            with suppress(Empty):  # with a timeout, so that signals are seen everywhere
                 number, outcome = done.get(timeout=1.0)
                 found[number] = outcome
     return [found[number] for number in range(len(begun))]

@@ -1,4 +1,5 @@
 """What a compiled part promises, checked: types on its first call, everything on every call with KEEL_CHECK=1."""
+
 from __future__ import annotations
 
 import os
@@ -48,12 +49,17 @@ def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
     results = gm.graph.output_node().args[0]
     base = bases(gm.graph)
     nodes = [r for r in leaves(results) if isinstance(r, fx.Node)]
-    return Promise(owner, part, tuple(type_of(n.meta["val"]) for n in inputs),
-                   tuple(type_of(r.meta["val"]) for r in nodes), tuple(r.name for r in nodes),
-                   tuple(where(r) for r in nodes),
-                   tuple(frozenset(number[b] for b in base[r] if b in number) for r in nodes),
-                   tuple(frozenset(b.name for b in base[r]) for r in nodes),
-                   not any(_has_complex(n.meta.get("val")) for n in gm.graph.nodes))
+    return Promise(
+        owner,
+        part,
+        tuple(type_of(n.meta["val"]) for n in inputs),
+        tuple(type_of(r.meta["val"]) for r in nodes),
+        tuple(r.name for r in nodes),
+        tuple(where(r) for r in nodes),
+        tuple(frozenset(number[b] for b in base[r] if b in number) for r in nodes),
+        tuple(frozenset(b.name for b in base[r]) for r in nodes),
+        not any(_has_complex(n.meta.get("val")) for n in gm.graph.nodes),
+    )
 
 
 def _has_complex(value: Any) -> bool:
@@ -65,10 +71,12 @@ def first_call(run: Run, made: Promise) -> Run:
 
     Raises KeelError[wrong-result].
     """
+
     def checked(*args: Any) -> Sequence[Any]:
         results = run(*args)
         _verify_types(made, args, results)
         return results
+
     return checked
 
 
@@ -93,6 +101,7 @@ def every_call(run: Run, made: Promise) -> Run:
         if wrong:
             raise _wrong(made, {made.owner: " ".join(wrong)})
         return results
+
     return checked
 
 
@@ -132,9 +141,14 @@ def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
 
 
 def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None, aspect: str | None = None) -> KeelError:
-    return KeelError("wrong-result", f"{made.owner} broke the promise of part {made.part}.", reasons, line,
-                     f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.",
-                     aspect=aspect)
+    return KeelError(
+        "wrong-result",
+        f"{made.owner} broke the promise of part {made.part}.",
+        reasons,
+        line,
+        f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.",
+        aspect=aspect,
+    )
 
 
 class Mismatch(NamedTuple):
@@ -174,11 +188,14 @@ def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
         return None
     given = [a for a in args if isinstance(a, torch.Tensor)]
     if made.real and got.is_neg():
-        return Mismatch("values", "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its "
-                        "memory holds other values.")
+        return Mismatch(
+            "values",
+            "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory holds other values.",
+        )
     if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
-        return Mismatch("type", "It is an inference tensor, made under torch.inference_mode, which autograd and "
-                        "writes refuse.")
+        return Mismatch(
+            "type", "It is an inference tensor, made under torch.inference_mode, which autograd and writes refuse."
+        )
     if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
         return Mismatch("type", f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor.")
     return None
@@ -186,8 +203,7 @@ def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
 
 def _is_plain_subclass(kind: type[torch.Tensor]) -> bool:
     """Whether it is a subclass of tensors that holds what tensors hold, and that only ``as_subclass`` gives."""
-    return (kind not in (torch.Tensor, torch.nn.Parameter)
-            and kind.__torch_dispatch__ == torch.Tensor.__torch_dispatch__)
+    return kind not in (torch.Tensor, torch.nn.Parameter) and kind.__torch_dispatch__ == torch.Tensor.__torch_dispatch__
 
 
 def bind(types: Sequence[Type], values: Sequence[Any]) -> dict[str, int]:

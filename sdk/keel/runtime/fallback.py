@@ -1,4 +1,5 @@
 """Parts compiled by their owners; where one raises, the graph is placed again without that claim."""
+
 from __future__ import annotations
 
 import warnings
@@ -25,8 +26,9 @@ Failed = tuple[Part, BaseException]
 """A part that its backend could not compile, and what that raised."""
 
 
-def compile_parts(gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False,
-                  meta: Mapping[str, Any] | None = None) -> tuple[Plan, list[Linkable]]:
+def compile_parts(
+    gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False, meta: Mapping[str, Any] | None = None
+) -> tuple[Plan, list[Linkable]]:
     """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their graphs are given ``meta``.
 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
@@ -76,8 +78,9 @@ def _still_asked(part: Part, found: Mapping[str, Outcome], failed: Sequence[Fail
     return part.name in found or any(part.owner is other.owner for other, _ in failed)
 
 
-def _replaced(gm: fx.GraphModule, plan: Plan, failed: Sequence[Failed], again: Again,
-              strict: bool) -> tuple[Plan, list[KeelError]]:
+def _replaced(
+    gm: fx.GraphModule, plan: Plan, failed: Sequence[Failed], again: Again, strict: bool
+) -> tuple[Plan, list[KeelError]]:
     """The plan without the claims of parts that could not be compiled, and the errors that say so, in their order.
 
     If that leaves a call without an owner, it is done for the first part alone: so the error is of the right one.
@@ -113,20 +116,30 @@ def _tell(plan: Plan, lost: Sequence[tuple[Part, KeelError]]) -> None:
         if len(failed) > 1:
             nodes = [node for each, _ in failed for node in each.nodes]
             owners = list(dict.fromkeys(plan.owner_of[node].name for node in nodes))
-            what = (f"{name} could not compile {len(failed)} parts of {_calls(len(nodes))}, which it took; the first "
-                    f"was {part.name}.")
+            what = (
+                f"{name} could not compile {len(failed)} parts of {_calls(len(nodes))}, which it took; the first "
+                f"was {part.name}."
+            )
             error = KeelError(error.code, what, error.reasons, error.where, _instead(owners))
         warnings.warn(str(error), KeelWarning, stacklevel=4)
 
 
-def _linkable(graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise,
-              lost: Sequence[tuple[Part, KeelError]]) -> Linkable:
+def _linkable(
+    graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise, lost: Sequence[tuple[Part, KeelError]]
+) -> Linkable:
     """The compiled part, with its checks, and the errors of those who could not compile some of its calls."""
     looked = run.first if isinstance(run, Mended) else run
     first = None if always() else first_call(looked, promised)
     trouble = tuple(error for part, error in lost if not set(part.nodes).isdisjoint(graph.part.nodes))
-    return Linkable(graph.part.name, run if first else every_call(looked, promised), graph.inputs, graph.outputs, first,
-                    graph.part.owner.name, trouble)
+    return Linkable(
+        graph.part.name,
+        run if first else every_call(looked, promised),
+        graph.inputs,
+        graph.outputs,
+        first,
+        graph.part.owner.name,
+        trouble,
+    )
 
 
 def _key(graph: PartGraph) -> Any:
@@ -140,7 +153,7 @@ def _compiled(graph: PartGraph, found: Outcome | None) -> Run:
         raise found.raised
     run = graph.part.owner.compile(graph.gm) if found is None else found.run
     if isinstance(run, Coroutine):
-        run.close()                                           # or else Python warns that nobody awaits it
+        run.close()  # or else Python warns that nobody awaits it
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)
@@ -163,7 +176,9 @@ def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> Keel
     """The error of a part, of ``nodes``, for which its backend raised that."""
     name, calls = part.owner.name, _calls(len(nodes))
     return KeelError(
-        "compile-raised", f"{name} could not compile part {part.name} of {calls}, which it took.",
+        "compile-raised",
+        f"{name} could not compile part {part.name} of {calls}, which it took.",
         {part.owner.name: first_line(raised)},
         next((at for n in nodes if (at := where(n))), None),
-        "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.")
+        "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.",
+    )

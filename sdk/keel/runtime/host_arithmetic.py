@@ -1,4 +1,5 @@
 """Sizes and numbers of the host as expressions of a generated function, over variables that hold symbols' values."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -40,13 +41,15 @@ class HostArithmetic:
     def _expression(self, value: Any, kind: Kind | None) -> Expression:
         """Its text, where that is arithmetic; else a call of what evaluates it."""
         symbols = free_symbols(value)
-        stands = {s: f"x{k}" for k, s in enumerate(symbols)}          # names of symbols may be those of functions
+        stands = {s: f"x{k}" for k, s in enumerate(symbols)}  # names of symbols may be those of functions
         words = {word: self.symbol(s) for s, word in stands.items()}
         try:
             text = python_text(value, stands.__getitem__, kind)
             used = {word: self.space.object(f, word) for word, f in PYTHON_NAMES.items() if word in text}
             return arithmetic(text, words | used)
         except ValueError:
+
             def evaluated(*values: Any) -> Any:
                 return evaluate(value, dict(zip(symbols, values, strict=True)), kind)
+
             return call(self.space.object(evaluated, "evaluated"), words.values())

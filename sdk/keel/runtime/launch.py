@@ -1,4 +1,5 @@
 """A loop-level part as one flat function: the schedule becomes a launch program, which is verified and printed."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

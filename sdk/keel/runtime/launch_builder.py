@@ -4,6 +4,7 @@ Symbolic sizes are numbers of a call, read off its inputs once; what depends on 
 views into it) is made once per distinct values and kept for the next call.  Sizes that only a library's result tells
 (of a nonzero, say) are read off it, and what has them is allocated from there on.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -48,13 +49,16 @@ class _Builder:
         self.symbols = LaunchSymbols(schedule)
         self.binds = self.symbols.bind_inputs()
         self.key = self.symbols.key()
-        self.held = {s.results[0]: s.operands[0] for s in schedule.steps
-                     if isinstance(s, External) and s.extern.view and s.operands}
+        self.held = {
+            s.results[0]: s.operands[0]
+            for s in schedule.steps
+            if isinstance(s, External) and s.extern.view and s.operands
+        }
         self.checks = self._check_memory()
         self.used = self._used()
         self.kept = self._in_arena()
         self.views = self._kept_views()
-        self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}    # tensors that can be used by now
+        self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}  # tensors that can be used by now
         self.ready |= {*self.kept, *self.views, *self.tensors.checks}
 
     def build(self) -> LaunchProgram:
@@ -71,8 +75,9 @@ class _Builder:
         steps = self._freed(steps)
         steps += [GiveArena()] if arena else []
         steps.append(Return(tuple(self.tensors.outputs)))
-        plan = ArenaPlan(self.key, self._lifetimes(steps), tuple(
-            KeptView(t, *self.tensors.base(t)) for t in self.views))
+        plan = ArenaPlan(
+            self.key, self._lifetimes(steps), tuple(KeptView(t, *self.tensors.base(t)) for t in self.views)
+        )
         types = tuple(t.type for t in self.tensors.tensors)
         return LaunchProgram(types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks)
 
@@ -85,8 +90,13 @@ class _Builder:
         """Base tensors that are made here, into memory given to the maker, and that no output shows.  What is read from
         where its storage starts has a storage of its own, as it had in the graph."""
         shown = {m for o in self.outputs for m in self._memory(o)}
-        shown |= {m for s in self.schedule.steps if isinstance(s, External) and s.absolute for t in s.operands
-                  for m in self._memory(t)}
+        shown |= {
+            m
+            for s in self.schedule.steps
+            if isinstance(s, External) and s.absolute
+            for t in s.operands
+            for m in self._memory(t)
+        }
         known = set(self.key)
         made: dict[int, None] = {}
         for step in self.schedule.steps:
@@ -99,8 +109,13 @@ class _Builder:
         """Tensors inside kept ones that library calls take."""
         used = [t for s in self.schedule.steps if isinstance(s, External) for t in s.operands]
         known = set(self.key)
-        return {t: None for t in used if t not in self.kept and self.tensors.base(t)[0] in self.kept
-                and known.issuperset((*self._type(t).symbols, *symbols_of([self.tensors.base(t)[1]])))}
+        return {
+            t: None
+            for t in used
+            if t not in self.kept
+            and self.tensors.base(t)[0] in self.kept
+            and known.issuperset((*self._type(t).symbols, *symbols_of([self.tensors.base(t)[1]])))
+        }
 
     def _memory(self, tensor: int) -> Iterator[int]:
         """The base tensor that ``tensor`` lies in, then those that a library's view of them lies in."""

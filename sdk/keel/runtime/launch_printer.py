@@ -1,4 +1,5 @@
 """The launch program as a Python function: one of its printers, and the one that runs everywhere."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -53,7 +54,7 @@ from keel.schedule.tensors import Slot
 from keel.symbols import bounds
 from keel.types import SymType
 
-_INT64 = -2 ** 63, 2 ** 63 - 1
+_INT64 = -(2**63), 2**63 - 1
 CHUNK = 2048
 """How many values a chunk of CPython's frame stack holds (3.11 to 3.13: 16 KiB)."""
 
@@ -84,7 +85,7 @@ class _Printer:
         self.program, self.launchers = program, launchers
         self.space = Namespace()
         self.host = HostArithmetic(self.space)
-        self.symbols: list[str] = []                         # bound by the steps so far
+        self.symbols: list[str] = []  # bound by the steps so far
         self.settle = self._settle() if program.checks.sites and not program.checks.at_once else None
         self.pool = Arenas(partial(arena, program))
         parameters = [self._tensor(i) if isinstance(i, int) else self._input(k) for k, i in enumerate(program.inputs)]
@@ -277,13 +278,16 @@ def fit(tensor: torch.Tensor | None, shape: tuple[int, ...], strides: tuple[int,
     if tensor is None:
         return None
     if tensor.shape != shape:
-        raise KeelError("wrong-result", f"A library returned a tensor of shape {list(tensor.shape)}, not "
-                        f"{list(shape)}.", do="This is a defect of what says its shape: a fake kernel, or a type rule.")
+        raise KeelError(
+            "wrong-result",
+            f"A library returned a tensor of shape {list(tensor.shape)}, not {list(shape)}.",
+            do="This is a defect of what says its shape: a fake kernel, or a type rule.",
+        )
     if tensor.stride() == strides or tensor.numel() == 0:
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
-    one = tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)    # of elements in one place all are the same
+    one = tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)  # of elements in one place all are the same
     part = tensor[one]
     made = torch.empty_strided(part.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(part)
     return made.expand(tensor.shape)

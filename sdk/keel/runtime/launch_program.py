@@ -4,6 +4,7 @@ It is made of a schedule (``launch_builder``), always checked (``launch_verify``
 function (``launch_printer``) today; it holds nothing that only Python could do.  Tensors are numbers into
 ``LaunchProgram.tensors``, symbols are names, and sizes are expressions over symbols that earlier steps bind.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -161,8 +162,22 @@ class Return:
     results: tuple[int | SymType | None, ...]
 
 
-Step = (BindSymbol | Compute | TakeArena | GiveArena | Allocate | MakeView | LaunchKernel | CallLibrary | LayOut
-        | CheckIndices | SettleChecks | Assert | Free | Return)
+Step = (
+    BindSymbol
+    | Compute
+    | TakeArena
+    | GiveArena
+    | Allocate
+    | MakeView
+    | LaunchKernel
+    | CallLibrary
+    | LayOut
+    | CheckIndices
+    | SettleChecks
+    | Assert
+    | Free
+    | Return
+)
 
 # -- what outlives a call -------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
 """Which steps of a launch program make each symbol known: read off an input or a library's result, or computed."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ class LaunchSymbols:
 
     def __init__(self, schedule: Schedule):
         self.schedule, self.tensors, self.host = schedule, schedule.tensors, schedule.tensors.host
-        self._of_kernels: dict[int, tuple[str, ...]] = {}    # by the kernel's id: to find them takes a walk
+        self._of_kernels: dict[int, tuple[str, ...]] = {}  # by the kernel's id: to find them takes a walk
         self.needed = self._needed()
         self.bound: set[str] = set()
 
@@ -51,12 +52,15 @@ class LaunchSymbols:
         for source, dim in (*sizes, *strides):
             if isinstance(dim, sympy.Symbol):
                 found.setdefault(dim.name, source)
-        wanted = {*self.needed, *(s for c in read for s in free_symbols(c.value)),
-                  *(s for n in self.needed for s in free_symbols(self.host.by_name.get(n)))}
+        wanted = {
+            *self.needed,
+            *(s for c in read for s in free_symbols(c.value)),
+            *(s for n in self.needed for s in free_symbols(self.host.by_name.get(n))),
+        }
         steps: list[Step] = [BindSymbol(s, found[s]) for s in sorted(wanted) if s in found]
         steps += [c for c in read if c.symbol not in found]
         self.bound |= {*found} | {c.symbol for c in read}
-        for source, dim in (*numbers, *sizes):                # a size may be a multiple of what is looked for
+        for source, dim in (*numbers, *sizes):  # a size may be a multiple of what is looked for
             steps += self._solve(source, dim)
         steps += self._computed()
         self._verify()
@@ -102,9 +106,16 @@ class LaunchSymbols:
         return name in self.host.by_name and known.issuperset(free_symbols(self.host.by_name[name]))
 
     def _verify(self) -> None:
-        later = self.bound | {*symbols_of(
-            d for s in self.schedule.steps if isinstance(s, External) for t in s.results if t >= 0
-            for d in (*self._type(t).shape, *self._type(t).strides))}
+        later = self.bound | {
+            *symbols_of(
+                d
+                for s in self.schedule.steps
+                if isinstance(s, External)
+                for t in s.results
+                if t >= 0
+                for d in (*self._type(t).shape, *self._type(t).strides)
+            )
+        }
         for s in self.needed:
             if s not in later and not self._follows(s, later):
                 raise KeelError("bad-graph", f"No input of the part tells the size {self.host.by_name.get(s, s)}.")

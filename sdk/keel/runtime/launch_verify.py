@@ -6,6 +6,7 @@ anything else is done with it than to read sizes off it.  No input is written to
 next call will overwrite.  A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
 The program is a straight line: what holds at a step holds on every path to it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -52,11 +53,11 @@ class _Verifier:
     def __init__(self, program: LaunchProgram):
         self.program = program
         self.inputs = {i for i in program.inputs if isinstance(i, int)}
-        self.memory = {t: t for t in self.inputs}            # of each tensor: the one whose memory it lies in
-        self.written = set(self.inputs)                      # memory that holds values
-        self.usable = set(self.inputs)                       # tensors that a step may name
+        self.memory = {t: t for t in self.inputs}  # of each tensor: the one whose memory it lies in
+        self.written = set(self.inputs)  # memory that holds values
+        self.usable = set(self.inputs)  # tensors that a step may name
         self.freed: set[int] = set()
-        self.unchecked: set[int] = set()                     # what a library returned, in a shape that nobody has seen
+        self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
         self.symbols: set[str] = set()
         self.lives = {k.tensor: (k.first, k.last) for k in program.arena.kept}
         self.arena: tuple[int, ...] = (*self.lives, *(v.tensor for v in program.arena.views))
@@ -64,7 +65,7 @@ class _Verifier:
             self.arena += tuple(program.checks.places)
         else:
             self._define(program.checks.places, written=True)
-        self.needs: dict[int, tuple[str, ...]] = {}          # the symbols of kernels, by id: to find them takes a walk
+        self.needs: dict[int, tuple[str, ...]] = {}  # the symbols of kernels, by id: to find them takes a walk
         self.taken = self.ended = False
 
     def run(self) -> None:
@@ -81,8 +82,11 @@ class _Verifier:
             raise self._error("A launch program does not return.")
 
     def _error(self, what: str) -> KeelError:
-        return KeelError("bad-graph", what, do="This is a defect of Keel, not of a model or a backend. Please report "
-                                               "it with KEEL_DUMP=dir.")
+        return KeelError(
+            "bad-graph",
+            what,
+            do="This is a defect of Keel, not of a model or a backend. Please report it with KEEL_DUMP=dir.",
+        )
 
     def _step(self, step: Step) -> None:
         match step:

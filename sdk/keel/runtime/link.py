@@ -1,4 +1,5 @@
 """From compiled parts to one callable: straight-line Python, written once per graph, with nothing left to decide."""
+
 from __future__ import annotations
 
 import operator
@@ -49,7 +50,7 @@ class _Linker:
         self.gm, self.parts, self.constants = gm, parts, constants
         self.results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
         self.space = Namespace()
-        self.called: dict[int, Linkable] = {}                # the part that each line calls
+        self.called: dict[int, Linkable] = {}  # the part that each line calls
         with lasting():
             for name, tensor in constants.items():
                 self.space.shared(("value", name), f"c_{name}", settled(tensor))
@@ -92,8 +93,11 @@ class _Linker:
             else:
                 out.do(called)
             self.called[out.number] = part
-            dead = [n for n in dict.fromkeys((*part.inputs, *part.outputs))
-                    if last.get(n, i) == i and n not in self.constants]
+            dead = [
+                n
+                for n in dict.fromkeys((*part.inputs, *part.outputs))
+                if last.get(n, i) == i and n not in self.constants
+            ]
             out.delete([*map(self.value, dead)])
 
     def value(self, name: str) -> Name:
@@ -123,6 +127,7 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
         results = first(*args)
         names[name] = then
         return results
+
     return checked
 
 
@@ -139,11 +144,22 @@ def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[Base
             return
         places = dict.fromkeys(at for name in part.outputs if (at := where(nodes[name])))
         if not isinstance(raised, Exception):
-            raise KeelError("run-raised", f"What {part.owner} compiled of part {part.name} asked Python to exit.",
-                            {part.owner: f"{type(raised).__name__}: {message_of(raised)}"}, next(iter(places), None),
-                            "This is a defect of the backend. Leave it out, or report it.") from raised
-        raised.add_note("\n".join([f"Raised in part {part.name}, which {part.owner} compiled.",
-                                   *(f"  at {at}" for at in list(places)[:3])]))
+            raise KeelError(
+                "run-raised",
+                f"What {part.owner} compiled of part {part.name} asked Python to exit.",
+                {part.owner: f"{type(raised).__name__}: {message_of(raised)}"},
+                next(iter(places), None),
+                "This is a defect of the backend. Leave it out, or report it.",
+            ) from raised
+        raised.add_note(
+            "\n".join(
+                [
+                    f"Raised in part {part.name}, which {part.owner} compiled.",
+                    *(f"  at {at}" for at in list(places)[:3]),
+                ]
+            )
+        )
+
     return blame
 
 
@@ -159,8 +175,7 @@ def _lazy(gm: fx.GraphModule) -> set[str]:
     """The nodes whose tensors may leave that to their readers: complex ones, parts of these, and what came so."""
     values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
     mixed = any(v.is_complex() for v in values.values())
-    return {name for name, v in values.items()
-            if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
+    return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
 def _last_uses(parts: Sequence[Linkable], kept: Sequence[str]) -> dict[str, int]:
@@ -187,5 +202,9 @@ def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
 
 def is_size(node: fx.Node) -> bool:
     """Whether a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
-    return (node.op == "call_function" and node.target is not operator.getitem and not is_call(node)
-            and isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float))
+    return (
+        node.op == "call_function"
+        and node.target is not operator.getitem
+        and not is_call(node)
+        and isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float)
+    )

@@ -1,4 +1,5 @@
 """Results of PyTorch's own kernels that are not of the types that its fake kernels promise: cast, with a warning."""
+
 from __future__ import annotations
 
 import warnings
@@ -38,8 +39,11 @@ class Mended:
             raise self._error(left, "Compiled code cannot go on with it. Correct the fake kernel of the operator.")
         if said := self._deviating(args, results):
             self._deviates = True
-            warnings.warn(str(self._error(said, "The results are cast to what was promised. strict=True makes this an "
-                                                "error.")), KeelWarning, stacklevel=3)
+            warnings.warn(
+                str(self._error(said, "The results are cast to what was promised. strict=True makes this an error.")),
+                KeelWarning,
+                stacklevel=3,
+            )
         return cast
 
     def _cast(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -49,13 +53,21 @@ class Mended:
     def _deviating(self, args: Sequence[Any], results: Sequence[Any]) -> list[tuple[str, str | None, str]]:
         """Of each result that is not what was promised: its name, the user's line that made it, and why."""
         made, known = self._made, bind(self._made.inputs, args)
-        return [(name, line, why.sentence) for name, line, want, got in zip(
-            made.names, made.lines, made.outputs, results, strict=True) if (why := mismatch(want, got, known))]
+        return [
+            (name, line, why.sentence)
+            for name, line, want, got in zip(made.names, made.lines, made.outputs, results, strict=True)
+            if (why := mismatch(want, got, known))
+        ]
 
     def _error(self, deviating: Sequence[tuple[str, str | None, str]], do: str) -> KeelError:
         line = next((line for _, line, _ in deviating if line is not None), None)
-        return KeelError("wrong-result", f"PyTorch's kernels give other types in part {self._made.part} than its fake "
-                         "kernels promise.", {f"%{name}": why for name, _, why in deviating}, line, do)
+        return KeelError(
+            "wrong-result",
+            f"PyTorch's kernels give other types in part {self._made.part} than its fake kernels promise.",
+            {f"%{name}": why for name, _, why in deviating},
+            line,
+            do,
+        )
 
 
 def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:

@@ -6,6 +6,7 @@ tensors) is an object bound to such a name.  So whatever a graph or a saved file
 none of it is ever parsed as Python.  ``Expression`` is the type of text that was made here; all that writes asks for
 it, and raises TypeError for a plain string.
 """
+
 from __future__ import annotations
 
 import ast
@@ -41,10 +42,10 @@ class Namespace:
     """The names that a function may use: its variables, and objects that live as long as it."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Any] = {}                    # keys are plain strings, which CPython looks up faster
-        self._named: dict[int, Name] = {}                    # by the object's id; ``objects`` keeps it alive
+        self.objects: dict[str, Any] = {}  # keys are plain strings, which CPython looks up faster
+        self._named: dict[int, Name] = {}  # by the object's id; ``objects`` keeps it alive
         self._variables: dict[Hashable, Name] = {}
-        self._taken = {"Exception"}                          # the one builtin that text uses
+        self._taken = {"Exception"}  # the one builtin that text uses
 
     def object(self, value: Any, stem: str = "object") -> Name:
         """The name of an object: always the same one for the same object."""
@@ -76,6 +77,7 @@ class Namespace:
 
 # -- expressions --------------------------------------------------------------------------------------
 
+
 def literal(value: int | bool | None) -> Expression:
     """An integer, a truth value or None."""
     if value is not None and type(value) not in (int, bool):
@@ -83,8 +85,12 @@ def literal(value: int | bool | None) -> Expression:
     return Expression(repr(value))
 
 
-def call(function: Expression, args: Iterable[Expression] = (), kwargs: Mapping[str, Expression] | None = None,
-         space: Namespace | None = None) -> Expression:
+def call(
+    function: Expression,
+    args: Iterable[Expression] = (),
+    kwargs: Mapping[str, Expression] | None = None,
+    space: Namespace | None = None,
+) -> Expression:
     """A call.  A keyword that is no name (``from``, say) is passed as an object of ``space``."""
     given: list[str] = [*map(_made, args)]
     for key, value in (kwargs or {}).items():
@@ -126,8 +132,20 @@ def infix(operator: str, *values: Expression) -> Expression:
     return Expression(f"({f' {operator} '.join(map(_made, values))})")
 
 
-_ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator,
-               ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
+_ARITHMETIC = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Tuple,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
 
 
 def arithmetic(text: str, names: Mapping[str, Name]) -> Expression:
@@ -165,6 +183,7 @@ def _made(text: Expression) -> Expression:
 
 
 # -- functions ----------------------------------------------------------------------------------------
+
 
 class Function:
     """A function as it is written, line by line.  ``number`` is that of the line written last, from 1."""

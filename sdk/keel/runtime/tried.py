@@ -5,6 +5,7 @@ one set of arguments do not see.  Turns go there and back, so that a busy moment
 round by round: clearly slower ones drop out, and the others go on until it is known which is the fastest, or that it
 matters little.
 """
+
 from __future__ import annotations
 
 import math
@@ -59,14 +60,16 @@ class Candidate:
     hear: Callable[[tuple[Tried, ...]], None]
 
 
-def deciding(candidates: Sequence[Candidate], failed: Sequence[Tried] = (),
-             devices: Iterable[torch.device] = ()) -> Boxed:
+def deciding(
+    candidates: Sequence[Candidate], failed: Sequence[Tried] = (), devices: Iterable[torch.device] = ()
+) -> Boxed:
     """A :class:`Trial` as a function, whose ``decided()`` says whether it is.  PyTorch's wrappers would copy what an
     object holds at first, and keep it (``functools.wraps``)."""
     trial = Trial(candidates, failed, devices)
 
     def run(args: list[Any]) -> Sequence[Any]:
         return trial(args)
+
     run.decided = lambda: trial.decided  # type: ignore[attr-defined]
     return run
 
@@ -81,8 +84,9 @@ class Trial:
     while another is timed run the first candidate and count for nothing.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], failed: Sequence[Tried] = (),
-                 devices: Iterable[torch.device] = ()) -> None:
+    def __init__(
+        self, candidates: Sequence[Candidate], failed: Sequence[Tried] = (), devices: Iterable[torch.device] = ()
+    ) -> None:
         self._candidates, self._failed, self._devices = list(candidates), tuple(failed), frozenset(devices)
         self._plans, self._usual = [c.plan for c in candidates], candidates[0].run
         self._race, self._lock, self._unknown = race(len(candidates)), Lock(), set(range(1, len(candidates)))
@@ -117,7 +121,7 @@ class Trial:
         else:
             self._took(number, perf_counter() - start)
             return results
-        results = self._usual(spare)                          # what this raises, too, is the program's error
+        results = self._usual(spare)  # what this raises, too, is the program's error
         self._plans[number] = replace(self._plans[number], why=why)
         self._took(number, None)
         return results
@@ -141,7 +145,7 @@ def race(count: int) -> Generator[int, float | None, list[list[float]]]:
     where it is out, which only a first run may be, and returns the timed runs of all."""
     seconds: list[list[float]] = [[] for _ in range(count)]
     racing, rounds = list[int](), 0
-    for i in range(count):                                    # the first run builds and allocates
+    for i in range(count):  # the first run builds and allocates
         if (yield i) is not None:
             racing.append(i)
     while len(racing) > 1:
@@ -166,7 +170,7 @@ def fastest(tried: Sequence[Tried]) -> int:
     predicted to be.  Those with fewer runs than others dropped out."""
     rounds = max(len(each.seconds) for each in tried)
     ran = [i for i, each in enumerate(tried) if not each.why and len(each.seconds) == rounds]
-    best = min(ran, key=lambda i: tried[i].took or 0.0)       # by medians, which busy rounds move more
+    best = min(ran, key=lambda i: tried[i].took or 0.0)  # by medians, which busy rounds move more
     return min(ran, key=lambda i: (_behind(tried[i].seconds, tried[best].seconds)[0], tried[i].predicted))
 
 

@@ -4,6 +4,7 @@ On a CPU every kernel's checks are looked at after it.  A GPU writes them to mem
 a part begins and ends, without waiting: what a kernel finds later is raised by the next call.  Only a part's first
 call, and every call with KEEL_CHECK=1, waits.  Other devices are asked at the end of each call.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +39,9 @@ def outside(sites: Sequence[Site], look: Look, sizes: Mapping[str, Any], *, late
     do = f"An index of it is at least {low} and less than {bound}."
     if late:
         do += " The device found it during this call or one before; KEEL_CHECK=1 waits for it in each."
-    return BadIndex("bad-index", f"{site.operator} is given the index {value} of a dimension of size {bound}.", None,
-                    site.line, do)
+    return BadIndex(
+        "bad-index", f"{site.operator} is given the index {value} of a dimension of size {bound}.", None, site.line, do
+    )
 
 
 def settling(sites: Sequence[Site], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
@@ -62,6 +64,7 @@ def _shared(sites: Sequence[Site]) -> tuple[torch.Tensor, Callable[[bool], None]
             error = outside(sites, look, {}, late=True)
             memory.zero_()
             raise error
+
     return memory, settle
 
 
@@ -72,4 +75,5 @@ def _asked(sites: Sequence[Site], device: torch.device) -> tuple[torch.Tensor, C
         if after and any(look := memory.tolist()):
             memory.zero_()
             raise outside(sites, look, {})
+
     return memory, settle

@@ -5,6 +5,7 @@ rows. Each space is a loop depth. What must be stored or folded is evaluated on 
 outermost loop where all that it needs is bound; a fold's result is there after its loop, so whatever needs it goes
 to a later pass.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,9 +34,9 @@ class Placed:
     """A fused node: where its axes and folded axes stand among the group's axes."""
 
     node: Defined
-    at: Mapping[Axis, Index]                                 # of the definition's axes and folded axes
-    space: Space                                             # of its results
-    body: Space                                              # of its steps before the fold; ``space`` for a map
+    at: Mapping[Axis, Index]  # of the definition's axes and folded axes
+    space: Space  # of its results
+    body: Space  # of its steps before the fold; ``space`` for a map
 
     @property
     def is_fold(self) -> bool:
@@ -52,7 +53,7 @@ class Group:
 
     members: tuple[Placed, ...]
     stored: frozenset[int]
-    axes: tuple[Axis, ...]                                   # of all spaces, in loop order
+    axes: tuple[Axis, ...]  # of all spaces, in loop order
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class _Block:
     stmts: list[Stmt] = field(default_factory=list)
     known: dict[Any, int] = field(default_factory=dict)
     elements: dict[tuple[int, Coords, int | None, bool], int] = field(default_factory=dict)
-    folds: dict[int, tuple[int, ...]] = field(default_factory=dict)   # fold (by id) -> its results, once computed
+    folds: dict[int, tuple[int, ...]] = field(default_factory=dict)  # fold (by id) -> its results, once computed
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ class Emitter:
         self.depths: dict[int, int] = {}
         self.buffers: dict[tuple[int, str], Buffer] = {}
         self.members: dict[int, Placed] = {}
-        self.results: dict[int, tuple[Placed, int]] = {}     # tensor -> its member, and which result it is
-        self.steps: dict[int, dict[int, Step]] = {}          # by definition (its id): the step that makes each value
-        self.sites: list[Site] = []                          # of the checks, in the order of their numbers
+        self.results: dict[int, tuple[Placed, int]] = {}  # tensor -> its member, and which result it is
+        self.steps: dict[int, dict[int, Step]] = {}  # by definition (its id): the step that makes each value
+        self.sites: list[Site] = []  # of the checks, in the order of their numbers
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -209,8 +210,9 @@ class Emitter:
         match step := self._step_of(frame.node, number):
             case Const():
                 const = step
-                return self.step(("const", repr(const.value), const.dtype), (), (),
-                                 lambda n: Const(n, const.value, const.dtype))
+                return self.step(
+                    ("const", repr(const.value), const.dtype), (), (), lambda n: Const(n, const.value, const.dtype)
+                )
             case Position():
                 at = self.moved(frame, step.index)
                 return self.step(("position", at), axes_of(at), loaded_of(at), lambda n: Position(n, at))
@@ -233,8 +235,9 @@ class Emitter:
         """The step of the node's definition that makes its value so numbered."""
         definition = node.definition
         if id(definition) not in self.steps:
-            self.steps[id(definition)] = {r: s for s in definition.steps for r in (
-                s.results if isinstance(s, Reduce | Scan) else (s.result,))}
+            self.steps[id(definition)] = {
+                r: s for s in definition.steps for r in (s.results if isinstance(s, Reduce | Scan) else (s.result,))
+            }
         return self.steps[id(definition)][number]
 
     def _checked(self, frame: _Frame, step: Place) -> int:
@@ -244,6 +247,7 @@ class Emitter:
         def made(n: int) -> Stmt:
             self.sites.append(Site(frame.node.operator, frame.node.line, step.bound, step.wrap))
             return Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask)
+
         args = (value,) if mask is None else (value, mask)
         return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
 
@@ -295,8 +299,11 @@ class Emitter:
         """What is emitted, with a buffer for what its checks find."""
         if self.sites:
             device = self.tensors.tensors[next(iter(self.buffers))[0]].type.device
-            trouble = {(self.tensors.trouble(tuple(self.sites), device), "in"):
-                       Buffer(TROUBLE, torch.int64, len(self.sites), "inout")}
+            trouble = {
+                (self.tensors.trouble(tuple(self.sites), device), "in"): Buffer(
+                    TROUBLE, torch.int64, len(self.sites), "inout"
+                )
+            }
             read = {key: b for key, b in self.buffers.items() if b.role == "in"}
             self.buffers = {**read, **trouble, **{key: b for key, b in self.buffers.items() if b.role != "in"}}
         return Kernel("kernel", tuple(self.buffers.values()), tuple(self.blocks[0].stmts))
@@ -314,10 +321,15 @@ def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
     place of a known size.
     """
     return all(
-        isinstance(i.const, int) and isinstance(size, int) and 0 <= i.const < size if i.is_const
-        else i.const == 0 and len(i.terms) == 1 and i.terms[0][1] == 1
-        and isinstance(axis := i.terms[0][0], Axis) and axis.size == size
-        for i, size in zip(coords, shape, strict=True))
+        isinstance(i.const, int) and isinstance(size, int) and 0 <= i.const < size
+        if i.is_const
+        else i.const == 0
+        and len(i.terms) == 1
+        and i.terms[0][1] == 1
+        and isinstance(axis := i.terms[0][0], Axis)
+        and axis.size == size
+        for i, size in zip(coords, shape, strict=True)
+    )
 
 
 def spaces(group: Group) -> list[Space]:
@@ -343,14 +355,16 @@ class _Passes:
         self._rests: dict[int, tuple[Placed, ...]] = {}
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
-        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open block.
+        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open
+        block.
         """
         block = self.emitter.blocks[-1]
         pending: list[Target] = [*self._required(depth, targets), *targets]
         partial: dict[int, tuple[int, ...]] = {}
         while pending:
-            ready = [t for t in pending if all(id(f) in block.folds for f in self.closure(t)
-                                               if self.depth[f.space] == depth)]
+            ready = [
+                t for t in pending if all(id(f) in block.folds for f in self.closure(t) if self.depth[f.space] == depth)
+            ]
             if not ready:
                 raise KeelError("bad-graph", "The folds of a group wait for each other.")
             pending = [t for t in pending if t not in ready]
@@ -404,7 +418,7 @@ class _Passes:
                     todo.append(other)
         bound = self.emitter.blocks[-1].axes
         for _, other in sorted(below.items()):
-            if other.space <= bound:                         # else it is read at another point, and computed there
+            if other.space <= bound:  # else it is read at another point, and computed there
                 self.emitter.element(other.node.results[0], other.coords)
 
     def _required(self, depth: int, targets: Sequence[Target]) -> list[Placed]:

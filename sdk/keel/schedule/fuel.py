@@ -1,4 +1,5 @@
 """Optimisation fuel: stop fusing after so many fusions, to find by bisection the one that breaks a result."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ Every other defined node joins, in topological order, the group with which it sh
 groups (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``unify``), the
 spaces stay a chain, the machine stays busy, and no cycle arises. 3. Only tensors that leave their group are stored.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +23,37 @@ from keel.schedule.unify import Digits, NoSolution, Solution
 from keel.schedule.unit_order import UnitOrder
 from keel.types import Dim, TensorType, product
 
-CHEAP = frozenset((
-    "cast", "bitcast", "where", "neg", "abs", "add", "sub", "mul", "minimum", "maximum", "eq", "ne", "lt", "le", "gt",
-    "ge", "and", "or", "xor", "not", "isnan", "isinf", "fma", "floor", "ceil", "trunc", "round"))
+CHEAP = frozenset(
+    (
+        "cast",
+        "bitcast",
+        "where",
+        "neg",
+        "abs",
+        "add",
+        "sub",
+        "mul",
+        "minimum",
+        "maximum",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "isnan",
+        "isinf",
+        "fma",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+    )
+)
 DEEPEST = 24
 """How many nodes computed in place may stand in a chain: evaluation nests with it."""
 REPEATED = 6
@@ -57,7 +86,7 @@ Unit = _Open | Defined | External
 class Fusion:
     """Groups and library calls in an order in which they can run, and which tensors are computed in place."""
 
-    steps: tuple[Group | Defined | External, ...]            # a lone Defined is a scan or a scatter
+    steps: tuple[Group | Defined | External, ...]  # a lone Defined is a scan or a scatter
     inlined: frozenset[int]
     producers: Mapping[int, Defined]
 
@@ -74,13 +103,13 @@ class _Fuser:
         self.position = {id(n): k for k, n in enumerate(tensors.nodes)}
         self.escaping = self._escaping()
         self.readers = self._readers()
-        self.cones: dict[int, tuple[int, frozenset[int]]] = {}      # of what is computed in place
+        self.cones: dict[int, tuple[int, frozenset[int]]] = {}  # of what is computed in place
         self.inlined = self._inlined()
         self.leaves: dict[int, list[LeafRead]] = {}
-        self.unit: dict[int, Unit] = {}       # of each tensor with a producer that is not inlined
+        self.unit: dict[int, Unit] = {}  # of each tensor with a producer that is not inlined
         self.order: UnitOrder[Unit] = UnitOrder(self._before)
         self.groups: list[_Open] = []
-        self.touching: dict[int, list[_Open]] = {}                  # groups that read or make a tensor
+        self.touching: dict[int, list[_Open]] = {}  # groups that read or make a tensor
 
     def run(self) -> Fusion:
         for node in self.tensors.nodes:
@@ -226,8 +255,13 @@ class _Fuser:
         outside = [u for u in self._before(group) if u is not other]
         if len(group.members) + len(other.members) > LARGEST or self.order.reaches(outside, other):
             return
-        before = _Open(group.order, group.digits, list(group.members), dict(group.made),
-                       {t: list(at) for t, at in group.read.items()})
+        before = _Open(
+            group.order,
+            group.digits,
+            list(group.members),
+            dict(group.made),
+            {t: list(at) for t, at in group.read.items()},
+        )
         for member in other.members:
             joined = self._joined(group, member.node, self._leaf_reads(member.node))
             if joined is None:
@@ -267,8 +301,9 @@ class _Fuser:
         worth = [g for k, g in by_id.items() if k in makers or 8 * shared[k] >= total]
         return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:NEAREST]
 
-    def _joined(self, group: _Open, node: Defined,
-                reads: Sequence[LeafRead]) -> tuple[Placed, Sequence[LeafRead]] | None:
+    def _joined(
+        self, group: _Open, node: Defined, reads: Sequence[LeafRead]
+    ) -> tuple[Placed, Sequence[LeafRead]] | None:
         """Where ``node`` stands in the group's loops, and what it reads there; None if it does not join.
 
         The group's digits are refined only if it does.
@@ -294,8 +329,9 @@ class _Fuser:
         self._refine(group, solution.y)
         return placed, reads
 
-    def _met(self, group: _Open, node: Defined, reads: Sequence[LeafRead],
-             solution: Solution) -> tuple[Solution, Sequence[LeafRead]]:
+    def _met(
+        self, group: _Open, node: Defined, reads: Sequence[LeafRead], solution: Solution
+    ) -> tuple[Solution, Sequence[LeafRead]]:
         """Equates what the node reads of the group with where it is made.
 
         A map that is read elsewhere than at the loops' own point (a row at its target, say) is computed again there, if
@@ -330,7 +366,8 @@ class _Fuser:
         return trial
 
     def _complete(self, group: _Open, node: Defined, own: Sequence[Axis], solution: Solution) -> Placed | None:
-        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new ones.
+        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new
+        ones.
         """
         digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
         free = [d for d in digits if d not in solution.given]
@@ -366,7 +403,7 @@ class _Fuser:
         work = max(self._size(s) for s in chain)
         if after < min(self.limits.parallel, before):
             return False
-        if after < max(2, self.limits.parallel) and work > 4096:   # a fold to almost nothing: nobody waits for it here
+        if after < max(2, self.limits.parallel) and work > 4096:  # a fold to almost nothing: nobody waits for it here
             folds = [m for m in members if m.is_fold and self._size(m.space) < max(2, self.limits.parallel)]
             made = {t for f in folds for t in f.node.results}
             return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
@@ -478,6 +515,7 @@ class _Fuser:
                 else:
                     done[id(following)] = None
                     stack.append((following, iter(self._before(following))))
+
         for unit in units:
             if id(unit) not in done:
                 visit(unit)

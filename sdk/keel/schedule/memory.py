@@ -4,6 +4,7 @@ Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pis
 management for deep neural net inference, 2020): each tensor goes to the lowest gap, between those that live at the
 same time, that holds it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def pack(lifetimes: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
     for k in sorted(range(len(lifetimes)), key=lambda k: (-lifetimes[k].size, lifetimes[k].first)):
         mine = lifetimes[k]
         start = 0
-        for other in placed:                                 # in order of their offsets
+        for other in placed:  # in order of their offsets
             it = lifetimes[other]
             if it.last < mine.first or mine.last < it.first:
                 continue

@@ -4,6 +4,7 @@ renamed.
 Kernels that compute the same thing come out equal, whatever the shapes they came from were called: equality and the
 name, a hash of the text, serve deduplication and caching.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -40,6 +41,7 @@ def canonical(kernel: Kernel, hint: Hint) -> Kernel:
 
 # -- indices of statements ---------------------------------------------------------------------------
 
+
 def indices(body: tuple[Stmt, ...]) -> Iterator[Index]:
     """Every index in the statements, those nested in Div and Mod too."""
     for stmt in walk(body):
@@ -56,6 +58,7 @@ def _nested(i: Index) -> Iterator[Index]:
 
 def rewrite(body: tuple[Stmt, ...], values: Mapping[Axis, Index]) -> tuple[Stmt, ...]:
     """The statements with axes replaced in indices; loops keep their axes."""
+
     def one(stmt: Stmt) -> Stmt:
         match stmt:
             case Position() | Load() | Store():
@@ -64,10 +67,12 @@ def rewrite(body: tuple[Stmt, ...], values: Mapping[Axis, Index]) -> tuple[Stmt,
                 return replace(stmt, body=rewrite(stmt.body, values))
             case _:
                 return stmt
+
     return tuple(map(one, body))
 
 
 # -- splitting: (a // n) and (a % n) become axes of their own ------------------------------------------
+
 
 def _split(kernel: Kernel) -> Kernel:
     fresh = (f"s{n}" for n in count())
@@ -87,8 +92,13 @@ def _splittable(body: tuple[Stmt, ...]) -> Iterator[tuple[Axis, Dim]]:
                 continue
             for axis, c in atom.of.terms:
                 low = quotient(atom.by, c)
-                if isinstance(axis, Axis) and axis not in ordered and low is not None and low not in (1, axis.size) \
-                        and quotient(axis.size, low) is not None:
+                if (
+                    isinstance(axis, Axis)
+                    and axis not in ordered
+                    and low is not None
+                    and low not in (1, axis.size)
+                    and quotient(axis.size, low) is not None
+                ):
                     yield axis, low
 
 
@@ -98,10 +108,12 @@ def _with_axes(body: tuple[Stmt, ...], table: Mapping[Axis, tuple[Axis, ...]]) -
             return stmt
         axes = tuple(b for a in stmt.axes for b in table.get(a, (a,)))
         return replace(stmt, axes=axes, body=_with_axes(stmt.body, table))
+
     return tuple(map(one, body))
 
 
 # -- ordering: the axis with the smallest strides innermost ---------------------------------------------
+
 
 def _ordered(stmt: Stmt, kernel: Kernel, hint: Hint) -> Stmt:
     if not isinstance(stmt, Loop):
@@ -131,6 +143,7 @@ def _accesses(body: tuple[Stmt, ...]) -> Iterator[Load | Store]:
 
 # -- merging: an axis that counts on where its inner neighbour ends -------------------------------------
 
+
 def _merged(kernel: Kernel) -> Kernel:
     fresh = (f"m{n}" for n in count())
 
@@ -144,11 +157,12 @@ def _merged(kernel: Kernel) -> Kernel:
             if all(_count_on(i, outer, inner) for i in indices(body)):
                 axis = Axis(next(fresh), (index(outer.size) * inner.size).const)
                 body = _fuse(body, outer, inner, axis)
-                axes[k:k + 2] = [axis]
+                axes[k : k + 2] = [axis]
                 k = max(k - 1, 0)
             else:
                 k += 1
         return replace(stmt, axes=tuple(axes), body=tuple(map(one, body)))
+
     return replace(kernel, body=tuple(map(one, kernel.body)))
 
 
@@ -182,10 +196,12 @@ def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple
                 return replace(stmt, body=tuple(map(one, stmt.body)))
             case _:
                 return stmt
+
     return tuple(map(one, body))
 
 
 # -- naming ------------------------------------------------------------------------------------------
+
 
 def named(kernel: Kernel) -> Kernel:
     """``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its content."""
@@ -211,9 +227,11 @@ def _defining(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield stmt
 
 
-def _renamed(body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], values: Mapping[int, int],
-             names: Mapping[str, str]) -> tuple[Stmt, ...]:
+def _renamed(
+    body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], values: Mapping[int, int], names: Mapping[str, str]
+) -> tuple[Stmt, ...]:
     """The statements with axes called i0, i1 … in loops at the top, j0, j1 … in those nested in them, and so on."""
+
     def at(i: Index) -> Index:
         return substitute(i, axes, lambda n: values[n])
 
@@ -225,8 +243,9 @@ def _renamed(body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], val
             case Load():
                 return Load(values[s.result], names[s.buffer], at(s.index), s.dtype, maybe(s.mask))
             case Check():
-                return replace(s, result=values[s.result], value=values[s.value], buffer=names[s.buffer],
-                               mask=maybe(s.mask))
+                return replace(
+                    s, result=values[s.result], value=values[s.value], buffer=names[s.buffer], mask=maybe(s.mask)
+                )
             case Store():
                 return Store(names[s.buffer], at(s.index), values[s.value], s.mode, maybe(s.mask))
             case Position():
@@ -241,4 +260,5 @@ def _renamed(body: tuple[Stmt, ...], depth: int, axes: Mapping[Axis, Index], val
                 return Loop(s.kind, new, _renamed(s.body, depth + 1, inner, values, names))
             case _:
                 return replace(s, result=values[s.result])
+
     return tuple(map(one, body))

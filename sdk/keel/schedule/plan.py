@@ -1,4 +1,5 @@
 """The schedule of a part: kernels and library calls in order, each buffer a numbered tensor."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -48,9 +49,16 @@ class Schedule:
 
     def as_json(self, hint: Hint) -> list[dict[str, Any]]:
         """The launches in order, as KEEL_DUMP writes them; a kernel's bytes are the sizes of its buffers."""
-        return [{"kind": "extern", "name": s.name} if isinstance(s, External) else
-                {"kind": "kernel", "name": s.kernel.name,
-                 "bytes": sum(hint(b.size) * b.dtype.itemsize for b in s.kernel.buffers)} for s in self.steps]
+        return [
+            {"kind": "extern", "name": s.name}
+            if isinstance(s, External)
+            else {
+                "kind": "kernel",
+                "name": s.kernel.name,
+                "bytes": sum(hint(b.size) * b.dtype.itemsize for b in s.kernel.buffers),
+            }
+            for s in self.steps
+        ]
 
     def traffic(self, hint: Hint) -> int:
         """Bytes that kernels read and write, each buffer once per launch."""
@@ -153,5 +161,3 @@ def _updates(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
     emitter.blocks[-1].stmts.append(store)
     emitter.close("parallel", definition.axes)
     return emitter.kernel()
-
-

@@ -4,6 +4,7 @@ that combines them.
 Monoids are associative, and a fold's state is what its combination takes, so partial states are just folded again.
 A chunk that is not full is padded with the identity: its loads are masked and what it folds is replaced.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def _around(body: Sequence[Stmt]) -> tuple[tuple[Stmt, ...], Loop, tuple[Stmt, .
     (k,) = loops
     loop = body[k]
     assert isinstance(loop, Loop)
-    return tuple(body[:k]), loop, tuple(body[k + 1:])
+    return tuple(body[:k]), loop, tuple(body[k + 1 :])
 
 
 def _chunks(size: Dim, wanted: int, hint: Hint) -> int | None:
@@ -160,8 +161,11 @@ class _Split:
 
     def _masked(self, body: tuple[Stmt, ...], position: Index) -> tuple[Stmt, ...]:
         here, end, inside = next(self.fresh), next(self.fresh), next(self.fresh)
-        out: list[Stmt] = [Position(here, position), Position(end, Index(self.axis.size)),
-                           Apply(inside, "lt", (here, end), torch.bool)]
+        out: list[Stmt] = [
+            Position(here, position),
+            Position(end, Index(self.axis.size)),
+            Apply(inside, "lt", (here, end), torch.bool),
+        ]
         for stmt in body:
             match stmt:
                 case Load() | Check() | Store():
@@ -196,6 +200,7 @@ def _moved(body: tuple[Stmt, ...], values: dict[Axis, Index]) -> tuple[Stmt, ...
                 return replace(stmt, body=_moved(stmt.body, values))
             case _:
                 return stmt
+
     return tuple(map(one, body))
 
 
@@ -221,4 +226,5 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 used.update(loaded_of(stmt.index))
             kept.append(stmt)
         return tuple(reversed(kept))
+
     return sweep(body)

@@ -4,6 +4,7 @@ Every tensor of the graph has a number. It is given (a placeholder), defined (a 
 element), made by a library call, or a view that shares another tensor's storage; a view is also defined, so kernels
 read through it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -79,7 +80,7 @@ class External:
     extern: Extern
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    results: tuple[int, ...]                                 # -1 for an output that is no tensor
+    results: tuple[int, ...]  # -1 for an output that is no tensor
     absolute: bool = False
 
     @property
@@ -98,11 +99,11 @@ class Tensors:
     """
 
     tensors: list[Tensor] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)          # in topological order
+    nodes: list[Node] = field(default_factory=list)  # in topological order
     inputs: list[int | SymType] = field(default_factory=list)
     outputs: list[int | SymType | None] = field(default_factory=list)
-    checks: dict[int, tuple[Site, ...]] = field(default_factory=dict)     # of the tensors that checks record in
-    host: HostNumbers = field(default_factory=HostNumbers)   # what symbols of the sizes stand for
+    checks: dict[int, tuple[Site, ...]] = field(default_factory=dict)  # of the tensors that checks record in
+    host: HostNumbers = field(default_factory=HostNumbers)  # what symbols of the sizes stand for
 
     def trouble(self, sites: tuple[Site, ...], device: torch.device) -> int:
         """A new tensor for what the checks at ``sites`` find."""
@@ -116,6 +117,7 @@ class Tensors:
         while (alias := self.tensors[number].alias) is not None:
             number, offset = alias[0], as_dim(offset + alias[1])
         return number, offset
+
 
 Lower = Callable[[Call, HostNumbers], Definition | str]
 
@@ -132,7 +134,7 @@ class _Reader:
     def __init__(self, lower: Lower, externs: Mapping[str, Extern]):
         self.lower, self.externs = lower, externs
         self.out = Tensors()
-        self.values: dict[fx.Node, Any] = {}                 # tensor number, SymType, or a tuple of them
+        self.values: dict[fx.Node, Any] = {}  # tensor number, SymType, or a tuple of them
 
     def read(self, gm: fx.GraphModule) -> Tensors:
         self.out.host = HostNumbers(_names(gm))
@@ -169,11 +171,11 @@ class _Reader:
 
     def _node(self, node: fx.Node) -> Any:
         call = call_of(node)
-        if call is None:                                     # getitem, or arithmetic on sizes
+        if call is None:  # getitem, or arithmetic on sizes
             if str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], fx.Node):
                 return self.values[node.args[0]][node.args[1]]
             return self._type(node.meta["val"])
-        if asserts(node):                                    # whose order no schedule keeps
+        if asserts(node):  # whose order no schedule keeps
             raise KeelError("bad-graph", f"%{node.name} = {call} is an assertion, which no loop backend takes.")
         vals = node.meta["val"]
         several = isinstance(vals, list | tuple)
@@ -182,9 +184,16 @@ class _Reader:
             out = [hosted_type(t, self.out.host) for t in call.out]
             values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in out]
             results = tuple(v if isinstance(v, int) else -1 for v in values)
-            self.out.nodes.append(External(node.name, self.externs[call.name], tuple(map(self._slots, node.args)),
-                                           {k: self._slots(v) for k, v in node.kwargs.items()}, results,
-                                           bind(call).get("storage_offset") is not None))
+            self.out.nodes.append(
+                External(
+                    node.name,
+                    self.externs[call.name],
+                    tuple(map(self._slots, node.args)),
+                    {k: self._slots(v) for k, v in node.kwargs.items()},
+                    results,
+                    bind(call).get("storage_offset") is not None,
+                )
+            )
             return values if several else values[0]
         definition = self.lower(call, self.out.host)
         if isinstance(definition, str):
@@ -230,8 +239,11 @@ class _Reader:
 def _names(gm: fx.GraphModule) -> frozenset[str]:
     """The names of all symbols in a graph."""
     values = [t for n in gm.graph.nodes for t in types_of(n.meta.get("val"))]
-    return frozenset(s for t in values for s in (
-        t.symbols if isinstance(t, TensorType) else free_symbols(t.expr) if isinstance(t, SymType) else ()))
+    return frozenset(
+        s
+        for t in values
+        for s in (t.symbols if isinstance(t, TensorType) else free_symbols(t.expr) if isinstance(t, SymType) else ())
+    )
 
 
 def _narrowed(node: Defined, used: Set[int]) -> Defined:

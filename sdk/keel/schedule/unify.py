@@ -6,6 +6,7 @@ digits x one group axis y. Reshapes split and merge dimensions, so digits are re
 radices; permutations need nothing. Equations that do not come apart into digits have no solution here, and the
 tensors are simply not fused.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -138,7 +139,7 @@ class Solution:
 
     def _settle(self) -> None:
         """Where one of a matched pair was split, splits the other the same way."""
-        while (pair := next(((x, y) for x, y in self.given.items() if x in self.x.splits or y in self.y.splits), None)):
+        while pair := next(((x, y) for x, y in self.given.items() if x in self.x.splits or y in self.y.splits), None):
             x, y = pair
             del self.given[x]
             if x not in self.x.splits:

@@ -5,6 +5,7 @@ A unit is what will be one step, of one or of several nodes. A unit needs anothe
 early for its first node may need, for its last, what comes late. So the positions of nodes do not tell which unit can
 reach which; ranks in this order do.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +19,8 @@ class UnitOrder(Generic[Unit]):
 
     def __init__(self, before: Callable[[Unit], Sequence[Unit]]):
         self._before = before
-        self._units: list[Unit | None] = []                  # by rank; None where a unit became a part of another
-        self._rank: dict[int, int] = {}                      # by id: units need not be hashable
+        self._units: list[Unit | None] = []  # by rank; None where a unit became a part of another
+        self._rank: dict[int, int] = {}  # by id: units need not be hashable
 
     def append(self, unit: Unit) -> None:
         """Takes a new unit in, which no other needs yet, at the end."""
@@ -70,7 +71,7 @@ class UnitOrder(Generic[Unit]):
             return
         last = [*(first[rank] for rank in sorted(first)), unit]
         moved = {id(u) for u in last}
-        rest = [u for u in self._units[low:high + 1] if u is not None and id(u) not in moved]
+        rest = [u for u in self._units[low : high + 1] if u is not None and id(u) not in moved]
         order = [*last, *rest]
-        self._units[low:high + 1] = [*order, *[None] * (high + 1 - low - len(order))]
+        self._units[low : high + 1] = [*order, *[None] * (high + 1 - low - len(order))]
         self._rank |= {id(u): low + k for k, u in enumerate(order)}

@@ -1,4 +1,5 @@
 """Graphs as files: functional graphs of the operator set with their types, constants, and the opset's version."""
+
 from keel.serialise.read import load_graph
 from keel.serialise.write import save_graph
 

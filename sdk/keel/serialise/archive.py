@@ -1,4 +1,5 @@
 """The archive that a saved graph is: read within limits, whatever its own tables claim, and written all or nothing."""
+
 from __future__ import annotations
 
 import io
@@ -40,8 +41,19 @@ def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) 
             return {row.filename: _member(archive, row, row.filename in packed) for row in rows}
     except Malformed:
         raise
-    except (zipfile.BadZipFile, ZlibError, struct.error, EOFError, ValueError, OSError, RuntimeError, KeyError,
-            IndexError, NotImplementedError, OverflowError) as e:
+    except (
+        zipfile.BadZipFile,
+        ZlibError,
+        struct.error,
+        EOFError,
+        ValueError,
+        OSError,
+        RuntimeError,
+        KeyError,
+        IndexError,
+        NotImplementedError,
+        OverflowError,
+    ) as e:
         raise Malformed("", f"It is no whole zip archive: {e}") from e
 
 

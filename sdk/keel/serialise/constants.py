@@ -4,6 +4,7 @@
 the table says of each tensor which memory it is in, and where.  So tensors that share memory go on sharing it, and one
 that has two names is one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -27,17 +28,24 @@ def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     than ``MOST`` constants.
     """
     if len(constants) > MOST:
-        raise KeelError("bad-graph", "The graph cannot be saved.",
-                        {"constants": f"There are {len(constants)}, more than {MOST}."})
+        raise KeelError(
+            "bad-graph", "The graph cannot be saved.", {"constants": f"There are {len(constants)}, more than {MOST}."}
+        )
     made: dict[int, torch.Tensor] = {}
     for name, value in constants.items():
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized or value.layout != torch.strided:
-            raise KeelError("bad-graph", "The graph cannot be saved.",
-                            {name: f"It is a {type(value).__name__} of layout {value.layout}, not a plain tensor."})
+            raise KeelError(
+                "bad-graph",
+                "The graph cannot be saved.",
+                {name: f"It is a {type(value).__name__} of layout {value.layout}, not a plain tensor."},
+            )
         if id(value) not in made:
             bare = value.detach().resolve_conj().resolve_neg()
-            made[id(value)] = torch.nn.Parameter(bare, value.requires_grad) if isinstance(value, torch.nn.Parameter) \
+            made[id(value)] = (
+                torch.nn.Parameter(bare, value.requires_grad)
+                if isinstance(value, torch.nn.Parameter)
                 else bare.requires_grad_(value.requires_grad)
+            )
     return {name: made[id(value)] for name, value in constants.items()}
 
 
@@ -51,7 +59,7 @@ def unpacked(table: Item, held: Sequence[bytes]) -> dict[str, torch.Tensor]:
 
 def _memory(item: Item, held: bytes) -> torch.Tensor:
     said = item.record(("bytes", "device"))
-    if said["device"].value == "meta":                        # it has no bytes
+    if said["device"].value == "meta":  # it has no bytes
         return torch.empty(said["bytes"].integer(0, _LARGEST), dtype=torch.uint8, device="meta")
     if said["bytes"].integer(0, _LARGEST) != len(held):
         item.refuse(f"It has {len(held)} bytes, not {said['bytes'].value}.")
@@ -71,8 +79,7 @@ def _placed(held: bytes, device: Item) -> torch.Tensor:
 
 def _tensor(item: Item, memory: list[torch.Tensor]) -> torch.Tensor:
     """A tensor in one of ``memory``, none of which it leaves.  Raises Malformed."""
-    said = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad",
-                        "conjugate"))
+    said = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad", "conjugate"))
     place = memory[said["memory"].integer(0, len(memory) - 1)]
     dtype = DTYPES[said["dtype"].one_of([*DTYPES], "a dtype")]
     shape = [n.integer(0, _LARGEST) for n in said["shape"].items(64)]

@@ -3,6 +3,7 @@
 A wrong size would not always fail by itself: a mean that was traced over 12 elements divides by 12.  The check is plain
 Python over sizes, so that Dynamo turns it into guards.
 """
+
 from __future__ import annotations
 
 import operator
@@ -23,10 +24,23 @@ from keel.torch_adapter import Tree, flat, unflatten
 _VALUES: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FUNCTIONS.items()} | {
     # What Dynamo can follow on sizes that are symbolic themselves.
     "Rational": Fraction,
-    "Add": lambda *a: sum(a), "Mul": lambda *a: prod(a), "Pow": operator.pow, "PowByNatural": operator.pow,
-    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
-    "Max": max, "Min": min, "Identity": lambda a: a, "IntTrueDiv": operator.truediv, "CeilToInt": ceil,
-    "FloorToInt": floor, "floor": floor, "ceiling": ceil, "ModularIndexing": lambda a, b, n: a // b % n,
+    "Add": lambda *a: sum(a),
+    "Mul": lambda *a: prod(a),
+    "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "Max": max,
+    "Min": min,
+    "Identity": lambda a: a,
+    "IntTrueDiv": operator.truediv,
+    "CeilToInt": ceil,
+    "FloorToInt": floor,
+    "floor": floor,
+    "ceiling": ceil,
+    "ModularIndexing": lambda a, b, n: a // b % n,
     "CeilDiv": lambda a, b: -(-a // b),
 }
 
@@ -83,11 +97,17 @@ def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> Entry:
     types = {}
     for i, want in enumerate(inputs):
         if "fixed" not in want:
-            types[i] = {**want["out"], "dtype": dtype_named(want["out"]["dtype"])} if "dtype" in want["out"] \
-                else want["out"]
-    return Entry(tuple(want["name"] for want in inputs), fixed, types,
-                 {name: (facts["lower"], facts["upper"]) for name, facts in symbols.items()},
-                 frozenset(name for name, _ in graph["writes"]), tree)
+            types[i] = (
+                {**want["out"], "dtype": dtype_named(want["out"]["dtype"])} if "dtype" in want["out"] else want["out"]
+            )
+    return Entry(
+        tuple(want["name"] for want in inputs),
+        fixed,
+        types,
+        {name: (facts["lower"], facts["upper"]) for name, facts in symbols.items()},
+        frozenset(name for name, _ in graph["writes"]),
+        tree,
+    )
 
 
 def _no_node(name: str) -> fx.Node:

@@ -4,6 +4,7 @@ Names become part of the source that PyTorch writes for a graph, so each is an i
 members of the opset; values are those that ``values`` lists; sizes cannot grow beyond ``sizes``.  Whatever passes is
 data: making a graph of it imports nothing and runs nothing of its own.
 """
+
 from __future__ import annotations
 
 import keyword
@@ -24,9 +25,11 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
 _OPERATOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){1,2}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _DEVICE = re.compile(r"[a-z][a-z0-9]{0,31}(:[0-9]{1,3})?")
-_TAKEN = frozenset({*dir(fx.GraphModule), *vars(fx.GraphModule(torch.nn.Module(), fx.Graph())),
-                    "_in_spec", "_out_spec"})
+_TAKEN = frozenset(
+    {*dir(fx.GraphModule), *vars(fx.GraphModule(torch.nn.Module(), fx.Graph())), "_in_spec", "_out_spec"}
+)
 """What a graph module has already, so that no constant of it can be called so."""
+
 
 def is_name(text: object) -> bool:
     """Whether a text may be the name of an argument: an ASCII identifier that is no keyword of Python."""
@@ -65,8 +68,9 @@ def _symbol(facts: Item) -> int:
     said = facts.record(("hint", "lower", "upper", "positive", "kind"))
     kind = said["kind"].one_of(("int", "float"), "'int' or 'float'")
     said["positive"].flag()
-    ends = [said[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE) for end in ("lower", "upper")
-            if said[end].value is not None]
+    ends = [
+        said[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE) for end in ("lower", "upper") if said[end].value is not None
+    ]
     if len(ends) == 2 and ends[0] > ends[1]:
         facts.refuse(f"Nothing is between {ends[0]} and {ends[1]}.")
     if said["hint"].value is None:
@@ -117,7 +121,8 @@ class _Graph:
                 place.refuse(f"{shown(place.value)} is neither an argument nor a constant.")
             self.value(value, known, ())
         if not isinstance(parts["results"].value, list) and not (
-                isinstance(parts["results"].value, dict) and [*parts["results"].value] == ["tuple"]):
+            isinstance(parts["results"].value, dict) and [*parts["results"].value] == ["tuple"]
+        ):
             parts["results"].refuse("The results are no list of values.")
         self.value(parts["results"], known, inner)
 
@@ -163,7 +168,7 @@ class _Graph:
                 said["device"].like(_DEVICE, "a device, as cpu or cuda:0")
                 return
             case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
-                (kind, value), = item.record((), ("bool", "int", "float")).items()
+                ((kind, value),) = item.record((), ("bool", "int", "float")).items()
                 if kind == "float" and isinstance(value.value, dict):
                     self.value(value, (), ())
                 else:
@@ -179,6 +184,7 @@ class _Graph:
         def each(parts: list[Item]) -> None:
             for part in parts:
                 self.value(part, known, inner, depth + 1)
+
         match item.value:
             case None | bool():
                 return
@@ -191,13 +197,20 @@ class _Graph:
             case list():
                 each(item.items())
             case dict() if len(item.value) == 1:
-                (kind, held), = item.table().items()
+                ((kind, held),) = item.table().items()
                 self._tagged(item, kind, held, known, inner, each)
             case _:
                 item.refuse("It is no argument.")
 
-    def _tagged(self, item: Item, kind: str, held: Item, known: Collection[str], inner: Collection[str],
-                each: Callable[[list[Item]], None]) -> None:
+    def _tagged(
+        self,
+        item: Item,
+        kind: str,
+        held: Item,
+        known: Collection[str],
+        inner: Collection[str],
+        each: Callable[[list[Item]], None],
+    ) -> None:
         """A value that a key tells the kind of: ``{kind: held}``."""
         match kind:
             case "complex":

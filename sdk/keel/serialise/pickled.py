@@ -4,6 +4,7 @@
 as data, one by one; any other instruction or name is refused.  ``pickletools`` tells the instructions apart and runs
 none of them.
 """
+
 from __future__ import annotations
 
 import io
@@ -18,10 +19,19 @@ from keel.serialise.constants import MOST
 from keel.serialise.values import DTYPES, Data
 
 _STORAGES = {
-    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "UntypedStorage": "uint8",
 }
 
 
@@ -90,6 +100,7 @@ def _table(said: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]
 
 # -- instructions -----------------------------------------------------------------------------------------------------
 
+
 def _read(code: bytes) -> Any:
     stack: list[Any] = []
     marks: list[int] = []
@@ -101,7 +112,7 @@ def _read(code: bytes) -> Any:
             case "PROTO":
                 pass
             case "STOP":
-                value, = stack
+                (value,) = stack
                 return value
             case "MARK":
                 marks.append(len(stack))
@@ -125,9 +136,9 @@ def _read(code: bytes) -> Any:
             case "GLOBAL":
                 stack.append(_Name(str(given).replace(" ", ".").replace("._utils._", ".")))
             case "BINPUT" | "LONG_BINPUT":
-                memo[int(given)] = stack[-1]                  # type: ignore[arg-type]
+                memo[int(given)] = stack[-1]  # type: ignore[arg-type]
             case "BINGET" | "LONG_BINGET":
-                stack.append(memo[int(given)])                # type: ignore[arg-type]
+                stack.append(memo[int(given)])  # type: ignore[arg-type]
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 count = int(instruction.name[-1])
                 held = tuple(stack.pop() for _ in range(count))
@@ -165,18 +176,41 @@ def _storage(word: str, kind: _Name, key: str, device: str, count: int) -> _Stor
     return _Storage(_STORAGES[name], key, device, count * DTYPES[_STORAGES[name]].itemsize)
 
 
-def _row(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], requires_grad: bool,
-         hooks: Any, metadata: Any = None) -> _Tensor:
+def _row(
+    storage: _Storage,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool,
+    hooks: Any,
+    metadata: Any = None,
+) -> _Tensor:
     if not isinstance(storage, _Storage) or hooks != {} or metadata not in (None, {}, {"conj": True}):
         raise ValueError("a tensor that is more than its memory")
     if not all(type(numbers) is tuple and len(numbers) <= _DIMENSIONS for numbers in (shape, strides)):
         raise ValueError("a tensor without sizes and strides")
-    return _Tensor(storage=storage, dtype=storage.dtype, shape=[*shape], strides=[*strides], offset=offset,
-                   parameter=False, requires_grad=requires_grad, conjugate=bool(metadata))
+    return _Tensor(
+        storage=storage,
+        dtype=storage.dtype,
+        shape=[*shape],
+        strides=[*strides],
+        offset=offset,
+        parameter=False,
+        requires_grad=requires_grad,
+        conjugate=bool(metadata),
+    )
 
 
-def _row_of_dtype(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...],
-                  requires_grad: bool, hooks: Any, dtype: _Name, metadata: Any = None) -> _Tensor:
+def _row_of_dtype(
+    storage: _Storage,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool,
+    hooks: Any,
+    dtype: _Name,
+    metadata: Any = None,
+) -> _Tensor:
     row = _row(storage, offset, shape, strides, requires_grad, hooks, metadata)
     name = dtype.removeprefix("torch.")
     if not isinstance(dtype, _Name) or name not in DTYPES:
@@ -191,7 +225,9 @@ def _parameter(held: _Tensor, requires_grad: bool, hooks: Any, attributes: Any =
 
 
 _CALLS: Mapping[str, Callable[..., Any]] = {
-    "torch.rebuild_tensor_v2": _row, "torch.rebuild_tensor_v3": _row_of_dtype,
-    "torch.rebuild_parameter": _parameter, "torch.rebuild_parameter_with_state": _parameter,
+    "torch.rebuild_tensor_v2": _row,
+    "torch.rebuild_tensor_v3": _row_of_dtype,
+    "torch.rebuild_parameter": _parameter,
+    "torch.rebuild_parameter_with_state": _parameter,
     "collections.OrderedDict": lambda: {},
 }

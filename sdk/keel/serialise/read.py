@@ -1,4 +1,5 @@
 """A graph from a file: brought to this Keel's opset, written for this PyTorch, checked when it is called."""
+
 from __future__ import annotations
 
 import os
@@ -81,8 +82,11 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     data = parsed(parts["graph.json"], "graph.json")
     head = data if isinstance(data, dict) else {}
     if isinstance(number := head.get("format"), int) and number > FORMAT and head.get("keel") == "graph":
-        raise KeelError("opset-version", f"{path} is of format {shown(number)}; this Keel reads format {FORMAT}.",
-                        do="Load it with a newer Keel.")
+        raise KeelError(
+            "opset-version",
+            f"{path} is of format {shown(number)}; this Keel reads format {FORMAT}.",
+            do="Load it with a newer Keel.",
+        )
     check(data)
     if parts.keys() != {"graph.json", "constants.pt"}:
         raise Malformed("", "It has other members than graph.json and constants.pt.")
@@ -90,20 +94,28 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     return data, unpacked(Item(table, "constants"), content)
 
 
-def _loaded(data: dict[str, Any], constants: Mapping[str, torch.Tensor], containers: Collection[type],
-            path: str | os.PathLike[str]) -> fx.GraphModule:
+def _loaded(
+    data: dict[str, Any],
+    constants: Mapping[str, torch.Tensor],
+    containers: Collection[type],
+    path: str | os.PathLike[str],
+) -> fx.GraphModule:
     data = convert(data, CURRENT, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
     used = {*_calls(data["graph"]), *_operators(data["graph"])}
     if unknown := sorted(used - overloads(CURRENT) - {*NUMBERS, *SIZES}):
-        raise KeelError("opset-version", f"{path} calls what opset {CURRENT} does not have.",
-                        {name: "It is no member." for name in unknown}, do="Load it with the Keel that wrote it.")
+        raise KeelError(
+            "opset-version",
+            f"{path} calls what opset {CURRENT} does not have.",
+            {name: "It is no member." for name in unknown},
+            do="Load it with the Keel that wrote it.",
+        )
     if barred := sorted(used & _BARRED.keys()):
         raise Malformed("graph", f"It calls {barred[0]}. {_BARRED[barred[0]]}")
     try:
         return _Loading(data, constants, containers).run()
     except (KeelError, Malformed):
         raise
-    except Exception as e:                                    # whatever PyTorch says of values that no graph has
+    except Exception as e:  # whatever PyTorch says of values that no graph has
         raise Malformed("graph", f"{type(e).__name__}: {e}".partition("\n")[0][:300]) from e
 
 
@@ -126,8 +138,9 @@ def _calls(graph: Data) -> set[str]:
 class _Loading:
     """Builds the graph module of one file."""
 
-    def __init__(self, data: dict[str, Any], constants: Mapping[str, torch.Tensor],
-                 containers: Collection[type]) -> None:
+    def __init__(
+        self, data: dict[str, Any], constants: Mapping[str, torch.Tensor], containers: Collection[type]
+    ) -> None:
         self.data, self.constants, self.containers = data, constants, containers
         self.fakes = Fakes({name: SymbolFacts(**facts) for name, facts in data["symbols"].items()})
 
@@ -170,8 +183,9 @@ class _Loading:
         nodes: dict[str, fx.Node] = {}
         for given in graph["inputs"]:
             nodes[given["name"]] = made.placeholder(given["name"])
-            nodes[given["name"]].meta["val"] = decode(given["fixed"], _none, _none) if "fixed" in given \
-                else decode_type(given["out"], self.fakes)
+            nodes[given["name"]].meta["val"] = (
+                decode(given["fixed"], _none, _none) if "fixed" in given else decode_type(given["out"], self.fakes)
+            )
         for constant in graph["constants"]:
             nodes[constant["name"]] = self.constant(root, made, constant)
         for name, inner in graph["graphs"].items():
@@ -179,8 +193,9 @@ class _Loading:
 
         def inner_graph(name: str) -> fx.Node:
             return made.get_attr(name)
+
         written = {name: nodes[name] for name, _ in graph["writes"]}
-        for name, place in written.items():                   # autograd may keep what is read, and then it is written
+        for name, place in written.items():  # autograd may keep what is read, and then it is written
             nodes[name] = made.call_function(aten.clone.default, (place,))
             nodes[name].meta["val"] = place.meta["val"]
         for node in graph["nodes"]:
@@ -209,6 +224,7 @@ class _Loading:
     def call(self, made: fx.Graph, node: Data, nodes: Mapping[str, fx.Node], inner: Any) -> fx.Node:
         def value(data: Data) -> Any:
             return decode(data, nodes.__getitem__, inner)
+
         target: Any = NUMBERS.get(node["op"]) or operator_named(node["op"])
         if target is None:
             raise _lacking(node, f"This PyTorch has no {node['op']}.")
@@ -220,8 +236,13 @@ class _Loading:
             raise NoForm(f"%{node['name']} gives the arguments of {node['op']} by name.")
         else:
             args, kwargs = node["given"], node["named"]
-        result = made.create_node("call_function", target, tuple(map(value, args)),
-                                  {k: value(v) for k, v in kwargs.items()}, name=node["name"])
+        result = made.create_node(
+            "call_function",
+            target,
+            tuple(map(value, args)),
+            {k: value(v) for k, v in kwargs.items()},
+            name=node["name"],
+        )
         result.meta["val"] = decode_type(node["out"], self.fakes)
         return result
 
@@ -238,14 +259,21 @@ def _arguments(node: Data, target: Any) -> tuple[list[Data], dict[str, Data]]:
             raise _lacking(node, f"{node['op']} has no argument {name!r} here, and the graph sets it to {value}.")
     if lost := [p.name for p in known.values() if p.required and p.name not in given]:
         raise _lacking(node, f"{node['op']} needs {', '.join(lost)} here, which the graph does not give.")
-    needed = [p for p in known.values()
-              if p.name in given and (p.required or not same(given[p.name], encode(p.default)))]
+    needed = [
+        p for p in known.values() if p.name in given and (p.required or not same(given[p.name], encode(p.default)))
+    ]
     positional = [p for p in known.values() if not p.keyword_only]
     last = max((i for i, p in enumerate(positional) if p in needed), default=-1)
-    return ([given[p.name] if p.name in given else encode(p.default) for p in positional[:last + 1]],
-            {p.name: given[p.name] for p in needed if p.keyword_only})
+    return (
+        [given[p.name] if p.name in given else encode(p.default) for p in positional[: last + 1]],
+        {p.name: given[p.name] for p in needed if p.keyword_only},
+    )
 
 
 def _lacking(node: Data, why: str) -> KeelError:
-    return KeelError("opset-version", f"PyTorch {torch.__version__} cannot run %{node['name']}.", {node["op"]: why},
-                     do="Load the graph with the PyTorch that it was saved with, or a newer one.")
+    return KeelError(
+        "opset-version",
+        f"PyTorch {torch.__version__} cannot run %{node['name']}.",
+        {node["op"]: why},
+        do="Load the graph with the PyTorch that it was saved with, or a newer one.",
+    )

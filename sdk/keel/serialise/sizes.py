@@ -3,6 +3,7 @@
 ``10 ** 10 ** 10`` is seven characters and no machine's number; a product of forty sums has a million million terms once
 it is multiplied out, which PyTorch does.
 """
+
 from __future__ import annotations
 
 import math

@@ -2,16 +2,24 @@
 
 PyTorch's own reader imports the modules that a file names, and calls what their containers registered.
 """
+
 from __future__ import annotations
 
 from typing import Any
 
 from keel.documents import Item, Malformed, parsed
 
-_ROWS = {"builtins.tuple": "tuple", "builtins.list": "list", "torch.Size": "Size",
-         "torch.fx.immutable_collections.immutable_list": "immutable_list"}
-_TABLES = {"builtins.dict": "dict", "collections.OrderedDict": "OrderedDict",
-           "torch.fx.immutable_collections.immutable_dict": "immutable_dict"}
+_ROWS = {
+    "builtins.tuple": "tuple",
+    "builtins.list": "list",
+    "torch.Size": "Size",
+    "torch.fx.immutable_collections.immutable_list": "immutable_list",
+}
+_TABLES = {
+    "builtins.dict": "dict",
+    "collections.OrderedDict": "OrderedDict",
+    "torch.fx.immutable_collections.immutable_dict": "immutable_dict",
+}
 
 
 def nested(item: Item) -> Any:

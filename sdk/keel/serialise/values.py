@@ -2,6 +2,7 @@
 
 JSON's own values stand for themselves; every other is an object with one key that says what it is.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,7 +22,8 @@ Data = Any
 DTYPES: Mapping[str, torch.dtype] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.dtype)}
 LAYOUTS: Mapping[str, torch.layout] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.layout)}
 MEMORY_FORMATS: Mapping[str, torch.memory_format] = {
-    n: v for n, v in vars(torch).items() if isinstance(v, torch.memory_format)}
+    n: v for n, v in vars(torch).items() if isinstance(v, torch.memory_format)
+}
 
 
 class NoForm(ValueError):
@@ -58,8 +60,10 @@ def encode(value: Any) -> Data:
 
 def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx.Node]) -> Any:
     """The argument that ``encode`` was given; nodes and inner graphs by name.  Raises NoForm."""
+
     def inner(values: Any) -> list[Any]:
         return [decode(v, node, graph) for v in values]
+
     match data:
         case None | bool() | int() | float() | str():
             return data
@@ -106,6 +110,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 # -- what a node computes ---------------------------------------------------------------------------------------------
 
+
 def encode_type(value: Any) -> Data:
     """What ``meta["val"]`` says of a node's result.  Raises NoForm."""
     match value:
@@ -116,9 +121,13 @@ def encode_type(value: Any) -> Data:
         case torch.Tensor():
             if value.layout is not torch.strided:
                 raise NoForm(f"A tensor of layout {value.layout} has no strides.")
-            return {"dtype": str(value.dtype).removeprefix("torch."), "shape": [_size(n) for n in value.shape],
-                    "strides": [_size(s) for s in value.stride()], "offset": _size(value.storage_offset()),
-                    "device": str(value.device)}
+            return {
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "shape": [_size(n) for n in value.shape],
+                "strides": [_size(s) for s in value.stride()],
+                "offset": _size(value.storage_offset()),
+                "device": str(value.device),
+            }
         case bool() | torch.SymBool():
             return {"bool": _size(value)}
         case int() | torch.SymInt():
@@ -143,8 +152,13 @@ def decode_type(data: Data, fakes: Fakes) -> Any:
                 return None
             case list():
                 return [decode_type(d, fakes) for d in data]
-            case {"dtype": str(dtype), "shape": list(shape), "strides": list(strides), "offset": offset,
-                  "device": str(device)}:
+            case {
+                "dtype": str(dtype),
+                "shape": list(shape),
+                "strides": list(strides),
+                "offset": offset,
+                "device": str(device),
+            }:
                 return fakes.tensor(dtype_named(dtype), shape, strides, offset, torch.device(device))
             case {"bool": bool(value)}:
                 return value

@@ -1,4 +1,5 @@
 """A functional graph as a file: its operators are members of the opset, whatever it was traced in."""
+
 from __future__ import annotations
 
 import io
@@ -36,12 +37,37 @@ FORMAT = 1
 """Of the file; the opset has a version of its own."""
 
 NUMBERS: Mapping[str, Callable[..., Any]] = {
-    **{f"python.{name}": getattr(operator, name) for name in (
-        "getitem", "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "eq", "ne", "lt", "le", "gt",
-        "ge", "and_", "or_", "not_", "lshift", "rshift")},
+    **{
+        f"python.{name}": getattr(operator, name)
+        for name in (
+            "getitem",
+            "add",
+            "sub",
+            "mul",
+            "floordiv",
+            "truediv",
+            "mod",
+            "pow",
+            "neg",
+            "pos",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "and_",
+            "or_",
+            "not_",
+            "lshift",
+            "rshift",
+        )
+    },
     **{f"python.{f.__name__}": f for f in (ceil, floor, trunc, int, float, bool, abs, min, max, round)},
-    **{f"torch.{name}": getattr(torch, name) for name in (
-        "sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")},
+    **{
+        f"torch.{name}": getattr(torch, name)
+        for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")
+    },
 }
 """The functions that graphs compute numbers with, and pick results with, by the names that files have for them."""
 
@@ -54,8 +80,9 @@ _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
-def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[str], *,
-               opset: str | None = None) -> None:
+def save_graph(
+    graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[str], *, opset: str | None = None
+) -> None:
     """Writes a graph with its constants, its types and the version of the opset to ``path``.
 
     ``graph`` is an exported program, or a functional graph of ATen operators whose nodes have values
@@ -77,13 +104,14 @@ def save_graph(graph: fx.GraphModule | ExportedProgram, path: str | os.PathLike[
             nested(tree)
     except Malformed as e:
         raise KeelError("bad-graph", "The graph cannot be saved.", {e.place: e.why}) from e
-    text = json.dumps(data, indent=1)                         # in ASCII
+    text = json.dumps(data, indent=1)  # in ASCII
     if len(text) > MOST_TEXT or marks(text) > MOST_MARKS:
         raise KeelError("bad-graph", "The graph cannot be saved.", {"graph.json": "It is larger than what is read."})
     write(Path(path), {"graph.json": text.encode(), "constants.pt": held.getvalue()})
 
 
 # -- the two kinds of graph -------------------------------------------------------------------------------------------
+
 
 def _plain(gm: fx.GraphModule) -> tuple[Data, dict[str, torch.Tensor]]:
     _check(gm)
@@ -101,7 +129,7 @@ def _plain(gm: fx.GraphModule) -> tuple[Data, dict[str, torch.Tensor]]:
 def _check(gm: fx.GraphModule) -> None:
     """Raises KeelError[bad-graph] for a graph that is no functional graph of operators."""
     held = {n.name for n in gm.graph.find_nodes(op="get_attr")}
-    ends = {n.name for n in gm.graph.find_nodes(op="output")}          # a single result is as good as a tuple of one
+    ends = {n.name for n in gm.graph.find_nodes(op="output")}  # a single result is as good as a tuple of one
     problems = {name: why for name, why in wrong(gm) if name not in held | ends}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
@@ -141,8 +169,11 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
             data["symbols"][name] |= {side: _bound(getattr(span, side)) for side in ("lower", "upper")}
     assert trees is not None
     if odd := [name for name in trees.in_spec.child(1).context if not is_value_name(name)]:
-        raise KeelError("bad-graph", "The program cannot be saved.",
-                        {str(odd[0]): "An argument that is given by name needs a name of ASCII letters and digits."})
+        raise KeelError(
+            "bad-graph",
+            "The program cannot be saved.",
+            {str(odd[0]): "An argument that is given by name needs a name of ASCII letters and digits."},
+        )
     try:
         return {**data, "trees": [tree_text(trees.in_spec), tree_text(trees.out_spec)]}, constants
     except ValueError as e:
@@ -150,15 +181,20 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
 
 
 def _bound(value: Any) -> int | None:
-    return int(value) if getattr(value, "is_Integer", isinstance(value, int)) and abs(int(value)) < 2 ** 62 else None
+    return int(value) if getattr(value, "is_Integer", isinstance(value, int)) and abs(int(value)) < 2**62 else None
 
 
 def _unfit(name: str, kind: str) -> KeelError:
-    return KeelError("bad-graph", "The exported program does more than compute tensors from tensors.",
-                     {name: f"It is of kind {kind}."}, do="Export it for inference, without effects and objects.")
+    return KeelError(
+        "bad-graph",
+        "The exported program does more than compute tensors from tensors.",
+        {name: f"It is of kind {kind}."},
+        do="Export it for inference, without effects and objects.",
+    )
 
 
 # -- to members -------------------------------------------------------------------------------------------------------
+
 
 def _refusal(call: Call) -> str | None:
     if call.op in OPSET:
@@ -177,8 +213,13 @@ def _in_members(captured: Captured) -> fx.GraphModule:
         if e.code != "no-owner":
             raise
         what = e.what.replace("no backend takes", "no opset has")
-        raise KeelError("bad-graph", f"The graph cannot be saved: {what}", e.reasons, e.where,
-                        "Operators of your own, and what PyTorch cannot write out, have no meaning in a file.") from e
+        raise KeelError(
+            "bad-graph",
+            f"The graph cannot be saved: {what}",
+            e.reasons,
+            e.where,
+            "Operators of your own, and what PyTorch cannot write out, have no meaning in a file.",
+        ) from e
     for node in gm.graph.find_nodes(op="get_attr"):
         inner = getattr(gm, str(node.target))
         if not isinstance(inner, fx.GraphModule):
@@ -190,12 +231,20 @@ def _in_members(captured: Captured) -> fx.GraphModule:
 
 # -- to data ----------------------------------------------------------------------------------------------------------
 
-def _program(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any], results: Any,
-             writes: Sequence[Any]) -> dict[str, Any]:
+
+def _program(
+    gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any], results: Any, writes: Sequence[Any]
+) -> dict[str, Any]:
     numbers = (v for g in (gm, *_inner(gm).values()) for n in g.graph.nodes for v in _numbers(n.meta.get("val")))
     graph = {**_graph(gm, constants, fixed), "results": results, "writes": list(writes)}
-    return {"keel": "graph", "format": FORMAT, "opset": str(CURRENT), "torch": str(torch.__version__),
-            "symbols": {name: vars(facts) for name, facts in facts_of(numbers).items()}, "graph": graph}
+    return {
+        "keel": "graph",
+        "format": FORMAT,
+        "opset": str(CURRENT),
+        "torch": str(torch.__version__),
+        "symbols": {name: vars(facts) for name, facts in facts_of(numbers).items()},
+        "graph": graph,
+    }
 
 
 def _numbers(value: Any) -> Iterator[Any]:
@@ -229,21 +278,30 @@ def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str,
             problems[f"%{node.name} = {node.target}"] = str(e)
     if problems:
         raise KeelError("bad-graph", "The graph cannot be saved.", problems)
-    return {"inputs": [i for i in inputs if i["name"] not in constants],
-            "constants": [i for i in inputs if i["name"] in constants], "nodes": nodes,
-            "graphs": {name: {**_graph(g, {}, {}), "results": encode(g.graph.output_node().args[0]), "writes": []}
-                       for name, g in _inner(gm).items()}}
+    return {
+        "inputs": [i for i in inputs if i["name"] not in constants],
+        "constants": [i for i in inputs if i["name"] in constants],
+        "nodes": nodes,
+        "graphs": {
+            name: {**_graph(g, {}, {}), "results": encode(g.graph.output_node().args[0]), "writes": []}
+            for name, g in _inner(gm).items()
+        },
+    }
 
 
 def _call(node: fx.Node) -> dict[str, Any]:
-    """An overload's arguments by parameter name, ``default`` naming those that have it; any other function's as given.
+    """An overload's arguments by parameter name, ``default`` naming those that have it; any other function's as
+    given.
     """
     if not is_overload(node.target):
         name = Call(node.target, (), {}, ()).name if is_call(node) else _NAMES.get(node.target)  # type: ignore[arg-type]
         if name is None:
             raise NoForm("It is neither an operator nor arithmetic on numbers that files have a name for.")
-        return {"op": name, "given": [encode(a) for a in node.args],
-                "named": {k: encode(v) for k, v in node.kwargs.items()}}
+        return {
+            "op": name,
+            "given": [encode(a) for a in node.args],
+            "named": {k: encode(v) for k, v in node.kwargs.items()},
+        }
     args, default = {}, []
     assert callable(node.target)
     for i, p in enumerate(parameters(node.target)):
@@ -258,5 +316,3 @@ def _call(node: fx.Node) -> dict[str, Any]:
 def same(a: Data, b: Data) -> bool:
     """Whether two encoded values are equal, 1, 1.0 and True apart."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
-
-

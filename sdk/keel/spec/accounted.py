@@ -1,4 +1,5 @@
 """Where each operator of PyTorch ends: every overload that a captured graph could hold, and how it is accounted for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -10,8 +11,17 @@ from keel.spec.opset import OPSET, decomposition_of
 from keel.spec.versions import CURRENT
 from keel.torch_adapter import gives_tensors, is_overload, is_taken_apart, operator_named, overload_names, writes
 
-How = Literal["primitive", "composite", "opaque", "decomposed", "taken apart", "functionalized", "no tensor",
-              "left out", "unknown"]
+How = Literal[
+    "primitive",
+    "composite",
+    "opaque",
+    "decomposed",
+    "taken apart",
+    "functionalized",
+    "no tensor",
+    "left out",
+    "unknown",
+]
 MEANINGS: dict[How, str] = {
     "primitive": "An overload of a primitive.",
     "composite": "An overload of a composite: its decomposition ends in members.",
@@ -43,8 +53,10 @@ def accounts(names: Iterable[str] | None = None) -> list[Account]:
 
 def is_pytorchs(name: str) -> bool:
     """Whether the full name is of an operator that comes with PyTorch, and not with a package beside it."""
-    return name.partition(".")[0] in (*NAMESPACES, "_c10d_functional", "_c10d_functional_autograd") \
+    return (
+        name.partition(".")[0] in (*NAMESPACES, "_c10d_functional", "_c10d_functional_autograd")
         or exclusion_of(name) is not None
+    )
 
 
 def account(name: str) -> Account:

@@ -1,4 +1,5 @@
 """A call's arguments by the parameter names of its overload, defaults filled in."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,5 +16,7 @@ def bind(call: Call) -> dict[str, Any]:
 
 def bound(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Every parameter of ``op``, in order, with the argument or the default."""
-    return {p.name: args[i] if i < len(args) and not p.keyword_only else kwargs.get(p.name, p.default)
-            for i, p in enumerate(parameters(op))}
+    return {
+        p.name: args[i] if i < len(args) and not p.keyword_only else kwargs.get(p.name, p.default)
+        for i, p in enumerate(parameters(op))
+    }

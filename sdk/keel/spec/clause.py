@@ -2,6 +2,7 @@
 
 The sentence is for readers alone. What code needs to know of it stands beside it, as tags.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -3,6 +3,7 @@
 The rule behind the table: a program that ran with a backend goes on running with it and meaning the same until the
 next major version.  What only newer versions ask of a backend, or only newer programs use, is minor.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,8 +64,9 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[Change, str]]:
     if old["profile"] != new["profile"]:
         yield "major", f"It moves from profile {old['profile']} to {new['profile']}."
     yield from _overloads(old["overloads"], new["overloads"])
-    yield from _sentences("clause", list(old["clauses"].values()), list(new["clauses"].values()), added="minor",
-                          gone="major")
+    yield from _sentences(
+        "clause", list(old["clauses"].values()), list(new["clauses"].values()), added="minor", gone="major"
+    )
     yield from _sentences("precondition", old["requires"], new["requires"], added="major", gone="minor")
     yield from _results(old["results"], new["results"])
     for part, what in (("operands", "The operands of its normal form"), ("compute", "The dtype that it computes in")):
@@ -77,8 +79,11 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[Change, str]]:
         yield "major", "It was stable and is experimental now."
     if old["family"] != new["family"]:
         yield "minor", f"It moves from family {old['family']} to {new['family']}."
-    for part, what in (("doc", "Its description"), ("reason", "The reason why it is opaque"),
-                       ("decomposition", "Whose decomposition it has")):
+    for part, what in (
+        ("doc", "Its description"),
+        ("reason", "The reason why it is opaque"),
+        ("decomposition", "Whose decomposition it has"),
+    ):
         if old[part] != new[part]:
             yield "patch", f"{what} is now: {new[part]}"
 
@@ -110,8 +115,9 @@ def _set(what: str, old: Sequence[str], new: Sequence[str], gone: Change) -> Ite
         yield "minor", f"It gains the {what} {name}."
 
 
-def _sentences(what: str, old: Sequence[str], new: Sequence[str], *, added: Change,
-               gone: Change) -> Iterator[tuple[Change, str]]:
+def _sentences(
+    what: str, old: Sequence[str], new: Sequence[str], *, added: Change, gone: Change
+) -> Iterator[tuple[Change, str]]:
     """Sentences are known by their words, so that a comma or a capital is no change of meaning."""
     before, after = {_words(s): s for s in old}, {_words(s): s for s in new}
     yield from ((gone, f"The {what} is gone: {s}") for k, s in before.items() if k not in after)
@@ -149,8 +155,10 @@ def _budget(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[Ch
         if was == now:
             continue
         if was is None or now is None:
-            yield ("minor" if was is None else "major"), (
-                f"Its error in {dtype} is {_error(now)}." if now else f"Its error in {dtype} is bounded no more.")
+            yield (
+                ("minor" if was is None else "major"),
+                (f"Its error in {dtype} is {_error(now)}." if now else f"Its error in {dtype} is bounded no more."),
+            )
             continue
         tighter = was.keys() == now.keys() and all(now[k] <= was[k] for k in was)
         yield ("minor" if tighter else "major"), f"Its error in {dtype} is {_error(now)} and was {_error(was)}."

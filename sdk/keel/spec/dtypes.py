@@ -1,4 +1,5 @@
 """Groups of dtypes that declarations share."""
+
 from __future__ import annotations
 
 import torch

@@ -3,6 +3,7 @@
 Members without samples have theirs in ``examples.json``, which ``keel spec docs --harvest`` takes from the calls that
 PyTorch's OpInfos make.
 """
+
 from __future__ import annotations
 
 import io
@@ -70,7 +71,7 @@ def output(code: str) -> str | None:
     with torch.random.fork_rng(devices=()), redirect_stdout(printed):
         try:
             exec(compile(code, "<example>", "exec"), {})
-        except Exception:                                     # it was made for another PyTorch, or is none
+        except Exception:  # it was made for another PyTorch, or is none
             return None
     return printed.getvalue().rstrip("\n")
 
@@ -79,8 +80,11 @@ def _plainness(call: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, ...]:
     """Sorts calls: all finite, contiguous, a few elements, in two dimensions if that is all the same."""
     tensors = list(_tensors((*call[0], *call[1].values())))
     strange = sum(not t.is_contiguous() for t in tensors)
-    special = sum(not bool(torch.isfinite(t.double()).all()) or bool((t.double().abs() > 1e6).any())
-                  for t in tensors if not t.is_complex())
+    special = sum(
+        not bool(torch.isfinite(t.double()).all()) or bool((t.double().abs() > 1e6).any())
+        for t in tensors
+        if not t.is_complex()
+    )
     sizes = [t.numel() for t in tensors]
     misfit = sum(n < FEW or n > MANY for n in sizes)
     return strange + special + 2 * misfit, sum(t.dim() not in (1, 2) for t in tensors), sum(sizes)
@@ -117,14 +121,18 @@ def code(op: Op, overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             case torch.device():
                 return f'"{value}"'
         raise _NoText
+
     try:
         given = [*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())]
     except _NoText:
         return None
     call = f"torch.ops.{overload}({', '.join(given)})"
     if any(map(is_random, op.targets)) or op.profile in _VAGUE or "empty" in overload:
-        end = [f"result = {call}", "for r in result if isinstance(result, (tuple, list)) else [result]:",
-               "    print(r.dtype, tuple(r.shape))"]
+        end = [
+            f"result = {call}",
+            "for r in result if isinstance(result, (tuple, list)) else [result]:",
+            "    print(r.dtype, tuple(r.shape))",
+        ]
     else:
         end = [f"print({call})"]
     whole = "\n".join(["import torch", "", *lines, *end])

@@ -3,6 +3,7 @@
 ``opset-<version>.json`` beside this file is written by ``keel spec lock``.  Once a version is in ``released.json``,
 with the hash of its lock, that lock never changes.
 """
+
 from __future__ import annotations
 
 import json
@@ -44,14 +45,21 @@ def digest(data: Any) -> str:
 
 def _member(op: Op) -> dict[str, Any]:
     data = {
-        "kind": op.kind, "family": op.family, "profile": op.profile, "overloads": list(op.overloads),
-        "doc": " ".join(op.doc.split()), "clauses": {label: clause.text for label, clause in op.cited},
+        "kind": op.kind,
+        "family": op.family,
+        "profile": op.profile,
+        "overloads": list(op.overloads),
+        "doc": " ".join(op.doc.split()),
+        "clauses": {label: clause.text for label, clause in op.cited},
         "results": results(op),
-        "operands": operands(op), "compute": op.compute.text if op.compute is not None else None,
-        "requires": [r.sentence for r in op.requires], "dtypes": sorted(map(name_of, op.dtypes)),
+        "operands": operands(op),
+        "compute": op.compute.text if op.compute is not None else None,
+        "requires": [r.sentence for r in op.requires],
+        "dtypes": sorted(map(name_of, op.dtypes)),
         "decomposition": None if op.kind != "composite" else "PyTorch's" if op.decompose is None else "Keel's",
         "budget": {name_of(d): _present({"ulps": b.ulps, "times": b.times}) for d, b in op.budget.items()},
-        "tags": sorted(op.tags), "reason": op.reason,
+        "tags": sorted(op.tags),
+        "reason": op.reason,
     }
     return {**data, "digest": digest(data)}
 
@@ -82,11 +90,17 @@ def results(op: Op) -> Any:
 
 
 def _formulas(out: Out) -> dict[str, Any]:
-    return {"dtype": out.dtype.text, "shape": out.shape.text, "layout": out.layout.text, "exact": out.layout.exact,
-            "optional": out.when is not None}
+    return {
+        "dtype": out.dtype.text,
+        "shape": out.shape.text,
+        "layout": out.layout.text,
+        "exact": out.layout.exact,
+        "optional": out.when is not None,
+    }
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
+
 
 def path_of(version: Version, folder: Path = FOLDER) -> Path:
     return folder / f"opset-{version}.json"
@@ -98,8 +112,12 @@ def locked(version: Version, folder: Path = FOLDER) -> Lock:
     file = path_of(version, folder)
     if not file.is_file():
         known = ", ".join(sorted(p.stem.removeprefix("opset-") for p in folder.glob("opset-*.json")))
-        raise KeelError("opset-version", f"This Keel knows no opset {version}.", {"known": known or "none"},
-                        do="Install a newer torch-keel.")
+        raise KeelError(
+            "opset-version",
+            f"This Keel knows no opset {version}.",
+            {"known": known or "none"},
+            do="Install a newer torch-keel.",
+        )
     return read(file)
 
 
@@ -183,8 +201,11 @@ def write(folder: Path = FOLDER, *, release: bool = False, new: Lock | None = No
     name, whole = new["opset"], text(new).encode()
     file, done = folder / f"opset-{name}.json", dict(released(folder))
     if name in done and sha256(whole).hexdigest() != done[name]:
-        raise KeelError("bad-option", f"Opset {name} is released, and its lock never changes.",
-                        do="Give CURRENT in keel/spec/versions.py the next version; keel spec diff says which.")
+        raise KeelError(
+            "bad-option",
+            f"Opset {name} is released, and its lock never changes.",
+            do="Give CURRENT in keel/spec/versions.py the next version; keel spec diff says which.",
+        )
     file.write_bytes(whole)
     if release:
         done[name] = sha256(whole).hexdigest()

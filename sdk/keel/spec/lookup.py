@@ -1,4 +1,5 @@
 """Finding members by what people type: a member's name, an overload's, or nearly."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -30,8 +31,10 @@ def families(members: Mapping[str, Op] = MEMBERS) -> list[Counted]:
     clauses: Counter[str] = Counter()
     for op in members.values():
         clauses[op.family] += len(op.clauses)
-    return [Counted(f, kinds[f, "primitive"], kinds[f, "composite"], kinds[f, "opaque"], clauses[f])
-            for f in sorted({op.family for op in members.values()})]
+    return [
+        Counted(f, kinds[f, "primitive"], kinds[f, "composite"], kinds[f, "opaque"], clauses[f])
+        for f in sorted({op.family for op in members.values()})
+    ]
 
 
 def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
@@ -49,8 +52,11 @@ def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
     whole = {o for op in members.values() for o in op.overloads}
     known = whole if plain.count(".") > 1 else {*members, *(o.rpartition(".")[0] for o in whole)}
     near = get_close_matches(plain, known, n=5, cutoff=0.6) or sorted(n for n in known if plain and plain in n)[:5]
-    raise KeelError("bad-option", f"The opset has no operator {name!r}.",
-                    do=f"Did you mean {', '.join(near)}?" if near else "keel ops lists the families.")
+    raise KeelError(
+        "bad-option",
+        f"The opset has no operator {name!r}.",
+        do=f"Did you mean {', '.join(near)}?" if near else "keel ops lists the families.",
+    )
 
 
 def _elsewhere(name: str) -> dict[str, str]:

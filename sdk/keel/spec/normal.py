@@ -9,6 +9,7 @@ matrices in batches the batches are broadcast.
 A call that is not in normal form is made of one that is, as a composite is made of its pieces: a backend that takes it
 as it stands gets it so.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,11 +71,12 @@ def normal_form(call: Call) -> Decomposition | None:
         together = broadcast_shapes([_parted(op, name, tuple(values[name].shape))[0] for name in operands])
         for name in converted:
             values[name] = aten._to_copy.default(values[name], dtype=dtype)
-        for name in operands if expanded else ():             # sizes that are 1 by a guard are written as 1
+        for name in operands if expanded else ():  # sizes that are 1 by a guard are written as 1
             sizes = (*together, *_parted(op, name, tuple(values[name].shape))[1])
             if values[name].dim() and _written(values[name].shape) != _written(sizes):
                 values[name] = aten.expand.default(values[name], sizes)
         return _call(target, values)
+
     return normal
 
 

@@ -3,6 +3,7 @@
 Oracles derive bounds from these facts. Those that loosen a judgement (``steps``, ``overflows``, ``series``,
 ``free_zero_sign``) are stated wherever they hold; the others tighten one, and may be left out.
 """
+
 from __future__ import annotations
 
 import math

@@ -4,6 +4,7 @@ A *primitive* is what every program ends in; a *composite* has a decomposition i
 where a backend claims it; an *opaque* operator is neither, for the reason it gives. What it computes is what its
 overload computes, run eagerly in higher precision; the clauses say what of that every implementation must keep.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,8 +22,19 @@ from keel.torch_adapter import operator_named
 from keel.types import Type
 
 Kind = Literal["primitive", "composite", "opaque"]
-PROFILES = ("core", "random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "collectives",
-            "host")
+PROFILES = (
+    "core",
+    "random",
+    "complex",
+    "linalg",
+    "fft",
+    "special",
+    "quantized",
+    "attention",
+    "control",
+    "collectives",
+    "host",
+)
 """What a backend may have or lack as a whole; ``core`` is what every one needs."""
 Overload = Callable[..., Any]
 UNORDERED = frozenset({"nondeterministic_bitwise"})
@@ -158,24 +170,54 @@ class Family:
     def __call__(self, *overloads: Overload | str, clauses: Stated, **more: Any) -> Callable[..., Any]:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             name = more.pop("name", function.__name__.strip("_"))
-            self._add(Op(name, "composite", self.name, names(overloads), function.__doc__ or "", clauses_of(clauses),
-                         decompose=function, **{"profile": self.profile, **more}))
+            self._add(
+                Op(
+                    name,
+                    "composite",
+                    self.name,
+                    names(overloads),
+                    function.__doc__ or "",
+                    clauses_of(clauses),
+                    decompose=function,
+                    **{"profile": self.profile, **more},
+                )
+            )
             return function
+
         return declare
 
     def composite(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
         """A composite whose decomposition is PyTorch's."""
-        self._add(Op(name, "composite", self.name, names(overloads), doc, clauses_of(clauses),
-                     **{"profile": self.profile, **more}))
+        self._add(
+            Op(
+                name,
+                "composite",
+                self.name,
+                names(overloads),
+                doc,
+                clauses_of(clauses),
+                **{"profile": self.profile, **more},
+            )
+        )
 
     def primitive(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
-        self._add(Op(name, "primitive", self.name, names(overloads), doc, clauses_of(clauses),
-                     **{"profile": self.profile, **more}))
+        self._add(
+            Op(
+                name,
+                "primitive",
+                self.name,
+                names(overloads),
+                doc,
+                clauses_of(clauses),
+                **{"profile": self.profile, **more},
+            )
+        )
 
     def opaque(self, name: str, *overloads: Overload | str, doc: str, reason: str, **more: Any) -> None:
         """An operator that is neither decomposed nor asked of a backend, and why."""
-        self._add(Op(name, "opaque", self.name, names(overloads), doc, (), reason=reason,
-                     **{"profile": self.profile, **more}))
+        self._add(
+            Op(name, "opaque", self.name, names(overloads), doc, (), reason=reason, **{"profile": self.profile, **more})
+        )
 
     def _add(self, op: Op) -> None:
         if op.name in self.members:

@@ -1,4 +1,5 @@
 """The pages of the operator set: one for each member, an index by family, and one that searches in a browser."""
+
 from __future__ import annotations
 
 import inspect
@@ -28,8 +29,9 @@ TEMPLATES = ("op.md", "README.md", "outside.md", "index.html")
 
 def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     """The text of every page, by its path below ``docs/spec``."""
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                              keep_trailing_newline=True)
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     folder = files("keel_templates") / "spec"
     made = {name: environment.from_string((folder / f"{name}.jinja").read_text()) for name in TEMPLATES}
     found = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
@@ -65,8 +67,10 @@ def _is_page(path: str) -> bool:
 def _normal(op: Op) -> str | None:
     """What holds of the operands of a call in normal form."""
     many = len(op.operands) > 1
-    parts = [f"{'have' if many else 'has'} the dtype `{op.compute.text}`" if op.compute is not None else "",
-             "are broadcast to one another" if many else ""]
+    parts = [
+        f"{'have' if many else 'has'} the dtype `{op.compute.text}`" if op.compute is not None else "",
+        "are broadcast to one another" if many else "",
+    ]
     said = " and ".join(p for p in parts if p)
     return f"In normal form {', '.join(operands(op))} {said}." if op.operands and said else None
 
@@ -81,8 +85,13 @@ def slug(family: str) -> str:
 
 def wrap(text: str, indent: str = "") -> str:
     """A paragraph in lines of the width that pages have."""
-    return textwrap.fill(" ".join(text.split()).replace("``", "`"), WIDTH, subsequent_indent=indent,
-                         break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        " ".join(text.split()).replace("``", "`"),
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _tidy(text: str) -> str:
@@ -97,12 +106,22 @@ def _tidy(text: str) -> str:
 def _facts(op: Op) -> dict[str, Any]:
     shown = examples.example(op)
     source = _source(op.decompose) if op.decompose is not None else None
-    return {"op": op, "wrap": wrap, "family": slug(op.family), "doc": op.doc,
-            "clauses": [(label, clause.text) for label, clause in op.cited],
-            "overloads": [(name, _signature(name)) for name in op.overloads], "results": results(op),
-            "dtypes": [name_of(d) for d in op.dtypes], "budget": _budget(op), "normal": _normal(op),
-            "example": shown, "output": examples.output(shown) if shown is not None else None,
-            "source": source and source[1], "file": source and source[0]}
+    return {
+        "op": op,
+        "wrap": wrap,
+        "family": slug(op.family),
+        "doc": op.doc,
+        "clauses": [(label, clause.text) for label, clause in op.cited],
+        "overloads": [(name, _signature(name)) for name in op.overloads],
+        "results": results(op),
+        "dtypes": [name_of(d) for d in op.dtypes],
+        "budget": _budget(op),
+        "normal": _normal(op),
+        "example": shown,
+        "output": examples.output(shown) if shown is not None else None,
+        "source": source and source[1],
+        "file": source and source[0],
+    }
 
 
 def _signature(name: str) -> str | None:
@@ -143,8 +162,10 @@ def _source(function: Callable[..., Any]) -> tuple[str, str] | None:
     text = textwrap.dedent(inspect.getsource(function))
     start = text.find("def ")
     shown = Path(file)
-    return (f"sdk/{shown.relative_to(root).as_posix()}" if shown.is_relative_to(root) else shown.name,
-            text[max(start, 0):].rstrip())
+    return (
+        f"sdk/{shown.relative_to(root).as_posix()}" if shown.is_relative_to(root) else shown.name,
+        text[max(start, 0) :].rstrip(),
+    )
 
 
 def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
@@ -152,16 +173,32 @@ def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
     shown = []
     for c in counted:
         of = sorted((op for op in members.values() if op.family == c.family), key=lambda op: op.name)
-        shown.append({"counted": c, "slug": slug(c.family), "members": [
-            {"name": op.name, "kind": op.kind, "meaning": sentence(op.doc).replace("|", "\\|")} for op in of]})
+        shown.append(
+            {
+                "counted": c,
+                "slug": slug(c.family),
+                "members": [
+                    {"name": op.name, "kind": op.kind, "meaning": sentence(op.doc).replace("|", "\\|")} for op in of
+                ],
+            }
+        )
     kinds = {kind: sum(op.kind == kind for op in members.values()) for kind in ("primitive", "composite", "opaque")}
     words = f"{kinds['primitive']} primitives, {kinds['composite']} composites and {kinds['opaque']} opaque operators"
     kept = ("kind", "family", "overloads", "clauses", "results", "dtypes", "requires", "tags", "reason")
     locked = lock(members.values())["members"]
-    data = [{"name": name, "page": path_of(members[name]), "doc": sentence(members[name].doc),
-             **{k: m[k] for k in kept}} for name, m in locked.items()]
-    return {"version": CURRENT, "wrap": wrap, "exclusions": _exclusions(), "families": shown, "total": len(members),
-            "kinds": words, "data": _embedded(data)}
+    data = [
+        {"name": name, "page": path_of(members[name]), "doc": sentence(members[name].doc), **{k: m[k] for k in kept}}
+        for name, m in locked.items()
+    ]
+    return {
+        "version": CURRENT,
+        "wrap": wrap,
+        "exclusions": _exclusions(),
+        "families": shown,
+        "total": len(members),
+        "kinds": words,
+        "data": _embedded(data),
+    }
 
 
 def _embedded(data: Any) -> str:
@@ -171,10 +208,21 @@ def _embedded(data: Any) -> str:
 
 def _exclusions() -> list[dict[str, str]]:
     """What is left out, in words; dtypes that only some PyTorch has are left to it."""
+
     def code(names: Iterable[object]) -> str:
         return ", ".join(f"`{str(n).removeprefix('torch.').removesuffix('.*')}`" for n in names)
-    return [{"name": e.name, "reason": e.reason, "do": e.do, "operators": code(e.operators),
-             "layouts": code(e.layouts), "dtypes": code(e.dtypes)} for e in EXCLUSIONS]
+
+    return [
+        {
+            "name": e.name,
+            "reason": e.reason,
+            "do": e.do,
+            "operators": code(e.operators),
+            "layouts": code(e.layouts),
+            "dtypes": code(e.dtypes),
+        }
+        for e in EXCLUSIONS
+    ]
 
 
 def sentence(doc: str) -> str:

@@ -1,4 +1,5 @@
 """Preconditions that several operators share: the sentence, and whether it holds for arguments by parameter name."""
+
 from __future__ import annotations
 
 import torch
@@ -14,6 +15,7 @@ def _types(args: Args, names: tuple[str, ...]) -> list[TensorType]:
 
 def broadcasts(*names: str) -> Requires:
     """Sizes known at run time only are taken to fit."""
+
     def holds(args: Args) -> bool:
         known: dict[int, Dim] = {}
         for t in _types(args, names):
@@ -21,21 +23,26 @@ def broadcasts(*names: str) -> Requires:
                 if isinstance(n, int) and n != 1 and known.setdefault(i, n) != n:
                     return False
         return True
+
     return Requires("broadcasts", "The shapes broadcast: aligned at the last dimension, sizes are equal or 1.", holds)
 
 
 def no_complex(*names: str) -> Requires:
     """Complex numbers have no order."""
+
     def holds(args: Args) -> bool:
         return not any(t.dtype.is_complex for t in _types(args, names)) and not any(
-            isinstance(args.get(n), complex) for n in names)
+            isinstance(args.get(n), complex) for n in names
+        )
+
     return Requires("no-complex", "No argument is complex.", holds)
 
 
 def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
     """``which`` says in words what ``dtypes`` are, as in "integers or bools"."""
-    return Requires("dtypes", f"The tensors are {which}.",
-        lambda args: all(t.dtype in dtypes for t in _types(args, names)))
+    return Requires(
+        "dtypes", f"The tensors are {which}.", lambda args: all(t.dtype in dtypes for t in _types(args, names))
+    )
 
 
 def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
@@ -43,6 +50,7 @@ def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
     such a gradient, but with ``repeated`` it may have one element in a dimension that the view leaves alone, as
     ``istft`` gives it.
     """
+
     def holds(args: Args) -> bool:
         grad = args["grad_output"] if "grad_output" in args else args["grad_in"]
         whole = TensorType.dense(grad.dtype, sizes(args["input_sizes"]))
@@ -50,6 +58,12 @@ def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
         alone = [d for d in range(whole.rank) if d != args["dim"] % max(whole.rank, 1)] if repeated else []
         return len(want) == grad.rank and all(
             a == b or not isinstance(a, int) or not isinstance(b, int) or (b == 1 and d in alone)
-            for d, (a, b) in enumerate(zip(want, grad.shape, strict=True)))
-    return Requires("gradient-sizes", "The gradient has the sizes of what it is the gradient of"
-                    f"{', or one element where that leaves a dimension alone' if repeated else ''}.", holds)
+            for d, (a, b) in enumerate(zip(want, grad.shape, strict=True))
+        )
+
+    return Requires(
+        "gradient-sizes",
+        "The gradient has the sizes of what it is the gradient of"
+        f"{', or one element where that leaves a dimension alone' if repeated else ''}.",
+        holds,
+    )

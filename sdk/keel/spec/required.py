@@ -3,6 +3,7 @@
 Tracing does not tell. PyTorch's fake tensors give a type to a difference of a bool and a float, which it refuses, and
 in 2.11 to a row beyond the last one, which a kernel would read from memory of something else.
 """
+
 from __future__ import annotations
 
 from keel.spec.bind import bind
@@ -29,4 +30,5 @@ def broken(call: Call) -> str | None:
 
 def _symbolic(call: Call) -> bool:
     return any(t.symbols for t in call.tensors) or any(
-        isinstance(v, SymType) for v in leaves((*call.args, *call.kwargs.values())))
+        isinstance(v, SymType) for v in leaves((*call.args, *call.kwargs.values()))
+    )

@@ -4,6 +4,7 @@ A rule is plain Python over arguments by parameter name, with a TensorType for e
 expressions, and the same arithmetic serves both. Where a rule must know which of two strides is larger (the order of
 dimensions of an elementwise result), symbols count as large and distinct, as PyTorch's own hints usually are.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +57,7 @@ class Out:
     dtype: DtypeRule
     shape: ShapeRule
     layout: LayoutRule
-    when: Callable[[Args], bool] | None = None                # the result is None where this does not hold
+    when: Callable[[Args], bool] | None = None  # the result is None where this does not hold
 
     def type(self, args: Args) -> Type | None:
         if self.when is not None and not self.when(args):
@@ -67,6 +68,7 @@ class Out:
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
+
 
 def tensors(args: Args) -> list[TensorType]:
     """All tensor arguments in order, those in lists too."""
@@ -120,6 +122,7 @@ def alike(a: Dim, b: Dim) -> bool:
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------
 
+
 def like(name: str) -> DtypeRule:
     return DtypeRule(f"dtype({name})", lambda args: _first(args[name]).dtype)
 
@@ -160,7 +163,9 @@ def real(rule: DtypeRule) -> DtypeRule:
 
 
 REAL: Mapping[torch.dtype, torch.dtype] = {
-    torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
 }
 
 
@@ -171,8 +176,11 @@ def promote(values: Sequence[Any]) -> torch.dtype:
     ranked = [v.dtype for v in values if isinstance(v, TensorType) and v.rank]
     scalars = [v.dtype for v in values if isinstance(v, TensorType) and not v.rank]
     numbers = [_number_like(v) for v in values if not isinstance(v, TensorType) and v is not None]
-    stand_ins = [torch.empty((1,) * rank, dtype=reduce(torch.promote_types, group), device="meta")
-                 for rank, group in ((1, ranked), (0, scalars)) if group]
+    stand_ins = [
+        torch.empty((1,) * rank, dtype=reduce(torch.promote_types, group), device="meta")
+        for rank, group in ((1, ranked), (0, scalars))
+        if group
+    ]
     result: torch.dtype = reduce(_both, [*stand_ins, *numbers]).dtype
     return result
 
@@ -201,13 +209,16 @@ def _first(value: Any) -> TensorType:
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
+
 def shape_of(name: str) -> ShapeRule:
     return ShapeRule(f"shape({name})", lambda args: _first(args[name]).shape)
 
 
 def broadcast(*names: str) -> ShapeRule:
-    return ShapeRule(f"broadcast({', '.join(names)})", lambda args: broadcast_shapes(
-        [v.shape for n in names for v in leaves(args[n]) if isinstance(v, TensorType)]))
+    return ShapeRule(
+        f"broadcast({', '.join(names)})",
+        lambda args: broadcast_shapes([v.shape for n in names for v in leaves(args[n]) if isinstance(v, TensorType)]),
+    )
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
@@ -222,12 +233,14 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
 
 def reduced(name: str = "self", dims: str = "dim", keepdim: str = "keepdim") -> ShapeRule:
     """``dims`` gone, or 1 under ``keepdim``; all dimensions where none is given."""
+
     def of(args: Args) -> Shape:
         shape = args[name].shape
         over = canonicals(args.get(dims), len(shape))
         if args.get(keepdim):
             return tuple(1 if i in over else n for i, n in enumerate(shape))
         return tuple(n for i, n in enumerate(shape) if i not in over)
+
     return ShapeRule(f"reduce({name}, {dims}, {keepdim})", of)
 
 
@@ -239,23 +252,31 @@ ANY = LayoutRule("any dense", lambda args, shape: contiguous_strides(shape), exa
 
 def elementwise(*names: str) -> LayoutRule:
     """Dense, dimensions in the order of the arguments' strides; TensorIterator's rule."""
-    return LayoutRule(f"elementwise({', '.join(names)})", lambda args, shape: elementwise_strides(
-        [v for n in names for v in leaves(args[n]) if isinstance(v, TensorType)], shape))
+    return LayoutRule(
+        f"elementwise({', '.join(names)})",
+        lambda args, shape: elementwise_strides(
+            [v for n in names for v in leaves(args[n]) if isinstance(v, TensorType)], shape
+        ),
+    )
 
 
 def preserved(name: str = "self") -> LayoutRule:
     """The argument's strides if it is dense without overlap, else those of an elementwise result."""
+
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
         given = _first(args[name])
         return given.strides if is_dense(given) else elementwise_strides([given], shape)
+
     return LayoutRule(f"preserve({name})", of)
 
 
 def is_dense(t: TensorType) -> bool:
     """Whether the elements fill a block of memory, each once, in some order of dimensions."""
     step: Dim = 1
-    for n, s in sorted(((n, s) for n, s in zip(t.shape, t.strides, strict=True) if n != 1),
-                       key=lambda ns: (typical(ns[1]), typical(ns[0]))):
+    for n, s in sorted(
+        ((n, s) for n, s in zip(t.shape, t.strides, strict=True) if n != 1),
+        key=lambda ns: (typical(ns[1]), typical(ns[0])),
+    ):
         if not alike(s, step):
             return False
         step = as_dim(sympy.expand(step * n))
@@ -271,7 +292,7 @@ def elementwise_strides(given: Sequence[TensorType], shape: Shape) -> Shape:
     same = [t for t in given if t.rank]
     if same and all(t.shape == shape and t.strides == same[0].strides for t in same) and is_dense(same[0]):
         return same[0].strides
-    order = list(range(rank - 1, -1, -1))                      # fastest first
+    order = list(range(rank - 1, -1, -1))  # fastest first
 
     def swaps(a: int, b: int) -> int:
         for strides in rows:
@@ -283,7 +304,8 @@ def elementwise_strides(given: Sequence[TensorType], shape: Shape) -> Shape:
             if typical(shape[a]) > typical(shape[b]):
                 return 1
         return 0
-    for i in range(1, rank):                                   # insertion sort that passes over ambiguous pairs
+
+    for i in range(1, rank):  # insertion sort that passes over ambiguous pairs
         at = i
         for j in range(i - 1, -1, -1):
             found = swaps(order[j], order[at])

@@ -1,4 +1,5 @@
 """Type rules of matrices and transforms: column-major results as LAPACK makes them, the layouts of FFT libraries."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ def smaller(a: Dim, b: Dim) -> Dim:
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------
 
+
 def complexed(name: str) -> DtypeRule:
     """The complex dtype of an argument's precision."""
     return DtypeRule(f"complex({like(name).text})", lambda args: COMPLEX_OF.get(args[name].dtype, args[name].dtype))
@@ -46,9 +48,11 @@ Matrix = Callable[[Dim, Dim, Dim], tuple[Dim, ...]]
 
 def batched(name: str, text: str, last: Matrix) -> ShapeRule:
     """The sizes of an argument of matrices [..., m, n], the last two replaced; k is the lesser of them."""
+
     def of(args: Args) -> Shape:
         *batch, m, n = args[name].shape
         return (*batch, *last(m, n, smaller(m, n)))
+
     return ShapeRule(f"batch({name}){text}", of)
 
 
@@ -63,13 +67,16 @@ def only_if(flag: Callable[[Args], bool], text: str, rule: ShapeRule) -> ShapeRu
 
 def solution(right: str, left: str) -> ShapeRule:
     """The sizes of right-hand sides, their batch dimensions broadcast with those of the matrices."""
+
     def of(args: Args) -> Shape:
         together = broadcast_shapes([args[right].shape[:-2], args[left].shape[:-2]])
         return (*together, *args[right].shape[-2:])
+
     return ShapeRule(f"broadcast(batch({right}), batch({left}))[m, n] of {right}", of)
 
 
 # -- layouts ----------------------------------------------------------------------------------------------------------
+
 
 def column_major_strides(shape: Shape) -> Shape:
     """Strides of matrices stored column after column, one matrix after the other."""
@@ -82,17 +89,23 @@ COLUMNS = LayoutRule("column-major", lambda args, shape: column_major_strides(sh
 
 def columns_but_on_cuda(name: str) -> LayoutRule:
     """Column-major, as LAPACK has it; row-major on CUDA, where PyTorch copies what cuSOLVER gives."""
+
     def of(args: Args, shape: Shape) -> Shape:
         rows = args[name].device.type == "cuda"
         return contiguous_strides(shape) if rows else column_major_strides(shape)
+
     return LayoutRule("column-major (row-major on CUDA)", of)
 
 
 # -- preconditions ----------------------------------------------------------------------------------------------------
 
+
 def square(name: str) -> Requires:
-    return Requires(f"{name}-square", f"{name} has at least two dimensions, the last two of equal size.",
-                    lambda args: args[name].rank >= 2 and args[name].shape[-1] == args[name].shape[-2])
+    return Requires(
+        f"{name}-square",
+        f"{name} has at least two dimensions, the last two of equal size.",
+        lambda args: args[name].rank >= 2 and args[name].shape[-1] == args[name].shape[-2],
+    )
 
 
 def matrix(name: str) -> Requires:
@@ -100,11 +113,15 @@ def matrix(name: str) -> Requires:
 
 
 def same_dtype(*names: str) -> Requires:
-    return Requires("same-dtype", f"{' and '.join(names)} have the same dtype.",
-                    lambda args: len({args[n].dtype for n in names}) == 1)
+    return Requires(
+        "same-dtype",
+        f"{' and '.join(names)} have the same dtype.",
+        lambda args: len({args[n].dtype for n in names}) == 1,
+    )
 
 
 # -- FFT --------------------------------------------------------------------------------------------------------------
+
 
 def fft_dims(args: Args) -> list[int]:
     return [canonical(d, args["self"].rank) for d in args["dim"]]

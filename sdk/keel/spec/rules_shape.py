@@ -2,6 +2,7 @@
 
 Where a bound must be compared with a symbolic size and no proof decides, the size is a formula with Max and Min.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -45,11 +46,15 @@ def unknown(i: int = 0) -> sympy.Symbol:
 
 def view(shape: str, strides: str, of: Geometry, dtype: DtypeRule | None = None) -> Out:
     """The type of a view: the operand's elements, found with other sizes and strides."""
-    return Out(dtype or like("self"), ShapeRule(shape, lambda args: of(args)[0]),
-               LayoutRule(strides, lambda args, _: of(args)[1]))
+    return Out(
+        dtype or like("self"),
+        ShapeRule(shape, lambda args: of(args)[0]),
+        LayoutRule(strides, lambda args, _: of(args)[1]),
+    )
 
 
 # -- arithmetic on sizes ----------------------------------------------------------------------------------------------
+
 
 def at_least(a: Dim, b: Dim) -> bool | None:
     """Whether a >= b; None where sizes of 1 or more do not settle it."""
@@ -83,6 +88,7 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
+
 
 def _reshaped(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     x, wanted = args["self"], list(sizes(args["size"] if "size" in args else args["shape"]))
@@ -163,8 +169,9 @@ def _unsqueezed(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     return [*x.shape[:at], 1, *x.shape[at:]], [*x.strides[:at], step, *x.strides[at:]]
 
 
-UNSQUEEZED = view("shape(self) with 1 before dim", "strides(self) with shape[dim] * stride[dim] before dim",
-                  _unsqueezed)
+UNSQUEEZED = view(
+    "shape(self) with 1 before dim", "strides(self) with shape[dim] * stride[dim] before dim", _unsqueezed
+)
 
 
 def _from_start(value: Any, size: Dim, default: Dim) -> Dim:
@@ -200,14 +207,17 @@ def _sliced(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     return shape, strides
 
 
-SLICED = view("shape(self), at dim ceil(max(end - start, 0) / step) with start and end within 0 .. shape[dim]",
-              "strides(self), at dim times step", _sliced)
+SLICED = view(
+    "shape(self), at dim ceil(max(end - start, 0) / step) with start and end within 0 .. shape[dim]",
+    "strides(self), at dim times step",
+    _sliced,
+)
 
 
 def _selected(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     x = args["self"]
     d = canonical(args["dim"], x.rank)
-    return [*x.shape[:d], *x.shape[d + 1:]], [*x.strides[:d], *x.strides[d + 1:]]
+    return [*x.shape[:d], *x.shape[d + 1 :]], [*x.strides[:d], *x.strides[d + 1 :]]
 
 
 SELECTED = view("shape(self) without dim", "strides(self) without dim", _selected)
@@ -228,8 +238,11 @@ def _diagonal(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     return [*(x.shape[d] for d in rest), length], [*(x.strides[d] for d in rest), x.strides[d1] + x.strides[d2]]
 
 
-DIAGONAL = view("shape(self) without dim1 and dim2, then the diagonal's length",
-                "strides(self) without dim1 and dim2, then stride[dim1] + stride[dim2]", _diagonal)
+DIAGONAL = view(
+    "shape(self) without dim1 and dim2, then the diagonal's length",
+    "strides(self) without dim1 and dim2, then stride[dim1] + stride[dim2]",
+    _diagonal,
+)
 
 
 def _windows(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -242,8 +255,11 @@ def _windows(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     return [*shape, size], [*strides, x.strides[d]]
 
 
-WINDOWS = view("shape(self), at dimension (n - size) // step + 1, then size",
-               "strides(self), at dimension times step, then stride[dimension]", _windows)
+WINDOWS = view(
+    "shape(self), at dimension (n - size) // step + 1, then size",
+    "strides(self), at dimension times step, then stride[dimension]",
+    _windows,
+)
 
 
 def _reinterpreted(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -260,13 +276,18 @@ def _reinterpreted(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     return shape, strides
 
 
-BITCAST = view("shape(self), the last times itemsize(self) / itemsize(dtype)", "strides(self) in elements of dtype",
-               _reinterpreted, DtypeRule("dtype", lambda args: args["dtype"]))
+BITCAST = view(
+    "shape(self), the last times itemsize(self) / itemsize(dtype)",
+    "strides(self) in elements of dtype",
+    _reinterpreted,
+    DtypeRule("dtype", lambda args: args["dtype"]),
+)
 SAME = view("shape(self)", "strides(self)", lambda args: (args["self"].shape, args["self"].strides))
 STRIDED = view("size", "stride", lambda args: (sizes(args["size"]), sizes(args["stride"])))
 
 
 # -- memory formats ---------------------------------------------------------------------------------------------------
+
 
 def channels_last(shape: Shape) -> Shape:
     """Strides of (N, C, ...) with the channels innermost."""
@@ -280,7 +301,7 @@ def suggests_channels_last(x: TensorType) -> bool:
     if x.rank not in (4, 5) or x.strides[1] == 0:
         return False
     least: Dim = 0
-    if x.strides[0] == x.strides[1]:                            # N111
+    if x.strides[0] == x.strides[1]:  # N111
         return False
     for d in (1, *range(x.rank - 1, 1, -1), 0):
         if x.shape[d] == 0 or typical(x.strides[d]) < typical(least):
@@ -300,20 +321,24 @@ def formatted(name: str = "self") -> LayoutRule:
         if wanted in (torch.channels_last, torch.channels_last_3d):
             return channels_last(shape)
         return contiguous_strides(shape) if wanted is torch.contiguous_format else keep.of(args, shape)
+
     return LayoutRule(f"memory_format or preserve({name})", of)
 
 
 def suggested(name: str) -> LayoutRule:
     """Channels last if all operands are, row-major otherwise."""
+
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
         value = args[name]
         given = [t for t in (value if isinstance(value, list | tuple) else [value]) if t.shape != (0,)]
         last = bool(given) and all(map(suggests_channels_last, given))
         return channels_last(shape) if last else contiguous_strides(shape)
+
     return LayoutRule(f"channels last if {name} is, else row-major", of)
 
 
 # -- joining, padding, indexing ---------------------------------------------------------------------------------------
+
 
 def _joined(args: Args) -> Shape:
     parts = [t for t in args["tensors"] if t.shape != (0,)] or args["tensors"][:1]
@@ -339,10 +364,12 @@ PADDED = ShapeRule("shape(self) + before + after", _padded)
 
 def replaced_at(name: str, by: str, of: Callable[[Args], Any]) -> ShapeRule:
     """``shape(name)`` with another size at ``dim``; a scalar stays one."""
+
     def shape(args: Args) -> Shape:
         own = args[name].shape
         d = canonical(args["dim"], len(own))
         return tuple(as_dim(number(of(args))) if i == d else n for i, n in enumerate(own))
+
     return ShapeRule(f"shape({name}), at dim {by}", shape)
 
 
@@ -378,10 +405,18 @@ def _indexed(args: Args) -> TensorType:
 
 INDEXED = Out(
     like("self"),
-    ShapeRule("shape(self) with broadcast(indices) for the dimensions that they index, in front if these are not next "
-              "to each other", lambda args: _indexed(args).shape),
-    LayoutRule("elementwise order of the dimensions as self is read", lambda args, shape: (
-        contiguous_strides(shape) if args["self"].numel == 0 else elementwise_strides([_indexed(args)], shape))))
+    ShapeRule(
+        "shape(self) with broadcast(indices) for the dimensions that they index, in front if these are not next "
+        "to each other",
+        lambda args: _indexed(args).shape,
+    ),
+    LayoutRule(
+        "elementwise order of the dimensions as self is read",
+        lambda args, shape: (
+            contiguous_strides(shape) if args["self"].numel == 0 else elementwise_strides([_indexed(args)], shape)
+        ),
+    ),
+)
 
 
 def kept(name: str = "self") -> Out:
@@ -391,10 +426,12 @@ def kept(name: str = "self") -> Out:
 
 def spanned(name: str = "self") -> LayoutRule:
     """The strides of ``name``, gaps included, unless its elements overlap."""
+
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
         x = args[name]
         overlaps = any(s == 0 and n != 1 for n, s in zip(x.shape, x.strides, strict=True))
         return elementwise_strides([x], shape) if overlaps and not is_dense(x) else x.strides
+
     return LayoutRule(f"strides({name})", of)
 
 

@@ -3,6 +3,7 @@
 PyTorch keeps images either row-major or with channels innermost; which of the two a result has follows from the strides
 of its arguments.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ def fitting(size: Any, kernel: Any, padding: Any, stride: Any, dilation: Any = 1
     if not ceil:
         return as_dim(_floordiv(last, stride) + 1)
     found = _floordiv(last + stride - 1, stride) + 1
-    begin = _floordiv(size + padding - 1, stride) + 1                      # windows that begin before the padding
-    inside = padding - extent + stride - 1 < 0                             # those that stand out all do
+    begin = _floordiv(size + padding - 1, stride) + 1  # windows that begin before the padding
+    inside = padding - extent + stride - 1 < 0  # those that stand out all do
     return as_dim(found if inside is True or inside is sympy.true else _least(found, begin))
 
 
@@ -49,19 +50,30 @@ def _least(a: Any, b: Any) -> Any:
 
 def pooled(n: int, name: str = "self") -> ShapeRule:
     """The sizes of a pooling of the last ``n`` dimensions."""
+
     def of(args: Args) -> Shape:
         shape = args[name].shape
         kernel = spread(args["kernel_size"], n)
         stride = spread(args["stride"], n) if args["stride"] else kernel
         padding, dilation = spread(args["padding"], n), spread(args.get("dilation", 1), n)
-        return (*shape[:-n], *(fitting(s, k, p, step, d, bool(args["ceil_mode"])) for s, k, p, step, d in zip(
-            shape[-n:], kernel, padding, stride, dilation, strict=True)))
-    return ShapeRule(f"windows of the last {n} dimensions of {name}: floor((size + 2 padding - dilation (kernel - 1) - "
-                     f"1) / stride) + 1, under ceil_mode rounded up as long as the window begins in front of the "
-                     f"padding on the right", of)
+        return (
+            *shape[:-n],
+            *(
+                fitting(s, k, p, step, d, bool(args["ceil_mode"]))
+                for s, k, p, step, d in zip(shape[-n:], kernel, padding, stride, dilation, strict=True)
+            ),
+        )
+
+    return ShapeRule(
+        f"windows of the last {n} dimensions of {name}: floor((size + 2 padding - dilation (kernel - 1) - "
+        f"1) / stride) + 1, under ceil_mode rounded up as long as the window begins in front of the "
+        f"padding on the right",
+        of,
+    )
 
 
 # -- where channels lie -----------------------------------------------------------------------------------------------
+
 
 def is_channels_last(t: TensorType) -> bool:
     """Whether a tensor of 4 or 5 dimensions has its channels (dimension 1) innermost (``suggest_memory_format``)."""
@@ -90,9 +102,11 @@ def channels_last_strides(shape: Shape) -> Shape:
 
 def as_image(*names: str, ranks: Sequence[int] = (4, 5)) -> LayoutRule:
     """Channels innermost if those of one of the arguments are, else row-major; the former for ``ranks`` only."""
+
     def of(args: Args, shape: Shape) -> Shape:
         given = [args[n] for n in names if isinstance(args[n], TensorType)]
         last = len(shape) in ranks and any(map(is_channels_last, given))
         return channels_last_strides(shape) if last else contiguous_strides(shape)
+
     limit = "" if len(ranks) > 1 else f" and has {ranks[0]} dimensions"
     return LayoutRule(f"channels last if {' or '.join(names)} is{limit}, else row-major", of)

@@ -2,6 +2,7 @@
 
 Values are drawn from a generator of their own, so no global seed matters and none is changed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator

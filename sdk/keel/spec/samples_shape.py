@@ -1,4 +1,5 @@
 """Samples of operators that reduce, move and index elements: sizes 0 and 1, rank 0, dims from both ends, layouts."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,16 +38,19 @@ def along(dtype: torch.dtype, empty: bool = True) -> Iterator[tuple[torch.Tensor
 
 def one_dim(empty: bool = True, **keywords: Any) -> Samples:
     """``op(x, dim)`` and, where ``keywords`` says what keepdim is called, with it."""
+
     def samples(dtype: torch.dtype) -> Iterator[Sample]:
         for x, dim in along(dtype, empty):
             yield Sample((x, dim), {})
             for name, value in keywords.items():
                 yield Sample((x, dim), {name: value})
+
     return samples
 
 
 def many_dims(empty: bool = True, keywords: bool = False) -> Samples:
     """``op(x, dims, keepdim)``: one, two, all named; ``keywords`` says that keepdim is given by name."""
+
     def samples(dtype: torch.dtype) -> Iterator[Sample]:
         for x, dim in along(dtype, empty):
             yield Sample((x, [dim]))
@@ -56,18 +60,24 @@ def many_dims(empty: bool = True, keywords: bool = False) -> Samples:
                 yield Sample((x, list(range(x.dim()))))
             if x.dim() > 2 and (empty or x.numel()):
                 yield Sample((x, [-1, 0]))
+
     return samples
 
 
-def each(*cases: tuple[Sequence[int], tuple[Any, ...]], layout: Callable[[torch.Tensor], torch.Tensor] | None = None,
-         **keywords: Any) -> Samples:
+def each(
+    *cases: tuple[Sequence[int], tuple[Any, ...]],
+    layout: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    **keywords: Any,
+) -> Samples:
     """``op(x, *args)`` on a tensor of each of the sizes, row-major and in another layout."""
+
     def samples(dtype: torch.dtype) -> Iterator[Sample]:
         for i, (shape, args) in enumerate(cases):
             x = drawn(dtype, *shape, seed=i)
             yield Sample((x, *args), keywords)
             if x.dim() > 1:
                 yield Sample(((layout or swapped)(x), *args), keywords)
+
     return samples
 
 

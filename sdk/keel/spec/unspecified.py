@@ -3,6 +3,7 @@
 Each function takes arguments by parameter name and results, flat, and gives a mask for each result, or None where all
 of it is specified.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -94,6 +95,8 @@ def infinite(*means: int) -> Unspecified:
     """An infinite element of these results, which are means: a mean of infinities of one sign is one of them, or NaN
     where it is updated by one element after another.
     """
+
     def masks(args: Mapping[str, Any], results: Sequence[Any]) -> Masks:
         return [out.isinf() if k in means else None for k, out in enumerate(results)]
+
     return masks

@@ -2,6 +2,7 @@
 
 ``docs/spec/stability.md`` says what each part of a version number promises.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,8 +72,9 @@ STEPS: tuple[Step, ...] = ()
 """All steps, oldest first; 1.0 is the first version."""
 
 
-def convert(program: Data, target: Version, members: Callable[[Version], frozenset[str]],
-            steps: Sequence[Step] = STEPS) -> Data:
+def convert(
+    program: Data, target: Version, members: Callable[[Version], frozenset[str]], steps: Sequence[Step] = STEPS
+) -> Data:
     """A saved program of another version of the opset.
 
     ``members`` gives the full names of all overloads of a version.  Raises KeelError[opset-version] for versions that
@@ -82,7 +84,7 @@ def convert(program: Data, target: Version, members: Callable[[Version], frozens
     for step, up in _path(source, target, steps):
         rewrites, known = (step.up, step.newer) if up else (step.down, step.older)
         program = {**program, "opset": str(known), "graph": _graph(program["graph"], rewrites, known)}
-        if (lost := sorted(overloads_of(program["graph"]) - members(known))):
+        if lost := sorted(overloads_of(program["graph"]) - members(known)):
             raise _no_form(known, {name: f"It is no member of opset {known}." for name in lost})
     # What changes in a patch is no matter of graphs.
     return {**program, "opset": str(target)}
@@ -95,9 +97,12 @@ def _path(source: Version, target: Version, steps: Sequence[Step]) -> list[tuple
     stops = [low, *(s.newer for s in between)]
     if stops[-1] != high or any(s.older != stop for s, stop in zip(between, stops, strict=False)):
         versions = sorted({CURRENT, *(v for s in steps for v in (s.older, s.newer))})
-        raise KeelError("opset-version", f"Nothing leads from opset {source} to {target}.",
-                        {"keel": f"It knows the versions {', '.join(map(str, versions))}."},
-                        do="A newer Keel reads all that an older one wrote; see docs/errors/opset-version.md.")
+        raise KeelError(
+            "opset-version",
+            f"Nothing leads from opset {source} to {target}.",
+            {"keel": f"It knows the versions {', '.join(map(str, versions))}."},
+            do="A newer Keel reads all that an older one wrote; see docs/errors/opset-version.md.",
+        )
     up = source < target
     return [(s, up) for s in (between if up else reversed(between))]
 
@@ -113,6 +118,7 @@ def _graph(graph: Data, rewrites: Mapping[str, Rewrite], known: Version) -> Data
         name = next(n for n in (f"{stem}_{i}" for i in range(len(taken) + 1)) if n not in taken)
         taken.add(name)
         return name
+
     nodes: list[Data] = []
     for node in graph["nodes"]:
         rewrite = rewrites.get(node["op"])
@@ -125,8 +131,12 @@ def _graph(graph: Data, rewrites: Mapping[str, Rewrite], known: Version) -> Data
 
 
 def _no_form(known: Version, reasons: Mapping[str, str]) -> KeelError:
-    return KeelError("opset-version", f"The graph has no form in opset {known}.", reasons,
-                     do="Save it for a newer version, or load it with a newer Keel.")
+    return KeelError(
+        "opset-version",
+        f"The graph has no form in opset {known}.",
+        reasons,
+        do="Save it for a newer version, or load it with a newer Keel.",
+    )
 
 
 def overloads_of(graph: Data) -> frozenset[str]:

@@ -3,6 +3,7 @@
 PyTorch says what it knows of a number as a sympy expression over symbols. ``functions`` declares each function once;
 ``evaluate``, ``python_text``, ``c_text``, ``bounds`` and ``kernel_form`` all read that table.
 """
+
 from keel.symbols.bounds import bounds
 from keel.symbols.evaluate import evaluate, exact
 from keel.symbols.functions import FUNCTIONS, Function, Kind, function_of, kind_of
@@ -12,6 +13,26 @@ from keel.symbols.ranges import Range
 from keel.symbols.solve import solve_linear, told
 from keel.symbols.symbols import checked_name, free_symbols
 
-__all__ = ["C_PRELUDE", "FUNCTIONS", "PYTHON_NAMES", "BitsOfFloat", "FloatOfBits", "Function", "HostNumbers", "Kind",
-           "Range", "bounds", "c_text", "checked_name", "evaluate", "exact", "free_symbols", "function_of",
-           "kernel_form", "kind_of", "python_text", "solve_linear", "told"]
+__all__ = [
+    "C_PRELUDE",
+    "FUNCTIONS",
+    "PYTHON_NAMES",
+    "BitsOfFloat",
+    "FloatOfBits",
+    "Function",
+    "HostNumbers",
+    "Kind",
+    "Range",
+    "bounds",
+    "c_text",
+    "checked_name",
+    "evaluate",
+    "exact",
+    "free_symbols",
+    "function_of",
+    "kernel_form",
+    "kind_of",
+    "python_text",
+    "solve_linear",
+    "told",
+]

@@ -1,4 +1,5 @@
 """Between which numbers the value of an expression lies."""
+
 from __future__ import annotations
 
 import math
@@ -20,7 +21,7 @@ def bounds(expr: Any, known: Mapping[str, Range] | None = None) -> Range:
     """
     try:
         return _bounds(expr, known or {})
-    except (OverflowError, ValueError, ZeroDivisionError):     # an end that has no value
+    except (OverflowError, ValueError, ZeroDivisionError):  # an end that has no value
         return ANY
 
 

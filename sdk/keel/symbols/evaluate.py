@@ -1,4 +1,5 @@
 """The value of an expression, exactly as Python and PyTorch compute it."""
+
 from __future__ import annotations
 
 import math
@@ -49,8 +50,14 @@ def constant(expr: Any) -> Value | None:
     return None
 
 
-_INFINITE = {"Infinity": math.inf, "NegativeInfinity": -math.inf, "IntInfinity": math.inf, "NaN": math.nan,
-             "NegativeIntInfinity": -math.inf, "ComplexInfinity": math.nan}
+_INFINITE = {
+    "Infinity": math.inf,
+    "NegativeInfinity": -math.inf,
+    "IntInfinity": math.inf,
+    "NaN": math.nan,
+    "NegativeIntInfinity": -math.inf,
+    "ComplexInfinity": math.nan,
+}
 """The numbers that are none, by the names of their classes: two are PyTorch's own."""
 
 
@@ -65,7 +72,7 @@ def _value(expr: Any, values: Mapping[str, int | float | bool]) -> Any:
         raise unknown_function(expr)
     if isinstance(expr, sympy.Piecewise):
         return _first(expr, values)
-    if type(expr).__name__ in ("Where", "ITE"):                # the other branch may have no value
+    if type(expr).__name__ in ("Where", "ITE"):  # the other branch may have no value
         holds, then, other = expr.args
         return _value(then if _value(holds, values) else other, values)
     return whole(row.value(*(_value(a, values) for a in arguments_of(expr))))
@@ -79,5 +86,8 @@ def _first(expr: sympy.Piecewise, values: Mapping[str, int | float | bool]) -> A
 
 
 def unknown_function(expr: Any) -> KeelError:
-    return KeelError("bad-graph", f"{expr} applies {type(expr).__name__}, which the table of symbolic functions lacks.",
-                     do="Report it to the authors of Keel, with the program and the version of PyTorch.")
+    return KeelError(
+        "bad-graph",
+        f"{expr} applies {type(expr).__name__}, which the table of symbolic functions lacks.",
+        do="Report it to the authors of Keel, with the program and the version of PyTorch.",
+    )

@@ -5,6 +5,7 @@ that module is private, and those of sympy that PyTorch emits. Each row says wha
 numbers, exactly as Python and PyTorch compute it; its text in Python and in C; its range; and, where a kernel can
 compute it on integers, its form in sympy's sums, products, floors, remainders and extremes.
 """
+
 from __future__ import annotations
 
 import math
@@ -52,6 +53,7 @@ class Function:
 
 # -- kinds -------------------------------------------------------------------------------------------
 
+
 def _widest(kinds: Kinds) -> Kind:
     return "float" if "float" in kinds else "int"
 
@@ -75,6 +77,7 @@ def _cased(kinds: Kinds) -> Kind:
 
 # -- texts -------------------------------------------------------------------------------------------
 
+
 def _format(template: str) -> Callable[[Texts], str]:
     return lambda texts: template.format(*texts)
 
@@ -97,17 +100,21 @@ def _c_joined(sign: str) -> CForm:
 
 def _c_pairwise(on_ints: str, on_floats: str) -> CForm:
     """Two at a time, by one function on int64 and another on double."""
+
     def form(texts: Texts, kinds: Kinds) -> str:
         name = on_floats if "float" in kinds else on_ints
         return reduce(lambda a, b: f"{name}({a}, {b})", texts)
+
     return form
 
 
 def _c_compared(sign: str) -> CForm:
     """Python compares an integer and a float exactly; a long double holds both."""
+
     def form(texts: Texts, kinds: Kinds) -> str:
         mixed = "float" in kinds and set(kinds) != {"float"}
         return f"({f' {sign} '.join(f'(long double){t}' if mixed else t for t in texts)})"
+
     return form
 
 
@@ -116,6 +123,7 @@ def _c_by_kind(on_ints: str, on_floats: str) -> CForm:
 
 
 # -- values ------------------------------------------------------------------------------------------
+
 
 def whole(value: Value) -> Value:
     """A Fraction that is an integer as an int; anything else unchanged."""
@@ -128,7 +136,7 @@ def power(base: Value, exponent: Value) -> Value:
         return math.sqrt(base)
     if isinstance(exponent, int) and not isinstance(base, float):
         return whole(Fraction(base) ** exponent)
-    found = base ** exponent
+    found = base**exponent
     if isinstance(found, complex):
         raise ValueError("math domain error")
     return found
@@ -158,7 +166,7 @@ def by_cases(*args: Value) -> Value:
 
 def dense(*args: int) -> int:
     """Whether sizes and as many strides, in any order of dimensions, leave no gap and cover nothing twice: 1 or 0."""
-    sizes, strides = args[:len(args) // 2], args[len(args) // 2:]
+    sizes, strides = args[: len(args) // 2], args[len(args) // 2 :]
     if len(sizes) == 1:
         return int(strides[0] == 1 or sizes[0] < 2)
     step = 1
@@ -202,11 +210,18 @@ def _c_cases(texts: Texts, kinds: Kinds) -> str:
 
 # -- the table ---------------------------------------------------------------------------------------
 
+
 def _unary(name: str, bounds: Bounds, *names: str) -> Function:
     """A function of the math module, in PyTorch's form and in sympy's."""
     made = getattr(math, name)
-    return Function((f"OpaqueUnaryFn_{name}", *(names or (name,))), _of("float"), lambda x: made(x),
-                    _called(f"math.{name}"), _c_format(f"{name}((double){{0}})"), bounds)
+    return Function(
+        (f"OpaqueUnaryFn_{name}", *(names or (name,))),
+        _of("float"),
+        lambda x: made(x),
+        _called(f"math.{name}"),
+        _c_format(f"{name}((double){{0}})"),
+        bounds,
+    )
 
 
 def _relation(name: str, short: str, compare: Callable[[Any, Any], bool], sign: str) -> Function:
@@ -217,8 +232,7 @@ def _bitwise(name: str, combine: Callable[[Any, Any], Any], sign: str, bounds: B
     return Function((name,), _joint, lambda *args: reduce(combine, args), _joined(sign), _c_joined(sign), bounds)
 
 
-def _logic(names: tuple[str, ...], value: Callable[..., bool], python: Callable[[Texts], str],
-           c: CForm) -> Function:
+def _logic(names: tuple[str, ...], value: Callable[..., bool], python: Callable[[Texts], str], c: CForm) -> Function:
     return Function(names, _of("bool"), value, python, c, ranges.always(0, 1))
 
 
@@ -227,62 +241,180 @@ def _floor_of(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
 
 
 _ROWS = (
-    Function(("Add",), _widest, lambda *args: sum(args[1:], args[0]), _joined("+"), _c_joined("+"), ranges.added,
-             sympy.Add),
-    Function(("Mul",), _widest, lambda *args: math.prod(args[1:], start=args[0]), _joined("*"), _c_joined("*"),
-             ranges.multiplied, sympy.Mul),
+    Function(
+        ("Add",), _widest, lambda *args: sum(args[1:], args[0]), _joined("+"), _c_joined("+"), ranges.added, sympy.Add
+    ),
+    Function(
+        ("Mul",),
+        _widest,
+        lambda *args: math.prod(args[1:], start=args[0]),
+        _joined("*"),
+        _c_joined("*"),
+        ranges.multiplied,
+        sympy.Mul,
+    ),
     Function(("Pow",), _widest, power, _called("power"), _c_pairwise("size_pow", "pow"), ranges.power),
-    Function(("PowByNatural",), _of("int"), operator.pow, _format("({0} ** {1})"), _c_pairwise("size_pow", "pow"),
-             ranges.power),
-    Function(("FloatPow",), _of("float"), float_power, _called("float_power"), _c_format("pow({0}, {1})"),
-             ranges.power),
-    Function(("FloorDiv", "CleanDiv"), _widest, operator.floordiv, _format("({0} // {1})"),
-             _c_pairwise("size_div", "float_div"), ranges.floor_divided, _floor_of),
-    Function(("CeilDiv",), _widest, lambda a, b: -(-a // b), _format("(-(-{0} // {1}))"),
-             _c_format("(-size_div(-{0}, {1}))"), ranges.ceil_divided, lambda a, b: -sympy.floor(-a / b)),
-    Function(("ModularIndexing",), _of("int"), lambda a, b, n: a // b % n, _format("({0} // {1} % {2})"),
-             _c_format("size_mod(size_div({0}, {1}), {2})"), ranges.shifted_remainder,
-             lambda a, b, n: sympy.Mod(sympy.floor(a / b), n)),
-    Function(("PythonMod", "Mod"), _widest, operator.mod, _format("({0} % {1})"),
-             _c_pairwise("size_mod", "float_mod"), ranges.remainder, sympy.Mod),
-    Function(("IntTrueDiv", "FloatTrueDiv"), _of("float"), operator.truediv, _format("({0} / {1})"),
-             _c_pairwise("int_true_div", "float_true_div"), ranges.divided),
-    Function(("LShift",), _of("int"), operator.lshift, _format("({0} << {1})"), _c_format("({0} * size_pow(2, {1}))"),
-             ranges.left_shifted),
-    Function(("RShift",), _of("int"), operator.rshift, _format("({0} >> {1})"), _c_format("size_shift({0}, {1})"),
-             ranges.right_shifted),
+    Function(
+        ("PowByNatural",),
+        _of("int"),
+        operator.pow,
+        _format("({0} ** {1})"),
+        _c_pairwise("size_pow", "pow"),
+        ranges.power,
+    ),
+    Function(
+        ("FloatPow",), _of("float"), float_power, _called("float_power"), _c_format("pow({0}, {1})"), ranges.power
+    ),
+    Function(
+        ("FloorDiv", "CleanDiv"),
+        _widest,
+        operator.floordiv,
+        _format("({0} // {1})"),
+        _c_pairwise("size_div", "float_div"),
+        ranges.floor_divided,
+        _floor_of,
+    ),
+    Function(
+        ("CeilDiv",),
+        _widest,
+        lambda a, b: -(-a // b),
+        _format("(-(-{0} // {1}))"),
+        _c_format("(-size_div(-{0}, {1}))"),
+        ranges.ceil_divided,
+        lambda a, b: -sympy.floor(-a / b),
+    ),
+    Function(
+        ("ModularIndexing",),
+        _of("int"),
+        lambda a, b, n: a // b % n,
+        _format("({0} // {1} % {2})"),
+        _c_format("size_mod(size_div({0}, {1}), {2})"),
+        ranges.shifted_remainder,
+        lambda a, b, n: sympy.Mod(sympy.floor(a / b), n),
+    ),
+    Function(
+        ("PythonMod", "Mod"),
+        _widest,
+        operator.mod,
+        _format("({0} % {1})"),
+        _c_pairwise("size_mod", "float_mod"),
+        ranges.remainder,
+        sympy.Mod,
+    ),
+    Function(
+        ("IntTrueDiv", "FloatTrueDiv"),
+        _of("float"),
+        operator.truediv,
+        _format("({0} / {1})"),
+        _c_pairwise("int_true_div", "float_true_div"),
+        ranges.divided,
+    ),
+    Function(
+        ("LShift",),
+        _of("int"),
+        operator.lshift,
+        _format("({0} << {1})"),
+        _c_format("({0} * size_pow(2, {1}))"),
+        ranges.left_shifted,
+    ),
+    Function(
+        ("RShift",),
+        _of("int"),
+        operator.rshift,
+        _format("({0} >> {1})"),
+        _c_format("size_shift({0}, {1})"),
+        ranges.right_shifted,
+    ),
     _bitwise("BitwiseFn_bitwise_and", operator.and_, "&", ranges.bitwise_and),
     _bitwise("BitwiseFn_bitwise_or", operator.or_, "|", ranges.bitwise_or),
     _bitwise("BitwiseFn_bitwise_xor", operator.xor, "^", ranges.bitwise_or),
-    Function(("Max",), _joint, greatest, _called("greatest"), _c_pairwise("most", "float_most"), ranges.greatest,
-             sympy.Max),
+    Function(
+        ("Max",), _joint, greatest, _called("greatest"), _c_pairwise("most", "float_most"), ranges.greatest, sympy.Max
+    ),
     Function(("Min",), _joint, least, _called("least"), _c_pairwise("least", "float_least"), ranges.least, sympy.Min),
-    Function(("Abs",), _widest, abs, _called("abs"), _c_by_kind("llabs({0})", "fabs({0})"), ranges.absolute,
-             lambda a: sympy.Max(a, -a)),
-    Function(("sign",), _of("int"), sign, _called("sign"), _c_format("(({0} > 0) - ({0} < 0))"),
-             ranges.always(-1, 1)),
-    Function(("floor", "FloorToInt"), _of("int"), math.floor, _called("math.floor"),
-             _c_by_kind("{0}", "(i64)floor({0})"), ranges.increasing(math.floor), sympy.floor),
-    Function(("ceiling", "CeilToInt"), _of("int"), math.ceil, _called("math.ceil"),
-             _c_by_kind("{0}", "(i64)ceil({0})"), ranges.increasing(math.ceil), lambda a: -sympy.floor(-a)),
-    Function(("TruncToInt",), _of("int"), math.trunc, _called("math.trunc"), _c_by_kind("{0}", "(i64)trunc({0})"),
-             ranges.increasing(math.trunc), lambda a: a),
-    Function(("TruncToFloat",), _of("float"), lambda x: float(math.trunc(x)), _format("float(math.trunc({0}))"),
-             _c_format("trunc({0})"), ranges.increasing(math.trunc)),
-    Function(("frac",), _widest, lambda x: x - math.floor(x), _format("({0} - math.floor({0}))"),
-             _c_format("({0} - floor({0}))"), ranges.always(0, 1)),
-    Function(("RoundToInt",), _of("int"), round, _called("round"), _c_by_kind("{0}", "(i64)rint({0})"),
-             ranges.increasing(round), lambda a: a),
-    Function(("RoundDecimal",), _of("float"), lambda x, digits: round(float(x), digits), _format(
-        "round(float({0}), {1})"), None),
+    Function(
+        ("Abs",),
+        _widest,
+        abs,
+        _called("abs"),
+        _c_by_kind("llabs({0})", "fabs({0})"),
+        ranges.absolute,
+        lambda a: sympy.Max(a, -a),
+    ),
+    Function(("sign",), _of("int"), sign, _called("sign"), _c_format("(({0} > 0) - ({0} < 0))"), ranges.always(-1, 1)),
+    Function(
+        ("floor", "FloorToInt"),
+        _of("int"),
+        math.floor,
+        _called("math.floor"),
+        _c_by_kind("{0}", "(i64)floor({0})"),
+        ranges.increasing(math.floor),
+        sympy.floor,
+    ),
+    Function(
+        ("ceiling", "CeilToInt"),
+        _of("int"),
+        math.ceil,
+        _called("math.ceil"),
+        _c_by_kind("{0}", "(i64)ceil({0})"),
+        ranges.increasing(math.ceil),
+        lambda a: -sympy.floor(-a),
+    ),
+    Function(
+        ("TruncToInt",),
+        _of("int"),
+        math.trunc,
+        _called("math.trunc"),
+        _c_by_kind("{0}", "(i64)trunc({0})"),
+        ranges.increasing(math.trunc),
+        lambda a: a,
+    ),
+    Function(
+        ("TruncToFloat",),
+        _of("float"),
+        lambda x: float(math.trunc(x)),
+        _format("float(math.trunc({0}))"),
+        _c_format("trunc({0})"),
+        ranges.increasing(math.trunc),
+    ),
+    Function(
+        ("frac",),
+        _widest,
+        lambda x: x - math.floor(x),
+        _format("({0} - math.floor({0}))"),
+        _c_format("({0} - floor({0}))"),
+        ranges.always(0, 1),
+    ),
+    Function(
+        ("RoundToInt",),
+        _of("int"),
+        round,
+        _called("round"),
+        _c_by_kind("{0}", "(i64)rint({0})"),
+        ranges.increasing(round),
+        lambda a: a,
+    ),
+    Function(
+        ("RoundDecimal",),
+        _of("float"),
+        lambda x, digits: round(float(x), digits),
+        _format("round(float({0}), {1})"),
+        None,
+    ),
     Function(("ToFloat",), _of("float"), float, _called("float"), _c_format("(double){0}"), ranges.increasing(float)),
-    Function(("Identity",), lambda kinds: kinds[0], lambda x: x, _format("{0}"), _c_format("{0}"), ranges.kept,
-             lambda a: a),
-    Function(("Where", "ITE"), _chosen, lambda c, a, b: a if c else b, _format("({1} if {0} else {2})"),
-             _c_format("({0} ? {1} : {2})"), ranges.chosen),
+    Function(
+        ("Identity",), lambda kinds: kinds[0], lambda x: x, _format("{0}"), _c_format("{0}"), ranges.kept, lambda a: a
+    ),
+    Function(
+        ("Where", "ITE"),
+        _chosen,
+        lambda c, a, b: a if c else b,
+        _format("({1} if {0} else {2})"),
+        _c_format("({0} ? {1} : {2})"),
+        ranges.chosen,
+    ),
     Function(("Piecewise",), _cased, by_cases, _python_cases, _c_cases, ranges.cases),
-    Function(("IsNonOverlappingAndDenseIndicator",), _of("int"), dense, _called("dense"), None,
-             ranges.always(0, 1)),
+    Function(("IsNonOverlappingAndDenseIndicator",), _of("int"), dense, _called("dense"), None, ranges.always(0, 1)),
     _relation("Equality", "Eq", operator.eq, "=="),
     _relation("Unequality", "Ne", operator.ne, "!="),
     _relation("StrictLessThan", "Lt", operator.lt, "<"),
@@ -294,9 +426,12 @@ _ROWS = (
     _logic(("Not",), operator.not_, _format("(not {0})"), _c_format("(!{0})")),
     _logic(("Xor",), lambda *args: sum(map(bool, args)) % 2 == 1, _joined("^"), _c_joined("^")),
     _logic(("Implies",), lambda a, b: not a or b, _format("(not {0} or {1})"), _c_format("(!{0} || {1})")),
-    _logic(("Equivalent",), lambda *args: len(set(map(bool, args))) == 1,
-           lambda texts: f"({' == '.join(texts)})" if len(texts) < 3 else f"(len({{{', '.join(texts)}}}) == 1)",
-           lambda texts, kinds: f"({' && '.join(f'{a} == {b}' for a, b in pairwise(texts))})"),
+    _logic(
+        ("Equivalent",),
+        lambda *args: len(set(map(bool, args))) == 1,
+        lambda texts: f"({' == '.join(texts)})" if len(texts) < 3 else f"(len({{{', '.join(texts)}}}) == 1)",
+        lambda texts, kinds: f"({' && '.join(f'{a} == {b}' for a, b in pairwise(texts))})",
+    ),
     _unary("sqrt", ranges.always(0), "sqrt"),
     _unary("cos", ranges.always(-1, 1)),
     _unary("cosh", ranges.always(1)),
@@ -313,8 +448,14 @@ _ROWS = (
     _unary("log2", ranges.logarithm),
     _unary("acosh", ranges.always(0)),
     _unary("atanh", ranges.sign_kept),
-    Function(("BitsOfFloat",), _of("int"), bits_of_float, _called("bits_of_float"), _c_format("bits_of_float({0})"),
-             ranges.always(-2 ** 63, 2 ** 63 - 1)),
+    Function(
+        ("BitsOfFloat",),
+        _of("int"),
+        bits_of_float,
+        _called("bits_of_float"),
+        _c_format("bits_of_float({0})"),
+        ranges.always(-(2**63), 2**63 - 1),
+    ),
     Function(("FloatOfBits",), _of("float"), float_of_bits, _called("float_of_bits"), _c_format("float_of_bits({0})")),
     Function(("atan2",), _of("float"), math.atan2, _called("math.atan2"), _c_format("atan2({0}, {1})")),
 )
@@ -350,6 +491,9 @@ def kind_of(expr: Any) -> Kind:
 def _kind(expr: Any) -> Kind:
     row = function_of(expr)
     if row is None:
-        return "bool" if isinstance(expr, Boolean) and not isinstance(expr, sympy.Symbol) else (
-            "int" if expr.is_integer else "float")
+        return (
+            "bool"
+            if isinstance(expr, Boolean) and not isinstance(expr, sympy.Symbol)
+            else ("int" if expr.is_integer else "float")
+        )
     return row.kind([kind_of(a) for a in arguments_of(expr)])

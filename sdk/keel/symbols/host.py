@@ -4,6 +4,7 @@ A kernel's sizes are integers, symbols, sums, products, powers, floors, remainde
 has in it is computed on the host before the launch, and the kernel is given a symbol that stands for it. A float is
 given as the integer that has its bits.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -50,10 +51,10 @@ def kernel_form(expr: Any, stand: Stand, stood: Mapping[sympy.Expr, sympy.Expr] 
     if row is None or row.kernel is None or any(kind_of(a) != "int" for a in (expr, *args)):
         return stand(expr)
     if type(expr).__name__ in _DIVISIONS and any(map(_has_function, args[1:])):
-        return stand(expr)                                    # nothing is proved of it, and it would be long
+        return stand(expr)  # nothing is proved of it, and it would be long
     if not isinstance(expr, sympy.Add | sympy.Mul | sympy.floor) and not all(a.is_integer for a in args):
         return stand(expr)
-    if any(map(_may_be_fraction, args)):                      # no symbol, which is an integer, can stand for that part
+    if any(map(_may_be_fraction, args)):  # no symbol, which is an integer, can stand for that part
         return stand(expr)
     return row.kernel(*(kernel_form(a, stand, stood) for a in args))
 

@@ -3,6 +3,7 @@
 Both are in parentheses unless they are one word, and compute what ``evaluate`` does. Names of symbols may come from a
 file, so only identifiers that mean nothing else are printed.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,10 +20,22 @@ from keel.symbols.functions import Kind, Value, arguments_of, function_of, kind_
 from keel.symbols.symbols import checked_name
 
 PYTHON_NAMES: Mapping[str, Any] = {
-    "Fraction": Fraction, "abs": abs, "bits_of_float": functions.bits_of_float, "bool": bool,
-    "dense": functions.dense, "float": float, "float_of_bits": functions.float_of_bits,
-    "float_power": functions.float_power, "greatest": functions.greatest, "int": int, "least": functions.least,
-    "len": len, "math": math, "power": functions.power, "round": round, "sign": functions.sign,
+    "Fraction": Fraction,
+    "abs": abs,
+    "bits_of_float": functions.bits_of_float,
+    "bool": bool,
+    "dense": functions.dense,
+    "float": float,
+    "float_of_bits": functions.float_of_bits,
+    "float_power": functions.float_power,
+    "greatest": functions.greatest,
+    "int": int,
+    "least": functions.least,
+    "len": len,
+    "math": math,
+    "power": functions.power,
+    "round": round,
+    "sign": functions.sign,
     "whole": functions.whole,
 }
 """What a Python text uses: the names that have to be there where it is run."""

@@ -2,6 +2,7 @@
 
 A range may be wider than need be, but holds every value. Ends are exact where they are integers; infinities are floats.
 """
+
 from __future__ import annotations
 
 import math
@@ -30,7 +31,7 @@ TRUTH = Range(0, 1)
 
 
 def _product(a: Number, b: Number) -> Number:
-    return 0 if a == 0 or b == 0 else a * b                  # 0 * inf is 0 here: an end that is never reached
+    return 0 if a == 0 or b == 0 else a * b  # 0 * inf is 0 here: an end that is never reached
 
 
 def added(*args: Range) -> Range:
@@ -50,17 +51,22 @@ def divided(a: Range, b: Range) -> Range:
     """The range of a quotient whose divisor is positive."""
     if b.low <= 0:
         return ANY
-    ends = [0 if math.isinf(y) else x if math.isinf(x) else Fraction(x) / Fraction(y)
-            for x in (a.low, a.high) for y in (b.low, b.high)]
+    ends = [
+        0 if math.isinf(y) else x if math.isinf(x) else Fraction(x) / Fraction(y)
+        for x in (a.low, a.high)
+        for y in (b.low, b.high)
+    ]
     return _outward(Range(min(ends), max(ends)))
 
 
 def _outward(r: Range) -> Range:
     """Ends that rounding to float64 does not pass."""
+
     def rounded(end: Number, away: float) -> Number:
         if not isinstance(end, Fraction) or end.denominator == 1:
             return end
         return 0 if end == 0 else math.nextafter(float(end), away)
+
     return Range(rounded(r.low, -math.inf), rounded(r.high, math.inf))
 
 
@@ -85,8 +91,10 @@ def shifted_remainder(a: Range, by: Range, modulus: Range) -> Range:
 
 def increasing(f: Callable[[Number], Number]) -> Callable[[Range], Range]:
     """The range of a function that never decreases."""
+
     def of(r: Range) -> Range:
         return Range(*(end if math.isinf(end) else f(end) for end in (r.low, r.high)))
+
     return of
 
 
@@ -162,5 +170,3 @@ def bitwise_or(*args: Range) -> Range:
 
 def kept(*args: Range) -> Range:
     return args[0]
-
-

@@ -1,4 +1,5 @@
 """Which symbols follow from sizes that are known."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable

@@ -1,4 +1,5 @@
 """The symbols of an expression, and which names they may have."""
+
 from __future__ import annotations
 
 import keyword
@@ -22,6 +23,9 @@ def checked_name(name: str, reserved: Collection[str] = ()) -> str:
     Expressions may come from a file, so nothing else may become source text. Raises KeelError[bad-graph].
     """
     if _NAME.fullmatch(name) is None or keyword.iskeyword(name) or name in reserved:
-        raise KeelError("bad-graph", f"A symbol is named {name!r}, which is no name for a variable.",
-                        do="Rename it: letters, digits and underscores, and no keyword or function of Python.")
+        raise KeelError(
+            "bad-graph",
+            f"A symbol is named {name!r}, which is no name for a variable.",
+            do="Rename it: letters, digits and underscores, and no keyword or function of Python.",
+        )
     return name

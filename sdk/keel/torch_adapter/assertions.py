@@ -9,6 +9,7 @@ can lose.
 A number that is only known to lie within bounds keeps its symbol. Its assertion is moved directly behind the numbers
 that it is about, and what stands behind an assertion waits for it (see ``keel.graph.assertions``).
 """
+
 from __future__ import annotations
 
 import operator
@@ -35,7 +36,7 @@ aten = torch.ops.aten
 _ASSERT = aten._assert_scalar.default
 _ASSERTED = aten._functional_assert_scalar.default
 _SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default, aten.sym_storage_offset.default)
-_MANY = 2 ** 63 - 1
+_MANY = 2**63 - 1
 _GENERATED = "Runtime assertion failed for expression"
 """How messages begin that are PyTorch's and not the user's."""
 
@@ -57,7 +58,7 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
     made.assert_all()
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
-        if isinstance(body, fx.GraphModule):                  # of what it is given, its operands have been asserted
+        if isinstance(body, fx.GraphModule):  # of what it is given, its operands have been asserted
             _assert_promises(body, _Made(body.graph, {*made.seen}, {*made.drawn}))
             body.recompile()
     if made.complete:
@@ -110,7 +111,10 @@ def _apart_from_earlier_traces(graph: fx.Graph) -> None:
 
 
 _METHODS: Mapping[Any, str] = {
-    aten.sym_size.int: "size", aten.sym_stride.int: "stride", aten.sym_storage_offset.default: "storage_offset"}
+    aten.sym_size.int: "size",
+    aten.sym_stride.int: "stride",
+    aten.sym_storage_offset.default: "storage_offset",
+}
 
 
 @contextmanager
@@ -135,8 +139,9 @@ _FACTORIZED = "aten::_linalg_check_errors"
 class _Said(TorchFunctionMode):
     """Assertions without a message are given one: a trace leaves out those that have none."""
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         if func in _SILENT and len(args) == 1 and not kwargs:
             return aten._assert_async.msg(*args, "Expected Tensor with single nonzero value, but got zero")
         return func(*args, **(kwargs or {}))
@@ -181,7 +186,7 @@ class _Made:
         for node in [*self.graph.nodes]:
             if drawn := self._drawn(node):
                 makers.add(node)
-                if node.op != "placeholder" and not may_alias(node.target):   # numbers of a view are those it is given
+                if node.op != "placeholder" and not may_alias(node.target):  # numbers of a view are those it is given
                     self._maker(node, drawn)
             if node.op == "placeholder" or _call_of(node) in makers:
                 self._see(node)
@@ -235,8 +240,9 @@ class _Made:
         self.complete &= all(said is not None for _, _, said in expected)
         return [(p, after.call(operator.eq, n, said), p.message) for p, n, said in expected if said is not None]
 
-    def _assert(self, after: _After, tests: Sequence[_Test], results: Mapping[int, fx.Node],
-                values: Mapping[int, Any]) -> None:
+    def _assert(
+        self, after: _After, tests: Sequence[_Test], results: Mapping[int, fx.Node], values: Mapping[int, Any]
+    ) -> None:
         """Has assertions, and what they give take the place of results that no longer have the promised ``values``."""
         changed = [k for k, each in results.items() if each.meta["val"] is not values[k]]
         tensors = [k for k in changed if isinstance(values[k], torch.Tensor)]
@@ -292,8 +298,11 @@ class _After:
         env = _env(*known.values())
         before, found = {*self.graph.nodes}, None
         with suppress(NotRecorded):
-            found = number((env.create_symintnode if wanted.is_integer else env.create_symfloatnode)(wanted, hint=None),
-                           known, self.graph)
+            found = number(
+                (env.create_symintnode if wanted.is_integer else env.create_symfloatnode)(wanted, hint=None),
+                known,
+                self.graph,
+            )
         for node in [n for n in self.graph.nodes if n not in before]:
             self.last.append(node)
             self._add(node)
@@ -306,7 +315,7 @@ class _After:
             symbols = expression(size).free_symbols & wanted.free_symbols
             if not symbols:
                 continue
-            if isinstance(size, torch.SymBool):               # whether the symbol, 0 or 1, is 1
+            if isinstance(size, torch.SymBool):  # whether the symbol, 0 or 1, is 1
                 yield symbols.pop(), self.call(torch.sym_ite, place, 1, 0)
             elif not isinstance(value, torch.Tensor):
                 yield expression(size), place
@@ -329,6 +338,7 @@ WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partiti
 
 
 # -- what a call makes, and promises of it ----------------------------------------------------------------------------
+
 
 def _call_of(node: fx.Node) -> fx.Node:
     """The call that a node picks a result of, or the node."""
@@ -409,8 +419,9 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
     return found
 
 
-def _substitute(node: fx.Node, results: Mapping[int, fx.Node], values: Mapping[int, Any],
-                promised: Sequence[_Promise]) -> None:
+def _substitute(
+    node: fx.Node, results: Mapping[int, fx.Node], values: Mapping[int, Any], promised: Sequence[_Promise]
+) -> None:
     """Has the results of a call have their own symbols for what is promised, and else what they had."""
     own, env = {p.raw: p.own for p in promised}, _env(node)
     for k, each in results.items():
@@ -423,6 +434,7 @@ def _substitute(node: fx.Node, results: Mapping[int, fx.Node], values: Mapping[i
 
 def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any:
     """A value with other symbols in place of some of those that its numbers had when they were made."""
+
     def number(n: Any) -> Any:
         if not isinstance(n, Symbolic):
             return n
@@ -430,11 +442,13 @@ def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any
         if kind is torch.SymBool:
             return env.create_symboolnode(found)
         return (env.create_symintnode if kind is torch.SymInt else env.create_symfloatnode)(found, hint=None)
+
     if not isinstance(value, FakeTensor):
         return number(value)
     with value.fake_mode:
-        return torch.empty_strided([*map(number, value.shape)], [*map(number, value.stride())], dtype=value.dtype,
-                                   device=value.device)
+        return torch.empty_strided(
+            [*map(number, value.shape)], [*map(number, value.stride())], dtype=value.dtype, device=value.device
+        )
 
 
 def _raw(value: Any) -> sympy.Expr:
@@ -444,6 +458,7 @@ def _raw(value: Any) -> sympy.Expr:
 
 # -- assertions that are there already --------------------------------------------------------------------------------
 
+
 def _holds(condition: Any) -> bool:
     """Whether a condition is True by what is known of sizes."""
     value = condition.meta.get("val") if isinstance(condition, fx.Node) else condition
@@ -452,8 +467,11 @@ def _holds(condition: Any) -> bool:
 
 def _is_arithmetic(node: fx.Node) -> bool:
     """Whether a node computes numbers from numbers, or reads one off a tensor."""
-    return node.op == "call_function" and node.target is not operator.getitem and (
-        node.target in _SIZES or not is_operator(node.target))
+    return (
+        node.op == "call_function"
+        and node.target is not operator.getitem
+        and (node.target in _SIZES or not is_operator(node.target))
+    )
 
 
 def _drop_folded(graph: fx.Graph) -> None:

@@ -5,6 +5,7 @@ In the joint graph a mutation is a ``copy_`` that is tagged for one of the two g
 graph computes from an input for equal in both: it would compute in forward what backward is to write, or, to save
 memory, compute again in backward from an input that forward has written since.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -43,12 +44,12 @@ def read_late(joint: fx.GraphModule, num_fwd_outputs: int) -> None:
         assert isinstance(target, fx.Node)
         first = forward.get(target)
         if first is not None and (first.target is not aten.copy_.default or not isinstance(first.args[1], fx.Node)):
-            continue                                          # its memory is another's
+            continue  # its memory is another's
         contents = target if first is None else first.args[1]
         late = _Late(target, contents).read(backward)
         if late or target in written:
             if target in written or contents.meta.get(_UNCHECKED):
-                target.meta[_UNCHECKED] = True                # its own mutation is no reason to refuse a second run
+                target.meta[_UNCHECKED] = True  # its own mutation is no reason to refuse a second run
             _keep_old(target, late)
 
 
@@ -63,8 +64,11 @@ def _of_backward(joint: fx.GraphModule, num_fwd_outputs: int, forward: list[fx.N
         if isinstance(node, fx.Node) and node not in needed:
             needed.add(node)
             waiting += node.all_input_nodes
-    return {n for n in joint.graph.nodes if n.op == "call_function" and (
-        n.meta.get(_TAG) in _BACKWARD or (n.meta.get(_TAG) is None and n not in needed))}
+    return {
+        n
+        for n in joint.graph.nodes
+        if n.op == "call_function" and (n.meta.get(_TAG) in _BACKWARD or (n.meta.get(_TAG) is None and n not in needed))
+    }
 
 
 def _keep_old(target: fx.Node, late: set[fx.Node]) -> None:
@@ -81,7 +85,8 @@ def _keep_old(target: fx.Node, late: set[fx.Node]) -> None:
 
 
 class _Late:
-    """Where backward reads ``contents``, or a view that forward made of them, it is to read ``target`` as it is then.
+    """Where backward reads ``contents``, or a view that forward made of them, it is to read ``target`` as it is
+    then.
     """
 
     def __init__(self, target: fx.Node, contents: Any) -> None:
@@ -91,10 +96,10 @@ class _Late:
     def read(self, backward: set[fx.Node]) -> set[fx.Node]:
         """Changes the nodes of ``backward``, and returns the nodes that read the input late."""
         for node in [u for u in self.target.users if u.target is aten.alias.default]:
-            node.replace_all_uses_with(self.target)           # or the partitioner would take it for what is read late
+            node.replace_all_uses_with(self.target)  # or the partitioner would take it for what is read late
         known, readers = {self.contents}, set[fx.Node]()
         waiting = [self.contents]
-        while waiting:                                        # views that forward makes; what backward reads
+        while waiting:  # views that forward makes; what backward reads
             node = waiting.pop()
             for user in node.users:
                 if user in backward:
@@ -102,7 +107,7 @@ class _Late:
                 elif user not in known and node in viewed(user):
                     known.add(user)
                     waiting.append(user)
-        for node in sorted(readers):                          # the first reader has what is late made before itself
+        for node in sorted(readers):  # the first reader has what is late made before itself
             if mutates_input(node):
                 source: Any = node.args[1]
                 if source in known:
@@ -132,7 +137,10 @@ def keep_saved(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
     written = {n.args[0] for n in forward.graph.nodes if mutates_input(n)}
     late = {n.args[0].name for n in backward.graph.nodes if n.meta.get(_LATE) or mutates_input(n)}
     output = forward.graph.output_node()
-    copied = [i for i, node in enumerate(output.args[0])  # type: ignore[arg-type]
-              if i >= num_fwd_outputs and not written.isdisjoint(roots(node)) and node.name not in late]
+    copied = [
+        i
+        for i, node in enumerate(output.args[0])  # type: ignore[arg-type]
+        if i >= num_fwd_outputs and not written.isdisjoint(roots(node)) and node.name not in late
+    ]
     if copied:
         output.meta[COPIED] = tuple(copied)

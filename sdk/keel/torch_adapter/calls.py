@@ -1,4 +1,5 @@
 """Calls of overloads on real tensors as one graph: what Dynamo and autograd would make of them, without either."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,9 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
     A result that is no tensor counts too; every size of an input is known.  Raises NotRecorded for what has no
     functional graph.
     """
-    mode = FakeTensorMode(shape_env=ShapeEnv())               # for results whose sizes only a run tells
+    mode = FakeTensorMode(shape_env=ShapeEnv())  # for results whose sizes only a run tells
     given = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
-    with mode:                                                # a tensor that is given twice has two inputs
+    with mode:  # a tensor that is given twice has two inputs
         fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in given]
     counts: list[int] = []
 
@@ -35,7 +36,7 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
         left, results = iter(tensors), list[Any]()
         for op, args, kwargs in calls:
             again = map_leaves(lambda v: next(left) if isinstance(v, torch.Tensor) else v, (tuple(args), dict(kwargs)))
-            with torch._C._AutoDispatchBelowAutograd():       # where PyTorch takes some operators apart
+            with torch._C._AutoDispatchBelowAutograd():  # where PyTorch takes some operators apart
                 found = flat((op(*again[0], **again[1]),), {})
             counts.append(len(found))
             results += found
@@ -56,6 +57,7 @@ def recorded(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
         if not isinstance(value, TensorType):
             return value
         return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device=value.device)
+
     with mode:
         given = map_leaves(fake, (tuple(args), dict(kwargs)))
     return record(fn, given[0], given[1], mode)

@@ -5,6 +5,7 @@ undoes the merging of equal inputs, ties forward and backward together, and writ
 autograd must see written.  The other mutations it leaves in the graphs, and ``mutations`` takes them out.  Compiled
 code is pure.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    if any(isinstance(x, list | tuple | dict) for x in example_inputs):     # the whole backward of compiled autograd
+    if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
         return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler))
     read_apart(gm)
     onednn = torch._C._get_mkldnn_enabled()
@@ -97,14 +98,15 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             if mutations is not None:
                 # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
                 run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
-            if kind == "backward":                            # which autograd calls, where Dynamo may be tracing frames
+            if kind == "backward":  # which autograd calls, where Dynamo may be tracing frames
                 run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
             run._boxed_call = True  # type: ignore[attr-defined]
             return run
+
         return compile_graph
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        correct(joint)                                        # before what is saved becomes a backward input
+        correct(joint)  # before what is saved becomes a backward input
         read_late(joint, kwargs["num_fwd_outputs"])
         forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
         keep_saved(forward, backward, kwargs["num_fwd_outputs"])
@@ -117,19 +119,33 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.  To
     # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
     # it takes a state.
-    with config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False), \
-            _onednn(False), resampled(gm), said(gm), factorizations_checked():
+    with (
+        config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
+        _onednn(False),
+        resampled(gm),
+        said(gm),
+        factorizations_checked(),
+    ):
         return aot_module_simplified(
-            gm, example_inputs, fw_compiler=of("forward"), bw_compiler=backward, inference_compiler=of("inference"),
-            partition_fn=partition, decompositions={}, keep_inference_input_mutations=True)
+            gm,
+            example_inputs,
+            fw_compiler=of("forward"),
+            bw_compiler=backward,
+            inference_compiler=of("inference"),
+            partition_fn=partition,
+            decompositions={},
+            keep_inference_input_mutations=True,
+        )
 
 
 def _no_views(run: Boxed) -> Boxed:
     """``run`` with results that autograd does not know as views: a view of a result that requires a gradient would
     require one, too.  AOTAutograd makes views of what is to be one, or marks it as without a gradient.
     """
+
     def apart(args: list[Any]) -> Sequence[Any]:
         return [r.detach() if isinstance(r, torch.Tensor) and r._is_view() else r for r in run(args)]
+
     return apart
 
 
@@ -157,6 +173,7 @@ def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
 def _with_objects(run: Boxed, objects: Mapping[int, Any]) -> Boxed:
     def filled(args: list[Any]) -> Sequence[Any]:
         return [objects.get(i, r) for i, r in enumerate(run(args))]
+
     return filled
 
 
@@ -200,7 +217,7 @@ def unwrapped() -> Iterator[None]:
         yield
     except KeelError as e:
         passing = _passing()(e)
-        if e.__cause__ is not None:                           # Dynamo drops causes
+        if e.__cause__ is not None:  # Dynamo drops causes
             passing.add_note("".join(format_exception(e.__cause__)))
         raise passing from e.__cause__
 
@@ -244,7 +261,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         for node in nodes:
             node.replace_all_uses_with(last)
             gm.graph.erase_node(node)
-    for op in (aten.detach.default, aten.alias.default):      # what matters to autograd only
+    for op in (aten.detach.default, aten.alias.default):  # what matters to autograd only
         for node in gm.graph.find_nodes(op="call_function", target=op):
             node.replace_all_uses_with(node.args[0])
             gm.graph.erase_node(node)

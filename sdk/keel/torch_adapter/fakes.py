@@ -3,6 +3,7 @@
 An expression is an int, a float or bool, the name of a symbol, or a list of a function's name and its arguments, as in
 ``["FloorDiv", ["Add", "s0", 1], 2]``.
 """
+
 from __future__ import annotations
 
 import re
@@ -27,7 +28,9 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
     """The functions of expressions by the names of their classes: PyTorch's own, else sympy's."""
     found = {name: getattr(torch_functions, name, getattr(sympy, name, None)) for name in FUNCTIONS}
     return {name: made for name, made in found.items() if made is not None} | {
-        "Rational": sympy.Rational, "ExprCondPair": ExprCondPair}
+        "Rational": sympy.Rational,
+        "ExprCondPair": ExprCondPair,
+    }
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,14 @@ def _facts(env: Any, symbol: sympy.Symbol) -> SymbolFacts:
     hint = env.backed_var_to_val.get(symbol)
     span = env.var_to_range.get(symbol)
     lower, upper = (None, None) if span is None or is_float else (_finite(span.lower), _finite(span.upper))
-    return SymbolFacts(None if hint is None else convert(hint), lower, upper, bool(symbol.is_positive),
-                       "float" if is_float else "int")
+    return SymbolFacts(
+        None if hint is None else convert(hint), lower, upper, bool(symbol.is_positive), "float" if is_float else "int"
+    )
 
 
 def _finite(bound: Any) -> int | None:
     """Sizes that reach half the machine's range are unbounded."""
-    return int(bound) if bound.is_Integer and abs(int(bound)) < 2 ** 62 else None
+    return int(bound) if bound.is_Integer and abs(int(bound)) < 2**62 else None
 
 
 @dataclass
@@ -106,8 +110,11 @@ class Fakes:
             if facts.hint is not None:
                 env.add_backed_var_to_val(symbol, facts.hint)
             if facts.kind == "int":
-                env.constrain_symbol_range(symbol, compiler_min=-_MANY if facts.lower is None else facts.lower,
-                                           compiler_max=_MANY if facts.upper is None else facts.upper)
+                env.constrain_symbol_range(
+                    symbol,
+                    compiler_min=-_MANY if facts.lower is None else facts.lower,
+                    compiler_max=_MANY if facts.upper is None else facts.upper,
+                )
             if (number := re.fullmatch(r"u(\d+)", name)) is not None:
                 env.unbacked_symint_counter = max(env.unbacked_symint_counter, int(number[1]) + 1)
 
@@ -140,8 +147,9 @@ class Fakes:
         found = expr.xreplace({s: sympy.sympify(v) for s, v in values.items()})
         return int(found) if found.is_integer else float(found)
 
-    def tensor(self, dtype: torch.dtype, sizes: Iterable[Any], strides: Iterable[Any], offset: Any,
-               device: torch.device) -> FakeTensor:
+    def tensor(
+        self, dtype: torch.dtype, sizes: Iterable[Any], strides: Iterable[Any], offset: Any, device: torch.device
+    ) -> FakeTensor:
         """A fake tensor of these sizes and strides that begins at element ``offset`` of its memory."""
         shape, steps, start = [self.number(n) for n in sizes], [self.number(s) for s in strides], self.number(offset)
         made: Any
@@ -152,4 +160,4 @@ class Fakes:
         return made  # type: ignore[no-any-return]
 
 
-_MANY = 2 ** 63 - 1
+_MANY = 2**63 - 1

@@ -1,5 +1,7 @@
-"""What a fault of PyTorch's fake kernels is: a promise on a result that eager PyTorch does not keep, and what it gives.
+"""What a fault of PyTorch's fake kernels is: a promise on a result that eager PyTorch does not keep, and what it
+gives.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

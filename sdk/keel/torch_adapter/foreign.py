@@ -1,4 +1,5 @@
 """What Dynamo knows: the tensors that a graph is compiled for, and the backends registered with ``torch.compile``."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -38,9 +39,12 @@ def torch_compile_backend(name: str) -> Foreign:
     names = list_backends(exclude_tags=())
     if name not in names or name == "keel":
         near = get_close_matches(name, names, n=1)
-        raise KeelError("unknown-backend", f"torch.compile has no backend named {name!r}.",
-                        {"registered": ", ".join(n for n in sorted(names) if n != "keel")},
-                        do=f"Did you mean {near[0]!r}?" if near else "Install the package that registers it.")
+        raise KeelError(
+            "unknown-backend",
+            f"torch.compile has no backend named {name!r}.",
+            {"registered": ", ".join(n for n in sorted(names) if n != "keel")},
+            do=f"Did you mean {near[0]!r}?" if near else "Install the package that registers it.",
+        )
     return lambda gm: _compiled(cast(Callable[..., Any], lookup_backend(name)), gm)
 
 

@@ -3,6 +3,7 @@
 As PyTorch documents it, results of a call are overwritten by the next one.  Graphs with symbolic sizes, with tensors
 off the one GPU, or with operators that cannot be recorded run as they are.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -49,13 +50,20 @@ class GraphPair:
         inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder") if n.name not in captured.constants]
         model: Any = run
         return cudagraphify_impl(
-            model, [None] * len(inputs), captured.static, device_index=self.device,
-            is_backward=captured.kind == "backward", is_inference=captured.kind == "inference",
-            stack_traces=get_stack_traces(captured.gm), placeholders=get_placeholder_info(captured.gm.graph),
-            mutated_input_idxs=())
+            model,
+            [None] * len(inputs),
+            captured.static,
+            device_index=self.device,
+            is_backward=captured.kind == "backward",
+            is_inference=captured.kind == "inference",
+            stack_traces=get_stack_traces(captured.gm),
+            placeholders=get_placeholder_info(captured.gm.graph),
+            mutated_input_idxs=(),
+        )
 
     def _after(self, run: Boxed) -> Boxed:
         """``run`` as the backward of a forward graph that may have been replayed."""
+
         def backward(args: list[Any]) -> Any:
             from torch._inductor.cudagraph_trees import get_manager
 
@@ -63,6 +71,7 @@ class GraphPair:
             if manager is not None:
                 manager.set_to_running_backward()
             return run(args)
+
         return backward
 
 
@@ -78,6 +87,7 @@ def later(first: Boxed, ready: Callable[[], bool], make: Callable[[], Boxed]) ->
                 return first(args)
             made.append(make())
         return made[0](args)
+
     return run
 
 

@@ -1,4 +1,5 @@
 """The calls that PyTorch's OpInfos come down to, forward and backward: arguments for operators that have no samples."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -27,7 +28,7 @@ def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[Found]:
                 try:
                     results = [r for r in example.fn(*example.inputs) if r.requires_grad]
                     torch.autograd.backward([r.sum() for r in results])
-                except Exception:                             # an OpInfo may be for errors, or for other devices
+                except Exception:  # an OpInfo may be for errors, or for other devices
                     continue
         yield from listener.found
         listener.found.clear()

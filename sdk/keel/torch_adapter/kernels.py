@@ -2,6 +2,7 @@
 
 Source: aten/src/ATen/native; each rule does what the kernel does before it computes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +21,23 @@ _ALL = ("2.11", "2.13", "2.14", "2.15")
 
 # -- rules ------------------------------------------------------------------------------------------------------------
 
+
 def _rows(args: Given, said: torch.Tensor) -> Sequence[Size]:
     return row_major(said.shape)
 
 
 def _format_of(name: str) -> Strides:
     """Channels-last where the argument is, else row-major."""
+
     def strides(args: Given, said: torch.Tensor) -> Sequence[Size]:
         rank = said.dim()
         last = channels_last(args[name])
-        return ordered(said.shape, [0, *range(2, rank), 1]) if last and args[name].dim() == rank else (
-            row_major(said.shape))
+        return (
+            ordered(said.shape, [0, *range(2, rank), 1])
+            if last and args[name].dim() == rank
+            else (row_major(said.shape))
+        )
+
     return strides
 
 
@@ -52,17 +59,21 @@ def channels_last(x: torch.Tensor) -> bool:
 
 def _like(name: str) -> Strides:
     """Those of an empty tensor like the argument, which keeps the order of its dimensions."""
+
     def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
         return torch.empty_like(args[name]).stride() if args[name].dim() == said.dim() else None
+
     return strides
 
 
 def _of(*names: str) -> Strides:
     """Those of an operator by elements on these arguments, in this order."""
+
     def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
         first, second = (args[n] for n in names)
         both = isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)
         return aten.eq.Tensor(first, second).stride() if both else None
+
     return strides
 
 
@@ -108,18 +119,18 @@ def _indexed(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     found = {d: i for d, i in enumerate(args["indices"]) if i is not None}
     sizes = [*x.shape, *x.stride(), *said.shape, *(n for i in found.values() for n in i.shape)]
     if any(i.dtype in (torch.bool, torch.uint8) for i in found.values()) or None in map(hint_of, sizes):
-        return None                                           # as many as only the run tells
+        return None  # as many as only the run tells
     if not found or 0 in map(hint_of, said.shape):
         return None
     dims, first = [*found], min(found)
     rest = [s for d, s in enumerate(x.stride()) if d not in found]
-    if dims[-1] - first >= len(dims):                         # not side by side: they come first
+    if dims[-1] - first >= len(dims):  # not side by side: they come first
         first = 0
-    read = torch.broadcast_tensors(*found.values())           # type: ignore[no-untyped-call]
+    read = torch.broadcast_tensors(*found.values())  # type: ignore[no-untyped-call]
     source = torch.empty_strided(said.shape, [*rest[:first], *[0] * read[0].dim(), *rest[first:]], device=said.device)
     alone, after = [1] * first, [1] * (len(rest) - first)
     places = [i.reshape([*alone, *i.shape, *after]) for i in read]
-    if said.device.type == "cuda":                            # whose kernel wants them all alike
+    if said.device.type == "cuda":  # whose kernel wants them all alike
         places = [i if i.stride() == places[0].stride() else i.contiguous() for i in places]
     places = [i.expand(said.shape) for i in places]
     strides: Sequence[Size] = compute_elementwise_output_strides(source, *places)
@@ -182,102 +193,227 @@ def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
 
 # -- faults -----------------------------------------------------------------------------------------------------------
 
-def _fault(sentence: str, strides: Strides, *ops: Callable[..., Any] | str,
-           results: tuple[int, ...] | None = (0,), device: str | None = None) -> Fault:
+
+def _fault(
+    sentence: str,
+    strides: Strides,
+    *ops: Callable[..., Any] | str,
+    results: tuple[int, ...] | None = (0,),
+    device: str | None = None,
+) -> Fault:
     return Fault(ops, _ALL, sentence, strides, results, device)
 
 
-_FORMAT = ("Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else "
-           "row-major.")
+_FORMAT = (
+    "Another order of dimensions is promised; eager gives channels-last for a channels-last operand, else row-major."
+)
 _ROWS = "The operand's order of dimensions is promised; eager's result is row-major."
-_FIRST = ("Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
-          "eager looks at first.")
+_FIRST = (
+    "Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
+    "eager looks at first."
+)
 _REPEATED = "The strides of an operand whose elements share memory are promised; eager gives each its own."
 _LANCZOS = [getattr(aten, name) for name in ("_upsample_lanczos2d_aa_backward",) if hasattr(aten, name)]
 KERNELS: tuple[Fault, ...] = (
-    _fault(_ROWS, _rows, aten.native_layer_norm_backward.default, aten._log_softmax_backward_data.default,
-           aten.pow.Scalar, aten._upsample_nearest_exact1d.default, aten.upsample_nearest1d.default),
-    _fault(_ROWS, _rows, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
-           aten.huber_loss_backward.default),
+    _fault(
+        _ROWS,
+        _rows,
+        aten.native_layer_norm_backward.default,
+        aten._log_softmax_backward_data.default,
+        aten.pow.Scalar,
+        aten._upsample_nearest_exact1d.default,
+        aten.upsample_nearest1d.default,
+    ),
+    _fault(
+        _ROWS,
+        _rows,
+        aten.mse_loss_backward.default,
+        aten.smooth_l1_loss_backward.default,
+        aten.huber_loss_backward.default,
+    ),
     _fault(_ROWS, _rows, aten.log_sigmoid_forward.default, results=(0, 1), device="cpu"),
     _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
     Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _ALL[:1], _FORMAT, _format_of("input")),
-    Fault((aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _ALL[:1], _FORMAT,
-          _format_of("self")),
-    Fault((aten._upsample_nearest_exact2d.vec, aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec,
-           aten.upsample_trilinear3d.vec), _ALL[:1], _FORMAT, _format_of("input"), device="cuda"),
-    Fault((aten._upsample_nearest_exact2d.default, aten.upsample_nearest2d.default, aten.upsample_bilinear2d.default,
-           aten.upsample_trilinear3d.default), _ALL[:1], _FORMAT, _format_of("self"), device="cuda"),
+    Fault(
+        (aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _ALL[:1], _FORMAT, _format_of("self")
+    ),
+    Fault(
+        (
+            aten._upsample_nearest_exact2d.vec,
+            aten.upsample_nearest2d.vec,
+            aten.upsample_bilinear2d.vec,
+            aten.upsample_trilinear3d.vec,
+        ),
+        _ALL[:1],
+        _FORMAT,
+        _format_of("input"),
+        device="cuda",
+    ),
+    Fault(
+        (
+            aten._upsample_nearest_exact2d.default,
+            aten.upsample_nearest2d.default,
+            aten.upsample_bilinear2d.default,
+            aten.upsample_trilinear3d.default,
+        ),
+        _ALL[:1],
+        _FORMAT,
+        _format_of("self"),
+        device="cuda",
+    ),
     Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _ALL[:1], _ROWS, _rows, device="cuda"),
     _fault(_ROWS, _rows, aten._foreach_pow.ScalarAndTensor, results=None, device="cpu"),
-    _fault("The target's order of dimensions is promised; eager's losses are row-major.", _rows,
-           aten.nll_loss2d_forward.default),
-    _fault("The operand's order of dimensions is promised; eager's result for complex numbers is row-major.", _angle,
-           aten.angle.default),
-    _fault("Where no dimension is listed the operand's order is promised; eager's result is row-major.", _of_no_dims,
-           aten.any.dims, aten.all.dims),
-    _fault(_FORMAT, _format_of("input"), aten._native_batch_norm_legit_functional.default,
-           aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default,
-           aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default,
-           aten.native_batch_norm_backward.default, aten.batch_norm_backward.default, device="cpu"),
-    _fault(_FORMAT, _format_of("self"), aten.reflection_pad2d_backward.default,
-           aten.replication_pad2d_backward.default, aten.reflection_pad3d.default, aten.replication_pad3d.default,
-           aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default,
-           aten.native_channel_shuffle.default, device="cpu"),
+    _fault(
+        "The target's order of dimensions is promised; eager's losses are row-major.",
+        _rows,
+        aten.nll_loss2d_forward.default,
+    ),
+    _fault(
+        "The operand's order of dimensions is promised; eager's result for complex numbers is row-major.",
+        _angle,
+        aten.angle.default,
+    ),
+    _fault(
+        "Where no dimension is listed the operand's order is promised; eager's result is row-major.",
+        _of_no_dims,
+        aten.any.dims,
+        aten.all.dims,
+    ),
+    _fault(
+        _FORMAT,
+        _format_of("input"),
+        aten._native_batch_norm_legit_functional.default,
+        aten._native_batch_norm_legit.no_stats,
+        aten._native_batch_norm_legit_no_training.default,
+        aten._batch_norm_with_update_functional.default,
+        aten._batch_norm_no_update.default,
+        aten.native_batch_norm_backward.default,
+        aten.batch_norm_backward.default,
+        device="cpu",
+    ),
+    _fault(
+        _FORMAT,
+        _format_of("self"),
+        aten.reflection_pad2d_backward.default,
+        aten.replication_pad2d_backward.default,
+        aten.reflection_pad3d.default,
+        aten.replication_pad3d.default,
+        aten.reflection_pad3d_backward.default,
+        aten.replication_pad3d_backward.default,
+        aten.native_channel_shuffle.default,
+        device="cpu",
+    ),
     Fault((aten.max_unpool2d.default,), _ALL[:2], _FORMAT, _format_of("self"), device="cpu"),
     _fault(_FORMAT, _shuffled, aten.channel_shuffle.default),
-    Fault((aten.reflection_pad2d.default, aten.replication_pad2d.default), _ALL[:1], _FORMAT,
-          _format_of("self"), device="cpu"),
-    _fault("The gradient's order of dimensions is promised; eager gives the operand's.", _like("self"),
-           aten.binary_cross_entropy_backward.default, aten.binary_cross_entropy.default),
-    _fault(_FIRST, _of("self", "other"), aten.xlogy.Tensor, aten.special_xlog1py.default, aten.floor_divide.default,
-           aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
-           aten.logical_or.default, aten.logical_xor.default),
-    _fault(_FIRST, _of("grad_output", "self"), aten.softplus_backward.default, aten.hardtanh_backward.default,
-           aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.logit_backward.default),
+    Fault(
+        (aten.reflection_pad2d.default, aten.replication_pad2d.default),
+        _ALL[:1],
+        _FORMAT,
+        _format_of("self"),
+        device="cpu",
+    ),
+    _fault(
+        "The gradient's order of dimensions is promised; eager gives the operand's.",
+        _like("self"),
+        aten.binary_cross_entropy_backward.default,
+        aten.binary_cross_entropy.default,
+    ),
+    _fault(
+        _FIRST,
+        _of("self", "other"),
+        aten.xlogy.Tensor,
+        aten.special_xlog1py.default,
+        aten.floor_divide.default,
+        aten.logaddexp.default,
+        aten.logaddexp2.default,
+        aten.logical_and.default,
+        aten.logical_or.default,
+        aten.logical_xor.default,
+    ),
+    _fault(
+        _FIRST,
+        _of("grad_output", "self"),
+        aten.softplus_backward.default,
+        aten.hardtanh_backward.default,
+        aten.hardsigmoid_backward.default,
+        aten.hardswish_backward.default,
+        aten.logit_backward.default,
+    ),
     _fault(_FIRST, _scaled("self", "other"), aten.add.Tensor, aten.sub.Tensor),
     _fault(_FIRST, _scaled("other", "self"), aten.rsub.Tensor),
     _fault(_FIRST, _of("self", "other"), aten.lcm.default),
-    _fault("Strides of the operand alone are promised; eager looks at the indices, too.", _indexed, aten.index.Tensor,
-           aten._unsafe_index.Tensor),
-    Fault((aten.randint_like.Tensor,), _ALL[:1], "Row-major is promised; eager keeps the operand's order.",
-          _drawn_like),
+    _fault(
+        "Strides of the operand alone are promised; eager looks at the indices, too.",
+        _indexed,
+        aten.index.Tensor,
+        aten._unsafe_index.Tensor,
+    ),
+    Fault(
+        (aten.randint_like.Tensor,), _ALL[:1], "Row-major is promised; eager keeps the operand's order.", _drawn_like
+    ),
     _fault(_FIRST, _of("self", "values"), aten.heaviside.default),
     _fault(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
     _fault(_FIRST, _of("self", "grad_output"), aten.leaky_relu_backward.default),
     _fault(_FIRST, _of("grad_output", "mask"), aten.native_dropout_backward.default),
     _fault(_FIRST, _times_powers, aten.ldexp.Tensor),
-    _fault("Where the matrix counts for nothing row-major is promised; eager keeps its order of dimensions.", _added,
-           aten.addr.default),
+    _fault(
+        "Where the matrix counts for nothing row-major is promised; eager keeps its order of dimensions.",
+        _added,
+        aten.addr.default,
+    ),
     _fault(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
     Fault((aten.as_strided_scatter.default,), _ALL[:3], _REPEATED, _apart),
     Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _ALL[:1], _REPEATED, _apart),
-    _fault("Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks,
-           aten._chunk_cat.default),
-    Fault((aten.zero.default,), _ALL[:1],
-          "Row-major is promised; eager's zeros keep the operand's order of dimensions.", _like("self")),
-    _fault("The strides of the token are promised; eager gives a dense copy of it.", _like("dep_token"),
-           aten._functional_assert_async.msg, aten._functional_sym_constrain_range.default,
-           aten._functional_sym_constrain_range_for_size.default),
-    _fault("Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.", _slices,
-           aten.unique_dim.default, aten.unique_consecutive.default, aten.unique_dim_consecutive.default),
+    _fault(
+        "Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks, aten._chunk_cat.default
+    ),
+    Fault(
+        (aten.zero.default,),
+        _ALL[:1],
+        "Row-major is promised; eager's zeros keep the operand's order of dimensions.",
+        _like("self"),
+    ),
+    _fault(
+        "The strides of the token are promised; eager gives a dense copy of it.",
+        _like("dep_token"),
+        aten._functional_assert_async.msg,
+        aten._functional_sym_constrain_range.default,
+        aten._functional_sym_constrain_range_for_size.default,
+    ),
+    _fault(
+        "Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.",
+        _slices,
+        aten.unique_dim.default,
+        aten.unique_consecutive.default,
+        aten.unique_dim_consecutive.default,
+    ),
     _fault("Row-major is promised; eager keeps channels-last.", _rolled, aten.roll.default, device="cpu"),
-    _fault("The order of dimensions of the direction is promised; eager's weight is row-major.", _rows,
-           aten._weight_norm_interface.default),
+    _fault(
+        "The order of dimensions of the direction is promised; eager's weight is row-major.",
+        _rows,
+        aten._weight_norm_interface.default,
+    ),
     *(Fault((op.default,), _ALL[1:], _ROWS, _rows) for op in _LANCZOS),
-    _fault("The operand's order of dimensions is promised; eager's is that of its groups in rows.", _grouped,
-           "quantized_decomposed.quantize_per_channel_group.default"),
+    _fault(
+        "The operand's order of dimensions is promised; eager's is that of its groups in rows.",
+        _grouped,
+        "quantized_decomposed.quantize_per_channel_group.default",
+    ),
 )
 
 
 # -- results that are none --------------------------------------------------------------------------------------------
 
+
 def _input_of(args: Given) -> tuple[int, ...]:
     return () if args["output_mask"][0] else (0,)
 
 
-ABSENT: Mapping[Callable[..., Any], Callable[[Given], tuple[int, ...]]] = MappingProxyType({
-    aten.native_batch_norm_backward.default: _input_of, aten.batch_norm_backward.default: _input_of,
-    aten._native_multi_head_attention.default: lambda args: () if args.get("need_weights", True) else (1,),
-})
+ABSENT: Mapping[Callable[..., Any], Callable[[Given], tuple[int, ...]]] = MappingProxyType(
+    {
+        aten.native_batch_norm_backward.default: _input_of,
+        aten.batch_norm_backward.default: _input_of,
+        aten._native_multi_head_attention.default: lambda args: () if args.get("need_weights", True) else (1,),
+    }
+)
 """By operator: the results that eager leaves out, and fake kernels promise."""

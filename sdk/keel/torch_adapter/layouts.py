@@ -3,6 +3,7 @@
 A program compiled to such a promise returns other strides than eager; worse, some promised layouts put several elements
 in one place.  Each fault is data: the operators, where it was seen, a sentence, and the strides that eager gives.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,12 +18,13 @@ from keel.torch_adapter.kernels import ABSENT, KERNELS
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
-CUFFT_DIMS = 3                                                 # as many as cuFFT transforms in one go
+CUFFT_DIMS = 3  # as many as cuFFT transforms in one go
 Order = Callable[[Size], int]
 """The number that stands for a stride where dimensions are ordered by it."""
 
 
 # -- transforms -------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Transformed:
@@ -91,6 +93,7 @@ def _in_one_go(dims: Sequence[int]) -> bool:
 
 # -- faults -----------------------------------------------------------------------------------------------------------
 
+
 def _transform(strides: Callable[[Transformed, Given, torch.Tensor], Sequence[Size]]) -> Strides:
     def of(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
         x = args["self"]
@@ -98,6 +101,7 @@ def _transform(strides: Callable[[Transformed, Given, torch.Tensor], Sequence[Si
         if not cuda and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
             return None
         return strides(Transformed(x.shape, x.stride(), cuda, lambda s: hint_of(s) or 0), args, said)
+
     return of
 
 
@@ -131,29 +135,51 @@ def _elementwise(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     return aten.eq.Tensor(first, second).stride() if both else None
 
 
-_SORTED = ("The fake kernel forgets the order of the transformed dimensions, and promises strides with which elements "
-           "share memory.")
+_SORTED = (
+    "The fake kernel forgets the order of the transformed dimensions, and promises strides with which elements "
+    "share memory."
+)
 _ALL = ("2.11", "2.13", "2.14", "2.15")
 _DRAWN = "The operand's order of dimensions is promised; eager's draws are row-major."
 FAULTS: tuple[Fault, ...] = (
     Fault((aten._fft_c2c.default,), ("2.11",), _SORTED, _transform(lambda x, args, said: x.c2c(args["dim"]))),
-    Fault((aten._fft_r2c.default,), ("2.11",), "Row-major is promised whatever dimensions are transformed; on CUDA "
-          "their order is forgotten.", _transform(_r2c)),
-    Fault((aten._fft_c2r.default,), ("2.11",), _SORTED,
-          _transform(lambda x, args, said: x.c2r(args["dim"], said.shape))),
-    Fault((aten.slice_scatter.default,), ("2.11",), "The strides of an operand whose elements share memory are "
-          "promised; eager gives each its own.", _apart),
+    Fault(
+        (aten._fft_r2c.default,),
+        ("2.11",),
+        "Row-major is promised whatever dimensions are transformed; on CUDA their order is forgotten.",
+        _transform(_r2c),
+    ),
+    Fault(
+        (aten._fft_c2r.default,), ("2.11",), _SORTED, _transform(lambda x, args, said: x.c2r(args["dim"], said.shape))
+    ),
+    Fault(
+        (aten.slice_scatter.default,),
+        ("2.11",),
+        "The strides of an operand whose elements share memory are promised; eager gives each its own.",
+        _apart,
+    ),
     Fault((aten._standard_gamma.default,), _ALL[1:], _DRAWN, _row_major),
-    Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), _ALL, _DRAWN,
-          _row_major),
-    Fault((aten.uniform.default, aten.native_dropout.default), _ALL, "The strides of an operand with gaps, "
-          "or whose elements share memory, are promised; eager leaves gaps out, and gives each element its own.",
-          _copied),
-    Fault((aten.copysign.Tensor, aten.div.Tensor_mode), _ALL, "Where the operands' orders of dimensions "
-          "differ, the second's is promised and eager gives the first's (of quotients, of floats rounded down).",
-          _elementwise),
-    Fault((torch.ops.prims.device_put.default,), _ALL, "The operand's gaps are promised on the other "
-          "device; eager leaves them out.", _moved),
+    Fault((aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor), _ALL, _DRAWN, _row_major),
+    Fault(
+        (aten.uniform.default, aten.native_dropout.default),
+        _ALL,
+        "The strides of an operand with gaps, "
+        "or whose elements share memory, are promised; eager leaves gaps out, and gives each element its own.",
+        _copied,
+    ),
+    Fault(
+        (aten.copysign.Tensor, aten.div.Tensor_mode),
+        _ALL,
+        "Where the operands' orders of dimensions "
+        "differ, the second's is promised and eager gives the first's (of quotients, of floats rounded down).",
+        _elementwise,
+    ),
+    Fault(
+        (torch.ops.prims.device_put.default,),
+        _ALL,
+        "The operand's gaps are promised on the other device; eager leaves them out.",
+        _moved,
+    ),
     *KERNELS,
 )
 """What is known to be promised wrongly."""
@@ -176,8 +202,9 @@ def laid_out(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
         return _restrided(fault, named, said)
     none = absent(named) if absent is not None else ()
     about = fault.results if fault is not None and fault.results is not None else range(len(said))
-    return type(said)([None if k in none else _restrided(fault, named, v) if k in about else v
-                       for k, v in enumerate(said)])
+    return type(said)(
+        [None if k in none else _restrided(fault, named, v) if k in about else v for k, v in enumerate(said)]
+    )
 
 
 def _restrided(fault: Fault | None, named: Given, said: Any) -> Any:
@@ -192,5 +219,6 @@ def _restrided(fault: Fault | None, named: Given, said: Any) -> Any:
 def _same(said: torch.Tensor, strides: Sequence[Size]) -> bool:
     """Whether strides that matter are equal: not those of sizes 0 and 1, nor any of an empty tensor."""
     sizes = [expression(n) for n in said.shape]
-    return 0 in sizes or all(n == 1 or expression(s) == expression(t)
-                             for n, s, t in zip(sizes, said.stride(), strides, strict=True))
+    return 0 in sizes or all(
+        n == 1 or expression(s) == expression(t) for n, s, t in zip(sizes, said.stride(), strides, strict=True)
+    )

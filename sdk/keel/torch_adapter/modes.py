@@ -1,4 +1,5 @@
 """What a user may have on around a call, switched off: dispatch modes, default devices, autocast."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -5,6 +5,7 @@ A graph that Keel compiles computes what is to be written and returns it last.  
 into a graph where autograd need not follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
 other memory (``x.data = y``), and a resize of its storage.  All others it applies itself.
 """
+
 from __future__ import annotations
 
 import operator
@@ -61,13 +62,15 @@ class Mutations:
                 program(*mutated, *results[end:])
             del results[end:]
             return results
+
         return mutating
 
 
 def _unseen(tensors: Sequence[Any]) -> Any:
     """Keeps the version counters of those that have one."""
     return _unsafe_preserve_version_counter(
-        tuple(t for t in tensors if isinstance(t, torch.Tensor) and not t.is_inference()))
+        tuple(t for t in tensors if isinstance(t, torch.Tensor) and not t.is_inference())
+    )
 
 
 def copy_of(x: torch.Tensor) -> torch.Tensor:
@@ -84,20 +87,29 @@ def taken_out(gm: fx.GraphModule) -> Mutations | None:
     output = gm.graph.output_node()
     placeholders = gm.graph.find_nodes(op="placeholder")
     recorder = _Recorder(mutating)
-    for node in reversed(mutating):                           # its result is the input, as it is after all of them
+    for node in reversed(mutating):  # its result is the input, as it is after all of them
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user is output)
         node.replace_all_uses_with(_contents(node))
         gm.graph.erase_node(node)
     output.args = ((*output.args[0], *recorder.values),)  # type: ignore[misc]
     gm.recompile()
-    return Mutations(recorder.program, tuple(placeholders.index(n) for n in recorder.inputs), len(recorder.values),
-                     output.meta.get(COPIED, ()), recorder.shares)
+    return Mutations(
+        recorder.program,
+        tuple(placeholders.index(n) for n in recorder.inputs),
+        len(recorder.values),
+        output.meta.get(COPIED, ()),
+        recorder.shares,
+    )
 
 
 def mutates_input(node: fx.Node) -> bool:
     """Whether a node is a mutation of an input that is carried out after the graph's calls."""
-    return (isinstance(node.target, OpOverload) and node.target._schema.name in _MUTATIONS
-            and isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder")
+    return (
+        isinstance(node.target, OpOverload)
+        and node.target._schema.name in _MUTATIONS
+        and isinstance(node.args[0], fx.Node)
+        and node.args[0].op == "placeholder"
+    )
 
 
 def _contents(node: fx.Node) -> Any:

@@ -3,6 +3,7 @@
 A size is looked for where it stands, then taken apart: solved for in one that holds it, found as a multiple of one, or
 made of its terms.
 """
+
 from __future__ import annotations
 
 import math
@@ -53,23 +54,58 @@ def truncated(x: Any) -> Any:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "CeilDiv": ceil_divided, "Mod": operator.mod,
-    "PythonMod": operator.mod, "ModularIndexing": modular_indexed, "Max": torch.sym_max, "Min": torch.sym_min,
-    "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
-    "TruncToInt": torch.sym_int, "TruncToFloat": truncated, "PowByNatural": operator.pow, "FloatPow": operator.pow,
-    "Pow": operator.pow, "Add": operator.add, "Mul": operator.mul, "CeilToInt": math.ceil, "FloorToInt": math.floor,
-    "ceiling": math.ceil, "floor": math.floor, "Abs": abs, "RoundToInt": round, "RoundDecimal": round,
-    "LShift": operator.lshift, "RShift": operator.rshift, "Where": torch.sym_ite, "Identity": operator.pos,
-    "BitwiseFn_bitwise_and": operator.and_, "BitwiseFn_bitwise_or": operator.or_, "BitwiseFn_bitwise_xor": operator.xor,
-    "And": operator.and_, "Or": operator.or_, "Not": torch.sym_not, "Equality": operator.eq,
-    "Unequality": operator.ne, "StrictLessThan": operator.lt, "LessThan": operator.le,
-    "StrictGreaterThan": operator.gt, "GreaterThan": operator.ge,
-    **{name: found for name in FUNCTIONS if name.startswith("OpaqueUnaryFn_")
-       and (found := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None},
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "CeilDiv": ceil_divided,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "ModularIndexing": modular_indexed,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "ToFloat": torch.sym_float,
+    "TruncToInt": torch.sym_int,
+    "TruncToFloat": truncated,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
+    "Pow": operator.pow,
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "ceiling": math.ceil,
+    "floor": math.floor,
+    "Abs": abs,
+    "RoundToInt": round,
+    "RoundDecimal": round,
+    "LShift": operator.lshift,
+    "RShift": operator.rshift,
+    "Where": torch.sym_ite,
+    "Identity": operator.pos,
+    "BitwiseFn_bitwise_and": operator.and_,
+    "BitwiseFn_bitwise_or": operator.or_,
+    "BitwiseFn_bitwise_xor": operator.xor,
+    "And": operator.and_,
+    "Or": operator.or_,
+    "Not": torch.sym_not,
+    "Equality": operator.eq,
+    "Unequality": operator.ne,
+    "StrictLessThan": operator.lt,
+    "LessThan": operator.le,
+    "StrictGreaterThan": operator.gt,
+    "GreaterThan": operator.ge,
+    **{
+        name: found
+        for name in FUNCTIONS
+        if name.startswith("OpaqueUnaryFn_")
+        and (found := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None
+    },
 }
 """How each function is computed, on symbolic numbers, too.  ``Piecewise`` is written out."""
-_FOLDED = frozenset(("Add", "Mul", "Max", "Min", "And", "Or", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or",
-                     "BitwiseFn_bitwise_xor"))
+_FOLDED = frozenset(
+    ("Add", "Mul", "Max", "Min", "And", "Or", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor")
+)
 """Those of any number of arguments, two at a time."""
 _DEEPEST = 3
 """How many sizes may be on the way to one: each is tried in each that holds it."""
@@ -170,8 +206,13 @@ class _Arithmetic:
         number, by = wanted.args
         for part in sorted({q for size in self.known for q in size.atoms(FloorDiv)}, key=str):
             over, less = part.args
-            if over == number and isinstance(less, sympy.Integer) and 0 < less < by and by % less == 0 \
-                    and (found := self._tried(part)) is not None:
+            if (
+                over == number
+                and isinstance(less, sympy.Integer)
+                and 0 < less < by
+                and by % less == 0
+                and (found := self._tried(part)) is not None
+            ):
                 return self._apply(operator.floordiv, found, int(by // less))
         return None
 

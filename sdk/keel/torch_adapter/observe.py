@@ -1,4 +1,5 @@
 """The operator calls that a function makes when it runs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,5 @@
 """What an operator's schema says: what it writes, what its results alias, whether it draws random numbers."""
+
 from __future__ import annotations
 
 import re
@@ -25,7 +26,7 @@ _REGISTERED_BY = {
 asks: one of them imports all of Dynamo.
 """
 
-_KINDS = (OpOverload, HigherOrderOperator)                    # a union of them would be built anew at each question
+_KINDS = (OpOverload, HigherOrderOperator)  # a union of them would be built anew at each question
 
 
 def is_operator(target: object) -> bool:
@@ -62,8 +63,17 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     found = []
     for a in op._schema.arguments:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
-        found.append(Parameter(a.name, a.default_value, a.kwarg_only, tensor, not tensor or lenient,
-                               not a.has_default_value(), "List[int]" in str(a.type) and getattr(a, "N", None) is None))
+        found.append(
+            Parameter(
+                a.name,
+                a.default_value,
+                a.kwarg_only,
+                tensor,
+                not tensor or lenient,
+                not a.has_default_value(),
+                "List[int]" in str(a.type) and getattr(a, "N", None) is None,
+            )
+        )
     return tuple(found)
 
 
@@ -174,15 +184,24 @@ def has_effect(op: Callable[..., Any]) -> bool:
     of higher order."""
     if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
-    return op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op) \
-        or is_assertion(op)
+    return (
+        op._schema.is_mutable or not op._schema.returns or "c10d" in op.namespace or is_random(op) or is_assertion(op)
+    )
 
 
-_ASSERTIONS = frozenset({
-    "aten::_assert_async", "aten::_assert_scalar", "aten::_functional_assert_async", "aten::_functional_assert_scalar",
-    "aten::sym_constrain_range", "aten::sym_constrain_range_for_size", "aten::_functional_sym_constrain_range",
-    "aten::_functional_sym_constrain_range_for_size", "aten::_linalg_check_errors",
-})
+_ASSERTIONS = frozenset(
+    {
+        "aten::_assert_async",
+        "aten::_assert_scalar",
+        "aten::_functional_assert_async",
+        "aten::_functional_assert_scalar",
+        "aten::sym_constrain_range",
+        "aten::sym_constrain_range_for_size",
+        "aten::_functional_sym_constrain_range",
+        "aten::_functional_sym_constrain_range_for_size",
+        "aten::_linalg_check_errors",
+    }
+)
 
 
 @cache

@@ -10,6 +10,7 @@ operand; and of _unique it counts the distinct ones of zeros. A tensor of as man
 to keep its dimension where it is reshaped to have none, as AOTAutograd does with ``x[mask].item()``. Gradients of
 softmax have the dtype of the gradient that comes in; the fake kernels say the one that is asked for.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +38,13 @@ Dtype = Callable[[Sequence[Any]], torch.dtype | None]
 
 def _statistics(*parameters: int) -> Dtype:
     """float32 if the first parameter that is given is, else the input's dtype."""
+
     def dtype(args: Sequence[Any]) -> torch.dtype | None:
         if args[0].dtype not in _SMALL:
             return None
         first = next((args[i] for i in parameters if i < len(args) and isinstance(args[i], torch.Tensor)), args[0])
         return torch.float32 if first.dtype == torch.float32 else None
+
     return dtype
 
 
@@ -68,31 +71,38 @@ def _on_cpu(args: Sequence[Any]) -> bool:
 
 
 _BATCH = _statistics(1, 2, 3, 4)
-_RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
-    aten.native_layer_norm.default: dict.fromkeys((1, 2), _statistics(2, 3)),
-    aten.native_group_norm.default: dict.fromkeys((1, 2), _statistics(1, 2)),
-    aten.native_group_norm_backward.default: {0: _like(1), 1: _like(4), 2: _like(4)},
-    aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH},
-    aten._native_batch_norm_legit_no_training.default: {1: _BATCH, 2: _BATCH},
-    aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
-    aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH},
-    aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
-    aten._log_softmax_backward_data.default: {0: _like(0)}, aten._softmax_backward_data.default: {0: _like(0)},
-    aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
-})
+_RULES: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType(
+    {
+        aten.native_layer_norm.default: dict.fromkeys((1, 2), _statistics(2, 3)),
+        aten.native_group_norm.default: dict.fromkeys((1, 2), _statistics(1, 2)),
+        aten.native_group_norm_backward.default: {0: _like(1), 1: _like(4), 2: _like(4)},
+        aten._native_batch_norm_legit_functional.default: {1: _BATCH, 2: _BATCH},
+        aten._native_batch_norm_legit_no_training.default: {1: _BATCH, 2: _BATCH},
+        aten._native_batch_norm_legit.no_stats: dict.fromkeys((1, 2), _statistics(1, 2)),
+        aten._batch_norm_with_update_functional.default: {1: _BATCH, 2: _BATCH},
+        aten._batch_norm_no_update.default: {1: _BATCH, 2: _BATCH},
+        aten._log_softmax_backward_data.default: {0: _like(0)},
+        aten._softmax_backward_data.default: {0: _like(0)},
+        aten._scaled_dot_product_flash_attention_for_cpu.default: {1: _wide},
+    }
+)
 """By operator and number of the result, on a CPU."""
-_EVERYWHERE: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType({
-    aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
-    aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
-    aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
-    aten.ldexp.Tensor: {0: _of_powers},
-})
+_EVERYWHERE: Mapping[Callable[..., Any], Mapping[int, Dtype]] = MappingProxyType(
+    {
+        aten._weight_norm_interface.default: {1: lambda args: torch.float32 if args[0].dtype in _SMALL else None},
+        aten._native_batch_norm_legit_functional.default: {3: _like(3), 4: _like(4)},
+        aten._batch_norm_with_update_functional.default: {4: _like(3), 5: _like(4)},
+        aten.ldexp.Tensor: {0: _of_powers},
+    }
+)
 """The same on every device."""
 
 _REDRAWN = (torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state)
-_ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType({
-    aten._scaled_dot_product_efficient_attention.default: (2, 3),
-})
+_ON_HOST: Mapping[Callable[..., Any], tuple[int, ...]] = MappingProxyType(
+    {
+        aten._scaled_dot_product_efficient_attention.default: (2, 3),
+    }
+)
 """By operator: the results that lie on the host."""
 
 
@@ -128,7 +138,8 @@ def _counted(said: Any, args: Sequence[Any]) -> Any:
 
 
 def _bags(said: Any, args: Sequence[Any], op: Callable[..., Any] = aten._embedding_bag.default) -> Any:
-    """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as float16.
+    """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as
+    float16.
     """
     rows = args[0]
     if rows.dtype != torch.bfloat16 or not _on_cpu(args):
@@ -156,13 +167,19 @@ def _forward_bags(said: Any, args: Sequence[Any]) -> Any:
     return out, bag, counts, rows
 
 
-_COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType({
-    aten._unique.default: _of_zeros, aten._unique2.default: partial(_distinct, None),
-    aten.unique_consecutive.default: partial(_distinct, 3), aten.unique_dim.default: partial(_distinct, 1),
-    aten.unique_dim_consecutive.default: partial(_distinct, 1), aten.bincount.default: _counted,
-    aten.native_dropout.default: _kept, aten._embedding_bag.default: _bags,
-    aten._embedding_bag_forward_only.default: _forward_bags,
-})
+_COUNTS: Mapping[Callable[..., Any], Callable[[Any, Sequence[Any]], Any]] = MappingProxyType(
+    {
+        aten._unique.default: _of_zeros,
+        aten._unique2.default: partial(_distinct, None),
+        aten.unique_consecutive.default: partial(_distinct, 3),
+        aten.unique_dim.default: partial(_distinct, 1),
+        aten.unique_dim_consecutive.default: partial(_distinct, 1),
+        aten.bincount.default: _counted,
+        aten.native_dropout.default: _kept,
+        aten._embedding_bag.default: _bags,
+        aten._embedding_bag_forward_only.default: _forward_bags,
+    }
+)
 """By operator: the results, from what was promised and the values of the call's arguments."""
 
 _RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
@@ -175,8 +192,9 @@ def correct(gm: fx.GraphModule) -> None:
     _of_redrawn(gm, mode)
     changed = _without_dimensions(gm, mode)
     for node in gm.graph.nodes:
-        follows = node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) \
-            and not makes_sizes(node.target)                  # which would get new symbols
+        follows = (
+            node.op == "call_function" and not changed.isdisjoint(node.all_input_nodes) and not makes_sizes(node.target)
+        )  # which would get new symbols
         if not follows and node.target not in _TARGETS and fault_of(node.target) is None:
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
@@ -282,11 +300,15 @@ def _on_host(said: Any, results: Sequence[int], mode: Any) -> Any:
     if not results:
         return said
     with mode:
-        return tuple(torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") if i in results else v
-                     for i, v in enumerate(said))
+        return tuple(
+            torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") if i in results else v
+            for i, v in enumerate(said)
+        )
 
 
 def _types(value: Any) -> list[Any]:
     several = value if isinstance(value, tuple | list) else [value]
-    return [(v.dtype, v.device, *map(expression, (*v.shape, *v.stride()))) if isinstance(v, torch.Tensor) else None
-            for v in several]
+    return [
+        (v.dtype, v.device, *map(expression, (*v.shape, *v.stride()))) if isinstance(v, torch.Tensor) else None
+        for v in several
+    ]

@@ -3,6 +3,7 @@
 The same as tracing with ``make_fx``, which also works, at a quarter of its time: symbolic sizes are not traced through
 Python but written down from their expressions, and nothing but operators is recorded.
 """
+
 from __future__ import annotations
 
 import operator
@@ -45,7 +46,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
         stack.enter_context(torch._C._DisableAutocast())
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(mode)
-        if mode.shape_env is not None:                        # or the next graph that PyTorch makes has to have them
+        if mode.shape_env is not None:  # or the next graph that PyTorch makes has to have them
             stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
         try:
             return _record(flat, values)
@@ -53,8 +54,9 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
             return _functionalized(flat, values)
 
 
-def _flat(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-          ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+def _flat(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
     """``fn`` as a function of the tensors and symbolic numbers among its arguments, with a tuple of results; and
     these.
     """
@@ -68,6 +70,7 @@ def _flat(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         if result is NotImplemented:
             raise NotRecorded("It is not implemented for these arguments.")
         return tuple(result) if isinstance(result, tuple | list) else (result,)
+
     return flat, values
 
 
@@ -136,7 +139,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, writer: _Writer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.writer = writer
-        self.functional: frozenset[Any] = frozenset()         # what is not taken apart, since writes are in it
+        self.functional: frozenset[Any] = frozenset()  # what is not taken apart, since writes are in it
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -196,8 +199,10 @@ def _apart(out: Any) -> Any:
     """
     if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
         return out
-    return tuple(torch.empty_like(r) if isinstance(r, torch.Tensor) and any(r is before for before in out[:k]) else r
-                 for k, r in enumerate(out))
+    return tuple(
+        torch.empty_like(r) if isinstance(r, torch.Tensor) and any(r is before for before in out[:k]) else r
+        for k, r in enumerate(out)
+    )
 
 
 def _asks(func: Any) -> bool:
@@ -213,7 +218,7 @@ class _Writer:
         self.graph = fx.Graph()
         self.tensors: dict[int, fx.Node] = {}
         self.numbers: dict[sympy.Expr, fx.Node] = {}
-        self.alive: list[Any] = []              # tensors are known by id, so none may die
+        self.alive: list[Any] = []  # tensors are known by id, so none may die
 
     def declare(self, value: Any) -> None:
         """A placeholder for an argument."""
@@ -224,15 +229,21 @@ class _Writer:
         """Where strides of arguments can be read off that hold symbols which are by themselves no size of one."""
         for value in values:
             for i, stride in enumerate(value.stride() if isinstance(value, torch.Tensor) else ()):
-                if isinstance(stride, torch.SymInt) and (expr := expression(stride)) not in self.numbers \
-                        and not all(s in self.numbers for s in expr.free_symbols):
+                if (
+                    isinstance(stride, torch.SymInt)
+                    and (expr := expression(stride)) not in self.numbers
+                    and not all(s in self.numbers for s in expr.free_symbols)
+                ):
                     self._hold(self.graph.call_function(aten.sym_stride.int, (self.tensors[id(value)], i)), stride)
 
     def _sizes(self, node: fx.Node, value: torch.Tensor, symbols: bool = False) -> None:
         """Where sizes can be read off: for each dimension of a size not known so far; only ``symbols`` among them."""
         for i, size in enumerate(value.shape):
-            if isinstance(size, torch.SymInt) and (expr := expression(size)) not in self.numbers and (
-                    expr.is_Symbol or not symbols):
+            if (
+                isinstance(size, torch.SymInt)
+                and (expr := expression(size)) not in self.numbers
+                and (expr.is_Symbol or not symbols)
+            ):
                 read = self.graph.call_function(aten.sym_size.int, (node, i))
                 self._hold(read, size)
 

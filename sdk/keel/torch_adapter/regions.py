@@ -4,6 +4,7 @@ AOTAutograd leaves such a call as ``auto_functionalized_v2(cond, ...)``, which s
 end in a ``copy_`` to each input that they write.  Here they give these contents as further results, so that they are
 functional, and the call is an ordinary one of ``cond``.
 """
+
 from __future__ import annotations
 
 import operator
@@ -20,9 +21,12 @@ aten, higher = torch.ops.aten, torch.ops.higher_order
 
 def without_writes(gm: fx.GraphModule) -> None:
     """Changes ``gm``, and the graphs that its operators of higher order take."""
-    for module in reversed([m for m in gm.modules() if isinstance(m, fx.GraphModule)]):     # those inside first
-        found = [n for n in module.graph.find_nodes(op="call_function", target=higher.auto_functionalized_v2)
-                 if n.args[0] in _OPERANDS]
+    for module in reversed([m for m in gm.modules() if isinstance(m, fx.GraphModule)]):  # those inside first
+        found = [
+            n
+            for n in module.graph.find_nodes(op="call_function", target=higher.auto_functionalized_v2)
+            if n.args[0] in _OPERANDS
+        ]
         for node in found:
             _rewrite(module, node)
         if found:
@@ -61,6 +65,7 @@ class _Written:
 
 def _written(kwargs: Mapping[str, Any], name: str) -> _Written | None:
     """What PyTorch says of an argument under names that are made of its own; None if it is not written."""
+
     def read(*fields: str) -> tuple[Any, ...]:
         return tuple(kwargs[f"_{name}_{field}"] for field in fields)
 
@@ -78,11 +83,12 @@ def _rewrite(gm: fx.GraphModule, node: fx.Node) -> None:
     bases: list[Any] = list(node.kwargs["_all_bases"])  # type: ignore[arg-type]
     names = [each.name for each in pytree.tree_unflatten([], getattr(gm, spec.target)).schema.arguments]
     written = {name: found for name in names if (found := _written(node.kwargs, name)) is not None}
-    given = node.meta["val"][:len(node.meta["val"]) - len(bases)]
+    given = node.meta["val"][: len(node.meta["val"]) - len(bases)]
     first = _OPERANDS[target]
     with gm.graph.inserting_before(node):
-        args: list[Any] = [written[name].of(bases[written[name].base]) if name in written else node.kwargs[name]
-                           for name in names]
+        args: list[Any] = [
+            written[name].of(bases[written[name].base]) if name in written else node.kwargs[name] for name in names
+        ]
         writes = [i for i, name in enumerate(names[first:]) if name in written]
         if target is higher.while_loop:
             called = _loop(gm, args, writes, len(given))
@@ -111,13 +117,20 @@ def _loop(gm: fx.GraphModule, args: Sequence[Any], writes: Sequence[int], carrie
     order = [*range(carried), *writes, *(i for i in range(carried, len(operands)) if i not in writes)]
     ordered = [operands[i] for i in order]
     split = carried + len(writes)
-    return [_giving(gm, args[0], (), order), _giving(gm, args[1], writes, order),
-            tuple(ordered[:split]), tuple(ordered[split:])]
+    return [
+        _giving(gm, args[0], (), order),
+        _giving(gm, args[1], writes, order),
+        tuple(ordered[:split]),
+        tuple(ordered[split:]),
+    ]
 
 
 def _is_graph(gm: fx.GraphModule, value: Any) -> bool:
-    return isinstance(value, fx.Node) and value.op == "get_attr" and isinstance(
-        getattr(gm, str(value.target), None), fx.GraphModule)
+    return (
+        isinstance(value, fx.Node)
+        and value.op == "get_attr"
+        and isinstance(getattr(gm, str(value.target), None), fx.GraphModule)
+    )
 
 
 def _giving(gm: fx.GraphModule, node: fx.Node, writes: Sequence[int], order: Sequence[int] | None = None) -> fx.Node:
@@ -144,8 +157,12 @@ def _functional(body: fx.Graph, writes: Sequence[int], order: Sequence[int] | No
             made[node] = graph.node_copy(node, made.__getitem__)
     assert set(contents) <= {inputs[i] for i in writes}, "A write would be lost."
     # A result shares memory neither with an input nor with another result.
-    after = [_emit(graph, aten.copy.default, made[n], contents[n]) if n in contents else
-             _emit(graph, aten.clone.default, made[n]) for n in (inputs[i] for i in writes)]
+    after = [
+        _emit(graph, aten.copy.default, made[n], contents[n])
+        if n in contents
+        else _emit(graph, aten.clone.default, made[n])
+        for n in (inputs[i] for i in writes)
+    ]
     results = fx.node.map_arg(body.output_node().args[0], made.__getitem__)
     graph.output((*results, *after) if isinstance(results, tuple | list) else results)
     return graph

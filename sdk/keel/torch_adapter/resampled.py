@@ -5,6 +5,7 @@ what it makes of it is row-major on CUDA for few channels (4 by the nearest elem
 for volumes. Source: torch/_decomp/decompositions.py, and aten/src/ATen/native/UpSample*.cpp, whose results have the
 operand's memory format whatever the kernels do.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,22 +19,36 @@ from torch.overrides import TorchFunctionMode
 
 from keel.torch_adapter.kernels import channels_last
 
-_NAMES = ("upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d", "upsample_bicubic2d",
-          "upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_trilinear3d")
+_NAMES = (
+    "upsample_nearest2d",
+    "_upsample_nearest_exact2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact3d",
+    "upsample_trilinear3d",
+)
 _PACKETS = [getattr(torch.ops.aten, name) for name in _NAMES]
-_RESAMPLING: frozenset[Any] = frozenset((
-    F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear,
-    *(getattr(torch._C._nn, name) for name in _NAMES),
-    *(op for packet in _PACKETS for op in (packet, packet.default, packet.vec))))
+_RESAMPLING: frozenset[Any] = frozenset(
+    (
+        F.interpolate,
+        F.upsample,
+        F.upsample_nearest,
+        F.upsample_bilinear,
+        *(getattr(torch._C._nn, name) for name in _NAMES),
+        *(op for packet in _PACKETS for op in (packet, packet.default, packet.vec)),
+    )
+)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 class _Resampled(TorchFunctionMode):
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func not in _RESAMPLING or "area" in (kwargs.get("mode"), *args[3:4]):   # which pools
+        if func not in _RESAMPLING or "area" in (kwargs.get("mode"), *args[3:4]):  # which pools
             return result
         x = args[0] if args else kwargs["self" if "self" in kwargs else "input"]
         return result.to(memory_format=_FORMATS[x.dim()]) if channels_last(x) else result

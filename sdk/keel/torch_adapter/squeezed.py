@@ -4,6 +4,7 @@
 traces the second: the number of dimensions of a compiled tensor is fixed.  So a run in which a size that only it tells
 is 1 has no compiled form, and must not be given the other one's shape without a word.
 """
+
 from __future__ import annotations
 
 import operator
@@ -19,9 +20,11 @@ from keel.torch_adapter.symbols import expression, late
 
 aten = torch.ops.aten
 _SQUEEZES = (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
-_MESSAGE = ("squeeze() of a tensor of {shape}: only a run tells the size of dimension {dim}, and it is 1 in this one. "
-            "Compiled code keeps the dimension, where eager PyTorch drops it. Use reshape(), index the dimension, or "
-            "compile without torch._dynamo.config.capture_dynamic_output_shape_ops.")
+_MESSAGE = (
+    "squeeze() of a tensor of {shape}: only a run tells the size of dimension {dim}, and it is 1 in this one. "
+    "Compiled code keeps the dimension, where eager PyTorch drops it. Use reshape(), index the dimension, or "
+    "compile without torch._dynamo.config.capture_dynamic_output_shape_ops."
+)
 
 
 def assert_kept(gm: fx.GraphModule) -> None:
@@ -35,7 +38,7 @@ def assert_kept(gm: fx.GraphModule) -> None:
 
 def _kept(node: fx.Node) -> Iterator[tuple[int, torch.SymInt]]:
     """The dimensions that a call is asked to drop and keeps, though they may be 1, with their sizes."""
-    value = node.args[0].meta["val"]                          # type: ignore[union-attr]
+    value = node.args[0].meta["val"]  # type: ignore[union-attr]
     asked: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
     dims: Iterable[int] = [asked] if isinstance(asked, int) else asked
     for dim in sorted({d % value.dim() for d in dims} if value.dim() else ()):

@@ -1,4 +1,5 @@
 """Streams and events: the current stream as the CUDA driver knows it, and calls within graphs that work on them."""
+
 from __future__ import annotations
 
 import torch

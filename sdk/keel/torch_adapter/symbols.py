@@ -1,4 +1,5 @@
 """PyTorch's symbolic numbers as sympy expressions: what is known of a size, and the value it had while tracing."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -61,7 +62,7 @@ def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
         return True
     here, there = hint_of(a), hint_of(b)
     if here is not None and there is not None:
-        return here == there and bool(a == b)                 # asking makes the guard
+        return here == there and bool(a == b)  # asking makes the guard
     return statically_known_true(a == b)
 
 
@@ -104,7 +105,7 @@ def rename(mode: Any, names: Mapping[sympy.Symbol, sympy.Expr]) -> None:
     """
     env = mode.shape_env
     for old, new in names.items():
-        env.var_to_range[old] = env.bound_sympy(new)          # else bounds, some of them guesses, forbid it
+        env.var_to_range[old] = env.bound_sympy(new)  # else bounds, some of them guesses, forbid it
         if new.is_Symbol and late(new):
             env._rename_unbacked_to(old, new)
         else:

@@ -1,4 +1,5 @@
 """Traces a callable as Keel does, without Dynamo, and says at which sizes what it traced holds."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,9 @@ import torch
 from keel.torch_adapter.capture import Compiler, capture
 
 
-def trace(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], compiler: Compiler, *,
-          dynamic: bool = False) -> Callable[..., Any]:
+def trace(
+    fn: Callable[..., Any], inputs: Sequence[torch.Tensor], compiler: Compiler, *, dynamic: bool = False
+) -> Callable[..., Any]:
     """What ``capture`` makes of ``fn``, which takes these tensors and returns a tuple of tensors, without Dynamo.
 
     A pair of graphs is traced where an input requires a gradient and gradients are enabled, else an inference graph;
@@ -24,12 +26,14 @@ def trace(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], compiler: Comp
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    sizes = ShapeEnv(assume_static_by_default=not dynamic, allow_scalar_outputs=True,
-                     allow_dynamic_output_shape_ops=True)
+    sizes = ShapeEnv(
+        assume_static_by_default=not dynamic, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+    )
     mode = FakeTensorMode(shape_env=sizes, allow_non_fake_inputs=True)
     with tracing(TracingContext(mode)):
-        fakes = [mode.from_tensor(x, static_shapes=not dynamic, source=ConstantSource(f"x{i}"))
-                 for i, x in enumerate(inputs)]
+        fakes = [
+            mode.from_tensor(x, static_shapes=not dynamic, source=ConstantSource(f"x{i}")) for i, x in enumerate(inputs)
+        ]
         return capture(_Program(fn), fakes, compiler)  # type: ignore[arg-type]
 
 
@@ -99,9 +103,17 @@ def aot_alone(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., 
     def as_it_is(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         def run(args: list[Any]) -> Any:
             return gm(*args)
+
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
+
     as_they_are: Any = as_it_is
-    return aot_module_simplified(gm, inputs, fw_compiler=as_they_are, bw_compiler=as_they_are,
-                                 inference_compiler=as_they_are, partition_fn=min_cut_rematerialization_partition,
-                                 decompositions={})
+    return aot_module_simplified(
+        gm,
+        inputs,
+        fw_compiler=as_they_are,
+        bw_compiler=as_they_are,
+        inference_compiler=as_they_are,
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions={},
+    )

@@ -1,4 +1,5 @@
 """Nested arguments and results of exported programs, as flat lists and back."""
+
 from __future__ import annotations
 
 import json
@@ -52,8 +53,10 @@ def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
 
     Raises ValueError, a sentence, for anything else.
     """
+
     def inner(held: Any) -> list[Tree]:
         return [tree_of(d, containers) for d in held]
+
     match data:
         case None:
             return pytree.tree_structure(object())
@@ -65,7 +68,7 @@ def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
             rest = {k: v for k, v in data.items() if k not in ("class", "holds")}
             return _of_class(name, inner(held), rest, containers)
     if isinstance(data, dict) and len(data) == 1:
-        (name, held), = data.items()
+        ((name, held),) = data.items()
         if name in _ROWS and isinstance(held, list):
             return pytree.TreeSpec(_ROWS[name], None, inner(held))
         if name in _TABLES and isinstance(held, list):
@@ -80,8 +83,17 @@ def is_call_tree(tree: Tree) -> bool:
 
 _ROWS: Mapping[str, type] = {"tuple": tuple, "list": list, "Size": torch.Size, "immutable_list": immutable_list}
 _TABLES: Mapping[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "immutable_dict": immutable_dict}
-_FACTORIES: Mapping[str, Any] = {"None": None, "list": list, "dict": dict, "int": int, "float": float, "str": str,
-                                 "tuple": tuple, "set": set, "bool": bool}
+_FACTORIES: Mapping[str, Any] = {
+    "None": None,
+    "list": list,
+    "dict": dict,
+    "int": int,
+    "float": float,
+    "str": str,
+    "tuple": tuple,
+    "set": set,
+    "bool": bool,
+}
 
 
 _KEYS = (str, int, float, bool)
@@ -97,22 +109,29 @@ def _keys(pairs: Sequence[Any]) -> list[Any]:
 def _of_class(name: str, held: list[Tree], rest: Mapping[str, Any], containers: Collection[type]) -> Tree:
     kind: Any = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
     if kind is None or kind in (*_ROWS.values(), *_TABLES.values(), deque, defaultdict, namedtuple):
-        raise ValueError(f"It nests values in {name!r}, which is no container that this process has registered: import "
-                         "its package before.")
+        raise ValueError(
+            f"It nests values in {name!r}, which is no container that this process has registered: import "
+            "its package before."
+        )
     match rest:
         case {} if not rest and issubclass(kind, tuple) and hasattr(kind, "_fields"):
             if len(held) != len(kind._fields):
                 raise ValueError(f"{name} holds {len(kind._fields)} values, not {len(held)}.")
             return pytree.TreeSpec(namedtuple, kind, held)
         case {"fields": list(fields), "none": list(none)} if len(rest) == 2 and is_dataclass(kind):
-            if len(fields) != len(held) or not {*fields, *none} <= {f.name for f in dataclass_fields(kind) if f.init} \
-                    or len({*fields, *none}) != len(fields) + len(none):
+            if (
+                len(fields) != len(held)
+                or not {*fields, *none} <= {f.name for f in dataclass_fields(kind) if f.init}
+                or len({*fields, *none}) != len(fields) + len(none)
+            ):
                 raise ValueError(f"{name} has other fields.")
             return pytree.TreeSpec(kind, [fields, none], held)
         case {"context": context} if len(rest) == 1:
             if kind not in containers:
-                raise ValueError(f"It nests values in {name}, whose own code would read a part of the file. Where that "
-                                 f"is wanted, say load_graph(..., containers=[{kind.__name__}]).")
+                raise ValueError(
+                    f"It nests values in {name}, whose own code would read a part of the file. Where that "
+                    f"is wanted, say load_graph(..., containers=[{kind.__name__}])."
+                )
             load = pytree.SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable_context or json.loads
             return pytree.TreeSpec(kind, load(context), held)
     raise ValueError(f"{name} has no such form.")
@@ -132,7 +151,7 @@ def nest(graph: fx.Graph, inputs: Tree, results: Tree) -> None:
     """Gives a graph of flat inputs and results the calling convention that the trees of a call describe."""
     count, named = inputs.child(0).num_children, list(inputs.child(1).context)
     stem = "arg"
-    while any(name.startswith(stem) for name in named):       # the positional ones have no names of their own
+    while any(name.startswith(stem) for name in named):  # the positional ones have no names of their own
         stem = f"_{stem}"
     names = [*(f"{stem}{i}" for i in range(count)), *named]
     graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, inputs, results)))

@@ -2,6 +2,7 @@
 
 The catalogue is part of PyTorch's test suite; it is imported when first asked for, which takes seconds.
 """
+
 from __future__ import annotations
 
 import random
@@ -18,8 +19,7 @@ from torch.utils import _pytree as pytree
 from keel.errors import KeelError
 from keel.torch_adapter.trace import aot_alone, assignments, trace
 
-__all__ = ["Example", "aot_alone", "assignments", "dtype_of", "examples", "names", "supports_autograd",
-           "trace"]
+__all__ = ["Example", "aot_alone", "assignments", "dtype_of", "examples", "names", "supports_autograd", "trace"]
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 """An operator is tried in the first of these that it takes."""
@@ -43,8 +43,12 @@ def _catalogue() -> dict[str, Any]:
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as e:
-        raise KeelError("not-here", "PyTorch's OpInfo catalogue cannot be imported.", {"python": str(e)},
-                        do="Install what PyTorch's tests need: pip install expecttest.") from e
+        raise KeelError(
+            "not-here",
+            "PyTorch's OpInfo catalogue cannot be imported.",
+            {"python": str(e)},
+            do="Install what PyTorch's tests need: pip install expecttest.",
+        ) from e
     return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in op_db}
 
 
@@ -92,17 +96,19 @@ def _example(op: Any, sample: Any) -> Example:
                 given[i] = t
             first, args, kwargs = pytree.tree_unflatten(given, spec)
             result = op(first, *args, **kwargs)
-            if any(t.requires_grad for t in tensors):         # a gradient through what is not unique says nothing
+            if any(t.requires_grad for t in tensors):  # a gradient through what is not unique says nothing
                 result = sample.output_process_fn_grad(result)
             return tuple(v for v in pytree.tree_leaves(result) if isinstance(v, torch.Tensor))
-        return Example(_title(sample), fn, tuple(flat[i] for i in places),
-                       lambda: made([_doubled(v) for v in flat]))
+
+        return Example(_title(sample), fn, tuple(flat[i] for i in places), lambda: made([_doubled(v) for v in flat]))
+
     return made(flat)
 
 
 def _title(sample: Any) -> str:
     def show(v: Any) -> Any:
         return f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" if isinstance(v, torch.Tensor) else v
+
     given = pytree.tree_map(show, (sample.input, *sample.args))
     return ", ".join([*map(str, given), *(f"{k}={show(v)}" for k, v in sample.kwargs.items())])
 

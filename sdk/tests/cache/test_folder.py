@@ -1,4 +1,5 @@
 """Where the cache may be: folders that are the user's alone, and a temporary one for all others."""
+
 from __future__ import annotations
 
 import errno
@@ -36,6 +37,7 @@ def writable_by(mode: int) -> Callable[[Path], None]:
     def make(path: Path) -> None:
         path.mkdir()
         path.chmod(mode)
+
     return make
 
 
@@ -62,7 +64,7 @@ def test_a_folder_that_cannot_be_trusted_has_a_stand_in(kind: str, root: Path, c
     assert len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert cache.get(KEY) == DATA                          # one warning is enough
+        assert cache.get(KEY) == DATA  # one warning is enough
         cache.put(("more",), DATA)
     place = stands_in(root)
     assert place.stat().st_mode & 0o777 == 0o700 and (place / cache.name(KEY)).is_file()
@@ -79,7 +81,8 @@ def test_what_another_user_planted_is_not_read(root: Path, cache: Cache) -> None
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
 def test_a_folder_that_takes_nothing_has_a_stand_in(
-        code: int, root: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    code: int, root: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache.put(("before",), DATA)
     flush = os.fsync
 
@@ -87,6 +90,7 @@ def test_a_folder_that_takes_nothing_has_a_stand_in(
         if os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(root)):
             raise OSError(code, os.strerror(code))
         flush(descriptor)
+
     monkeypatch.setattr(os, "fsync", full)
     with pytest.warns(KeelWarning, match=os.strerror(code)) as warned:
         for n in range(3):
@@ -97,7 +101,8 @@ def test_a_folder_that_takes_nothing_has_a_stand_in(
 
 
 def test_with_no_folder_at_all_nothing_is_kept(
-        root: Path, tmp_path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    root: Path, tmp_path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root.write_text("")
     monkeypatch.setattr(rooms.tempfile, "mkdtemp", lambda **_: (_ for _ in ()).throw(FileNotFoundError("no folder")))
     assert cache.get_or_make(KEY, lambda: DATA) == DATA
@@ -133,6 +138,7 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
+
     monkeypatch.setattr(Path, "home", homeless)
     assert rooms.root().name == f"keel-{os.geteuid()}"
 

@@ -1,4 +1,5 @@
 """Libraries: compiled once, loaded from verified bytes, with an error or another place where that cannot be."""
+
 from __future__ import annotations
 
 import ctypes
@@ -36,6 +37,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     def counted(command: Sequence[str], *args: Any, **options: Any) -> Any:
         seen.append(command)
         return run(command, *args, **options)
+
     monkeypatch.setattr(library, "run_compiler", counted)
     return seen
 
@@ -77,7 +79,8 @@ NO_LIBRARY = {
 
 @pytest.mark.parametrize("case", NO_LIBRARY)
 def test_what_is_no_library_is_an_error_and_not_kept(
-        case: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, said = NO_LIBRARY[case]
     compiler = tmp_path / "bin" / "acmecc"
     compiler.parent.mkdir()
@@ -94,7 +97,8 @@ def test_what_is_no_library_is_an_error_and_not_kept(
 
 
 def test_another_compiler_of_the_same_version_compiles_again(
-        folder: Path, runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder: Path, runs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert gives(1) == 1
     monkeypatch.setattr(library, "compiler_fingerprint", lambda program: "another")
     assert gives(1) == 1 and len(runs) == 2
@@ -147,8 +151,10 @@ def test_where_there_is_no_sealed_memory(missing: bool, folder: Path, monkeypatc
     if missing:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     else:
+
         def refused(*args: object) -> int:
             raise PermissionError(errno.EACCES, "memfd_noexec")
+
         monkeypatch.setattr(os, "memfd_create", refused, raising=False)
     assert [gives(n) for n in (11, 12)] == [11, 12]
     assert len(libraries(folder)) == 2 and not list(folder.glob("keel-draft-*"))
@@ -162,6 +168,7 @@ def test_a_cache_on_a_disk_without_execution(folder: Path, monkeypatch: pytest.M
         if path.startswith(str(folder)):
             raise OSError("failed to map segment from shared object")
         return load(path)
+
     monkeypatch.setattr(ctypes, "CDLL", refused)
     assert gives(13) == 13
 
@@ -209,9 +216,9 @@ def test_a_full_disk_is_left_for_another(folder: Path, monkeypatch: pytest.Monke
     def attempt(place: Path, *args: Any) -> bytes | str:
         places.append(place)
         return "No space left" if place.is_relative_to(folder) else compiled(place, *args)
+
     monkeypatch.setattr(library, "_attempt", attempt)
-    monkeypatch.setattr(library, "lacks_room",
-                        lambda place: OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(library, "lacks_room", lambda place: OSError(errno.ENOSPC, "No space left on device"))
     with pytest.warns(KeelWarning, match="No space left on device"):
         assert gives(21) == 21
     assert len(places) == 2 and not places[1].is_relative_to(folder)
@@ -220,6 +227,7 @@ def test_a_full_disk_is_left_for_another(folder: Path, monkeypatch: pytest.Monke
 def test_no_place_to_compile_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(full: OSError | None = None) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(library, "workspace", nowhere)
     with pytest.raises(KeelError, match="no place to compile"):
         gives(22)

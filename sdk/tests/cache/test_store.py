@@ -1,4 +1,5 @@
 """Entries of the cache: what is damaged is missing, what is written is whole, what is too much goes."""
+
 from __future__ import annotations
 
 import os
@@ -59,6 +60,7 @@ def test_what_is_missing_is_made_once(cache: Cache) -> None:
     def make() -> bytes:
         made.append(1)
         return DATA
+
     assert cache.get_or_make(KEY, make) == cache.get_or_make(KEY, make) == DATA
     assert len(made) == 1
 
@@ -68,14 +70,16 @@ def test_other_tools_can_read_the_file(cache: Cache, folder: Path) -> None:
     assert entry(folder, cache).read_text().startswith("def f(): ...\n\nkeel cache 1 ")
 
 
-@pytest.mark.parametrize("kind, suffix", [
-    ("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("keel-draft", ""), ("a", "so"), ("a", "./x")])
+@pytest.mark.parametrize(
+    "kind, suffix", [("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("keel-draft", ""), ("a", "so"), ("a", "./x")]
+)
 def test_names_that_reach_elsewhere(kind: str, suffix: str) -> None:
     with pytest.raises(KeelError, match="bad-option"):
         Cache(kind, suffix)
 
 
 # -- damage --------------------------------------------------------------------------------------------
+
 
 def test_every_turned_bit_is_seen() -> None:
     held = sealed("name", b"what is kept")
@@ -97,6 +101,7 @@ def replaced(make: Callable[[Path], object]) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         path.unlink()
         make(path)
+
     return change
 
 
@@ -125,7 +130,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_what_is_damaged_is_made_again(kind: str, cache: Cache, folder: Path) -> None:
     cache.put(KEY, b"old")
     DAMAGE[kind](entry(folder, cache))
-    if kind != "nobody may read" or os.geteuid() != 0:         # root may read it
+    if kind != "nobody may read" or os.geteuid() != 0:  # root may read it
         assert cache.get(KEY) is None
     cache.put(KEY, DATA)
     assert cache.get(KEY) == DATA
@@ -141,6 +146,7 @@ def test_an_entry_of_another_user_is_not_read(cache: Cache, folder: Path) -> Non
 
 # -- writing -------------------------------------------------------------------------------------------
 
+
 def test_threads_write_and_read_at_once(cache: Cache, folder: Path) -> None:
     wrong: list[object] = []
     start = threading.Barrier(8)
@@ -151,6 +157,7 @@ def test_threads_write_and_read_at_once(cache: Cache, folder: Path) -> None:
             key = (str((seed + turn) % 3),)
             if cache.get_or_make(key, lambda key=key: key[0].encode() * 5000) != key[0].encode() * 5000:
                 wrong.append(key)
+
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
     for each in threads:
         each.start()
@@ -160,14 +167,16 @@ def test_threads_write_and_read_at_once(cache: Cache, folder: Path) -> None:
 
 
 def test_killed_writers_leave_a_cache_that_works(cache: Cache, folder: Path) -> None:
-    text = ("from keel.cache.store import Cache\nc = Cache('kernels', '.so')\nprint('ready', flush=True)\n"
-            "for n in range(10**6): c.put((str(n % 7),), str(n % 7).encode() * 200_000)")
+    text = (
+        "from keel.cache.store import Cache\nc = Cache('kernels', '.so')\nprint('ready', flush=True)\n"
+        "for n in range(10**6): c.put((str(n % 7),), str(n % 7).encode() * 200_000)"
+    )
     drawn = random.Random(7)
     writer = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
     assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
     for _ in range(3):
         time.sleep(drawn.random() / 20)
-        os.kill(writer.pid, signal.SIGSTOP)                         # as it is at any moment
+        os.kill(writer.pid, signal.SIGSTOP)  # as it is at any moment
         for n in range(7):
             assert cache.get((str(n),)) in (None, str(n).encode() * 200_000)
         os.kill(writer.pid, signal.SIGCONT)
@@ -193,13 +202,14 @@ def test_drafts_left_behind_are_swept(cache: Cache, folder: Path) -> None:
 
 # -- size ----------------------------------------------------------------------------------------------
 
+
 def test_least_recently_used_entries_go(cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.parent / "cache").mkdir(mode=0o700)
     (folder / "notes").write_bytes(bytes(10_000))
     for n in range(5):
         cache.put((str(n),), bytes(1000))
         os.utime(entry(folder, cache, (str(n),)), (n, n))
-    assert cache.get(("0",)) is not None                       # used just now
+    assert cache.get(("0",)) is not None  # used just now
     monkeypatch.setenv("KEEL_CACHE_SIZE", "4500")
     Cache("others").put(("5",), bytes(1000))
     assert [n for n in range(5) if cache.get((str(n),))] == [0, 3, 4]
@@ -212,8 +222,9 @@ def test_what_is_larger_than_the_cache_is_not_kept(cache: Cache, monkeypatch: py
     assert cache.get(KEY) is None
 
 
-@pytest.mark.parametrize("text, size", [("500", 500), ("3k", 3 << 10), ("20M", 20 << 20), ("2G", 2 << 30),
-                                        ("", 1 << 30)])
+@pytest.mark.parametrize(
+    "text, size", [("500", 500), ("3k", 3 << 10), ("20M", 20 << 20), ("2G", 2 << 30), ("", 1 << 30)]
+)
 def test_sizes(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CACHE_SIZE", text)
     assert size_limit() == size

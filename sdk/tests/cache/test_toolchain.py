@@ -1,4 +1,5 @@
 """Compilers as processes: stopped when they hang, with all that they started, and known by their content."""
+
 from __future__ import annotations
 
 import os
@@ -83,7 +84,7 @@ def test_what_hangs_is_stopped_with_all_that_it_started(hangs: str, folder: Path
     assert caught.value.code == "build-failed" and caught.value.do and time.monotonic() - began < 30
     group = int((folder / "group").read_text())
     while any(alive(p) and group_of(p) == group for p in map(int, filter(str.isdigit, os.listdir("/proc")))):
-        assert time.monotonic() - began < 30                   # dying takes a moment
+        assert time.monotonic() - began < 30  # dying takes a moment
         time.sleep(0.01)
 
 
@@ -101,6 +102,7 @@ def test_an_interrupt_stops_it_too(folder: Path, monkeypatch: pytest.MonkeyPatch
         while not (folder / "group").exists() or not (folder / "group").read_text().strip():
             time.sleep(0.01)
         raise KeyboardInterrupt
+
     monkeypatch.setattr(toolchain, "_exchanged", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_compiler(["acmecc"])
@@ -115,11 +117,13 @@ def test_an_interrupt_stops_those_of_other_threads(folder: Path, monkeypatch: py
     def heard(*args: Any) -> tuple[str, str]:
         waited_for.release()
         return exchanged(*args)
+
     monkeypatch.setattr(toolchain, "_exchanged", heard)
 
     def late() -> None:
         waits.wait(60)
         run_compiler(["acmecc"])
+
     with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt), stopped_with_this():
         began = [pool.submit(copy_context().run, run_compiler, ["acmecc"]) for _ in range(2)]
         began.append(pool.submit(copy_context().run, late))
@@ -156,6 +160,7 @@ def test_what_cannot_be_started(folder: Path) -> None:
 
 # -- content -------------------------------------------------------------------------------------------
 
+
 def test_another_content_is_another_compiler(folder: Path) -> None:
     program(folder, "exit 1 # one")
     one = compiler_fingerprint("acmecc")
@@ -175,7 +180,7 @@ def test_programs_that_a_driver_runs_count(folder: Path) -> None:
     inner = folder / "cc1"
     inner.write_text("one")
     inner.chmod(0o755)
-    program(folder, f'case $1 in -print-prog-name=cc1) echo {inner};; -print-prog-name=*) echo nowhere;; esac')
+    program(folder, f"case $1 in -print-prog-name=cc1) echo {inner};; -print-prog-name=*) echo nowhere;; esac")
     one = compiler_fingerprint("acmecc")
     inner.write_text("two")
     assert compiler_fingerprint("acmecc") != one
@@ -202,7 +207,7 @@ def test_a_content_that_is_none_is_taken_anew(kept: bytes, folder: Path) -> None
     one = compiler_fingerprint("acmecc")
     identity = toolchain._identity(str(folder / "bin" / "acmecc"))
     cache, key = toolchain.Cache("compilers"), [str(part) for part in identity]
-    for _ in range(2):                                        # the second time it is kept again
+    for _ in range(2):  # the second time it is kept again
         toolchain._content.cache_clear()
         assert compiler_fingerprint("acmecc") == one
         cache.put(key, kept)

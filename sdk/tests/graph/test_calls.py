@@ -1,4 +1,5 @@
 """Reading graphs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -74,8 +75,9 @@ def test_memory_is_followed_through_views_and_picks() -> None:
 def test_the_users_line_is_found() -> None:
     made = fx.Graph().placeholder("x")
     assert where(made) is None
-    made.meta["stack_trace"] = ('File "/a/lib.py", line 1, in f\n  g()\n'
-                                'File "/a/model.py", line 7, in g\n    y = x @ w\n')
+    made.meta["stack_trace"] = (
+        'File "/a/lib.py", line 1, in f\n  g()\nFile "/a/model.py", line 7, in g\n    y = x @ w\n'
+    )
     assert where(made) == "/a/model.py:7   y = x @ w"
 
 

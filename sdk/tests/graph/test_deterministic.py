@@ -1,4 +1,5 @@
 """Memory that nobody has written to, under ``torch.use_deterministic_algorithms``."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -25,8 +26,18 @@ def of(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
 
 
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
-    **{f"empty {d}".replace("torch.", ""): of(d) for d in (
-        torch.float32, torch.float16, torch.bool, torch.int64, torch.uint8, torch.complex64, torch.float8_e4m3fn)},
+    **{
+        f"empty {d}".replace("torch.", ""): of(d)
+        for d in (
+            torch.float32,
+            torch.float16,
+            torch.bool,
+            torch.int64,
+            torch.uint8,
+            torch.complex64,
+            torch.float8_e4m3fn,
+        )
+    },
     "empty_like": torch.empty_like,
     "empty_like of a transpose": lambda x: torch.empty_like(x.t()),
     "new_empty": lambda x: x.new_empty(3, x.shape[0]),
@@ -63,6 +74,7 @@ def test_it_is_left_alone_where_eager_leaves_it() -> None:
     def compile(gm: torch.fx.GraphModule) -> Callable[..., object]:
         seen.extend(str(n.target) for n in gm.graph.nodes)
         return gm.forward
+
     backend = keel.Backend(name="seen", device="*", supports=lambda call: None, compile=compile)
     was = torch.utils.deterministic.fill_uninitialized_memory
     torch.utils.deterministic.fill_uninitialized_memory = False

@@ -1,4 +1,5 @@
 """What a decomposition gives takes on the sizes and the layout that its operator promises."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,9 +27,9 @@ def node_of(fn: Callable[..., Any], op: Any, *inputs: Tensor, symbolic: bool) ->
 
 def results(node: fx.Node, mode: Any, decomposition: Callable[..., Any], *inputs: Any) -> Any:
     parts = expand(node, decomposition, mode)
-    got = [types_of(r.meta["val"])[0] for r in parts.output_node().args[0]]          # type: ignore[union-attr]
+    got = [types_of(r.meta["val"])[0] for r in parts.output_node().args[0]]  # type: ignore[union-attr]
     want = types_of(node.meta["val"])
-    assert [(t.dtype, t.shape) for t in got] == [(t.dtype, t.shape) for t in want]   # type: ignore[union-attr]
+    assert [(t.dtype, t.shape) for t in got] == [(t.dtype, t.shape) for t in want]  # type: ignore[union-attr]
     return fx.GraphModule(torch.nn.Module(), parts)(*inputs)
 
 
@@ -38,7 +39,7 @@ def test_a_copy_may_have_gaps(strides: tuple[int, int], symbolic: bool) -> None:
     x, y = torch.randn(60).as_strided((3, 4), strides), torch.randn(3, 4)
     node, mode = node_of(lambda x, y: aten.copy.default(x, y), aten.copy.default, x, y, symbolic=symbolic)
     assert node.meta["val"].stride() == strides or symbolic
-    found, = results(node, mode, lambda x, y, **_: aten.clone.default(y), x, y)
+    (found,) = results(node, mode, lambda x, y, **_: aten.clone.default(y), x, y)
     assert torch.equal(found, y) and found.stride() == strides
 
 
@@ -54,7 +55,7 @@ def test_a_copy_onto_elements_that_share_memory_is_refused() -> None:
 def test_a_copy_may_repeat_what_lies_in_one_place(strides: tuple[int, int], symbolic: bool) -> None:
     x = torch.randn(30).as_strided((3, 4), strides)
     node, mode = node_of(lambda x: aten._neg_view.default(x), aten._neg_view.default, x, symbolic=symbolic)
-    found, = results(node, mode, aten.neg.default, x)
+    (found,) = results(node, mode, aten.neg.default, x)
     assert torch.equal(found, -x) and found.stride() == strides
 
 
@@ -67,7 +68,8 @@ def test_a_size_of_its_own_is_the_promised_one_everywhere() -> None:
     def again(x: Tensor) -> Tensor:
         seen.append(aten.nonzero.default(aten.abs.default(x)))
         return aten.add.Tensor(seen[-1], aten.full.default([seen[-1].shape[0], 2], 0))
-    found, = results(node, mode, again, x)
+
+    (found,) = results(node, mode, again, x)
     assert torch.equal(found, torch.tensor([[0, 0], [0, 2]])) and found.stride() == (1, 2)
     assert types_of(seen[0]) == (promised,)
 
@@ -87,5 +89,5 @@ def test_where_a_view_begins_may_be_for_the_run_to_tell(length: int) -> None:
     at = [n.meta["val"] if isinstance(n, fx.Node) else n for n in node.args[2:]]
     parts = expand(node, lambda x, dim, *bounds: aten.slice.Tensor(x, 1, *bounds), fake_mode_of(gm))
     assert len(at) == 2 and all(isinstance(n, torch.SymInt) for n in at)
-    found, = fx.GraphModule(torch.nn.Module(), parts)(x, -3, -3 + length or 5)
-    assert torch.equal(found, x[:, 2:2 + length])
+    (found,) = fx.GraphModule(torch.nn.Module(), parts)(x, -3, -3 + length or 5)
+    assert torch.equal(found, x[:, 2 : 2 + length])

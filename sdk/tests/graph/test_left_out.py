@@ -1,5 +1,7 @@
-"""What the operator set leaves out runs eagerly beside what is compiled, or is refused: by name, with the user's line.
+"""What the operator set leaves out runs eagerly beside what is compiled, or is refused: by name, with the user's
+line.
 """
+
 from __future__ import annotations
 
 import copy
@@ -34,18 +36,25 @@ def exponents(x: torch.Tensor) -> torch.Tensor:
 
 PROGRAMS = [
     (halved, "of dtype complex32", "return x.to(torch.complex32)"),
-    pytest.param(quantized, "a call of aten.quantize_per_tensor.default", "return torch.quantize_per_tensor",
-                 marks=pytest.mark.skipif(torch.__version__ < "2.13", reason="Dynamo ends a graph there")),
-    (exponents, "of dtype float8_e8m0fnu", "return x.to(torch.float8_e8m0fnu)")]
+    pytest.param(
+        quantized,
+        "a call of aten.quantize_per_tensor.default",
+        "return torch.quantize_per_tensor",
+        marks=pytest.mark.skipif(torch.__version__ < "2.13", reason="Dynamo ends a graph there"),
+    ),
+    (exponents, "of dtype float8_e8m0fnu", "return x.to(torch.float8_e8m0fnu)"),
+]
 UNSUPPORTED = pytest.mark.filterwarnings(
-    "ignore:ComplexHalf support is experimental", "ignore:torch.quantize_per_tensor")
+    "ignore:ComplexHalf support is experimental", "ignore:torch.quantize_per_tensor"
+)
 
 
 @UNSUPPORTED
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("program", "named", "line"), PROGRAMS)
-def test_beside_every_backend_it_runs_eagerly_with_a_sentence(program: Callable[..., Any], named: str, line: str,
-                                                              backend: str) -> None:
+def test_beside_every_backend_it_runs_eagerly_with_a_sentence(
+    program: Callable[..., Any], named: str, line: str, backend: str
+) -> None:
     torch.compiler.reset()
     x = torch.ones(3)
     with pytest.warns(KeelWarning, match=rf"(?s)in eager PyTorch: .*is {named}, and opset 1.0 leaves out") as heard:
@@ -112,6 +121,7 @@ def test_what_is_made_of_a_quantized_tensor_is_one_until_it_says_otherwise() -> 
     def program(x: torch.Tensor) -> Any:
         q = torch.quantize_per_tensor(x * 2, 0.1, 0, torch.qint8)
         return q.clone().view(2, 2).dequantize().sin(), x + 1
+
     torch.compiler.reset()
     seen = Seen()
     backend = keel.Backend(name="seen", device="*", supports=lambda call: None, compile=seen.compile)
@@ -149,6 +159,7 @@ def test_a_sparse_tensor_is_refused_where_dynamo_does_not_stand_before(layout: s
     def product(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         sparse = x.to_sparse() if layout == "sparse_coo" else x.to_sparse_csr()
         return (torch.mm(sparse, x),)
+
     with pytest.raises(KeelError, match=rf"out-of-opset.*of layout {layout}, and opset 1.0 leaves out sparse layouts"):
         universe.trace(product, [torch.eye(3)], closure.watching())(torch.eye(3))
 
@@ -176,6 +187,7 @@ def test_what_nobody_takes_says_why_it_is_left_out() -> None:
 
     def choose(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(torch.ops.quantized_decomposed.choose_qparams_per_token(x, torch.int8))
+
     universe.trace(choose, [torch.ones(2, 3)], closure.watching(watch))
     [(call, why)] = ends[0].outside
     assert call.name == "quantized_decomposed.choose_qparams_per_token.default"

@@ -1,4 +1,5 @@
 """Claim or descend."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -58,18 +59,24 @@ def test_a_composite_stays_whole_for_the_last_resort_if_one_piece_is_not_claimed
     assert operators(gm) == ["_softmax.default"]
     assert set(gm.meta["keel.refusals"]["_softmax"]) == {"some"}
     assert str(gm.meta["keel.refusals"]["_softmax"]["some"]).endswith(
-        "It stays whole, for nobody else takes its piece aten.amax.default.")
+        "It stays whole, for nobody else takes its piece aten.amax.default."
+    )
 
 
 def test_a_composite_stays_whole_for_the_last_resort_if_its_decomposition_fails() -> None:
     def fails(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
         return x.exp().to(torch.float64)
-    gm = negotiate(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX), LAST],
-                   descent=lambda call: fails if call.name == "aten._softmax.default" else None)
+
+    gm = negotiate(
+        captured(lambda x: x.softmax(-1), R(3, 4)),
+        [takes(*SOFTMAX), LAST],
+        descent=lambda call: fails if call.name == "aten._softmax.default" else None,
+    )
     assert operators(gm) == ["_softmax.default"]
     assert str(gm.meta["keel.refusals"]["_softmax"]["some"]).endswith(
         "It stays whole, for its decomposition failed: Its decomposition gives torch.float64 on cpu, not torch.float32 "
-        "on cpu.")
+        "on cpu."
+    )
 
 
 def test_the_last_resort_alone_keeps_all() -> None:
@@ -83,8 +90,10 @@ def test_what_only_the_last_resort_takes_in_pieces_is_written_out() -> None:
 
 
 def test_pieces_descend_in_their_turn() -> None:
-    gm = negotiate(captured(lambda x: F.softplus(x) + F.mish(x), R(3)),
-                   [takes("exp", "log1p", "gt", "where", "div", "mul", "add", "tanh", "log", "ne"), LAST])
+    gm = negotiate(
+        captured(lambda x: F.softplus(x) + F.mish(x), R(3)),
+        [takes("exp", "log1p", "gt", "where", "div", "mul", "add", "tanh", "log", "ne"), LAST],
+    )
     assert "softplus.default" not in operators(gm) and "mish.default" not in operators(gm)
     x = R(3)
     torch.testing.assert_close(gm(x), (F.softplus(x) + F.mish(x),))
@@ -94,8 +103,9 @@ def test_a_decomposition_is_recorded_once_for_equal_calls(monkeypatch: pytest.Mo
     count = []
     real = room.expand
     monkeypatch.setattr(room, "expand", lambda *args: count.append(args[0]) or real(*args))
-    negotiate(captured(lambda x: x.softmax(-1) + (x + 1).softmax(-1) + x.softmax(0), R(3, 4)),
-              [takes(*SOFTMAX, "add"), LAST])
+    negotiate(
+        captured(lambda x: x.softmax(-1) + (x + 1).softmax(-1) + x.softmax(0), R(3, 4)), [takes(*SOFTMAX, "add"), LAST]
+    )
     assert len(count) == 2
 
 
@@ -137,8 +147,11 @@ def test_a_result_that_a_decomposition_makes_its_input_is_copied() -> None:
     def fn(x: Tensor) -> Any:
         return aten.native_dropout(x, 0.5, False)[0], aten.native_dropout(x * 2, 0.5, False)[0] + 1
 
-    gm = negotiate(captured(fn, R(3)), [takes("mul", "add", "clone", "ones_like", "full", "ones"), LAST],
-                   descent=lambda call: decomposition_of(call.op))
+    gm = negotiate(
+        captured(fn, R(3)),
+        [takes("mul", "add", "clone", "ones_like", "full", "ones"), LAST],
+        descent=lambda call: decomposition_of(call.op),
+    )
     assert "native_dropout.default" not in operators(gm)
     x = R(3)
     first, second = gm(x)
@@ -150,18 +163,31 @@ def test_a_decomposition_with_other_strides_is_copied_into_place() -> None:
     def lookup(call: Any) -> Any:
         return (lambda x: aten.neg(x.t().contiguous()).t()) if call.op is aten.exp.default else None
 
-    gm = negotiate(captured(torch.exp, R(3, 4)), [takes("neg", "t", "clone", "permute", "transpose"), LAST],
-                   descent=lookup)
+    gm = negotiate(
+        captured(torch.exp, R(3, 4)), [takes("neg", "t", "clone", "permute", "transpose"), LAST], descent=lookup
+    )
     assert "exp.default" not in operators(gm)
     assert gm(R(3, 4))[0].is_contiguous()
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda x: x.double(), lambda x: x[:1], lambda x: (x, x), lambda x: 3, lambda x: NotImplemented, lambda x: 1 / 0,
-], ids=["dtype", "shape", "count", "number", "not implemented", "raises"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x.double(),
+        lambda x: x[:1],
+        lambda x: (x, x),
+        lambda x: 3,
+        lambda x: NotImplemented,
+        lambda x: 1 / 0,
+    ],
+    ids=["dtype", "shape", "count", "number", "not implemented", "raises"],
+)
 def test_a_decomposition_that_gives_something_else_is_not_used(wrong: Callable[..., Any]) -> None:
-    gm = negotiate(captured(torch.exp, R(3, 4)), [takes("mul", "slice", "_to_copy"), LAST],
-                   descent=lambda call: wrong if call.op is aten.exp.default else None)
+    gm = negotiate(
+        captured(torch.exp, R(3, 4)),
+        [takes("mul", "slice", "_to_copy"), LAST],
+        descent=lambda call: wrong if call.op is aten.exp.default else None,
+    )
     assert operators(gm) == ["exp.default"]
 
 
@@ -189,8 +215,11 @@ def test_a_piece_that_is_a_view_has_the_offset_of_its_argument() -> None:
     def lookup(call: Any) -> Any:
         return (lambda x: torch.cat([x[1:], x[:1]]).flip(0).flip(0)) if call.op is aten.exp.default else None
 
-    gm = negotiate(captured(lambda x: aten.exp(x[:3]) + aten.exp(x[3:]), R(6)),
-                   [takes("slice", "cat", "flip", "add"), LAST], descent=lookup)
+    gm = negotiate(
+        captured(lambda x: aten.exp(x[:3]) + aten.exp(x[3:]), R(6)),
+        [takes("slice", "cat", "flip", "add"), LAST],
+        descent=lookup,
+    )
     for node in gm.graph.nodes:
         if node.target is aten.slice.Tensor:
             source, dim, start = node.args[:3]
@@ -205,15 +234,15 @@ def test_nobody_is_an_error() -> None:
 
 def test_a_piece_whose_size_only_the_run_tells_is_another_in_each_place() -> None:
     def lookup(call: Any) -> Any:
-        def halved(x: Tensor) -> Tensor:                       # where x is positive
+        def halved(x: Tensor) -> Tensor:  # where x is positive
             places = aten.squeeze.dims(aten.nonzero.default(aten.gt.Scalar(x, 0)), [1])
             half = aten.full.default([places.shape[0]], 0.5)
             return aten.index_put.default(x, [places], half * aten.index.Tensor(x, [places]))
+
         return halved if call.op is aten.exp.default else None
 
     it = unknown_sizes(lambda x, y: torch.exp(x) - torch.exp(y), R(6), R(6))
-    gm = negotiate(it, [takes("gt", "nonzero", "squeeze", "full", "index", "mul", "index_put", "sub")],
-                   descent=lookup)
+    gm = negotiate(it, [takes("gt", "nonzero", "squeeze", "full", "index", "mul", "index_put", "sub")], descent=lookup)
     assert operators(gm).count("nonzero.default") == 2 and "exp.default" not in operators(gm)
     x, y = torch.tensor([1.0, 2, 0, -4, 3, 0]), torch.tensor([1.0, 2, 4, 8, 2, 0])
     torch.testing.assert_close(gm(x, y), (torch.where(x > 0, x / 2, x) - y / 2,))
@@ -226,7 +255,7 @@ def test_calls_whose_size_only_the_run_tells_keep_the_symbols_of_their_results()
     verify(gm, "negotiation")
     assert [types_of(r.meta["val"]) for r in gm.graph.output_node().args[0]] == promised  # type: ignore[union-attr]
     made = [types_of(n.meta["val"])[0].shape[0] for n in gm.graph.nodes if n.target is aten.nonzero.default]  # type: ignore[union-attr]
-    assert made == [t[0].shape[0] for t in promised]          # type: ignore[union-attr]
+    assert made == [t[0].shape[0] for t in promised]  # type: ignore[union-attr]
     x, y, m = R(6), R(6), R(6) > 0
     torch.testing.assert_close(gm(x, y, m), (x[m], y[m]))
 
@@ -237,6 +266,7 @@ def unknown_sizes(fn: Callable[..., Any], *inputs: Tensor) -> Captured:
     def compiler(it: Captured) -> Any:
         seen.append(it)
         return lambda inputs: it.gm(*inputs)
+
     with torch.no_grad():
         universe.trace(lambda *a: _tuple(fn(*a)), inputs, compiler)
     return seen[0]

@@ -1,4 +1,5 @@
 """Chains of calls that a backend runs as one: where they are, and where something else reads what is between."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,15 +21,19 @@ def names(fn: Callable[..., Any], *patterns: Pattern) -> list[list[str]]:
     return [[node.name for node in found.nodes] for found in found_in(graph, patterns)]
 
 
-@pytest.mark.parametrize(("fn", "found"), [
-    (lambda x: (x @ x).relu(), [["mm", "relu"]]),
-    (lambda x: (x @ x).t().unsqueeze(0).relu() + 1, [["mm", "t", "unsqueeze", "relu"]]),
-    (lambda x: ((x @ x).relu() @ x).relu(), [["mm", "relu"], ["mm_1", "relu_1"]]),
-    (lambda x: (x.sin() @ x.cos()).sin().relu(), []),
-    (lambda x: (lambda y: (y.relu(), y))(x @ x), []),            # the graph returns what is between
-    (lambda x: (lambda y: y.relu() + y)(x @ x), []),             # something else reads it
-    (lambda x: (lambda y: y.t().relu() + y.t())(x @ x), []),
-], ids=["next", "views", "twice", "not next", "returned", "read", "read through a view"])
+@pytest.mark.parametrize(
+    ("fn", "found"),
+    [
+        (lambda x: (x @ x).relu(), [["mm", "relu"]]),
+        (lambda x: (x @ x).t().unsqueeze(0).relu() + 1, [["mm", "t", "unsqueeze", "relu"]]),
+        (lambda x: ((x @ x).relu() @ x).relu(), [["mm", "relu"], ["mm_1", "relu_1"]]),
+        (lambda x: (x.sin() @ x.cos()).sin().relu(), []),
+        (lambda x: (lambda y: (y.relu(), y))(x @ x), []),  # the graph returns what is between
+        (lambda x: (lambda y: y.relu() + y)(x @ x), []),  # something else reads it
+        (lambda x: (lambda y: y.t().relu() + y.t())(x @ x), []),
+    ],
+    ids=["next", "views", "twice", "not next", "returned", "read", "read through a view"],
+)
 def test_chains_are_found_where_nothing_else_reads_what_is_between(fn: Any, found: list[list[str]]) -> None:
     assert names(fn, LINEAR) == found
 
@@ -38,6 +43,7 @@ def test_the_first_pattern_counts_and_no_call_is_in_two() -> None:
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.sin().cos().exp().tanh().abs()
+
     assert names(fn, long, short) == [["sin", "cos", "exp"], ["tanh", "abs_1"]]
     assert names(fn, short, long) == [["sin", "cos"], ["exp", "tanh"]]
 

@@ -1,4 +1,5 @@
 """What composites come to when they are written out to the end."""
+
 from __future__ import annotations
 
 import pytest
@@ -30,10 +31,14 @@ def test_a_composite_is_written_out_to_its_ends() -> None:
     assert {"sum", "rsqrt", "mul", "add"} <= set(names(norm)) and "var_mean" not in names(norm)
 
 
-@pytest.mark.parametrize("call", [
-    Call(aten.addmm.default, (t(4), t(4, 4), t(4, 4)), {}, (t(4, 4),)),
-    Call(aten.t.default, (t(4, 4),), {}, (t(4, 4),)),
-    Call(torch.ops.higher_order.cond, (), {}, ())])
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(aten.addmm.default, (t(4), t(4, 4), t(4, 4)), {}, (t(4, 4),)),
+        Call(aten.t.default, (t(4, 4),), {}, (t(4, 4),)),
+        Call(torch.ops.higher_order.cond, (), {}, ()),
+    ],
+)
 def test_what_is_no_composite_or_is_free_has_none(call: Call) -> None:
     assert pieces(call, {}) == ()
 

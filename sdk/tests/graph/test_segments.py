@@ -1,4 +1,5 @@
 """Graphs that record events and wait for them, without a device that has any."""
+
 from __future__ import annotations
 
 import operator
@@ -65,7 +66,9 @@ def noting(happened: list[str]) -> Backend:
         def run(*args: Any) -> Any:
             happened.extend(calls)
             return gm.forward(*args)
+
         return run
+
     return Backend(name="noting", device="*", supports=lambda call: None, compile=compile)
 
 

@@ -1,4 +1,5 @@
 """What graphs may not contain."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,9 +19,15 @@ def test_a_pure_graph_is_well_formed() -> None:
     verify(trace(lambda x: ((x * x.shape[0]).split(2)[0].sum(),), torch.randn(3, 4), symbolic=True), "capture")
 
 
-@pytest.mark.parametrize("name, fn", [
-    ("nonzero", lambda x: (x.nonzero() * 2,)), ("index", lambda x: (x[x > 0] * 2,)),
-    ("masked_select", lambda x: (torch.masked_select(x, x > 0) * 2,))], ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "name, fn",
+    [
+        ("nonzero", lambda x: (x.nonzero() * 2,)),
+        ("index", lambda x: (x[x > 0] * 2,)),
+        ("masked_select", lambda x: (torch.masked_select(x, x > 0) * 2,)),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 def test_a_size_that_only_a_run_tells_is_not_promised(name: str, fn: Callable[..., Any]) -> None:
     """Whoever relies on it takes the result of an assertion."""
     gm = trace(fn, torch.ones(3, dtype=torch.int64), symbolic=True)
@@ -30,9 +37,11 @@ def test_a_size_that_only_a_run_tells_is_not_promised(name: str, fn: Callable[..
         node.meta["val"] = torch.empty((4, *node.meta["val"].shape[1:]), dtype=torch.int64)
     with pytest.raises(KeelError) as raised:
         verify(gm, "capture")
-    assert raised.value.reasons == {name: f"Its sizes are said to be {list(node.meta['val'].shape)}, which only a run "
-                                          "tells, and no assertion comes before that."}
-    assert not dict(wrong(gm))                                # a graph that was traced on real tensors may be saved
+    assert raised.value.reasons == {
+        name: f"Its sizes are said to be {list(node.meta['val'].shape)}, which only a run "
+        "tells, and no assertion comes before that."
+    }
+    assert not dict(wrong(gm))  # a graph that was traced on real tensors may be saved
 
 
 def test_each_fault_has_a_sentence(golden: Callable[..., None]) -> None:

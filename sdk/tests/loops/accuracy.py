@@ -1,4 +1,5 @@
 """How far a program of scalar ops is from the truth, in units in the last place."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ def run(program: Program, operands: tuple[Tensor, ...], meaning: Meaning = round
     return values[program.outputs[0]].expand(operands[0].shape)
 
 
-MARKS = (0.5, 0.75, 1.0, 2.0 ** 0.5, 2.0, 3.0, 4.0, 10.0, 20.0, 88.0, 88.7, 709.0, 2.0 ** 23, 2.0 ** 28)
+MARKS = (0.5, 0.75, 1.0, 2.0**0.5, 2.0, 3.0, 4.0, 10.0, 20.0, 88.0, 88.7, 709.0, 2.0**23, 2.0**28)
 
 
 def numbers(dtype: torch.dtype, count: int, low: float, high: float, seed: int = 1) -> Tensor:
@@ -46,30 +47,60 @@ def numbers(dtype: torch.dtype, count: int, low: float, high: float, seed: int =
 
     def sign() -> Tensor:
         return torch.where(uniform() < 0.5, -1.0, 1.0).double()
+
     magnitudes = 2.0 ** ((uniform() - 0.5) * (250 if dtype == torch.float32 else 2040)) * sign()
     near = 2.0 ** ((uniform() - 0.7) * 20) * sign()
     even = max(low, -120.0) + uniform() * (min(high, 120.0) - max(low, -120.0))
-    close = torch.tensor([s * m * (1 + k * info.eps) for m in MARKS for k in range(-3, 4) for s in (1, -1)],
-                         dtype=torch.float64)
+    close = torch.tensor(
+        [s * m * (1 + k * info.eps) for m in MARKS for k in range(-3, 4) for s in (1, -1)], dtype=torch.float64
+    )
     found = torch.cat((magnitudes, near, even, close)).to(dtype)
     return found[(found >= low) & (found <= high)]
 
 
 TRUTH: Mapping[str, Callable[..., mpmath.mpf]] = {
-    "rsqrt": lambda x: 1 / mpmath.sqrt(x), "reciprocal": lambda x: 1 / x, "exp": mpmath.exp,
-    "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1, "log": mpmath.log,
-    "log2": lambda x: mpmath.log(x, 2), "log10": mpmath.log10, "log1p": mpmath.log1p,
-    "tan": mpmath.tan, "asin": mpmath.asin, "acos": mpmath.acos, "atan": mpmath.atan,
-    "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "asinh": mpmath.asinh, "acosh": mpmath.acosh,
-    "atanh": mpmath.atanh, "erf": mpmath.erf, "erfc": mpmath.erfc, "erfinv": mpmath.erfinv,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "atan2": mpmath.atan2, "pow": mpmath.power,
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "exp": mpmath.exp,
+    "exp2": lambda x: mpmath.mpf(2) ** x,
+    "expm1": mpmath.expm1,
+    "log": mpmath.log,
+    "log2": lambda x: mpmath.log(x, 2),
+    "log10": mpmath.log10,
+    "log1p": mpmath.log1p,
+    "tan": mpmath.tan,
+    "asin": mpmath.asin,
+    "acos": mpmath.acos,
+    "atan": mpmath.atan,
+    "sinh": mpmath.sinh,
+    "cosh": mpmath.cosh,
+    "tanh": mpmath.tanh,
+    "asinh": mpmath.asinh,
+    "acosh": mpmath.acosh,
+    "atanh": mpmath.atanh,
+    "erf": mpmath.erf,
+    "erfc": mpmath.erfc,
+    "erfinv": mpmath.erfinv,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "atan2": mpmath.atan2,
+    "pow": mpmath.power,
     "fma": lambda x, y, z: x * y + z,
 }
 RANGES: Mapping[str, tuple[float, float]] = {
-    "rsqrt": (0, 1e308), "log": (0, 1e308), "log2": (0, 1e308), "log10": (0, 1e308), "log1p": (-1 + 1e-12, 1e308),
-    "asin": (-1, 1), "acos": (-1, 1), "acosh": (1, 1e308), "atanh": (-1 + 1e-12, 1 - 1e-12),
+    "rsqrt": (0, 1e308),
+    "log": (0, 1e308),
+    "log2": (0, 1e308),
+    "log10": (0, 1e308),
+    "log1p": (-1 + 1e-12, 1e308),
+    "asin": (-1, 1),
+    "acos": (-1, 1),
+    "acosh": (1, 1e308),
+    "atanh": (-1 + 1e-12, 1 - 1e-12),
     "erfinv": (-1 + 1e-12, 1 - 1e-12),
-    "tan": (-100, 100), "erf": (-30, 30), "erfc": (-30, 30), "pow": (1e-300, 1e300),
+    "tan": (-100, 100),
+    "erf": (-30, 30),
+    "erfc": (-30, 30),
+    "pow": (1e-300, 1e300),
 }
 
 

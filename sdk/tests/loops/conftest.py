@@ -1,4 +1,5 @@
 """Property tests give the same examples on every run; KEEL_EXAMPLES looks at more of them."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Random indices for property tests, with a second evaluation that knows nothing of canonical forms."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -38,18 +39,30 @@ class Space:
 
 
 LITERAL = Space(LITERAL_AXES, (-3, -2, -1, 0, 1, 2, 3, 4, 6, 12), (1, 2, 3, 4, 6, 12), {})
-SYMBOLIC = Space(SYMBOLIC_AXES, (-2, -1, 1, 2, 4, S0, S1, 2 * S0, S0 * S1, -S1, S0 + 1, S0 - 1),
-                 (1, 2, 4, S0, S1, 2 * S0, S0 * S1, 4 * S1, S0 + 1), SYMBOLS)
+SYMBOLIC = Space(
+    SYMBOLIC_AXES,
+    (-2, -1, 1, 2, 4, S0, S1, 2 * S0, S0 * S1, -S1, S0 + 1, S0 - 1),
+    (1, 2, 4, S0, S1, 2 * S0, S0 * S1, 4 * S1, S0 + 1),
+    SYMBOLS,
+)
 SPACES = st.sampled_from((LITERAL, SYMBOLIC))
 
 
 def trees(space: Space) -> st.SearchStrategy[Tree]:
-    leaf = st.one_of(st.tuples(st.just("axis"), st.sampled_from(space.axes)), st.just(("loaded", LOADED)),
-                     st.tuples(st.just("const"), st.sampled_from(space.factors)))
-    return st.recursive(leaf, lambda t: st.one_of(
-        st.tuples(st.just("add"), t, t),
-        st.tuples(st.just("mul"), t, st.sampled_from(space.factors)),
-        st.tuples(st.sampled_from(("div", "mod")), t, st.sampled_from(space.divisors))), max_leaves=6)
+    leaf = st.one_of(
+        st.tuples(st.just("axis"), st.sampled_from(space.axes)),
+        st.just(("loaded", LOADED)),
+        st.tuples(st.just("const"), st.sampled_from(space.factors)),
+    )
+    return st.recursive(
+        leaf,
+        lambda t: st.one_of(
+            st.tuples(st.just("add"), t, t),
+            st.tuples(st.just("mul"), t, st.sampled_from(space.factors)),
+            st.tuples(st.sampled_from(("div", "mod")), t, st.sampled_from(space.divisors)),
+        ),
+        max_leaves=6,
+    )
 
 
 def build(tree: Tree) -> Index:

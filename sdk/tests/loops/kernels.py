@@ -1,4 +1,5 @@
 """Random kernels that keep the rules of the IR, and a second interpreter that runs them one point at a time."""
+
 from __future__ import annotations
 
 import math
@@ -25,12 +26,40 @@ from .indices import S0, S1, SYMBOLS
 SIZES: tuple[Dim, ...] = (1, 2, 3, S0, S1)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int8, torch.uint8, torch.uint32, torch.bool)
 # What gives the same on one element and on many, and keeps small integers exact.
-OPS = ("neg", "abs", "sign", "floor", "sqrt", "isnan", "add", "sub", "mul", "minimum", "maximum", "eq", "lt", "ge",
-       "and", "or", "xor", "not", "floordiv", "mod", "where")
-INS = (Buffer("a", torch.float32, 7, "in"), Buffer("b", torch.int64, 5 * S0, "in"), Buffer("c", torch.bool, S1, "in"),
-       Buffer("d", torch.bfloat16, 11, "in"))
-NUMBERS = {torch.bool: st.booleans(), torch.float32: st.sampled_from((0.0, -0.0, 1.5, -2.0, math.inf, math.nan, 1e-05)),
-           torch.float64: st.sampled_from((0.5, -3.0, -math.inf, 1e300))}
+OPS = (
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "sqrt",
+    "isnan",
+    "add",
+    "sub",
+    "mul",
+    "minimum",
+    "maximum",
+    "eq",
+    "lt",
+    "ge",
+    "and",
+    "or",
+    "xor",
+    "not",
+    "floordiv",
+    "mod",
+    "where",
+)
+INS = (
+    Buffer("a", torch.float32, 7, "in"),
+    Buffer("b", torch.int64, 5 * S0, "in"),
+    Buffer("c", torch.bool, S1, "in"),
+    Buffer("d", torch.bfloat16, 11, "in"),
+)
+NUMBERS = {
+    torch.bool: st.booleans(),
+    torch.float32: st.sampled_from((0.0, -0.0, 1.5, -2.0, math.inf, math.nan, 1e-05)),
+    torch.float64: st.sampled_from((0.5, -3.0, -math.inf, 1e300)),
+}
 
 
 @dataclass
@@ -46,8 +75,9 @@ class Maker:
         self.next += 1
         return self.next - 1
 
-    def block(self, axes: tuple[Axis, ...], visible: Mapping[int, torch.dtype], kind: str, depth: int) -> tuple[
-            list[Stmt], dict[int, torch.dtype]]:
+    def block(
+        self, axes: tuple[Axis, ...], visible: Mapping[int, torch.dtype], kind: str, depth: int
+    ) -> tuple[list[Stmt], dict[int, torch.dtype]]:
         known, body = dict(visible), []
         for _ in range(self.draw(st.integers(1, 4))):
             body.append(self.value(axes, known))
@@ -58,8 +88,9 @@ class Maker:
         folded = self.last(axes, known, kind, body)
         return body, folded
 
-    def last(self, axes: tuple[Axis, ...], known: dict[int, torch.dtype], kind: str, body: list[Stmt]) -> dict[
-            int, torch.dtype]:
+    def last(
+        self, axes: tuple[Axis, ...], known: dict[int, torch.dtype], kind: str, body: list[Stmt]
+    ) -> dict[int, torch.dtype]:
         """What a block is for: a fold, or a store of something that is in memory's dtypes."""
         if kind == "reduce" and self.draw(st.booleans()):
             body.append(self.store(axes, known, self.draw(st.sampled_from(sorted(known)[-3:]))))
@@ -78,8 +109,10 @@ class Maker:
     def loop(self, axes: tuple[Axis, ...], known: dict[int, torch.dtype], around: str, depth: int) -> Loop:
         kinds = ("reduce",) if around == "reduce" else ("parallel", "reduce", "scan")
         kind = self.draw(st.sampled_from(kinds))
-        inner = tuple(Axis(f"{kind[0]}{self.loops}{n}", self.draw(st.sampled_from(SIZES)))
-                      for n in range(1 if kind == "scan" else self.draw(st.integers(1, 2))))
+        inner = tuple(
+            Axis(f"{kind[0]}{self.loops}{n}", self.draw(st.sampled_from(SIZES)))
+            for n in range(1 if kind == "scan" else self.draw(st.integers(1, 2)))
+        )
         self.loops += 1
         body, folded = self.block((*axes, *inner), known, kind, depth + 1)
         known |= folded
@@ -143,8 +176,12 @@ class Maker:
         return Apply(self.number(), "cast", (given,), wanted) if given is not None else self.const(axes, known)
 
     def fold(self, known: Mapping[int, torch.dtype], form: type[Reduce] | type[Scan]) -> Reduce | Scan:
-        names = [m.name for m in MONOIDS.values() if m.name not in ("welford", "prod")
-                 and all(any(d in DOMAINS[dom] for d in known.values()) for dom in m.domains)]
+        names = [
+            m.name
+            for m in MONOIDS.values()
+            if m.name not in ("welford", "prod")
+            and all(any(d in DOMAINS[dom] for d in known.values()) for dom in m.domains)
+        ]
         if not names:
             raise AssertionError("every block has a value that any, all, argmax or sum can fold")
         monoid = MONOIDS[self.draw(st.sampled_from(names))]
@@ -178,8 +215,11 @@ def memory(kernel: Kernel, seed: int) -> list[Tensor]:
     found = []
     for b in kernel.buffers:
         values = torch.randint(0, 5, (evaluate(b.size, SYMBOLS),), generator=g)
-        found.append((values - 2 if b.dtype.is_signed else values).to(b.dtype) if b.role == "in"
-                     else torch.zeros(values.shape, dtype=b.dtype))
+        found.append(
+            (values - 2 if b.dtype.is_signed else values).to(b.dtype)
+            if b.role == "in"
+            else torch.zeros(values.shape, dtype=b.dtype)
+        )
     return found
 
 
@@ -199,8 +239,9 @@ class _Stepper:
     held: Mapping[str, Tensor]
     symbols: Mapping[str, int]
 
-    def block(self, body: tuple[Stmt, ...], point: Mapping[str, int], values: Values,
-              state: dict[int, tuple[Tensor, ...]]) -> None:
+    def block(
+        self, body: tuple[Stmt, ...], point: Mapping[str, int], values: Values, state: dict[int, tuple[Tensor, ...]]
+    ) -> None:
         for stmt in body:
             match stmt:
                 case Loop():

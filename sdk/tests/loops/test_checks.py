@@ -1,4 +1,5 @@
 """Indices that are data: what a check gives and records, and that its written-out form does the same."""
+
 from __future__ import annotations
 
 import pytest
@@ -42,16 +43,19 @@ def test_the_text_reads_back(form):
 
 
 @pytest.mark.parametrize("change", [lambda k: k, written_out], ids=["check", "written out"])
-@pytest.mark.parametrize("form, at, on, size, recorded", [
-    ("", [0, 1, 2, 2, 0], [True] * 5, 3, 0),
-    ("", [0, 3, 2, 2, 0], [True] * 5, 3, 4),                              # an index is recorded as itself + 1
-    ("", [0, -1, 2, 2, 0], [True] * 5, 3, -1),                            # a negative one as itself
-    (" wrap", [0, -1, -3, 2, 0], [True] * 5, 3, 0),
-    (" wrap", [0, -4, 2, 2, 0], [True] * 5, 3, -4),
-    (" if %1", [0, 7, 2, 2, 0], [True, False, True, True, True], 3, 0),   # nobody reads there
-    (" if %1", [0, 7, 2, 2, 0], [True] * 5, 3, 8),
-    (" wrap if %1", [9, -9, 0, 0, 0], [False] * 5, 0, 0),                 # nothing to read, and nothing is read
-])
+@pytest.mark.parametrize(
+    "form, at, on, size, recorded",
+    [
+        ("", [0, 1, 2, 2, 0], [True] * 5, 3, 0),
+        ("", [0, 3, 2, 2, 0], [True] * 5, 3, 4),  # an index is recorded as itself + 1
+        ("", [0, -1, 2, 2, 0], [True] * 5, 3, -1),  # a negative one as itself
+        (" wrap", [0, -1, -3, 2, 0], [True] * 5, 3, 0),
+        (" wrap", [0, -4, 2, 2, 0], [True] * 5, 3, -4),
+        (" if %1", [0, 7, 2, 2, 0], [True, False, True, True, True], 3, 0),  # nobody reads there
+        (" if %1", [0, 7, 2, 2, 0], [True] * 5, 3, 8),
+        (" wrap if %1", [9, -9, 0, 0, 0], [False] * 5, 0, 0),  # nothing to read, and nothing is read
+    ],
+)
 def test_what_has_no_place_is_recorded(change, form, at, on, size, recorded):
     found, out = run(HEAD + BODY.format(form=form), at, on, size, change)
     assert found == recorded
@@ -70,12 +74,15 @@ def test_a_kernel_without_checks_stays():
     assert written_out(kernel) is kernel
 
 
-@pytest.mark.parametrize("line, why", [
-    ("check trouble[1]: %1 < 3", "%1 is no i64."),
-    ("check trouble[1]: %0 < 3 if %0", "the mask %0 is not bool."),
-    ("check at[1]: %0 < 3\n    %9 = check trouble[0]: %0 < 3", "at is no inout buffer of i64."),
-    ("check trouble[2]: %0 < 3", "trouble has 2 sites."),
-])
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        ("check trouble[1]: %1 < 3", "%1 is no i64."),
+        ("check trouble[1]: %0 < 3 if %0", "the mask %0 is not bool."),
+        ("check at[1]: %0 < 3\n    %9 = check trouble[0]: %0 < 3", "at is no inout buffer of i64."),
+        ("check trouble[2]: %0 < 3", "trouble has 2 sites."),
+    ],
+)
 def test_the_verifier_says_what_is_wrong(line, why):
     text = HEAD.replace(" where s0 >= 0", "").replace("f32[s0]", "f32[3]") + BODY.replace("(%2 < s0)", "(%2 < 3)")
     kernel = parse(text.replace("check trouble[1]: %0 < s0{form}", line))

@@ -1,4 +1,5 @@
 """Bounds of integers that the dtype cannot hold do what they do in the PyTorch at hand, in loops and written out."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,9 +15,12 @@ from .lower.calls import check
 
 aten = torch.ops.aten
 OPS: dict[str, tuple[Any, Callable[[int], tuple[Any, ...]]]] = {
-    "below": (aten.clamp_min.default, lambda n: (n,)), "above": (aten.clamp_max.default, lambda n: (n,)),
-    "between": (aten.clamp.default, lambda n: (n, 300)), "from": (aten.clamp.default, lambda n: (-300, n)),
-    "equal": (aten.clamp.default, lambda n: (n, n))}
+    "below": (aten.clamp_min.default, lambda n: (n,)),
+    "above": (aten.clamp_max.default, lambda n: (n,)),
+    "between": (aten.clamp.default, lambda n: (n, 300)),
+    "from": (aten.clamp.default, lambda n: (-300, n)),
+    "equal": (aten.clamp.default, lambda n: (n, n)),
+}
 
 
 @pytest.mark.parametrize("name", [*OPS, "hardtanh"])
@@ -29,7 +33,7 @@ def test_bounds(dtype: torch.dtype, bound: int, name: str) -> None:
     try:
         want = op(x, *rest(bound))
     except RuntimeError:
-        return                                                # as a graph with it does, before any loop
+        return  # as a graph with it does, before any loop
     check(op, x, *rest(bound))
     if name != "hardtanh":
         torch.testing.assert_close(decomposition_of(op)(x, *rest(bound)), want, rtol=0, atol=0)
@@ -37,7 +41,7 @@ def test_bounds(dtype: torch.dtype, bound: int, name: str) -> None:
 
 def test_a_bound_that_nothing_meets_has_no_loops() -> None:
     assert keeps_none(-1, torch.uint8, upper=True) == keeps_none(300, torch.int8, upper=False) == BY_VALUE
-    if BY_VALUE:                                               # others wrap it, or raise
+    if BY_VALUE:  # others wrap it, or raise
         x = torch.ones(3, dtype=torch.uint8)
         for op, bound in ((aten.clamp_max.default, -1), (aten.clamp_min.default, 256)):
             with pytest.raises(RuntimeError, match="representable"):

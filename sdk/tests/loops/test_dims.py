@@ -1,4 +1,5 @@
 """Sizes: tidy forms equal what they came from, texts read back, signs are claimed only where they always hold."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,11 +16,18 @@ AT = [{"s0": s, "s1": t, "u0": u} for s in (1, 2, 5) for t in (1, 3, 4) for u in
 
 leaves = st.one_of(st.sampled_from((S, T, U)), st.integers(-4, 4).map(sympy.Integer))
 divisors = st.sampled_from((sympy.Integer(2), sympy.Integer(3), S, T, S * T, S + 1))
-dims = st.recursive(leaves, lambda d: st.one_of(
-    st.tuples(d, d).map(lambda p: p[0] + p[1]), st.tuples(d, d).map(lambda p: p[0] * p[1]),
-    st.tuples(d, divisors).map(lambda p: sympy.floor(p[0] / p[1])),
-    st.tuples(d, divisors).map(lambda p: sympy.Mod(*p)),
-    st.tuples(d, d).map(lambda p: sympy.Max(*p)), st.tuples(d, d).map(lambda p: sympy.Min(*p))), max_leaves=5)
+dims = st.recursive(
+    leaves,
+    lambda d: st.one_of(
+        st.tuples(d, d).map(lambda p: p[0] + p[1]),
+        st.tuples(d, d).map(lambda p: p[0] * p[1]),
+        st.tuples(d, divisors).map(lambda p: sympy.floor(p[0] / p[1])),
+        st.tuples(d, divisors).map(lambda p: sympy.Mod(*p)),
+        st.tuples(d, d).map(lambda p: sympy.Max(*p)),
+        st.tuples(d, d).map(lambda p: sympy.Min(*p)),
+    ),
+    max_leaves=5,
+)
 
 
 @given(dims)
@@ -49,11 +57,24 @@ def test_polynomials_that_are_positive_at_all_sizes_are_known_to_be(d: Dim) -> N
     assert positive(d)
 
 
-@pytest.mark.parametrize(("d", "text"), [
-    (768 * S, "768*s0"), (S * T + 1, "s0*s1 + 1"), (1 - S, "1 - s0"), (-S, "-s0"), (S ** 2, "s0**2"), (7, "7"),
-    (-7, "-7"), (sympy.floor(S / 2), "s0 // 2"), (sympy.floor((S + 1) / 2), "(s0 + 1) // 2"),
-    (2 * sympy.floor(S / T) + 1, "2*(s0 // s1) + 1"),
-    (sympy.Mod(S, 4) * T, "s1*(s0 % 4)"), (sympy.Max(1, S - 3), "max(1, s0 - 3)"), (S * (S + 1) / 2, "s0**2/2 + s0/2")])
+@pytest.mark.parametrize(
+    ("d", "text"),
+    [
+        (768 * S, "768*s0"),
+        (S * T + 1, "s0*s1 + 1"),
+        (1 - S, "1 - s0"),
+        (-S, "-s0"),
+        (S**2, "s0**2"),
+        (7, "7"),
+        (-7, "-7"),
+        (sympy.floor(S / 2), "s0 // 2"),
+        (sympy.floor((S + 1) / 2), "(s0 + 1) // 2"),
+        (2 * sympy.floor(S / T) + 1, "2*(s0 // s1) + 1"),
+        (sympy.Mod(S, 4) * T, "s1*(s0 % 4)"),
+        (sympy.Max(1, S - 3), "max(1, s0 - 3)"),
+        (S * (S + 1) / 2, "s0**2/2 + s0/2"),
+    ],
+)
 def test_texts(d: Dim, text: str) -> None:
     assert show_dim(tidy(d)) == text
 

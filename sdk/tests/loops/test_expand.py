@@ -1,4 +1,5 @@
 """Ops that a target lacks: each way to make one keeps its bound, and a target of twenty ops is enough."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,9 +22,30 @@ from keel.types import DTYPE_NAMES
 
 from .accuracy import RANGES, TRUTH, numbers, rounded, run, worst
 
-CORE = frozenset((
-    "cast", "bitcast", "where", "neg", "add", "sub", "mul", "div", "truncdiv", "lt", "eq", "and", "or", "not", "floor",
-    "sqrt", "exp", "log", "sin", "cos"))
+CORE = frozenset(
+    (
+        "cast",
+        "bitcast",
+        "where",
+        "neg",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "truncdiv",
+        "lt",
+        "eq",
+        "and",
+        "or",
+        "not",
+        "floor",
+        "sqrt",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+    )
+)
 DTYPES = (torch.float32, torch.float64, torch.int8, torch.int64, torch.uint8, torch.uint32, torch.bool)
 INF, NAN = float("inf"), float("nan")
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 100.0, -200.0, 1e30, -1e30, 1e-30, INF, -INF, NAN)
@@ -34,8 +56,12 @@ def operands(op: str, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
 
 
 def cases() -> list[pytest.param]:
-    return [pytest.param(row, dtype, id=f"{row.op}-{DTYPE_NAMES[dtype]}-{n}") for n, row in enumerate(EXPANSIONS)
-            for dtype in DTYPES if row.kind in _kinds(dtype) and dtype in DOMAINS[SCALARS[row.op].domain]]
+    return [
+        pytest.param(row, dtype, id=f"{row.op}-{DTYPE_NAMES[dtype]}-{n}")
+        for n, row in enumerate(EXPANSIONS)
+        for dtype in DTYPES
+        if row.kind in _kinds(dtype) and dtype in DOMAINS[SCALARS[row.op].domain]
+    ]
 
 
 def samples(op: str, dtype: torch.dtype, seed: int) -> Tensor:
@@ -45,18 +71,23 @@ def samples(op: str, dtype: torch.dtype, seed: int) -> Tensor:
     if dtype == torch.bool:
         return torch.tensor([False, True])
     info = torch.iinfo(dtype)
-    values = [v for v in (0, 1, -1, 2, -2, 3, 7, -7, 100, info.max, info.max - 1, info.min, info.min + 1)
-              if info.min <= v <= info.max]
+    values = [
+        v
+        for v in (0, 1, -1, 2, -2, 3, 7, -7, 100, info.max, info.max - 1, info.min, info.min + 1)
+        if info.min <= v <= info.max
+    ]
     if op in ("floordiv", "truncdiv", "mod", "fmod") and seed == 1:
-        values = [v for v in values if v not in (0, -1)]       # undefined, or overflowing
+        values = [v for v in values if v not in (0, -1)]  # undefined, or overflowing
     return torch.tensor(values, dtype=torch.int64).to(dtype)
 
 
 def grid(op: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
     arity = SCALARS[op].arity
     axes = [samples(op, dtype, n) for n in range(arity)]
-    return tuple(a.view([-1 if k == n else 1 for k in range(arity)]).expand([len(b) for b in axes]).flatten()
-                 for n, a in enumerate(axes))
+    return tuple(
+        a.view([-1 if k == n else 1 for k in range(arity)]).expand([len(b) for b in axes]).flatten()
+        for n, a in enumerate(axes)
+    )
 
 
 def same(got: Tensor, want: Tensor) -> bool:
@@ -75,15 +106,16 @@ def test_each_way_keeps_its_bound(row: Expansion, dtype: torch.dtype) -> None:
         given = grid(row.op, dtype)
         result = torch.bool if SCALARS[row.op].result == "bool" else dtype
         got, want = run(program, given, compute), compute(row.op, given, result)
-        if row.op in ("minimum", "maximum") and dtype.is_floating_point:   # which zero of two is free
+        if row.op in ("minimum", "maximum") and dtype.is_floating_point:  # which zero of two is free
             got, want = got + 0, want + 0
-        if row.op == "copysign" and row.kind == "float":       # NaN has no sign in this way of making it
+        if row.op == "copysign" and row.kind == "float":  # NaN has no sign in this way of making it
             got, want = (torch.where(given[1].isnan(), 0, t) for t in (got, want))
         assert same(got, want), (row, [g[[*range(len(got))]] for g in given])
     elif row.op in TRUTH:
-        given = tuple(numbers(dtype, 300, *RANGES.get(row.op, (-1e308, 1e308)), seed=n)
-                      for n in range(SCALARS[row.op].arity))
-        given = tuple(g[:min(map(len, given))] for g in given)
+        given = tuple(
+            numbers(dtype, 300, *RANGES.get(row.op, (-1e308, 1e308)), seed=n) for n in range(SCALARS[row.op].arity)
+        )
+        given = tuple(g[: min(map(len, given))] for g in given)
         error, where = worst(row.op, run(program, given), given)
         assert error <= row.ulp, where
     else:
@@ -103,13 +135,18 @@ def test_what_the_core_makes_is_within_six_ulp(op: str, dtype: torch.dtype) -> N
         assert missing("pow", CORE, torch.float64)
         return
     given = tuple(numbers(dtype, 150, *RANGES.get(op, (-1e308, 1e308)), seed=5 + n) for n in range(SCALARS[op].arity))
-    given = tuple(g[:min(map(len, given))] for g in given)
+    given = tuple(g[: min(map(len, given))] for g in given)
     error, where = worst(op, run(written(op, dtype), given), given)
     assert error <= 6, where
 
 
-FUSED = [pytest.param(row, dtype, id=f"{row.kind}-{n}") for n, row in enumerate(EXPANSIONS) if row.op == "fma"
-         for dtype in (torch.float32, torch.float64) if row.kind in _kinds(dtype)]
+FUSED = [
+    pytest.param(row, dtype, id=f"{row.kind}-{n}")
+    for n, row in enumerate(EXPANSIONS)
+    if row.op == "fma"
+    for dtype in (torch.float32, torch.float64)
+    if row.kind in _kinds(dtype)
+]
 
 
 @pytest.mark.parametrize("row, dtype", FUSED)
@@ -117,17 +154,17 @@ FUSED = [pytest.param(row, dtype, id=f"{row.kind}-{n}") for n, row in enumerate(
 @given(data=st.data())
 def test_a_product_that_overflows_alone_does_not_spoil_a_sum_that_does_not(row, dtype, data) -> None:
     """Each way to make fma, where the product or one of its halves is beyond the range and the result is not."""
-    top, bits = (2.0 ** 127, 24) if dtype == torch.float32 else (2.0 ** 1023, 53)
+    top, bits = (2.0**127, 24) if dtype == torch.float32 else (2.0**1023, 53)
     some = st.floats(width=32 if dtype == torch.float32 else 64, allow_subnormal=False)
-    large = st.integers(-2 ** bits + 1, 2 ** bits - 1).map(lambda n: n / 2.0 ** bits * top * 1.9)
+    large = st.integers(-(2**bits) + 1, 2**bits - 1).map(lambda n: n / 2.0**bits * top * 1.9)
     x, y, z = (data.draw(some | large) for _ in range(3))
-    if data.draw(st.booleans()) and x:                         # the product meets -z
+    if data.draw(st.booleans()) and x:  # the product meets -z
         y = max(min(-z / x, top), -top)
     values = tuple(torch.tensor([v], dtype=torch.float64).to(dtype) for v in (x, y, z))
     got, want = run(compiled(row, operands("fma", dtype)), values, compute), compute("fma", values, dtype)
     exact = values[0].double().item(), values[1].double().item()
-    if want.isfinite() and 0 < abs(exact[0]) * abs(exact[1]) < 2 ** -900 * (2.0 ** 830 if bits == 24 else 1):
-        return                                                 # a part underflows
+    if want.isfinite() and 0 < abs(exact[0]) * abs(exact[1]) < 2**-900 * (2.0**830 if bits == 24 else 1):
+        return  # a part underflows
     if row.ulp == 0 or not want.isfinite():
         assert same(got + 0, want + 0), (x, y, z)
     else:
@@ -145,8 +182,8 @@ def test_special_values_come_out_as_they_should(op: str) -> None:
         return
     for seen in (torch.isnan, torch.isinf, lambda t: t == 0, lambda t: torch.signbit(t) & ~t.isnan()):
         wrong = seen(got) != seen(want)
-        if op in ("sigmoid", "erfc"):                          # may flush what is not normal
-            wrong &= want.abs() >= 2.0 ** -126
+        if op in ("sigmoid", "erfc"):  # may flush what is not normal
+            wrong &= want.abs() >= 2.0**-126
         assert not wrong.any(), [(*(g[wrong][0].item() for g in given), got[wrong][0].item(), want[wrong][0].item())]
 
 
@@ -164,6 +201,7 @@ def written(op: str, dtype: torch.dtype) -> Program:
 
 def _renumbered(body: list, arity: int) -> Program:
     from keel.loops.expand import _numbered
+
     return _numbered(body, arity, (9,))
 
 
@@ -206,7 +244,7 @@ def test_an_expanded_kernel_verifies_and_gives_the_same(golden) -> None:
     want, got = torch.empty_like(x), torch.empty_like(x)
     interpret(kernel, [x, want], {"s0": 5})
     interpret(small, [x, got], {"s0": 5})
-    torch.testing.assert_close(got, want, rtol=2 ** -8, atol=0)
+    torch.testing.assert_close(got, want, rtol=2**-8, atol=0)
     golden(show(small), suffix=".loops")
 
 
@@ -251,25 +289,35 @@ kernel k(in0: f32[12]) -> (out0: f32[4]):
 
 
 def test_what_cannot_be_made_is_said() -> None:
-    kernel = parse("kernel k(in0: f32[1]) -> (out0: f32[1]):\n"
-                   "  %0 = load in0[0]\n  %1 = lgamma %0\n  store out0[0] %1\n")
+    kernel = parse(
+        "kernel k(in0: f32[1]) -> (out0: f32[1]):\n  %0 = load in0[0]\n  %1 = lgamma %0\n  store out0[0] %1\n"
+    )
     with pytest.raises(KeelError) as error:
         expand(kernel, CORE, MONOIDS)
     assert str(error.value) == (
         "KeelError[no-lowering]: The target cannot compute lgamma. It has no lgamma on f32, and Keel does not know how "
-        "to make it of others.\nAdd lgamma to the target's scalars.")
+        "to make it of others.\nAdd lgamma to the target's scalars."
+    )
     assert missing("tanh", CORE - {"floor", "div"}, torch.float32) == (
-        "It has no tanh on f32; making it of others takes div.")
+        "It has no tanh on f32; making it of others takes div."
+    )
     assert missing("tanh", CORE, torch.float32) is None
     assert missing("pow", CORE, torch.float32, dtypes={torch.float32, torch.int32, torch.bool}) == (
-        "It has no pow on f32; making it of others takes f64.")
+        "It has no pow on f32; making it of others takes f64."
+    )
 
 
 @pytest.mark.parametrize("monoid", MONOIDS)
 def test_a_monoid_is_combined_in_the_ops_there_are(monoid: str) -> None:
     form = MONOIDS[monoid]
-    first = {"float": torch.float32, "number": torch.float32, "any": torch.float32, "int": torch.int64,
-             "bool": torch.bool, "integral": torch.int32}
+    first = {
+        "float": torch.float32,
+        "number": torch.float32,
+        "any": torch.float32,
+        "int": torch.int64,
+        "bool": torch.bool,
+        "integral": torch.int32,
+    }
     dtypes = tuple(first[d] for d in form.domains)
     program = combination(monoid, dtypes, CORE)
     assert {s.op for s in program.steps if isinstance(s, Apply)} <= CORE
@@ -284,8 +332,10 @@ def test_a_monoid_is_combined_in_the_ops_there_are(monoid: str) -> None:
 
 
 def test_a_monoid_that_the_target_can_neither_name_nor_combine_is_refused() -> None:
-    kernel = parse("kernel k(in0: f32[4]) -> (out0: f32[1]):\n  reduce r0 < 4:\n    %0 = load in0[r0]\n"
-                   "    %1 = reduce max %0\n  store out0[0] %1\n")
+    kernel = parse(
+        "kernel k(in0: f32[4]) -> (out0: f32[1]):\n  reduce r0 < 4:\n    %0 = load in0[r0]\n"
+        "    %1 = reduce max %0\n  store out0[0] %1\n"
+    )
     assert isinstance(expand(kernel, CORE, ()), Kernel)
     assert isinstance(expand(kernel, {"add"}, {"max"}), Kernel)
     with pytest.raises(KeelError, match=r"no-lowering.*cannot compute maximum"):
@@ -299,13 +349,16 @@ def test_the_reference_of_these_tests_rounds_correctly() -> None:
 
 def test_an_op_without_a_text_for_a_kind_is_written_out_there_and_kept_elsewhere() -> None:
     table = {**dict.fromkeys(CORE - {"not"}, "-"), "not": ByKind(boolean="!{0}")}
-    kernel = parse("kernel k(a: i32[1], b: b8[1]) -> (o: i32[1], p: b8[1]):\n  %0 = load a[0]\n  %1 = not %0\n"
-                   "  store o[0] %1\n  %2 = load b[0]\n  %3 = not %2\n  store p[0] %3\n")
+    kernel = parse(
+        "kernel k(a: i32[1], b: b8[1]) -> (o: i32[1], p: b8[1]):\n  %0 = load a[0]\n  %1 = not %0\n"
+        "  store o[0] %1\n  %2 = load b[0]\n  %3 = not %2\n  store p[0] %3\n"
+    )
     known = {s.result: s for s in walk(expand(kernel, table, MONOIDS).body) if isinstance(s, Apply)}
     assert known[3].op == "not" and known[1].op in ("sub", "add")
     assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.bool) is None
     assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.int32) == (
-        "It has no not on i32; making it of others takes add, sub.")
+        "It has no not on i32; making it of others takes add, sub."
+    )
     whole = {"not": ByKind(boolean="!{0}", integer="~{0}")}
     both = expand(kernel, whole, MONOIDS)
     assert both is kernel or both == kernel

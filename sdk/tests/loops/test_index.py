@@ -1,4 +1,5 @@
 """The index algebra keeps what an index is worth at every point, whatever it does to its form."""
+
 from __future__ import annotations
 
 from itertools import product as points_of
@@ -81,9 +82,21 @@ def test_canonical_forms_are_fixed_points(case) -> None:
             assert atom.by != 1
 
 
-@pytest.mark.parametrize(("sizes", "divisors"), [
-    ((2, 3, 4), (2, 3, 4)), ((2, 3, 4), (4, 6)), ((6, 4), (2, 2, 6)), ((24,), (3, 8)), ((1, 5, 1), (5,)),
-    ((4,), (1, 4, 1)), ((S0, 4), (S0, 2, 2)), ((S0, S1), (S0, S1)), ((2, S0), (S0 * 2,)), ((S0 * S1,), (S0, S1))])
+@pytest.mark.parametrize(
+    ("sizes", "divisors"),
+    [
+        ((2, 3, 4), (2, 3, 4)),
+        ((2, 3, 4), (4, 6)),
+        ((6, 4), (2, 2, 6)),
+        ((24,), (3, 8)),
+        ((1, 5, 1), (5,)),
+        ((4,), (1, 4, 1)),
+        ((S0, 4), (S0, 2, 2)),
+        ((S0, S1), (S0, S1)),
+        ((2, S0), (S0 * 2,)),
+        ((S0 * S1,), (S0, S1)),
+    ],
+)
 def test_a_view_reads_the_element_that_it_names(sizes: tuple[Dim, ...], divisors: tuple[Dim, ...]) -> None:
     axes = tuple(Axis(f"a{n}", d) for n, d in enumerate(sizes))
     offset = flatten(map(index, axes), contiguous_strides(sizes))
@@ -108,46 +121,73 @@ def test_views_of_views_fold_back(extra, shape) -> None:
     assert once == twice == start
 
 
-@pytest.mark.parametrize(("got", "want"), [
-    ((i * 6 + j) // 6, "i"),
-    ((i * 6 + j) % 6, "j"),
-    ((i * 6 + j) // 3, "2*i + (j // 3)"),
-    ((i * 6 + j) // 12, "i // 2"),
-    ((i * 6 + j) % 12, "j + 6*(i % 2)"),
-    ((i * 6 + j) // 4, "(6*i + j) // 4"),
-    ((i * 4 + 7) // 4, "i + 1"),
-    ((i - 1) // 8, "((i + 7) // 8) - 1"),
-    ((i - 1) % 8, "(i + 7) % 8"),
-    ((i + 4) // 8, "0"),
-    ((j // 2) // 2, "j // 4"),
-    ((i * 6 + j) % 20 % 5, "(6*i + j) % 5"),
-    (((i * 6 + j) % 20) // 5, "((6*i + j) // 5) % 4"),
-    ((i * -2) // 4, "(-i) // 2"),
-    ((j // 4) * 4 + j % 4, "j"),
-    (i * 0 + 5, "5"),
-    (63 - i * 2 - j, "-2*i - j + 63"),
-    (index(Loaded(3, 100)) * 768 + j, "j + 768*(%3 < 100)"),
-    (index(Loaded(3, 100)) // 100, "0"),
-    (index(Axis("a", S0)) * S1 + S0 - 1, "s1*a + s0 - 1"),
-    (index(Axis("a", S0)) * (768 * S1), "(768*s1)*a"),
-    ((index(Axis("a", S0)) * S1 + index(Axis("b", S1))) // S1, "a"),
-    ((index(Axis("a", S0)) * 64 + index(Axis("b", 64))) % (64 * S0), "64*a + b"),
-    (index(Axis("a", 1)), "0"),
-])
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        ((i * 6 + j) // 6, "i"),
+        ((i * 6 + j) % 6, "j"),
+        ((i * 6 + j) // 3, "2*i + (j // 3)"),
+        ((i * 6 + j) // 12, "i // 2"),
+        ((i * 6 + j) % 12, "j + 6*(i % 2)"),
+        ((i * 6 + j) // 4, "(6*i + j) // 4"),
+        ((i * 4 + 7) // 4, "i + 1"),
+        ((i - 1) // 8, "((i + 7) // 8) - 1"),
+        ((i - 1) % 8, "(i + 7) % 8"),
+        ((i + 4) // 8, "0"),
+        ((j // 2) // 2, "j // 4"),
+        ((i * 6 + j) % 20 % 5, "(6*i + j) % 5"),
+        (((i * 6 + j) % 20) // 5, "((6*i + j) // 5) % 4"),
+        ((i * -2) // 4, "(-i) // 2"),
+        ((j // 4) * 4 + j % 4, "j"),
+        (i * 0 + 5, "5"),
+        (63 - i * 2 - j, "-2*i - j + 63"),
+        (index(Loaded(3, 100)) * 768 + j, "j + 768*(%3 < 100)"),
+        (index(Loaded(3, 100)) // 100, "0"),
+        (index(Axis("a", S0)) * S1 + S0 - 1, "s1*a + s0 - 1"),
+        (index(Axis("a", S0)) * (768 * S1), "(768*s1)*a"),
+        ((index(Axis("a", S0)) * S1 + index(Axis("b", S1))) // S1, "a"),
+        ((index(Axis("a", S0)) * 64 + index(Axis("b", 64))) % (64 * S0), "64*a + b"),
+        (index(Axis("a", 1)), "0"),
+    ],
+)
 def test_forms_and_their_text(got: Index, want: str) -> None:
     assert str(got) == want
 
 
-@pytest.mark.parametrize(("low", "high", "known"), [
-    (1, 2, True), (2, 2, False), (S0 - 1, S0, True), (S0, S0, False), (0, S0 * S1, True), (767, 768 * S0, True),
-    (S0, S1, False), (S0, S0 * S1, False), (sympy.Symbol("u0", integer=True), 4, False)])
+@pytest.mark.parametrize(
+    ("low", "high", "known"),
+    [
+        (1, 2, True),
+        (2, 2, False),
+        (S0 - 1, S0, True),
+        (S0, S0, False),
+        (0, S0 * S1, True),
+        (767, 768 * S0, True),
+        (S0, S1, False),
+        (S0, S0 * S1, False),
+        (sympy.Symbol("u0", integer=True), 4, False),
+    ],
+)
 def test_below_claims_only_what_always_holds(low: Dim, high: Dim, known: bool) -> None:
     assert below(low, high) is known
 
 
-@pytest.mark.parametrize(("d", "by", "want"), [
-    (12, 4, 3), (12, 5, None), (-12, 4, -3), (0, S0, 0), (S0, S0, 1), (6 * S0, 4, None), (S0 * S1 + S0, S0, S1 + 1),
-    (S0, S1, None), (1, S0, None), (S0, 2, None), (8 * sympy.floor(S0 / 2), sympy.floor(S0 / 2), 8)])
+@pytest.mark.parametrize(
+    ("d", "by", "want"),
+    [
+        (12, 4, 3),
+        (12, 5, None),
+        (-12, 4, -3),
+        (0, S0, 0),
+        (S0, S0, 1),
+        (6 * S0, 4, None),
+        (S0 * S1 + S0, S0, S1 + 1),
+        (S0, S1, None),
+        (1, S0, None),
+        (S0, 2, None),
+        (8 * sympy.floor(S0 / 2), sympy.floor(S0 / 2), 8),
+    ],
+)
 def test_quotient_divides_exactly_or_not_at_all(d: Dim, by: Dim, want: Dim | None) -> None:
     assert quotient(d, by) == want
 

@@ -1,4 +1,5 @@
 """What scalar operations of the loop IR compute, held to exact arithmetic."""
+
 from __future__ import annotations
 
 import math
@@ -28,21 +29,21 @@ def fused(x: float, y: float, z: float) -> float:
         return INF if exact > 0 else -INF
 
 
-ANY = st.floats() | st.sampled_from([0.0, -0.0, MOST, -MOST, LEAST, -LEAST, 1 + 2.0 ** -52, INF, -INF, NAN])
+ANY = st.floats() | st.sampled_from([0.0, -0.0, MOST, -MOST, LEAST, -LEAST, 1 + 2.0**-52, INF, -INF, NAN])
 
 
 @given(ANY, ANY, ANY)
-@example(-0.5, 0.0, -0.0)                                      # -0
-@example(2.5, MOST / 2, -MOST)                                 # the product alone overflows
+@example(-0.5, 0.0, -0.0)  # -0
+@example(2.5, MOST / 2, -MOST)  # the product alone overflows
 @example(MOST, MOST, -INF)
-@example(1 + 2.0 ** -52, 1 - 2.0 ** -52, -1.0)                 # all but the last bits cancels
+@example(1 + 2.0**-52, 1 - 2.0**-52, -1.0)  # all but the last bits cancels
 @example(LEAST, 0.5, LEAST)
 def test_fma_is_rounded_once(x: float, y: float, z: float) -> None:
     args = tuple(torch.tensor([v], dtype=torch.float64) for v in (x, y, z))
     got, want = compute("fma", args, torch.float64).item(), fused(x, y, z)
     if math.isnan(want):
         assert math.isnan(got)
-    elif math.isfinite(want) and want != got:                  # one that needs more than 106 bits
+    elif math.isfinite(want) and want != got:  # one that needs more than 106 bits
         assert abs(got - want) <= math.ulp(want)
     else:
         assert got == want and (want != 0 or math.copysign(1, got) == math.copysign(1, want))

@@ -1,4 +1,5 @@
 """Monoids obey their laws, and fold to what torch computes: with NaN, ties, infinities and nothing at all."""
+
 from __future__ import annotations
 
 import math
@@ -17,12 +18,21 @@ from keel.types import DTYPE_NAMES
 
 NAN, INF = math.nan, math.inf
 VALUES = {
-    "number": st.sampled_from((0.0, 1.0, -2.0, 3.0, INF, -INF, NAN)), "float": st.integers(-4, 4),
-    "any": st.sampled_from((0.0, 1.0, -2.0, 1.0, INF, -INF, NAN)), "int": st.integers(0, 6), "bool": st.booleans(),
+    "number": st.sampled_from((0.0, 1.0, -2.0, 3.0, INF, -INF, NAN)),
+    "float": st.integers(-4, 4),
+    "any": st.sampled_from((0.0, 1.0, -2.0, 1.0, INF, -INF, NAN)),
+    "int": st.integers(0, 6),
+    "bool": st.booleans(),
     "integral": st.integers(-8, 8),
 }
-FIRST = {"number": torch.float32, "float": torch.float64, "any": torch.float32, "int": torch.int64, "bool": torch.bool,
-         "integral": torch.int64}
+FIRST = {
+    "number": torch.float32,
+    "float": torch.float64,
+    "any": torch.float32,
+    "int": torch.int64,
+    "bool": torch.bool,
+    "integral": torch.int64,
+}
 
 
 @st.composite
@@ -31,7 +41,7 @@ def states(draw: st.DrawFn, monoid: str, least: int = 1, most: int = 9) -> State
     form = MONOIDS[monoid]
     length = draw(st.integers(least, most))
     columns = [draw(st.lists(VALUES[d], min_size=length, max_size=length)) for d in form.domains]
-    if monoid == "welford":                                    # states of no elements, of one, of several
+    if monoid == "welford":  # states of no elements, of one, of several
         columns[2] = draw(st.lists(st.sampled_from((0, 1, 4)), min_size=length, max_size=length))
         columns[1] = [abs(s) if n > 1 else 0 for s, n in zip(columns[1], columns[2], strict=True)]
         columns[0] = [m if n else 0 for m, n in zip(columns[0], columns[2], strict=True)]
@@ -45,8 +55,10 @@ ANY = st.sampled_from(sorted(MONOIDS)).flatmap(lambda m: st.tuples(st.just(m), s
 
 def equal(a: State, b: State) -> bool:
     """The same, to the rounding of welford's divisions."""
-    return all(torch.allclose(x.double(), y.double(), rtol=1e-12, atol=1e-12, equal_nan=True)
-               for x, y in zip(a, b, strict=True))
+    return all(
+        torch.allclose(x.double(), y.double(), rtol=1e-12, atol=1e-12, equal_nan=True)
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 @pytest.mark.parametrize("monoid", MONOIDS)
@@ -93,8 +105,9 @@ def test_a_scan_is_the_fold_of_every_prefix(case: tuple[str, State]) -> None:
 
 
 @pytest.mark.parametrize("monoid", MONOIDS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.uint8, torch.uint32, torch.int64, torch.bool],
-                         ids=DTYPE_NAMES.get)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.int8, torch.uint8, torch.uint32, torch.int64, torch.bool], ids=DTYPE_NAMES.get
+)
 def test_folding_in_every_dtype_that_it_takes(monoid: str, dtype: torch.dtype) -> None:
     form = MONOIDS[monoid]
     if dtype not in DOMAINS[form.domains[0]]:
@@ -111,12 +124,18 @@ def test_folding_in_every_dtype_that_it_takes(monoid: str, dtype: torch.dtype) -
 def test_integer_sums_wrap() -> None:
     x = torch.full((4,), 100, dtype=torch.int8)
     assert fold("sum", (x,))[0].item() == fold("sum", (x,), native=False)[0].item() == 400 - 512
-    u = torch.full((3,), 2 ** 32 - 1, dtype=torch.int64).to(torch.uint32)
-    assert fold("sum", (u,))[0].item() == fold("sum", (u,), native=False)[0].item() == 2 ** 32 - 3
+    u = torch.full((3,), 2**32 - 1, dtype=torch.int64).to(torch.uint32)
+    assert fold("sum", (u,))[0].item() == fold("sum", (u,), native=False)[0].item() == 2**32 - 3
 
 
-ROWS = ([1.0, 3.0, 2.0, 3.0], [3.0, NAN, 5.0, NAN], [-INF, -INF, -INF, -INF], [INF, 1.0, INF, -INF],
-        [0.0, -0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0])
+ROWS = (
+    [1.0, 3.0, 2.0, 3.0],
+    [3.0, NAN, 5.0, NAN],
+    [-INF, -INF, -INF, -INF],
+    [INF, 1.0, INF, -INF],
+    [0.0, -0.0, 0.0, 0.0],
+    [2.0, 2.0, 2.0, 2.0],
+)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -135,9 +154,9 @@ def test_argmax_is_torchs(row: list[float], name: str, native: bool) -> None:
 
 def test_argmax_of_nothing_is_the_identity() -> None:
     value, position = fold("argmax", (torch.empty(0), torch.empty(0, dtype=torch.int32)))
-    assert (value.item(), position.item()) == (-INF, 2 ** 31 - 1)
+    assert (value.item(), position.item()) == (-INF, 2**31 - 1)
     value, position = fold("argmin", (torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.int64)))
-    assert (value.item(), position.item()) == (255, 2 ** 63 - 1)
+    assert (value.item(), position.item()) == (255, 2**63 - 1)
 
 
 def welford(x: Tensor, native: bool) -> State:

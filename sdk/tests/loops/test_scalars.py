@@ -1,4 +1,5 @@
 """Entries of a target's table of scalar ops, filled in."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,10 +26,13 @@ def test_a_text_for_each_kind_is_chosen_by_the_operand_and_not_by_the_result() -
 def test_a_function_gets_the_operands_and_both_dtypes() -> None:
     def entry(args: list[str], operand: torch.dtype, result: torch.dtype) -> str:
         return f"{args} {operand} {result}"
+
     assert scalar_text(entry, ["a"], torch.int32, torch.bool, NAMES) == "['a'] torch.int32 torch.bool"
 
 
-@pytest.mark.parametrize("dtype, kind", [(torch.bool, "boolean"), (torch.uint8, "integer"), (torch.float16, "floating"),
-                                         (torch.complex64, "floating")])
+@pytest.mark.parametrize(
+    "dtype, kind",
+    [(torch.bool, "boolean"), (torch.uint8, "integer"), (torch.float16, "floating"), (torch.complex64, "floating")],
+)
 def test_the_kind_of_a_dtype(dtype: torch.dtype, kind: str) -> None:
     assert kind_of(dtype) == kind

@@ -1,4 +1,5 @@
 """Graphs and backends to place, and the running of parts one after another."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,8 +22,13 @@ def trace(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> fx.Gr
 
 def takes(name: str, *ops: str, last: bool = False) -> Backend:
     """A backend that takes these operators and runs them in PyTorch."""
-    return Backend(name=name, device="*", compile=lambda gm: gm.forward, last_resort=last,
-                   supports=Support((Rule(ops=ops),)) if ops else lambda call: f"{name} has no {call.name}.")
+    return Backend(
+        name=name,
+        device="*",
+        compile=lambda gm: gm.forward,
+        last_resort=last,
+        supports=Support((Rule(ops=ops),)) if ops else lambda call: f"{name} has no {call.name}.",
+    )
 
 
 def run(parts: Sequence[PartGraph], gm: fx.GraphModule, *inputs: Any) -> Any:
@@ -37,6 +43,7 @@ def run(parts: Sequence[PartGraph], gm: fx.GraphModule, *inputs: Any) -> Any:
         if node.name not in values:
             values[node.name] = node.target(*fx.map_arg(node.args, value))
         return values[node.name]
+
     return fx.map_arg(gm.graph.output_node().args[0], value)
 
 

@@ -1,4 +1,5 @@
 """Random placement problems, and the best placements there are, by trying all."""
+
 from __future__ import annotations
 
 import heapq
@@ -29,24 +30,38 @@ def drawn(seed: int, units: int, backends: int, *, metric: bool = False) -> Prob
     readers = [[v for v, wanted in enumerate(needs) if u in wanted] for u in range(units)]
     given = [sorted(r.sample(range(units), r.randint(1, min(3, units)))) for _ in range(r.randint(0, 3))]
     count = units + len(given)
-    ways = np.array([[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)]
-                     for _ in range(count)], float).reshape(count, places, places)
+    ways = np.array(
+        [[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)] for _ in range(count)], float
+    ).reshape(count, places, places)
     if metric:
         for p in range(places):
-            ways = np.minimum(ways, ways[:, :, p:p + 1] + ways[:, p:p + 1])
-    moved = tensors([*range(units), *[-1] * len(given)], [*readers, *given], ways * US,
-                    home=[*[-1] * units, *(r.randrange(places) for _ in given)],
-                    ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(given)],
-                    handover=[r.choice((0, 0, r.randint(0, top // 3 + 1))) * US for _ in range(count)])
+            ways = np.minimum(ways, ways[:, :, p : p + 1] + ways[:, p : p + 1])
+    moved = tensors(
+        [*range(units), *[-1] * len(given)],
+        [*readers, *given],
+        ways * US,
+        home=[*[-1] * units, *(r.randrange(places) for _ in given)],
+        ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(given)],
+        handover=[r.choice((0, 0, r.randint(0, top // 3 + 1))) * US for _ in range(count)],
+    )
     together = list(range(units))
     a, b = r.randrange(units), r.randrange(units)
     if r.random() < 0.4 and np.isfinite(compute[a] + compute[b]).any():
         together[a] = together[b]
-    savings = [Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
-               for _ in range(units > 1 and r.random() < 0.4)]
-    return problem(compute, needs, moved, place=[b if b < places else r.randrange(places) for b in range(backends)],
-                   launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings,
-                   passed=_passed(random.Random(seed + 1), readers, backends, top))
+    savings = [
+        Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
+        for _ in range(units > 1 and r.random() < 0.4)
+    ]
+    return problem(
+        compute,
+        needs,
+        moved,
+        place=[b if b < places else r.randrange(places) for b in range(backends)],
+        launch=[r.randint(0, top) * US for _ in range(backends)],
+        together=together,
+        savings=savings,
+        passed=_passed(random.Random(seed + 1), readers, backends, top),
+    )
 
 
 def _passed(r: random.Random, readers: Sequence[Sequence[int]], backends: int, top: int) -> Tensors | None:
@@ -54,8 +69,9 @@ def _passed(r: random.Random, readers: Sequence[Sequence[int]], backends: int, t
     if r.random() > 1 / 3:
         return None
     count, places = len(readers), backends + 1
-    ways = np.array([[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)]
-                     for _ in range(count)], float).reshape(count, places, places)
+    ways = np.array(
+        [[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)] for _ in range(count)], float
+    ).reshape(count, places, places)
     maker = [r.choice((u, -1)) for u in range(count)]
     return tensors(maker, readers, ways * US, home=[-1 if m >= 0 else backends for m in maker])
 
@@ -89,7 +105,7 @@ def cheapest_parts(colours: Sequence[int], needs: Sequence[Sequence[int]], launc
             return cost
         for c in sorted(set(colours) - {last}):
             now = done
-            for v in range(len(needs)):                       # in order, so that one sweep reaches all of them
+            for v in range(len(needs)):  # in order, so that one sweep reaches all of them
                 if colours[v] == c and not needed[v] & ~now:
                     now |= 1 << v
             if now != done and cost + launch[c] < best.get((now, c), 1 << 62):

@@ -1,4 +1,5 @@
 """Placement problems as a Hypothesis strategy, so that one that fails is shown as small as it gets."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,8 +26,7 @@ def problems(draw: st.DrawFn, backends: int, most: int, *, launches: bool = Fals
     for u, b in draw(st.sets(st.tuples(st.integers(0, units - 1), st.integers(0, backends - 1)), max_size=3)):
         if np.isfinite(np.delete(compute[u], b)).any():
             compute[u, b] = np.inf
-    place = list(range(backends)) if uniform else [
-        0, *(draw(st.integers(0, b)) for b in range(1, backends))]
+    place = list(range(backends)) if uniform else [0, *(draw(st.integers(0, b)) for b in range(1, backends))]
     places = sorted(set(place))
     place = [places.index(p) for p in place]
     together = list(range(units))
@@ -34,11 +34,20 @@ def problems(draw: st.DrawFn, backends: int, most: int, *, launches: bool = Fals
     if np.isfinite(compute[a] + compute[b]).any():
         together[a] = together[b]
     pairs = st.sets(st.integers(0, units - 1), min_size=2, max_size=3)
-    savings = [Saving(tuple(sorted(draw(pairs))), draw(st.integers(0, backends - 1)), draw(price) * US)
-               for _ in range(0 if uniform or units < 2 else draw(st.integers(0, 2)))]
+    savings = [
+        Saving(tuple(sorted(draw(pairs))), draw(st.integers(0, backends - 1)), draw(price) * US)
+        for _ in range(0 if uniform or units < 2 else draw(st.integers(0, 2)))
+    ]
     moved = _moved(draw, needs, len(places), uniform)
-    return problem(compute, needs, moved, place=place, together=together, savings=savings,
-                   launch=[draw(price) * US if launches else 0.0 for _ in range(backends)])
+    return problem(
+        compute,
+        needs,
+        moved,
+        place=place,
+        together=together,
+        savings=savings,
+        launch=[draw(price) * US if launches else 0.0 for _ in range(backends)],
+    )
 
 
 def _moved(draw: st.DrawFn, needs: list[list[int]], places: int, uniform: bool) -> Tensors:
@@ -54,6 +63,10 @@ def _moved(draw: st.DrawFn, needs: list[list[int]], places: int, uniform: bool) 
         flat = draw(st.lists(price, min_size=count * places * places, max_size=count * places * places))
         ways = np.array(flat, float).reshape(count, places, places)
     anywhere = st.integers(-1, places - 1)
-    return tensors([*range(units), *[-1] * len(given)], [*readers, *map(sorted, given)], ways * US,
-                   home=[*[-1] * units, *(draw(st.integers(0, places - 1)) for _ in given)],
-                   ends=[*(-1 if uniform else draw(anywhere) for _ in range(units)), *[-1] * len(given)])
+    return tensors(
+        [*range(units), *[-1] * len(given)],
+        [*readers, *map(sorted, given)],
+        ways * US,
+        home=[*[-1] * units, *(draw(st.integers(0, places - 1)) for _ in given)],
+        ends=[*(-1 if uniform else draw(anywhere) for _ in range(units)), *[-1] * len(given)],
+    )

@@ -1,4 +1,5 @@
 """A backend whose answers are not to be relied on costs itself, with one warning, and not the program."""
+
 from __future__ import annotations
 
 import os
@@ -55,10 +56,14 @@ async def later(call: Call) -> None:
 
 
 RUBBISH: dict[str, tuple[Callable[[Call], Any], str]] = {
-    "raises": (raises, "KeyError: 'aten.mul.Tensor'"), "quits": (quits, "SystemExit: 3"),
-    "a coroutine": (lambda call: later(call), "returned a coroutine"), "nothing said": (lambda call: "", "returned ''"),
-    "blanks": (lambda call: "  ", "returned '  '"), "a number": (lambda call: 0, "returned 0"),
-    "yes": (lambda call: True, "returned True"), "a list": (lambda call: ["No."], "returned ['No.']"),
+    "raises": (raises, "KeyError: 'aten.mul.Tensor'"),
+    "quits": (quits, "SystemExit: 3"),
+    "a coroutine": (lambda call: later(call), "returned a coroutine"),
+    "nothing said": (lambda call: "", "returned ''"),
+    "blanks": (lambda call: "  ", "returned '  '"),
+    "a number": (lambda call: 0, "returned 0"),
+    "yes": (lambda call: True, "returned True"),
+    "a list": (lambda call: ["No."], "returned ['No.']"),
     "an empty refusal": (lambda call: keel.Refusal(""), "empty sentence"),
 }
 
@@ -78,14 +83,23 @@ def test_no_answer_is_a_refusal_and_one_warning(case: str, how: str) -> None:
 def test_each_kind_of_failure_is_told() -> None:
     def supports(call: Call) -> None:
         raise KeyError(call.name) if "sin" in call.name else ValueError(call.name)
+
     several, one = told([acme(supports), "eager"])
     assert "acme could not say whether it takes 12 calls" in several and "ValueError: aten.mul.Tensor" in several
     assert "acme could not say whether it takes aten.sin.default(" in one and "KeyError" in one
 
 
 def test_an_extern_that_refuses_by_raising() -> None:
-    target = LoopTarget(name="acme", device="cpu", dtypes={torch.float32: "float"}, scalars={}, reductions={},
-                        render=str, build=list, externs={"aten.mm.default": Extern(run=torch.mm, refuse=raises)})
+    target = LoopTarget(
+        name="acme",
+        device="cpu",
+        dtypes={torch.float32: "float"},
+        scalars={},
+        reductions={},
+        render=str,
+        build=list,
+        externs={"aten.mm.default": Extern(run=torch.mm, refuse=raises)},
+    )
     [warning] = told([loop_backend(target), "eager"])
     assert "acme could not say whether it takes aten.mm.default(" in warning
 
@@ -106,6 +120,7 @@ def after(number: int) -> Callable[[Call], str | None]:
     def supports(call: Call) -> str | None:
         asked.append(call)
         return "No more." if len(asked) > number else None
+
     return supports
 
 
@@ -127,6 +142,7 @@ def test_that_is_an_error_where_it_must_be(strict: bool, backends: list[Any]) ->
 def test_a_contradiction_by_cost_and_after_a_part_that_failed() -> None:
     def fails(gm: Any) -> Any:
         raise ValueError("no")
+
     other = acme(name="other", compile=fails, cost=sheet())
     for placement in ("cost", "measured"):
         torch.compiler.reset()
@@ -135,16 +151,24 @@ def test_a_contradiction_by_cost_and_after_a_part_that_failed() -> None:
 
 
 def sheet(**seconds: Any) -> Cost:
-    return Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e9,
-                seconds={f"aten.{name}": given for name, given in seconds.items()})
+    return Cost(
+        flops={torch.float32: 1e9},
+        scalars=1e9,
+        bandwidth=1e9,
+        seconds={f"aten.{name}": given for name, given in seconds.items()},
+    )
 
 
 SECONDS: dict[str, tuple[Callable[[Call], Any], str]] = {
     "raises": (lambda call: 1 / 0, "It raised ZeroDivisionError: division by zero"),
-    "quits": (quits, "It raised SystemExit: 3"), "nan": (lambda call: float("nan"), "It returned nan"),
-    "inf": (lambda call: float("inf"), "It returned inf"), "below zero": (lambda call: -1.0, "It returned -1"),
-    "a text": (lambda call: "1 us", "It returned str"), "nothing": (lambda call: None, "It returned NoneType"),
-    "yes": (lambda call: True, "It returned bool"), "beyond floats": (lambda call: 10 ** 400, "It returned inf"),
+    "quits": (quits, "It raised SystemExit: 3"),
+    "nan": (lambda call: float("nan"), "It returned nan"),
+    "inf": (lambda call: float("inf"), "It returned inf"),
+    "below zero": (lambda call: -1.0, "It returned -1"),
+    "a text": (lambda call: "1 us", "It returned str"),
+    "nothing": (lambda call: None, "It returned NoneType"),
+    "yes": (lambda call: True, "It returned bool"),
+    "beyond floats": (lambda call: 10**400, "It returned inf"),
 }
 
 
@@ -171,6 +195,7 @@ def test_seconds_that_differ_each_time_are_asked_for_once() -> None:
 def handler() -> Iterator[Callable[..., None]]:
     def use(function: Callable[..., Any]) -> None:
         signal.signal(signal.SIGUSR1, function)
+
     before = signal.getsignal(signal.SIGUSR1)
     yield use
     signal.signal(signal.SIGUSR1, before)
@@ -190,6 +215,7 @@ def test_what_is_the_users_is_never_swallowed(handler: Callable[..., None]) -> N
 
     def late(number: int, frame: Any) -> None:
         raise Timeout
+
     handler(late)
     with pytest.raises(KeyboardInterrupt):
         keel.compile(program, backends=[acme(interrupted), "eager"])(X)
@@ -198,12 +224,17 @@ def test_what_is_the_users_is_never_swallowed(handler: Callable[..., None]) -> N
             keel.testing.refusal(backend, CALL) if backend.cost is None else sheet_of(backend)
 
 
-CALL = Call(torch.ops.aten.sin.default, (keel.TensorType(torch.float32, (4,), (1,), torch.device("cpu")),), {},
-            (keel.TensorType(torch.float32, (4,), (1,), torch.device("cpu")),))
+CALL = Call(
+    torch.ops.aten.sin.default,
+    (keel.TensorType(torch.float32, (4,), (1,), torch.device("cpu")),),
+    {},
+    (keel.TensorType(torch.float32, (4,), (1,), torch.device("cpu")),),
+)
 
 
 def sheet_of(backend: Backend) -> None:
     from keel.partition.answers import Answers
+
     [own] = Answers([backend]).backends
     assert own.cost is not None
     own.cost.seconds["aten.sin"](CALL)  # type: ignore[operator]
@@ -212,6 +243,7 @@ def sheet_of(backend: Backend) -> None:
 def test_a_question_cannot_be_changed_for_those_who_are_asked_later() -> None:
     def meddles(call: Call) -> None:
         call.kwargs["alpha"] = 7  # type: ignore[index]
+
     later: list[Call] = []
     [warning] = told([acme(meddles), acme(later.append, name="next"), "eager"])
     assert "acme could not say whether it takes 13 calls" in warning and "TypeError" in warning

@@ -1,4 +1,5 @@
 """Owners by order of preference, views with their neighbours, and the parts that follow."""
+
 from __future__ import annotations
 
 import json
@@ -47,23 +48,34 @@ def test_what_is_already_known_is_not_asked_again(trace: Trace, eager: Backend) 
 
     def supports(call: Any) -> str | None:
         raise AssertionError("asked")
+
     acme = Backend(name="acme", device="cpu", supports=supports, compile=lambda gm: gm.forward)
     no = {"acme": Refusal("No.")}
     assert owners(place(gm, [acme, eager], {"mm": no, "relu": no}), gm) == ["mm eager", "relu eager"]
     assert owners(place(gm, [acme, eager], {"mm": {}, "relu": no}), gm) == ["mm acme", "relu eager"]
 
 
-@pytest.mark.parametrize("fn, expected", [
-    (lambda x: x.relu().t().relu(), ["relu acme", "t acme", "relu acme"]),          # with its producer
-    (lambda x: (x @ x).t().relu(), ["mm cpp", "t cpp", "relu acme"]),               # with its producer, not its reader
-    (lambda x: x.t() @ x, ["t cpp", "mm cpp"]),                                     # of an input: with its reader
-    (lambda x: x.t().t().relu(), ["t acme", "t acme", "relu acme"]),
-    (lambda x: x.sum(0).unsqueeze(0) @ x, ["sum eager", "unsqueeze cpp", "mm cpp"]),  # rather than with a last resort
-    (lambda x: x.sum(0).unsqueeze(0).sin(), ["sum eager", "unsqueeze eager", "sin eager"]),  # no part for a view alone
-    (lambda x: x.relu().unsqueeze(0), ["relu acme", "unsqueeze acme"]),
-])
-def test_views_go_with_their_neighbours(fn: Callable[..., Any], expected: list[str], trace: Trace, takes: Takes,
-                                        eager: Backend) -> None:
+@pytest.mark.parametrize(
+    "fn, expected",
+    [
+        (lambda x: x.relu().t().relu(), ["relu acme", "t acme", "relu acme"]),  # with its producer
+        (lambda x: (x @ x).t().relu(), ["mm cpp", "t cpp", "relu acme"]),  # with its producer, not its reader
+        (lambda x: x.t() @ x, ["t cpp", "mm cpp"]),  # of an input: with its reader
+        (lambda x: x.t().t().relu(), ["t acme", "t acme", "relu acme"]),
+        (
+            lambda x: x.sum(0).unsqueeze(0) @ x,
+            ["sum eager", "unsqueeze cpp", "mm cpp"],
+        ),  # rather than with a last resort
+        (
+            lambda x: x.sum(0).unsqueeze(0).sin(),
+            ["sum eager", "unsqueeze eager", "sin eager"],
+        ),  # no part for a view alone
+        (lambda x: x.relu().unsqueeze(0), ["relu acme", "unsqueeze acme"]),
+    ],
+)
+def test_views_go_with_their_neighbours(
+    fn: Callable[..., Any], expected: list[str], trace: Trace, takes: Takes, eager: Backend
+) -> None:
     views = ("aten.t", "aten.unsqueeze")
     gm = trace(fn, X)
     plan = place(gm, [takes("acme", "aten.relu", *views), takes("cpp", "aten.mm", *views), eager])
@@ -103,15 +115,18 @@ def test_random_numbers_are_drawn_in_the_order_of_the_graph(trace: Trace, takes:
     assert [p.nodes for p in plan.parts] == [("rand_like", "relu"), ("randn_like",)]
 
 
-def priced(compute: dict[str, dict[str, float]], move: float = 0.0, launch: float = 0.0,
-           memory: float = np.inf) -> Callable[..., Problem]:
+def priced(
+    compute: dict[str, dict[str, float]], move: float = 0.0, launch: float = 0.0, memory: float = np.inf
+) -> Callable[..., Problem]:
     """Seconds by backend and operator, a second where none is said; so many for each tensor that moves."""
+
     def price(units: Units, backends: tuple[Backend, ...], taken: Any) -> Problem:
         ops = [call.name.split(".")[1] for call in units.calls]
         seconds = [[compute.get(b.name, {}).get(op, 1.0) for b in backends] for op in ops]
         assert taken.shape == (len(units.nodes), len(backends)) and taken.any(axis=1).all()
         moved = tensors(range(len(units.nodes)), units.readers(), move * (1 - np.eye(len(backends))), size=64)
         return problem(seconds, units.needs, moved, launch=launch, memory=memory)
+
     return price
 
 
@@ -119,8 +134,10 @@ def test_by_cost_a_call_goes_where_it_is_cheap_and_transfers_pay(trace: Trace, t
     gm = trace(lambda x: ((x @ x).relu() + 1).sum(), X)
     acme, cpp = takes("acme", "aten.mm", "aten.relu", "aten.sum"), takes("cpp", "*")
     seconds = {"acme": {"mm": 1, "relu": 9, "sum": 2}, "cpp": {"mm": 5, "relu": 1, "sum": 1}, "eager": {"add": 9}}
-    for move, expected in ((0.5, ["mm acme", "relu cpp", "add cpp", "sum cpp"]),
-                           (6.0, ["mm cpp", "relu cpp", "add cpp", "sum cpp"])):
+    for move, expected in (
+        (0.5, ["mm acme", "relu cpp", "add cpp", "sum cpp"]),
+        (6.0, ["mm cpp", "relu cpp", "add cpp", "sum cpp"]),
+    ):
         plan = place(gm, [acme, cpp, eager], price=priced(seconds, move))
         check(gm, plan)
         assert owners(plan, gm) == expected
@@ -161,7 +178,8 @@ def test_by_cost_what_nobody_takes_is_the_same_error(trace: Trace, takes: Takes)
 def test_what_nobody_takes_is_an_error(trace: Trace, takes: Takes, golden: Callable[..., None]) -> None:
     gm = trace(lambda x: (x @ x).relu(), X)
     next(n for n in gm.graph.nodes if n.name == "mm").meta["stack_trace"] = (
-        '  File "/models/model.py", line 41, in forward\n    y = (x @ x).relu()\n')
+        '  File "/models/model.py", line 41, in forward\n    y = (x @ x).relu()\n'
+    )
     with pytest.raises(KeelError) as caught:
         place(gm, [takes("acme", "aten.relu"), takes("cpp", "aten.mm.dtype")], strict=True)
     assert caught.value.code == "no-owner"

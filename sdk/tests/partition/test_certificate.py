@@ -1,4 +1,5 @@
 """The certificate passes what ``place`` makes, and catches each way in which a plan can be wrong."""
+
 from __future__ import annotations
 
 import random
@@ -25,8 +26,9 @@ def model(x: torch.Tensor) -> Any:
 
 
 @pytest.fixture
-def placed(trace: Callable[..., fx.GraphModule], takes: Callable[..., Backend],
-           eager: Backend) -> tuple[fx.GraphModule, Plan]:
+def placed(
+    trace: Callable[..., fx.GraphModule], takes: Callable[..., Backend], eager: Backend
+) -> tuple[fx.GraphModule, Plan]:
     gm = trace(model, X, symbolic=True)
     return gm, place(gm, [takes("acme", "aten.mm"), takes("cpp", "aten.relu", "aten.view"), eager])
 
@@ -69,22 +71,37 @@ def corruptions(gm: fx.GraphModule, plan: Plan) -> dict[str, Plan]:
     }
 
 
-@pytest.mark.parametrize("case", [
-    "a call is missing", "a call is twice", "a strange node", "an empty part", "a pick as a call",
-    "a part out of order", "parts out of order", "an owner that refuses", "an owner that is not listed",
-    "all in one, backwards"])
-def test_a_corrupted_plan_is_caught(case: str, placed: tuple[fx.GraphModule, Plan],
-                                    golden: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [
+        "a call is missing",
+        "a call is twice",
+        "a strange node",
+        "an empty part",
+        "a pick as a call",
+        "a part out of order",
+        "parts out of order",
+        "an owner that refuses",
+        "an owner that is not listed",
+        "all in one, backwards",
+    ],
+)
+def test_a_corrupted_plan_is_caught(
+    case: str, placed: tuple[fx.GraphModule, Plan], golden: Callable[..., None]
+) -> None:
     gm, plan = placed
     golden(caught(gm, corruptions(gm, plan)[case]))
 
 
-def test_a_part_that_is_not_convex_is_caught(trace: Callable[..., fx.GraphModule], takes: Callable[..., Backend],
-                                             eager: Backend) -> None:
+def test_a_part_that_is_not_convex_is_caught(
+    trace: Callable[..., fx.GraphModule], takes: Callable[..., Backend], eager: Backend
+) -> None:
     gm = trace(lambda x: (x @ x).relu() @ x, X)
     acme = takes("acme", "aten.mm")
-    for parts in ((Part("p0", acme, ("mm", "mm_1")), Part("p1", eager, ("relu",))),
-                  (Part("p0", eager, ("relu",)), Part("p1", acme, ("mm", "mm_1")))):
+    for parts in (
+        (Part("p0", acme, ("mm", "mm_1")), Part("p1", eager, ("relu",))),
+        (Part("p0", eager, ("relu",)), Part("p1", acme, ("mm", "mm_1"))),
+    ):
         assert "later" in caught(gm, Plan(parts, (acme, eager), {}))
 
 
@@ -101,8 +118,9 @@ def test_operators_in_underscores_have_no_effect(trace: Callable[..., fx.GraphMo
     check(gm, Plan((Part("p0", eager, tuple(rest)), Part("p1", eager, (first,))), (eager,), {}))
 
 
-def test_a_size_read_off_a_tensor_of_a_later_part_is_caught(trace: Callable[..., fx.GraphModule],
-                                                            eager: Backend) -> None:
+def test_a_size_read_off_a_tensor_of_a_later_part_is_caught(
+    trace: Callable[..., fx.GraphModule], eager: Backend
+) -> None:
     gm = trace(lambda x: x + 2 * x.nonzero().shape[0], X, symbolic=True)
     parts = (Part("p0", eager, ("nonzero",)), Part("p1", eager, ("add",)))
     check(gm, Plan(parts, (eager,), {}))
@@ -133,13 +151,19 @@ def test_moving_any_call_to_any_other_part_is_caught_or_holds(placed: tuple[fx.G
 def _made(node: fx.Node, done: set[str]) -> bool:
     if node.name in done:
         return True
-    return bool(node.all_input_nodes) and node.name not in _calls(node.graph) and all(
-        _made(a, done) for a in node.all_input_nodes)
+    return (
+        bool(node.all_input_nodes)
+        and node.name not in _calls(node.graph)
+        and all(_made(a, done) for a in node.all_input_nodes)
+    )
 
 
 def _calls(graph: fx.Graph) -> set[str]:
-    return {n.name for n in graph.nodes if n.op == "call_function" and "getitem" not in n.name
-            and not isinstance(n.meta.get("val"), torch.SymInt)}
+    return {
+        n.name
+        for n in graph.nodes
+        if n.op == "call_function" and "getitem" not in n.name and not isinstance(n.meta.get("val"), torch.SymInt)
+    }
 
 
 def _move(gm: fx.GraphModule, plan: Plan, chance: random.Random) -> Plan:
@@ -158,8 +182,9 @@ def _asserting(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     return y @ x.exp()
 
 
-def test_what_stands_behind_an_assertion_and_runs_before_it_is_caught(trace: Callable[..., fx.GraphModule],
-                                                                      eager: Backend) -> None:
+def test_what_stands_behind_an_assertion_and_runs_before_it_is_caught(
+    trace: Callable[..., fx.GraphModule], eager: Backend
+) -> None:
     gm = trace(_asserting, X, X)
     first, *asserted = [n.name for n in gm.graph.nodes if n.op == "call_function"][:-2]
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_async.msg):
@@ -168,7 +193,8 @@ def test_what_stands_behind_an_assertion_and_runs_before_it_is_caught(trace: Cal
     check(gm, Plan((Part("p0", eager, tuple(asserted)), Part("p1", eager, (first, "exp", "mm"))), (eager,), {}))
     early = (Part("p0", eager, (first, *asserted[:-1], "exp")), Part("p1", eager, (asserted[-1], "mm")))
     assert "%exp in p0 stands behind an assertion and would run before that, which is in p1" in caught(
-        gm, Plan(early, (eager,), {}))
+        gm, Plan(early, (eager,), {})
+    )
 
 
 def test_an_assertion_in_a_branch_is_one(trace: Callable[..., fx.GraphModule], eager: Backend) -> None:
@@ -180,4 +206,5 @@ def test_an_assertion_in_a_branch_is_one(trace: Callable[..., fx.GraphModule], e
     sin.target, sin.args = torch.ops.higher_order.cond, (True, body, body, (sin.args[0],))
     check(gm, Plan((Part("p0", eager, ("sin",)), Part("p1", eager, ("exp", "add"))), (eager,), {}))
     assert "%exp in p0 stands behind an assertion" in caught(
-        gm, Plan((Part("p0", eager, ("exp",)), Part("p1", eager, ("sin", "add"))), (eager,), {}))
+        gm, Plan((Part("p0", eager, ("exp",)), Part("p1", eager, ("sin", "add"))), (eager,), {})
+    )

@@ -1,4 +1,5 @@
 """The fewest groups, against every grouping there is."""
+
 from __future__ import annotations
 
 import gc
@@ -25,6 +26,7 @@ def dags(draw: st.DrawFn, most: int = 7, colours: int = 2) -> Dag:
 
 def groupings(colours: Sequence[int], size: int) -> Iterator[list[int]]:
     """Every set partition of ``range(size)`` into groups of one colour, as a group number per node."""
+
     def extend(groups: list[int]) -> Iterator[list[int]]:
         v = len(groups)
         if v == size:
@@ -33,6 +35,7 @@ def groupings(colours: Sequence[int], size: int) -> Iterator[list[int]]:
         for g in range(max(groups, default=-1) + 2):
             if all(colours[u] == colours[v] for u, have in enumerate(groups) if have == g):
                 yield from extend([*groups, g])
+
     yield from extend([])
 
 
@@ -76,6 +79,7 @@ def test_two_colours_with_prices_give_the_cheapest_groups_there_are(dag: Dag, la
 
     def price(of: Sequence[int]) -> int:
         return sum(launch[c] for c in owners(of, colours))
+
     assert price(groups) == min(price(g) for g in groupings(colours, len(needs)) if acyclic(g, needs))
 
 
@@ -141,7 +145,7 @@ def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colour
         return time.process_time() - start
 
     small, large = min(seconds(4_000) for _ in range(5)), min(seconds(64_000) for _ in range(2))
-    assert large < 100 * small                                # 16 where linear, 256 where quadratic
+    assert large < 100 * small  # 16 where linear, 256 where quadratic
 
 
 def test_two_runs_agree() -> None:

@@ -1,4 +1,5 @@
 """Mixtures of two placements, against every mixture there is."""
+
 from __future__ import annotations
 
 import itertools
@@ -36,7 +37,7 @@ def test_of_more_backends_two_are_mixed_best_and_others_stay(seed: int, units: i
     low, high = only(terms, 0), np.where(terms.cost[:, 1] < FORBIDDEN, 1, only(terms, 0))
     mixtures = itertools.product(*({a, b} for a, b in zip(low.tolist(), high.tolist(), strict=True)))
     least = min(value(terms, np.array(m)) for m in mixtures)
-    if all(label in (0, 1) for label in low.tolist()):        # a third that stays may have other prices
+    if all(label in (0, 1) for label in low.tolist()):  # a third that stays may have other prices
         assert value(terms, mixed(terms, low, high, lean=far)) == least
     assert least <= value(terms, mixed(terms, low, high, lean=far)) <= value(terms, low)
 

@@ -1,4 +1,5 @@
 """The integer program against every placement and every row of parts."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
 """Placements of three and four backends beside the optimum, and bounds."""
+
 from __future__ import annotations
 
 import itertools
@@ -45,8 +46,11 @@ def test_uniform_ways_keep_the_bound_of_the_paper() -> None:
         drew = drawn(seed, 6, 3)
         t = drew.tensors
         single = [r.tolist()[:1] for r in np.split(t.reader, t.first[1:-1])]
-        terms = scaled(problem(drew.compute, drew.needs, tensors(t.maker, single, (1 - np.eye(3)) * 4e-6,
-                                                                     home=t.home % 3, ends=-1)))
+        terms = scaled(
+            problem(
+                drew.compute, drew.needs, tensors(t.maker, single, (1 - np.eye(3)) * 4e-6, home=t.home % 3, ends=-1)
+            )
+        )
         least, _ = best_labels(terms)
         assert value(terms, assign(terms)) <= 2 * least
 
@@ -56,8 +60,16 @@ def test_many_backends_of_two_places_are_placed_at_least_cost() -> None:
         drew = drawn(seed, 5, 4)
         t = drew.tensors
         readers = [r.tolist() for r in np.split(t.reader, t.first[1:-1])]
-        terms = scaled(problem(drew.compute, drew.needs, tensors(t.maker, readers, t.transfer[:, :2, :2],
-                               home=np.minimum(t.home, 1), ends=np.minimum(t.ends, 1)), place=[0, 1, 1, 0]))
+        terms = scaled(
+            problem(
+                drew.compute,
+                drew.needs,
+                tensors(
+                    t.maker, readers, t.transfer[:, :2, :2], home=np.minimum(t.home, 1), ends=np.minimum(t.ends, 1)
+                ),
+                place=[0, 1, 1, 0],
+            )
+        )
         least, _ = best_labels(terms)
         assert value(terms, assign(terms)) == bound(terms) == least
 
@@ -67,11 +79,22 @@ def test_a_free_backend_never_raises_the_cost() -> None:
         drew = drawn(seed, 8, 2)
         t = drew.tensors
         readers = [r.tolist() for r in np.split(t.reader, t.first[1:-1])]
-        two = scaled(problem(drew.compute, drew.needs, tensors(t.maker, readers, t.transfer, home=t.home,
-                                                                   ends=t.ends), place=drew.place))
-        three = scaled(problem(np.hstack([drew.compute, drew.compute[:, :1]]), drew.needs,
-                               tensors(t.maker, readers, t.transfer, home=t.home, ends=t.ends),
-                               place=[*drew.place, drew.place[0]]))
+        two = scaled(
+            problem(
+                drew.compute,
+                drew.needs,
+                tensors(t.maker, readers, t.transfer, home=t.home, ends=t.ends),
+                place=drew.place,
+            )
+        )
+        three = scaled(
+            problem(
+                np.hstack([drew.compute, drew.compute[:, :1]]),
+                drew.needs,
+                tensors(t.maker, readers, t.transfer, home=t.home, ends=t.ends),
+                place=[*drew.place, drew.place[0]],
+            )
+        )
         assert value(three, assign(three)) <= value(two, assign(two))
 
 

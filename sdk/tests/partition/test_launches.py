@@ -1,4 +1,5 @@
 """Whole solutions: parts and launches against every placement, bounds, repeats, and graphs of many units."""
+
 from __future__ import annotations
 
 import random
@@ -20,10 +21,12 @@ from .drawn import best_labels, best_with_launches, cheapest_parts, drawn
 def holds(drew: Problem, found: Solution) -> bool:
     """Whether units are where they can be and parts can run in order, each of one backend."""
     owner = dict(zip(found.group, found.backend.tolist(), strict=True))
-    return (bool(np.isfinite(drew.compute[np.arange(len(found.group)), found.backend]).all())
-            and all(owner[g] == b for g, b in zip(found.group, found.backend.tolist(), strict=True))
-            and all(found.group[u] <= found.group[v] for v, wanted in enumerate(drew.needs) for u in wanted)
-            and sorted(set(found.group)) == list(range(len(owner))))
+    return (
+        bool(np.isfinite(drew.compute[np.arange(len(found.group)), found.backend]).all())
+        and all(owner[g] == b for g, b in zip(found.group, found.backend.tolist(), strict=True))
+        and all(found.group[u] <= found.group[v] for v, wanted in enumerate(drew.needs) for u in wanted)
+        and sorted(set(found.group)) == list(range(len(owner)))
+    )
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -41,8 +44,9 @@ def test_a_solution_lies_between_its_bound_and_a_little_above_the_optimum(seed: 
 @given(st.integers(0, 1 << 30), st.integers(1, 8))
 def test_two_backends_without_launches_are_placed_at_least_cost_in_the_fewest_parts(seed: int, units: int) -> None:
     drew = drawn(seed, units, 2)
-    drew = problem(drew.compute, drew.needs, drew.tensors, place=drew.place, together=drew.together,
-                     savings=drew.savings)
+    drew = problem(
+        drew.compute, drew.needs, drew.tensors, place=drew.place, together=drew.together, savings=drew.savings
+    )
     found, terms = solve(drew), scaled(drew)
     assert found.seconds == pytest.approx(best_labels(terms)[0] * terms.tick, abs=1e-15)
     assert found.bound == pytest.approx(found.seconds, abs=1e-15)
@@ -88,7 +92,7 @@ def test_the_bound_holds_where_each_unit_has_one_backend() -> None:
         fewest = cheapest_parts(owners, needs, [1, 1, 1])
         assert found.bound <= (12 + fewest) * 1e-6 + 1e-15
         above += len(set(found.group)) > fewest
-    assert above                                              # or nothing was tried
+    assert above  # or nothing was tried
 
 
 def test_one_backend_is_one_part() -> None:
@@ -109,8 +113,10 @@ def blocks(units: int, backends: int) -> Problem:
     for v, wanted in enumerate(needs):
         for u in wanted:
             readers[u].append(v)
-    compute = [[np.inf if b == 0 and r.random() < 0.1 else r.randint(1, 50) * (1 + b) * 1e-6 for b in range(backends)]
-               for _ in needs]
+    compute = [
+        [np.inf if b == 0 and r.random() < 0.1 else r.randint(1, 50) * (1 + b) * 1e-6 for b in range(backends)]
+        for _ in needs
+    ]
     sizes = [r.randint(1, 40) * 1e-6 for _ in needs]
     ways = np.array(sizes)[:, None, None] * (1 - np.eye(backends))
     return problem(compute, needs, tensors(range(units), readers, ways), launch=[5e-6, 8e-6, 3e-6][:backends])
@@ -126,10 +132,19 @@ def test_graphs_of_many_units_are_solved_near_their_bound(units: int, backends: 
 
 
 def test_runs_agree_over_hash_seeds() -> None:
-    code = ("from drawn import drawn; from keel.partition.launches import solve\n"
-            "for seed in range(6):\n    s = solve(drawn(seed, 9, 3)); print(s.backend.tolist(), s.group, s.seconds)")
+    code = (
+        "from drawn import drawn; from keel.partition.launches import solve\n"
+        "for seed in range(6):\n    s = solve(drawn(seed, 9, 3)); print(s.backend.tolist(), s.group, s.seconds)"
+    )
     here = __file__.rpartition("/")[0]
     path = ":".join([here, *sys.path])
-    told = {subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
-                           env={"PYTHONHASHSEED": str(seed), "PYTHONPATH": path}).stdout for seed in (1, 2)}
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            env={"PYTHONHASHSEED": str(seed), "PYTHONPATH": path},
+        ).stdout
+        for seed in (1, 2)
+    }
     assert len(told) == 1 and told.pop().count(b"\n") == 6

@@ -1,4 +1,5 @@
 """What is alive at once, and placements that fit into what there is."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -22,15 +23,15 @@ def used(drew: Problem, *labels: int) -> list[int]:
 def test_tensors_live_from_their_maker_to_their_last_reader() -> None:
     drew = chain(memory=(np.inf, np.inf))
     assert used(drew, 0, 0, 0, 0) == [40, 0]
-    assert used(drew, 1, 1, 1, 0) == [40, 30]               # at the end copies of all three, and the result
-    assert used(drew, 0, 1, 1, 1) == [20, 40]               # the first, then the result that must end there
+    assert used(drew, 1, 1, 1, 0) == [40, 30]  # at the end copies of all three, and the result
+    assert used(drew, 0, 1, 1, 1) == [20, 40]  # the first, then the result that must end there
 
 
 def test_inputs_live_from_the_start() -> None:
     moved = tensors([-1, -1, 0, 1], [[0], [1], [1], []], np.zeros((2, 2)), home=[0, 1, -1, -1], size=[7, 5, 3, 1])
     drew = problem(np.ones((2, 2)), [[], [0]], moved)
-    assert used(drew, 0, 0) == [10, 5]                      # both inputs' homes, and what the first unit makes
-    assert used(drew, 1, 1) == [7, 15]                      # a copy of the first input; then 5 + 3 + 1
+    assert used(drew, 0, 0) == [10, 5]  # both inputs' homes, and what the first unit makes
+    assert used(drew, 1, 1) == [7, 15]  # a copy of the first input; then 5 + 3 + 1
 
 
 def test_what_does_not_fit_goes_elsewhere() -> None:

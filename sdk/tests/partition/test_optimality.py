@@ -1,4 +1,5 @@
 """Placements beside the best there are, over problems that shrink."""
+
 from __future__ import annotations
 
 import pytest

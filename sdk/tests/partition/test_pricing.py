@@ -1,4 +1,5 @@
 """Graphs as placement problems, and their bills: what calls, loops, links and launches come to, by both counts."""
+
 from __future__ import annotations
 
 import itertools
@@ -53,8 +54,11 @@ def plan_of(gm: fx.GraphModule, backends: Sequence[Backend], labels: Sequence[in
     groups = cluster(list(labels), units.needs)
     names = [[units.nodes[u].name for u, g in enumerate(groups) if g == p] for p in range(max(groups) + 1)]
     owners = [backends[labels[groups.index(p)]] for p in range(len(names))]
-    return Plan(tuple(Part(f"p{i}", o, tuple(n)) for i, (o, n) in enumerate(zip(owners, names, strict=True))),
-                tuple(backends), {})
+    return Plan(
+        tuple(Part(f"p{i}", o, tuple(n)) for i, (o, n) in enumerate(zip(owners, names, strict=True))),
+        tuple(backends),
+        {},
+    )
 
 
 def seconds(gm: fx.GraphModule, plan: Plan, **more: Any) -> float:
@@ -76,15 +80,26 @@ def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Tra
     gm = trace(model, X, W, X[0], symbolic=seed % 3 == 0) if seed < 12 else trace(images, *pictures)
 
     def sheet() -> Cost:
-        return Cost(flops={torch.float32: r.choice((1e8, 1e9))}, scalars=r.choice((1e8, 1e10)),
-                    bandwidth=r.choice((1e8, 1e9, math.inf)), launch=r.choice((0.0, 1e-5)), call=r.choice((0.0, 1e-6)),
-                    fuses=r.random() < 0.6, border=r.choice((0.0, 2.0)), copies=r.choice((0.0, 3.0)),
-                    link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
-                    seconds=r.choice(({}, {"aten.mm": 1e-4, "aten.exp.default": lambda call: 2e-5})))
-    backends = [replace(takes(n, "*"), cost=sheet()) for n in ("a", "b", "c")[:r.randint(2, 3)]]
-    patterns = (Pattern(("aten.mm", "aten.relu", "aten.mul")), Pattern(("pointwise", "pointwise")),
-                Pattern(("pointwise", "contraction"), 2e-6))
-    backends[0] = replace(backends[0], cost=replace(backends[0].cost, patterns=patterns[:r.randint(0, 3)]))
+        return Cost(
+            flops={torch.float32: r.choice((1e8, 1e9))},
+            scalars=r.choice((1e8, 1e10)),
+            bandwidth=r.choice((1e8, 1e9, math.inf)),
+            launch=r.choice((0.0, 1e-5)),
+            call=r.choice((0.0, 1e-6)),
+            fuses=r.random() < 0.6,
+            border=r.choice((0.0, 2.0)),
+            copies=r.choice((0.0, 3.0)),
+            link=r.choice((None, Link(r.choice((1e8, 1e9)), 1e-5))),
+            seconds=r.choice(({}, {"aten.mm": 1e-4, "aten.exp.default": lambda call: 2e-5})),
+        )
+
+    backends = [replace(takes(n, "*"), cost=sheet()) for n in ("a", "b", "c")[: r.randint(2, 3)]]
+    patterns = (
+        Pattern(("aten.mm", "aten.relu", "aten.mul")),
+        Pattern(("pointwise", "pointwise")),
+        Pattern(("pointwise", "contraction"), 2e-6),
+    )
+    backends[0] = replace(backends[0], cost=replace(backends[0].cost, patterns=patterns[: r.randint(0, 3)]))
     constants = frozenset(r.sample([n.name for n in gm.graph.find_nodes(op="placeholder")], 1))
     units, given = problem_of(gm, backends, constants=constants)
     terms = scaled(given)
@@ -94,12 +109,19 @@ def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Tra
         plan = plan_of(gm, backends, labels)
         launches = sum(p.owner.cost.launch for p in plan.parts if p.owner.cost)
         assert seconds(gm, plan, constants=constants) == pytest.approx(
-            value(terms, bundles) * terms.tick + launches, abs=terms.tick * 200)
+            value(terms, bundles) * terms.tick + launches, abs=terms.tick * 200
+        )
     plan = place(gm, backends, price=Pricing(constants))
     check(gm, plan, constants)
-    assert plan.claim is not None and plan.claim.seconds <= min(
-        seconds(gm, plan_of(gm, backends, [b] * len(units.nodes)), constants=constants) for b in range(len(backends))
-    ) + 1e-9
+    assert (
+        plan.claim is not None
+        and plan.claim.seconds
+        <= min(
+            seconds(gm, plan_of(gm, backends, [b] * len(units.nodes)), constants=constants)
+            for b in range(len(backends))
+        )
+        + 1e-9
+    )
 
 
 LINEAR = Pattern(("contraction", "aten.relu"))
@@ -112,9 +134,10 @@ def test_a_pattern_saves_what_passes_between_its_calls_and_all_calls_but_one(tra
     assert seconds(gm, plan_of(gm, [apart], [0, 0, 0])) == pytest.approx((3 + 2) * MB / 1e3 + 2e-6)
     assert seconds(gm, plan_of(gm, [whole], [0, 0, 0])) == pytest.approx(3 * MB / 1e3 + 1e-6)
     loops = replace(takes("l", "*"), cost=replace(LOOPS, flops={torch.float32: 1e12}, patterns=(LINEAR,)))
-    product = 2 * 64 ** 3 / 1e12
-    assert seconds(gm, plan_of(gm, [loops], [0, 0, 0])) == pytest.approx(   # the result is written by the loop
-        max(2 * MB / 1e3, product + MB / 4e3) + MB / 1e3)
+    product = 2 * 64**3 / 1e12
+    assert seconds(gm, plan_of(gm, [loops], [0, 0, 0])) == pytest.approx(  # the result is written by the loop
+        max(2 * MB / 1e3, product + MB / 4e3) + MB / 1e3
+    )
 
 
 def test_what_is_run_as_one_stays_on_one_backend_and_in_one_part(trace: Trace, takes: Takes) -> None:
@@ -139,14 +162,21 @@ def test_placements_with_patterns_are_the_best_there_are(trace: Trace, takes: Ta
 
         def sheet(r: random.Random = r) -> Cost:
             patterns = (LINEAR, Pattern(("pointwise", "contraction"), r.choice((1e-6, 1e-4, 1e-3))))
-            return Cost(flops={torch.float32: r.choice((1e9, 3e9))}, scalars=r.choice((1e8, 1e9)),
-                        bandwidth=r.choice((1e8, 1e9)), call=r.choice((0.0, 1e-5)), fuses=r.random() < 0.5,
-                        patterns=tuple(r.sample(patterns, r.randint(0, 2))))
+            return Cost(
+                flops={torch.float32: r.choice((1e9, 3e9))},
+                scalars=r.choice((1e8, 1e9)),
+                bandwidth=r.choice((1e8, 1e9)),
+                call=r.choice((0.0, 1e-5)),
+                fuses=r.random() < 0.5,
+                patterns=tuple(r.sample(patterns, r.randint(0, 2))),
+            )
+
         backends = [replace(takes(n, "*"), cost=sheet()) for n in "ab"]
         plan = place(gm, backends, price=Pricing())
         check(gm, plan)
-        assert plan.claim is not None and plan.claim.seconds == pytest.approx(min(
-            seconds(gm, one_part(gm, backends, labels)) for labels in itertools.product((0, 1), repeat=count)))
+        assert plan.claim is not None and plan.claim.seconds == pytest.approx(
+            min(seconds(gm, one_part(gm, backends, labels)) for labels in itertools.product((0, 1), repeat=count))
+        )
 
 
 def one_part(gm: fx.GraphModule, backends: Sequence[Backend], labels: Sequence[int]) -> Plan:
@@ -159,25 +189,29 @@ def one_part(gm: fx.GraphModule, backends: Sequence[Backend], labels: Sequence[i
 def test_an_image_pays_for_the_layouts_on_both_sides(trace: Trace, takes: Takes) -> None:
     def net(x: Any, w: Any) -> Any:
         return torch.conv2d(torch.conv2d(x, w), w).sum()
+
     gm = trace(net, torch.ones(1, 4, 8, 8), torch.ones(4, 4, 1, 1))
     sheet = Cost(flops={torch.float32: math.inf}, scalars=math.inf, bandwidth=1e9, border=2.0)
     one, two = (replace(takes(n, "*"), cost=replace(sheet, border=b)) for n, b in (("one", 2.0), ("two", 0.5)))
     whole = seconds(gm, plan_of(gm, [one, two], [0, 0, 0]))
     assert seconds(gm, plan_of(gm, [one, two], [0, 1, 1])) - whole == pytest.approx(2.5 * 1024 / 1e9)
-    gm = trace(lambda x: x.exp().sum(), torch.ones(1, 4, 8, 8))                        # where nothing is convolved
+    gm = trace(lambda x: x.exp().sum(), torch.ones(1, 4, 8, 8))  # where nothing is convolved
     assert seconds(gm, plan_of(gm, [one, two], [0, 1])) == seconds(gm, plan_of(gm, [one, two], [0, 0]))
 
 
 def test_an_image_that_the_graph_returns_is_brought_back(trace: Trace, takes: Takes) -> None:
     """As what is saved for a backward graph is."""
+
     def net(x: Any, w: Any, saved: bool) -> Any:
         y = torch.conv2d(x, w)
         return (torch.conv2d(y, w).sum(), y.transpose(2, 3)) if saved else torch.conv2d(y, w).sum()
+
     sheet = Cost(flops={torch.float32: math.inf}, scalars=math.inf, bandwidth=1e9, border=2.0)
     one, args = replace(takes("one", "*"), cost=sheet), (torch.ones(1, 4, 8, 8), torch.ones(4, 4, 1, 1))
     without, saved = trace(lambda x, w: net(x, w, False), *args), trace(lambda x, w: net(x, w, True), *args)
     assert seconds(saved, plan_of(saved, [one], [0] * len(units_of(saved.graph).nodes))) - seconds(
-        without, plan_of(without, [one], [0] * 3)) == pytest.approx(2 * 1024 / 1e9)
+        without, plan_of(without, [one], [0] * 3)
+    ) == pytest.approx(2 * 1024 / 1e9)
 
 
 def test_who_copies_tensors_pays_for_those_that_cross_however_they_are_viewed(trace: Trace, takes: Takes) -> None:
@@ -195,8 +229,8 @@ def test_what_a_loop_passes_on_costs_where_it_leaves(trace: Trace, takes: Takes)
     slow = replace(takes("slow", "*"), cost=replace(LOOPS, bandwidth=5e8))
     arithmetic, stream = 4 * MB / 4e3, MB / 1e3
     one = plan_of(gm, [fast, slow], [0, 0, 0, 0])
-    assert seconds(gm, one) == pytest.approx(arithmetic + 2 * stream)                  # x once, and the result
-    two = plan_of(gm, [fast, slow], [0, 0, 1, 1])                                      # x twice, and cos in between
+    assert seconds(gm, one) == pytest.approx(arithmetic + 2 * stream)  # x once, and the result
+    two = plan_of(gm, [fast, slow], [0, 0, 1, 1])  # x twice, and cos in between
     assert seconds(gm, two) == pytest.approx(arithmetic + 2 * stream + 3 * 2 * stream)
 
 
@@ -205,7 +239,7 @@ def test_apart_each_part_reads_again_what_another_of_its_backend_read(trace: Tra
     loops, products = replace(takes("loops", "*"), cost=LOOPS), replace(takes("products", "*"), cost=SHEET)
     plan = plan_of(gm, [loops, products], [0, 1, 0, 0])
     assert len(plan.parts) == 3
-    assert seconds(gm, plan, apart=True) == pytest.approx(seconds(gm, plan) + MB / 1e3)        # x
+    assert seconds(gm, plan, apart=True) == pytest.approx(seconds(gm, plan) + MB / 1e3)  # x
     one = plan_of(gm, [loops], [0, 0, 0, 0])
     assert seconds(gm, one, apart=True) == seconds(gm, one)
 
@@ -213,20 +247,22 @@ def test_apart_each_part_reads_again_what_another_of_its_backend_read(trace: Tra
 def test_what_is_no_loop_reads_and_writes_memory_by_itself(trace: Trace, takes: Takes) -> None:
     gm = trace(lambda x: (x.sin() @ x).cos(), X)
     acme = replace(takes("acme", "*"), cost=LOOPS)
-    product = 2 * 64 ** 3 / 1e9
+    product = 2 * 64**3 / 1e9
     assert seconds(gm, plan_of(gm, [acme], [0, 0, 0])) == pytest.approx(2 * MB / 4e3 + product + 4 * MB / 1e3)
 
 
 def test_what_is_read_at_places_that_are_data_is_read_from_memory_as_far_as_there_are_places(
-        trace: Trace, takes: Takes) -> None:
+    trace: Trace, takes: Takes
+) -> None:
     at = torch.arange(4)
     acme = replace(takes("acme", "*"), cost=LOOPS)
     gm = trace(lambda x, i: x[i].sin(), X, at)
-    rows = 4 * 64 * 4 / 1e9                                   # read, and written after the sine, and 8 bytes an index
+    rows = 4 * 64 * 4 / 1e9  # read, and written after the sine, and 8 bytes an index
     assert seconds(gm, plan_of(gm, [acme], [0, 0])) == pytest.approx(2 * rows + 32 / 1e9 + 2 * 256 / 1e9)
-    gm = trace(lambda x, i: x.cos()[i].sin(), X, at)          # the cosine has to be written before
+    gm = trace(lambda x, i: x.cos()[i].sin(), X, at)  # the cosine has to be written before
     assert seconds(gm, plan_of(gm, [acme], [0, 0, 0])) == pytest.approx(
-        MB / 4e3 + 2 * MB / 1e3 + 2 * rows + 32 / 1e9 + 2 * 256 / 1e9)
+        MB / 4e3 + 2 * MB / 1e3 + 2 * rows + 32 / 1e9 + 2 * 256 / 1e9
+    )
 
 
 def test_views_between_loops_pass_nothing_through_memory(trace: Trace, takes: Takes) -> None:
@@ -241,7 +277,7 @@ def test_tensors_cross_once_and_constants_never(trace: Trace, takes: Takes) -> N
     plan = plan_of(gm, [far, near], [0, 0, 0, 0])
     way = 1e-3 + MB / 1e3
     still = seconds(gm, plan_of(gm, [far, near], [1, 1, 1, 1]))
-    assert seconds(gm, plan) == pytest.approx(still + 4 * way)                         # x and w there, both sums back
+    assert seconds(gm, plan) == pytest.approx(still + 4 * way)  # x and w there, both sums back
     constant = gm.graph.find_nodes(op="placeholder")[1].name
     assert seconds(gm, plan, constants={constant}) == pytest.approx(still + 3 * way)
 
@@ -303,8 +339,10 @@ def test_the_certificate_holds_the_claim_to_the_bill(trace: Trace, takes: Takes)
     plan = place(gm, [replace(takes("a", "*"), cost=LOOPS), replace(takes("b", "*"), cost=FAR)], price=Pricing())
     assert plan.claim is not None
     check(gm, plan)
-    for wrong in (replace(plan.claim, seconds=plan.claim.seconds * 1.001),
-                  replace(plan.claim, bound=plan.claim.seconds * 1.001)):
+    for wrong in (
+        replace(plan.claim, seconds=plan.claim.seconds * 1.001),
+        replace(plan.claim, bound=plan.claim.seconds * 1.001),
+    ):
         with pytest.raises(KeelError, match="bad-plan"):
             check(gm, replace(plan, claim=wrong))
 

@@ -1,4 +1,5 @@
 """Problems, their terms in integers, and what a placement costs by the definition."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +11,7 @@ from keel.partition.problem import FORBIDDEN, Problem, Saving, pinned, problem, 
 
 from .drawn import US, drawn
 
-ONE = np.array([[0.0, 1.0], [2.0, 0.0]])                      # from place 0 to 1 a second, back two
+ONE = np.array([[0.0, 1.0], [2.0, 0.0]])  # from place 0 to 1 a second, back two
 
 
 def cost(given: Problem, *backend: int) -> float:
@@ -26,7 +27,7 @@ def by_definition(p: Problem, backend: list[int]) -> float:
     total = sum(float(p.compute[u, b]) for u, b in enumerate(backend)) - 0.0
     t = p.tensors
     for i, (maker, home, ends) in enumerate(zip(t.maker.tolist(), t.home.tolist(), t.ends.tolist(), strict=True)):
-        readers = t.reader[t.first[i]:t.first[i + 1]].tolist()
+        readers = t.reader[t.first[i] : t.first[i + 1]].tolist()
         source = int(p.place[backend[maker]]) if maker >= 0 else home
         reached = {int(p.place[backend[u]]) for u in readers} | ({ends} if ends >= 0 else set())
         total += sum(float(t.transfer[i, source, q]) for q in reached - {source})
@@ -35,7 +36,7 @@ def by_definition(p: Problem, backend: list[int]) -> float:
     if (t := p.passed) is not None:
         for i, (maker, home) in enumerate(zip(t.maker.tolist(), t.home.tolist(), strict=True)):
             source = backend[maker] if maker >= 0 else home
-            reached = {backend[u] for u in t.reader[t.first[i]:t.first[i + 1]].tolist()}
+            reached = {backend[u] for u in t.reader[t.first[i] : t.first[i + 1]].tolist()}
             total += sum(float(t.transfer[i, source, q]) for q in reached - {source})
     return total - sum(s.seconds for s in p.savings if {backend[u] for u in s.units} == {s.backend})
 
@@ -95,18 +96,21 @@ def test_pins_leave_one_backend() -> None:
         pinned(problem([[1, np.inf]], [[]]), {0: 1})
 
 
-@pytest.mark.parametrize("wrong, words", [
-    (lambda: problem([[np.inf, np.inf]], [[]]), "No backend can take unit 0"),
-    (lambda: problem([[1, np.inf], [np.inf, 1]], [[], []], together=[0, 0]), "unit 0 and what is together"),
-    (lambda: problem([[-1.0, 1.0]], [[]]), "not negative"),
-    (lambda: problem([[np.nan, 1.0]], [[]]), "not negative"),
-    (lambda: problem([[1.0, 1.0]], []), "as many needs"),
-    (lambda: problem([[1.0, 1.0]], [[]], tensors([-1], [[0]], ONE)), "a home or a maker"),
-    (lambda: problem([[1.0, 1.0]], [[]], tensors([0], [[3]], ONE)), "units as makers and readers"),
-    (lambda: problem([[1.0, 1.0]], [[]], tensors([0], [[]], np.zeros((3, 3)))), "transfers"),
-    (lambda: problem([[1.0, 1.0]], [[]], launch=np.inf), "finite launch"),
-    (lambda: problem([[1.0, 1.0]], [[]], savings=[Saving((0,), 2, US)]), "savings on backends"),
-])
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (lambda: problem([[np.inf, np.inf]], [[]]), "No backend can take unit 0"),
+        (lambda: problem([[1, np.inf], [np.inf, 1]], [[], []], together=[0, 0]), "unit 0 and what is together"),
+        (lambda: problem([[-1.0, 1.0]], [[]]), "not negative"),
+        (lambda: problem([[np.nan, 1.0]], [[]]), "not negative"),
+        (lambda: problem([[1.0, 1.0]], []), "as many needs"),
+        (lambda: problem([[1.0, 1.0]], [[]], tensors([-1], [[0]], ONE)), "a home or a maker"),
+        (lambda: problem([[1.0, 1.0]], [[]], tensors([0], [[3]], ONE)), "units as makers and readers"),
+        (lambda: problem([[1.0, 1.0]], [[]], tensors([0], [[]], np.zeros((3, 3)))), "transfers"),
+        (lambda: problem([[1.0, 1.0]], [[]], launch=np.inf), "finite launch"),
+        (lambda: problem([[1.0, 1.0]], [[]], savings=[Saving((0,), 2, US)]), "savings on backends"),
+    ],
+)
 def test_what_does_not_fit_is_said(wrong: object, words: str) -> None:
     assert callable(wrong)
     with pytest.raises(ValueError, match=words):

@@ -1,4 +1,5 @@
 """What plans keep alive, counted twice: from the graph, and from the problem that solvers are given."""
+
 from __future__ import annotations
 
 import random
@@ -52,6 +53,12 @@ def test_where_no_device_has_a_budget_nothing_is_counted(trace: Trace, takes: Ta
 
 def test_what_is_placed_within_a_budget_stays_within_it(trace: Trace, takes: Takes) -> None:
     gm = trace(lambda x, w: ((x + 1) @ w).sin() + (w * 2) @ x + (x * 3) @ w, X, W)
-    plan = place(gm, [replace(takes("far", "*"), cost=replace(FAR, flops={torch.float32: 1e14}, memory=6 * MB * 1e6)),
-                      replace(takes("home", "*"), cost=SHEET)], price=Pricing())
+    plan = place(
+        gm,
+        [
+            replace(takes("far", "*"), cost=replace(FAR, flops={torch.float32: 1e14}, memory=6 * MB * 1e6)),
+            replace(takes("home", "*"), cost=SHEET),
+        ],
+        price=Pricing(),
+    )
     check(gm, plan)

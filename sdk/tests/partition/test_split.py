@@ -1,4 +1,5 @@
 """Parts as graphs: run one after another they give what the whole graph gives."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ Trace = Callable[..., fx.GraphModule]
 Takes = Callable[..., Backend]
 Run = Callable[..., Any]
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
-ROWS = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))   # not square: equal sizes share a symbol
+ROWS = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))  # not square: equal sizes share a symbol
 
 # Each makes a value of 4 columns from values of 4 columns and as many rows.
 STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -31,15 +32,32 @@ STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "split": lambda a, b: torch.cat(list(torch.cat([a, b], 1).split(2, 1))[1:3], 1),
     "topk": lambda a, b: torch.topk(a, a.shape[1] - 1, dim=1).values.sum(1, keepdim=True) * b,
 }
-OPS = ("aten.mm", "aten.add", "aten.relu", "aten.sum", "aten.view", "aten.sort", "aten.mul", "aten.full", "aten.cat",
-       "aten.split", "aten.topk", "aten.t", "aten.expand", "aten.slice", "aten.sub")
+OPS = (
+    "aten.mm",
+    "aten.add",
+    "aten.relu",
+    "aten.sum",
+    "aten.view",
+    "aten.sort",
+    "aten.mul",
+    "aten.full",
+    "aten.cat",
+    "aten.split",
+    "aten.topk",
+    "aten.t",
+    "aten.expand",
+    "aten.slice",
+    "aten.sub",
+)
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> Callable[..., Any]:
     """A function of two tensors that returns some of what it computes, and some sizes."""
-    steps = [(draw(st.sampled_from(sorted(STEPS))), draw(st.integers(0, i + 1)), draw(st.integers(0, i + 1)))
-             for i in range(draw(st.integers(1, 8)))]
+    steps = [
+        (draw(st.sampled_from(sorted(STEPS))), draw(st.integers(0, i + 1)), draw(st.integers(0, i + 1)))
+        for i in range(draw(st.integers(1, 8)))
+    ]
     keep = draw(st.sets(st.integers(0, len(steps) + 1), min_size=1))
 
     def program(x: torch.Tensor, y: torch.Tensor) -> Any:
@@ -47,14 +65,27 @@ def programs(draw: st.DrawFn) -> Callable[..., Any]:
         for name, i, j in steps:
             values.append(STEPS[name](values[i], values[j]))
         return (*(values[i] * 1.0 for i in sorted(keep)), x.shape[0] + 1, None, values[-1])
+
     return program
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(program=programs(), first=st.sets(st.sampled_from(OPS)), second=st.sets(st.sampled_from(OPS)),
-       symbolic=st.booleans())
-def test_parts_run_equal_to_the_whole(program: Callable[..., Any], first: set[str], second: set[str], symbolic: bool,
-                                      trace: Trace, takes: Takes, eager: Backend, run: Run) -> None:
+@given(
+    program=programs(),
+    first=st.sets(st.sampled_from(OPS)),
+    second=st.sets(st.sampled_from(OPS)),
+    symbolic=st.booleans(),
+)
+def test_parts_run_equal_to_the_whole(
+    program: Callable[..., Any],
+    first: set[str],
+    second: set[str],
+    symbolic: bool,
+    trace: Trace,
+    takes: Takes,
+    eager: Backend,
+    run: Run,
+) -> None:
     gm = trace(program, ROWS, ROWS + 1, symbolic=symbolic)
     plan = place(gm, [takes("acme", *first), takes("cpp", *second), eager])
     check(gm, plan)
@@ -90,11 +121,13 @@ def test_the_output_of_a_part_is_a_tuple_also_of_one(trace: Trace, eager: Backen
     assert isinstance(part.gm(X), tuple) and len(part.gm(X)) == 1
 
 
-def test_arithmetic_on_sizes_is_repeated_where_it_is_needed(trace: Trace, takes: Takes, eager: Backend,
-                                                            run: Run) -> None:
+def test_arithmetic_on_sizes_is_repeated_where_it_is_needed(
+    trace: Trace, takes: Takes, eager: Backend, run: Run
+) -> None:
     def fn(x: torch.Tensor) -> Any:
         n = x.shape[0] * 2
         return x.relu().view(n, 2) @ torch.ones(2, n)
+
     gm = trace(fn, X, symbolic=True)
     parts = placed(gm, takes("acme", "aten.relu", "aten.view"), eager)
     assert len(parts) == 2
@@ -107,6 +140,7 @@ def test_a_size_that_a_call_computes_crosses_as_a_number(trace: Trace, takes: Ta
     def fn(x: torch.Tensor) -> Any:
         n = x.nonzero().shape[0] + 1
         return x.relu() * n, n
+
     gm = trace(fn, X, symbolic=True)
     parts = placed(gm, takes("acme", "aten.nonzero"), eager)
     assert [p.outputs for p in parts] == [("nonzero",), ("mul",)]
@@ -130,12 +164,15 @@ def test_a_graph_that_computes_nothing_has_no_parts(trace: Trace, eager: Backend
 def test_the_body_of_a_higher_order_operator_travels_with_it(takes: Takes, eager: Backend, run: Run) -> None:
     def fn(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
         return torch.cond(p, lambda x: x.sin(), lambda x: x.cos(), (x.relu(),))
+
     seen = []
 
     def catch(gm: fx.GraphModule, inputs: Any) -> Any:
         from torch.fx.experimental.proxy_tensor import make_fx
+
         seen.append(make_fx(gm, tracing_mode="fake")(*inputs))
         return gm
+
     torch.compile(fn, backend=catch, fullgraph=True)(X, torch.tensor(True))
     parts = placed(seen[0], takes("acme", "aten.relu"), eager)
     assert [p.part.owner.name for p in parts] == ["acme", "eager"]
@@ -157,6 +194,7 @@ def test_alternating_owners_give_a_part_each(trace: Trace, takes: Takes, eager: 
         for _ in range(100):
             x = x.sin().cos()
         return x
+
     parts = placed(trace(chain, X), takes("acme", "aten.sin"), eager)
     assert len(parts) == 200 and all(len(p.inputs) == len(p.outputs) == 1 for p in parts)
 
@@ -164,6 +202,7 @@ def test_alternating_owners_give_a_part_each(trace: Trace, takes: Takes, eager: 
 def test_a_body_belongs_to_its_part(trace: Trace, eager: Backend) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
     gm = trace(program, torch.ones(3))
     bodies = [m for m in gm.modules() if isinstance(m, fx.GraphModule) and m is not gm]
     before = [str(m.graph) for m in bodies]

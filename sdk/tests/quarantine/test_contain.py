@@ -1,4 +1,5 @@
 """An import changes nothing in the process but what it is for."""
+
 from __future__ import annotations
 
 import gc
@@ -47,14 +48,37 @@ CHANGES = {
 
 
 def state() -> list[object]:
-    return [os.getcwd(), signal.getsignal(signal.SIGINT), os.environ.get("PATH"), sys.stderr, sys.stdout,
-            sys.excepthook, sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold(), sys.path[:],
-            mode_of_new_files(), logging.root.level, logging.root.handlers[:], multiprocessing.get_start_method(),
-            random.getstate(), np.random.get_state()[1].tolist(), np.geterr(),
-            torch.is_autocast_enabled("cpu"), torch.is_anomaly_enabled(), (torch.tensor([2.0 ** -126]) / 2).tolist(),
-            torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.get_default_device(),
-            torch.is_grad_enabled(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(),
-            torch.get_float32_matmul_precision(), warnings.filters[:], locale.setlocale(locale.LC_ALL)]
+    return [
+        os.getcwd(),
+        signal.getsignal(signal.SIGINT),
+        os.environ.get("PATH"),
+        sys.stderr,
+        sys.stdout,
+        sys.excepthook,
+        sys.getrecursionlimit(),
+        gc.isenabled(),
+        gc.get_threshold(),
+        sys.path[:],
+        mode_of_new_files(),
+        logging.root.level,
+        logging.root.handlers[:],
+        multiprocessing.get_start_method(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        np.geterr(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_anomaly_enabled(),
+        (torch.tensor([2.0**-126]) / 2).tolist(),
+        torch.get_rng_state().tolist(),
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        warnings.filters[:],
+        locale.setlocale(locale.LC_ALL),
+    ]
 
 
 def mode_of_new_files() -> int:
@@ -78,12 +102,12 @@ def test_the_garbage_collector_runs_again() -> None:
 
 
 def test_a_closed_stream_is_open_again(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    stream = open(2, "w", closefd=False)                      # noqa: SIM115 the package closes it
+    stream = open(2, "w", closefd=False)  # noqa: SIM115 the package closes it
     monkeypatch.setattr(sys, "__stderr__", stream)
     monkeypatch.setattr(sys, "stderr", stream)
     with contained() as found:
         print("Acme SDK 3")
-        sys.stdout.close()                                    # which is the stream of errors here
+        sys.stdout.close()  # which is the stream of errors here
     print("no card", file=sys.stderr, flush=True)
     assert found.notes == ["closed standard streams"] and capfd.readouterr().err == "Acme SDK 3\nno card\n"
 
@@ -91,7 +115,7 @@ def test_a_closed_stream_is_open_again(monkeypatch: pytest.MonkeyPatch, capfd: p
 def test_no_default_device_is_left_where_there_was_none() -> None:
     with contained():
         torch.set_default_device("meta")
-    assert torch._C._len_torch_function_stack() == 0          # a default is a mode, which each call goes through
+    assert torch._C._len_torch_function_stack() == 0  # a default is a mode, which each call goes through
 
 
 def test_it_is_put_back_after_an_exception_too() -> None:
@@ -107,7 +131,7 @@ def test_what_is_printed_and_warned_of_troubles_nobody(capsys: pytest.CaptureFix
         print("Acme SDK 3")
         warnings.warn("soon gone", DeprecationWarning, stacklevel=1)
         warnings.simplefilter("error")
-        handler = logging.StreamHandler(sys.stdout)           # what it keeps goes on working
+        handler = logging.StreamHandler(sys.stdout)  # what it keeps goes on working
     assert handler.stream is sys.stderr
     printed = capsys.readouterr()
     assert printed.out == "" and "Acme SDK 3" in printed.err and found.notes == []

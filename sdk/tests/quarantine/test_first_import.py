@@ -1,4 +1,5 @@
 """The first import of a plugin happens in a process of its own: what it does there is a sentence, and nothing else."""
+
 from __future__ import annotations
 
 import os
@@ -32,10 +33,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
         if requires:
             info = site / f"{name}-1.0.dist-info"
             info.mkdir(exist_ok=True)
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-                                           f"Requires-Dist: {requires}\n")
+            (info / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {requires}\n"
+            )
             return point._for(Distribution.at(info))
         return point
+
     return make
 
 
@@ -46,14 +49,18 @@ BAD = {
     "aborts": ("import os; print('0x17: no firmware'); os.sys.stdout.flush(); os.abort()", "died of SIGABRT"),
     "reads nowhere": ("import ctypes; ctypes.string_at(0)", "died of SIGSEGV"),
     "hangs": ("import time; time.sleep(600)", "took longer than"),
-    "hangs and ignores signals": ("import signal, time\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
-                                  "time.sleep(600)", "took longer than"),
+    "hangs and ignores signals": (
+        "import signal, time\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(600)",
+        "took longer than",
+    ),
     "prints for ever": ("while True: print('x' * 1000)", "took longer than"),
     "hangs in its probe": ("import time\nclass backend:\n  def probe(): time.sleep(600)", "took longer than"),
     "closes all files": ("import os; os.closerange(0, 100)", "ended its process with status"),
     "dies at the end": ("import atexit, os; atexit.register(os.abort); backend = 7", "after it was imported"),
-    "lets no process end": ("import atexit, time; atexit.register(time.sleep, 600); backend = 7",
-                            "does not let its process end"),
+    "lets no process end": (
+        "import atexit, time; atexit.register(time.sleep, 600); backend = 7",
+        "does not let its process end",
+    ),
 }
 
 
@@ -67,16 +74,19 @@ def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
     assert next(r.said for r, case in zip(reports, BAD, strict=True) if case == "aborts") == "0x17: no firmware"
 
 
-@pytest.mark.parametrize("source, said", [
-    ("import quantum_flux", "ModuleNotFoundError: No module named 'quantum_flux'"),
-    ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
-    ("raise ValueError('no licence\\n\\nask acme')", "ValueError: no licence\n    ask acme"),
-    ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-    ("class Odd(BaseException): pass\nraise Odd('very')", "Odd: very"),
-    ("def backend(:", "SyntaxError: invalid syntax"),
-    ("other = 7", "AttributeError: module 'bad' has no attribute 'backend'"),
-    ("class backend:\n  def probe(): raise SystemExit(2)", "SystemExit: 2"),
-])
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("import quantum_flux", "ModuleNotFoundError: No module named 'quantum_flux'"),
+        ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
+        ("raise ValueError('no licence\\n\\nask acme')", "ValueError: no licence\n    ask acme"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("class Odd(BaseException): pass\nraise Odd('very')", "Odd: very"),
+        ("def backend(:", "SyntaxError: invalid syntax"),
+        ("other = 7", "AttributeError: module 'bad' has no attribute 'backend'"),
+        ("class backend:\n  def probe(): raise SystemExit(2)", "SystemExit: 2"),
+    ],
+)
 def test_what_it_raises_is_told_and_not_remembered(source: str, said: str, package: Package) -> None:
     point = package("bad", source)
     [report] = first_imports([point])
@@ -91,8 +101,9 @@ def test_what_is_good_is_remembered_until_its_files_change(package: Package, tmp
 
     def imports() -> int:
         return len((tmp_path / "count").read_text())
+
     assert first_imports([point]) == first_imports([point]) == [Report()] and imports() == 1
-    os.utime(tmp_path / "site" / "good.py", (0, 0))          # the same content is as good
+    os.utime(tmp_path / "site" / "good.py", (0, 0))  # the same content is as good
     assert first_imports([point]) == [Report()] and imports() == 1
     assert first_imports([point], again=True) == [Report()] and imports() == 2
     package("good", count + "import os; os._exit(1)")
@@ -104,7 +115,7 @@ def test_what_is_good_is_remembered_until_its_files_change(package: Package, tmp
 def test_what_took_too_long_is_tried_again_where_more_time_is_given(package: Package) -> None:
     point = package("slow", "import time; time.sleep(1.5); backend = 7")
     assert "longer than 0.5 seconds" in first_imports([point], limit=0.5)[0].problem
-    assert "longer than 0.5 seconds" in first_imports([point], limit=0.2)[0].problem   # remembered
+    assert "longer than 0.5 seconds" in first_imports([point], limit=0.2)[0].problem  # remembered
     assert first_imports([point], limit=60.0) == first_imports([point], limit=0.2) == [Report()]
 
 
@@ -129,7 +140,8 @@ def test_what_a_package_writes_beside_its_code_does_not_make_it_new(package: Pac
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(
         f"import time; open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
-        f"open({str(folder / 'log.txt')!r}, 'a').write(str(time.time()))\nbackend = 7\n")
+        f"open({str(folder / 'log.txt')!r}, 'a').write(str(time.time()))\nbackend = 7\n"
+    )
     (folder / "kernels.py").write_text("")
     point = EntryPoint("writes", "writes:backend", "keel.backends")
     for code, expected in (("", 1), ("", 1), ("x = 1\n", 2)):
@@ -150,9 +162,12 @@ def test_the_files_of_an_installed_package_are_those_of_its_record(package: Pack
 
 def test_nothing_is_left_running(package: Package, tmp_path: Path) -> None:
     child = tmp_path / "child"
-    point = package("forks", "import subprocess, sys, time\n"
-                    f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-                    f"open({str(child)!r}, 'w').write(str(p.pid))\nbackend = 7")
+    point = package(
+        "forks",
+        "import subprocess, sys, time\n"
+        f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(child)!r}, 'w').write(str(p.pid))\nbackend = 7",
+    )
     assert first_imports([point]) == [Report()]
     number = int(child.read_text())
     for _ in range(200):
@@ -163,8 +178,9 @@ def test_nothing_is_left_running(package: Package, tmp_path: Path) -> None:
         pytest.fail("a process that the import started is alive")
 
 
-def test_no_process_is_started_for_what_is_imported_or_turned_off(package: Package, tmp_path: Path,
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_started_for_what_is_imported_or_turned_off(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     point = package("known", f"open({str(tmp_path / 'count')!r}, 'a')\nbackend = 7")
     with monkeypatch.context() as patch:
         patch.setenv("KEEL_QUARANTINE", "0")

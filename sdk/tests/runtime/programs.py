@@ -1,4 +1,5 @@
 """Launch programs of functions, and the wrong programs that lie next to one."""
+
 from __future__ import annotations
 
 import random
@@ -53,12 +54,12 @@ def function_of(program: LaunchProgram) -> Callable[..., tuple[Any, ...]]:
 
 def without(program: LaunchProgram, number: int) -> LaunchProgram:
     """The program less a step."""
-    return replace(program, steps=(*program.steps[:number], *program.steps[number + 1:]))
+    return replace(program, steps=(*program.steps[:number], *program.steps[number + 1 :]))
 
 
 def instead(program: LaunchProgram, number: int, step: Step) -> LaunchProgram:
     """The program with another step in that place."""
-    return replace(program, steps=(*program.steps[:number], step, *program.steps[number + 1:]))
+    return replace(program, steps=(*program.steps[:number], step, *program.steps[number + 1 :]))
 
 
 def dropped(program: LaunchProgram) -> Iterator[LaunchProgram]:
@@ -68,10 +69,11 @@ def dropped(program: LaunchProgram) -> Iterator[LaunchProgram]:
             case TakeArena() | GiveArena() | Return():
                 needed = True
             case BindSymbol(symbol) | Compute(symbol):
-                needed = symbol in program.arena.key or any(symbol in symbols_of_step(program, s)
-                                                            for s in program.steps[k + 1:])
+                needed = symbol in program.arena.key or any(
+                    symbol in symbols_of_step(program, s) for s in program.steps[k + 1 :]
+                )
             case _:
-                needed = any(depends(program, k, s) for s in program.steps[k + 1:])
+                needed = any(depends(program, k, s) for s in program.steps[k + 1 :])
         if needed:
             yield without(program, k)
 
@@ -89,7 +91,7 @@ def swapped(program: LaunchProgram) -> Iterator[LaunchProgram]:
             case _:
                 bound = depends(program, k, two)
         if bound:
-            yield replace(program, steps=(*program.steps[:k], two, one, *program.steps[k + 2:]))
+            yield replace(program, steps=(*program.steps[:k], two, one, *program.steps[k + 2 :]))
 
 
 def depends(program: LaunchProgram, number: int, later: Step) -> bool:
@@ -160,14 +162,14 @@ def renamed(program: LaunchProgram, draw: random.Random) -> Iterator[LaunchProgr
         match step:
             case LaunchKernel(tensors=tensors):
                 place = draw.randrange(len(tensors))
-                yield instead(program, k, replace(step, tensors=(*tensors[:place], other, *tensors[place + 1:])))
+                yield instead(program, k, replace(step, tensors=(*tensors[:place], other, *tensors[place + 1 :])))
             case Free() | LayOut():
                 yield instead(program, k, replace(step, tensor=other))
             case MakeView():
                 yield instead(program, k, replace(step, base=other))
             case Return(results) if any(isinstance(r, int) for r in results):
                 place = draw.choice([p for p, r in enumerate(results) if isinstance(r, int)])
-                yield instead(program, k, Return((*results[:place], other, *results[place + 1:])))
+                yield instead(program, k, Return((*results[:place], other, *results[place + 1 :])))
 
 
 def matrices(*shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:

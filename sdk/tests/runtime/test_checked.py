@@ -1,4 +1,5 @@
 """Promises and how they are broken."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -47,12 +48,16 @@ def test_inputs_that_share_memory_may_be_seen_in_several_outputs() -> None:
     every_call(lambda x, y: (x.t(), y.t()), made)(x[0], x[1])
 
 
-@pytest.mark.parametrize("broken", [
-    lambda x, y: (x.add_(y), x * y, x.t()),
-    lambda x, y: (x, x * y, x.t()),
-    lambda x, y: (both := x + y, both, x.t()),
-    lambda x, y: (x + y, (x * y).sum(), x.t()),
-], ids=["writes", "is an input", "one memory", "shape"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda x, y: (x.add_(y), x * y, x.t()),
+        lambda x, y: (x, x * y, x.t()),
+        lambda x, y: (both := x + y, both, x.t()),
+        lambda x, y: (x + y, (x * y).sum(), x.t()),
+    ],
+    ids=["writes", "is an input", "one memory", "shape"],
+)
 def test_what_breaks_its_promise_is_told(part: Any, broken: Callable[..., Any], golden: Callable[..., None]) -> None:
     with pytest.raises(KeelError) as raised:
         every_call(broken, promise(part, "acme", "p0"))(R(3, 3), R(3, 3))
@@ -64,7 +69,7 @@ def test_a_write_of_nan_over_nan_is_none_and_of_other_bits_is_one() -> None:
 
     def flips(x: Tensor) -> Any:
         found = x + 1
-        x.neg_()                                              # 0 becomes -0, which compares equal
+        x.neg_()  # 0 becomes -0, which compares equal
         return (found,)
 
     every_call(lambda x: (x + 1,), made)(torch.tensor([float("nan"), 0.0]))
@@ -121,12 +126,16 @@ def test_an_input_that_is_given_back_twice_is_nobody_s_buffer() -> None:
     assert all(torch.equal(view, x.t()) for view, _ in held)
 
 
-@pytest.mark.parametrize("broken, sentence", [
-    (lambda x: (torch.nn.Parameter(x + 1, requires_grad=False),), "is a torch.nn.Parameter, not a plain tensor"),
-    (lambda x: (torch.nn.Parameter(x + 1),), "is a torch.nn.Parameter, not a plain tensor"),
-    (lambda x: ((x + 1).requires_grad_(),), "requires grad"),
-    (lambda x: (x + torch.ones(2, requires_grad=True),), "requires grad"),
-], ids=["parameter", "parameter that requires grad", "leaf", "of a weight"])
+@pytest.mark.parametrize(
+    "broken, sentence",
+    [
+        (lambda x: (torch.nn.Parameter(x + 1, requires_grad=False),), "is a torch.nn.Parameter, not a plain tensor"),
+        (lambda x: (torch.nn.Parameter(x + 1),), "is a torch.nn.Parameter, not a plain tensor"),
+        (lambda x: ((x + 1).requires_grad_(),), "requires grad"),
+        (lambda x: (x + torch.ones(2, requires_grad=True),), "requires grad"),
+    ],
+    ids=["parameter", "parameter that requires grad", "leaf", "of a weight"],
+)
 def test_a_result_is_a_plain_value(broken: Callable[..., Any], sentence: str) -> None:
     made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
     with pytest.raises(KeelError, match=sentence) as raised:
@@ -141,13 +150,18 @@ class Acme(torch.Tensor):
     """What a vendor may call its tensors."""
 
 
-@pytest.mark.parametrize("broken, sentence", [
-    (lambda x: (torch._neg_view(-x - 1),), "its memory holds other values"),
-    (torch.inference_mode(lambda x: (x + 1,)), "is an inference tensor"),
-    (lambda x: ((x + 1).as_subclass(Acme),), "is a Acme, a subclass"),
-], ids=["negative", "inference", "subclass"])
+@pytest.mark.parametrize(
+    "broken, sentence",
+    [
+        (lambda x: (torch._neg_view(-x - 1),), "its memory holds other values"),
+        (torch.inference_mode(lambda x: (x + 1,)), "is an inference tensor"),
+        (lambda x: ((x + 1).as_subclass(Acme),), "is a Acme, a subclass"),
+    ],
+    ids=["negative", "inference", "subclass"],
+)
 def test_a_result_that_its_readers_take_for_another_is_told_on_the_first_call(
-        broken: Callable[..., Any], sentence: str) -> None:
+    broken: Callable[..., Any], sentence: str
+) -> None:
     made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
     for check in (first_call, every_call):
         with pytest.raises(KeelError, match=sentence) as raised:
@@ -157,8 +171,12 @@ def test_a_result_that_its_readers_take_for_another_is_told_on_the_first_call(
 
 def test_kernels_never_read_a_negative_that_is_left_to_them() -> None:
     sines = keel.Support((keel.Rule(ops=("aten.sin",)),))
-    lazy = Backend(name="acme", device="cpu", supports=sines,
-                   compile=lambda gm: lambda *args: tuple(torch._neg_view(-r) for r in gm(*args)))
+    lazy = Backend(
+        name="acme",
+        device="cpu",
+        supports=sines,
+        compile=lambda gm: lambda *args: tuple(torch._neg_view(-r) for r in gm(*args)),
+    )
     with pytest.raises(KeelError, match="its memory holds other values"):
         keel.compile(lambda x: x.sin() + 1, backends=[lazy, "cpp"])(R(4))
     x = R(4)
@@ -178,7 +196,7 @@ def test_what_autograd_tracks_may_require_grad_and_a_parameter_may_be_given_back
     made = promise(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
     check = every_call(lambda x: (x + 1, x.t()), made)
     assert check(R(2, 2).requires_grad_())[0].requires_grad
-    with torch.no_grad(), torch.autograd._force_original_view_tracking(True):       # as AOTAutograd calls parts
+    with torch.no_grad(), torch.autograd._force_original_view_tracking(True):  # as AOTAutograd calls parts
         assert every_call(lambda x: (x + 1, x.t()), made)(R(2, 2).requires_grad_())[1].requires_grad
     same = promise(trace(lambda x: (x, x + 1), R(2)), "acme", "p0")
     weight = torch.nn.Parameter(R(2))
@@ -207,6 +225,7 @@ def spoils_later(gm: Any) -> Any:
         calls.append(0)
         found = gm.forward(*args)
         return found if len(calls) < 3 else (found[0].double(),)
+
     return run
 
 

@@ -1,4 +1,5 @@
 """What becomes of a part that its owner cannot compile."""
+
 from __future__ import annotations
 
 import os
@@ -33,13 +34,17 @@ def compiled(backends: list[Backend], fn: Any = lambda x: (x @ x + 1,), **more: 
     def again(refusals: Any) -> Any:
         more.get("placed", []).append(refusals)
         return place(gm, backends, refusals)
+
     return compile_parts(gm, place(gm, backends, known), again, strict=more.get("strict", False), meta={"told": 1})
 
 
 def test_the_next_who_takes_the_calls_gets_a_graph_that_nobody_touched() -> None:
     given = []
-    backends = [takes("mm", "add", name="acme", compile=ruins),
-                takes("mm", "add", name="next", compile=lambda gm: given.append(gm) or gm.forward), whole("rest")]
+    backends = [
+        takes("mm", "add", name="acme", compile=ruins),
+        takes("mm", "add", name="next", compile=lambda gm: given.append(gm) or gm.forward),
+        whole("rest"),
+    ]
     with pytest.warns(KeelWarning, match="acme could not compile part p0 of 2 calls") as warned:
         plan, (made,) = compiled(backends)
     assert "next compiles it instead" in str(warned[0].message)
@@ -63,6 +68,7 @@ def test_parts_that_stay_as_they_were_are_not_compiled_twice() -> None:
     def heard(gm: fx.GraphModule) -> Any:
         seen.append(",".join(str(n.target) for n in gm.graph.nodes if n.op == "call_function"))
         return gm.forward
+
     backends = [takes("mm", name="half", compile=heard), takes("relu", name="acme", compile=ruins), whole("rest")]
     with pytest.warns(KeelWarning):
         plan, parts = compiled(backends, lambda x: ((x @ x).relu() @ x,))
@@ -104,8 +110,12 @@ def test_however_many_parts_fail_the_graph_is_placed_again_once() -> None:
 def test_of_several_that_fail_the_error_is_of_the_one_whose_calls_nobody_else_takes() -> None:
     def fails(gm: fx.GraphModule) -> Any:
         raise ValueError(" ".join(sorted(str(n.target) for n in gm.graph.nodes if n.op == "call_function")))
-    backends = [takes("mm", "relu", "exp", name="acme", compile=fails), takes("sin", name="half"),
-                takes("mm", "exp", name="rest")]
+
+    backends = [
+        takes("mm", "relu", "exp", name="acme", compile=fails),
+        takes("sin", name="half"),
+        takes("mm", "exp", name="rest"),
+    ]
     with pytest.raises(KeelError, match=r"acme: ValueError: aten\.relu") as raised:
         compiled(backends, lambda x: ((x @ x).sin().relu().sin().exp(),))
     assert raised.value.code == "compile-raised"
@@ -134,9 +144,16 @@ async def later(gm: fx.GraphModule) -> Any:
     return gm.forward
 
 
-@pytest.mark.parametrize("compile, said", [
-    (ruins, "ValueError: no memory"), (spoils, "Odd: odd"), (quits, "SystemExit: no licence"),
-    (lambda gm: None, "returned NoneType"), (lambda gm: later(gm), "returned coroutine")])
+@pytest.mark.parametrize(
+    "compile, said",
+    [
+        (ruins, "ValueError: no memory"),
+        (spoils, "Odd: odd"),
+        (quits, "SystemExit: no licence"),
+        (lambda gm: None, "returned NoneType"),
+        (lambda gm: later(gm), "returned coroutine"),
+    ],
+)
 def test_whatever_goes_wrong_costs_the_backend_its_part(compile: Any, said: str) -> None:
     x = torch.randn(3, 3)
     with pytest.warns(KeelWarning, match=said):
@@ -157,6 +174,7 @@ def test_what_is_the_users_goes_through() -> None:
 
     def ends(number: int, frame: Any) -> None:
         raise SystemExit("the user's")
+
     with pytest.raises(KeyboardInterrupt):
         compiled([takes("mm", name="acme", compile=interrupted), whole("rest")])
     before = signal.signal(signal.SIGUSR1, ends)

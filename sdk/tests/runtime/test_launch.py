@@ -1,4 +1,5 @@
 """The function of a launch list, apart from what it computes, which the backends' tests look at."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,6 +29,7 @@ def longest(count: int) -> int:
         for _ in range(count):
             x = x.cos() @ x
         return x
+
     backend = keel.Backend(name="probe", device="cpu", supports=keel_interp.backend.supports, compile=compile)
     x = torch.randn(2, 2) / 2
     torch.testing.assert_close(keel.compile(fn, backends=[backend], strict=True)(x), fn(x))
@@ -44,8 +46,12 @@ def test_a_short_list_takes_no_more_than_it_needs() -> None:
 
 def test_a_result_is_laid_out_as_promised_where_elements_share_a_place_too() -> None:
     x = torch.arange(4.0)
-    for promised in (torch.rand(1).expand(4), torch.rand(2, 1).t().expand(4, 2), torch.rand(4, 6)[:, ::2],
-                     torch.rand(3, 4).t()):
+    for promised in (
+        torch.rand(1).expand(4),
+        torch.rand(2, 1).t().expand(4, 2),
+        torch.rand(4, 6)[:, ::2],
+        torch.rand(3, 4).t(),
+    ):
         given = x[:1].expand(4).clone() if promised.dim() == 1 else promised.contiguous()
         found = fit(given, tuple(promised.shape), promised.stride())
         assert found is not None and found.stride() == promised.stride() and torch.equal(found, given)
@@ -69,10 +75,13 @@ def test_what_a_library_returns_is_not_used_before_its_shape_is_checked() -> Non
 
 def test_what_counts_from_where_its_storage_starts_finds_it_there() -> None:
     """An offset of ``as_strided`` is one in the storage, which an arena would be for all that lies in it."""
+
     def fn(x, y):
         first, second = x @ y, y @ x
         return first.as_strided((3, 2), (4, 2), 1) @ second.as_strided((2, 3), (1, 6), 2) + first.as_strided(
-            (3, 1), (1, 1), 0)
+            (3, 1), (1, 1), 0
+        )
+
     x, y = torch.randn(4, 6), torch.randn(6, 4)
     for backends in (["interp"], ["cpp", "eager"]):
         torch.testing.assert_close(keel.compile(fn, backends=backends)(x, y), fn(x, y))
@@ -82,5 +91,6 @@ def test_a_view_that_counts_from_the_start_of_a_view_finds_it_there() -> None:
     def fn(x, y):
         first, second = (x @ y).view(16).as_strided((4, 2), (4, 1), 2), (y @ x).t()[1:]
         return first.as_strided((3, 2), (4, 2), 1) @ second.as_strided((2, 3), (1, 6), 2)
+
     x, y = torch.randn(4, 6), torch.randn(6, 4)
     torch.testing.assert_close(keel.compile(fn, backends=["interp"])(x, y), fn(x, y))

@@ -1,4 +1,5 @@
 """Launch programs printed as Python: what strange names become, what a call asserts, where kept memory is made."""
+
 from __future__ import annotations
 
 import contextlib
@@ -40,15 +41,35 @@ def integer(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
-@pytest.mark.parametrize("names", [("a", "b"), (ATTACK, "b"), ("t0", "run"), ("take", "fit"), ("lambda", "None"),
-                                   ("math", "int"), ("x0", "x1"), ("é", "Max"), ("a b", "a_b")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a", "b"),
+        (ATTACK, "b"),
+        ("t0", "run"),
+        ("take", "fit"),
+        ("lambda", "None"),
+        ("math", "int"),
+        ("x0", "x1"),
+        ("é", "Max"),
+        ("a b", "a_b"),
+    ],
+)
 def test_symbols_may_have_any_names(names: tuple[str, str]) -> None:
     one, two = map(integer, names)
     row = TensorType.dense(torch.float32, (one, two))
-    program = LaunchProgram((row, row), (0,), (
-        BindSymbol(names[0], SizeOf(0, 0)), BindSymbol(names[1], SizeOf(0, 1)), Compute("sum", one + two),
-        CallLibrary(aten.neg.default, (Slot(0),), {}, (1,)), LayOut(1),
-        Return((1, SymType(sympy.Max(one, two) // 2), SymType(integer("sum") * one)))))
+    program = LaunchProgram(
+        (row, row),
+        (0,),
+        (
+            BindSymbol(names[0], SizeOf(0, 0)),
+            BindSymbol(names[1], SizeOf(0, 1)),
+            Compute("sum", one + two),
+            CallLibrary(aten.neg.default, (Slot(0),), {}, (1,)),
+            LayOut(1),
+            Return((1, SymType(sympy.Max(one, two) // 2), SymType(integer("sum") * one))),
+        ),
+    )
     verify_program(program)
     x = torch.randn(5, 7)
     result, half, product = function_of(program)(x)
@@ -68,10 +89,18 @@ def test_constants_are_objects() -> None:
     def library(*args: Any, **kwargs: Any) -> torch.Tensor:
         seen.append((args, kwargs))
         return args[0]
+
     row = TensorType.dense(torch.float32, (4,))
-    program = LaunchProgram((row, row), (0,), (
-        CallLibrary(library, (Slot(0), ATTACK, 1.5, float("inf"), [None, True, [3]]), {"from": 2, ATTACK: 1j}, (1,)),
-        Return((1, None))))
+    program = LaunchProgram(
+        (row, row),
+        (0,),
+        (
+            CallLibrary(
+                library, (Slot(0), ATTACK, 1.5, float("inf"), [None, True, [3]]), {"from": 2, ATTACK: 1j}, (1,)
+            ),
+            Return((1, None)),
+        ),
+    )
     run = function_of(program)
     run(torch.ones(4))
     assert seen == [((seen[0][0][0], ATTACK, 1.5, float("inf"), [None, True, [3]]), {"from": 2, ATTACK: 1j})]
@@ -84,11 +113,20 @@ def test_an_assertion_raises_what_it_says_where_it_stands() -> None:
     def library(x: torch.Tensor) -> torch.Tensor:
         called.append(1)
         return x
+
     n = sympy.Symbol("n", integer=True)
     row = TensorType.dense(torch.float32, (4,))
-    program = LaunchProgram((row, row), (0, SymType(n)), (
-        BindSymbol("n", InputNumber(1)), Assert(sympy.Lt(n, 4), "n is 'too' large\n"),
-        CallLibrary(library, (Slot(0),), {}, (1,)), LayOut(1), Return((1,))))
+    program = LaunchProgram(
+        (row, row),
+        (0, SymType(n)),
+        (
+            BindSymbol("n", InputNumber(1)),
+            Assert(sympy.Lt(n, 4), "n is 'too' large\n"),
+            CallLibrary(library, (Slot(0),), {}, (1,)),
+            LayOut(1),
+            Return((1,)),
+        ),
+    )
     verify_program(program)
     run = function_of(program)
     run(torch.ones(4), 3)
@@ -99,6 +137,7 @@ def test_an_assertion_raises_what_it_says_where_it_stands() -> None:
 
 # -- memory that is kept between calls ---------------------------------------------------------------------
 
+
 class Watching(TorchDispatchMode):
     """Sees the operators of a call, and does nothing else."""
 
@@ -107,8 +146,11 @@ class Watching(TorchDispatchMode):
 
 
 MODES: dict[str, Callable[[], Any]] = {
-    "plain": nullcontext, "inference": torch.inference_mode, "no_grad": torch.no_grad,
-    "meta": lambda: torch.device("meta"), "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "plain": nullcontext,
+    "inference": torch.inference_mode,
+    "no_grad": torch.no_grad,
+    "meta": lambda: torch.device("meta"),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "watching": Watching,
 }
 
@@ -140,8 +182,14 @@ def check_in(modes: tuple[str, ...], run: Callable[..., Any]) -> None:
         torch.testing.assert_close(got.detach().clone(), expected)
 
 
-@pytest.mark.parametrize("modes", [*permutations(("plain", "inference", "no_grad")), *(
-    (name, "plain", "inference") for name in ("meta", "autocast", "watching"))], ids="-".join)
+@pytest.mark.parametrize(
+    "modes",
+    [
+        *permutations(("plain", "inference", "no_grad")),
+        *((name, "plain", "inference") for name in ("meta", "autocast", "watching")),
+    ],
+    ids="-".join,
+)
 @pytest.mark.parametrize("backend", ["interp", "cpp"])
 def test_an_exported_program_runs_in_any_mode_after_any_other(modes: tuple[str, ...], backend: str) -> None:
     program = torch.export.export(Net(), inputs())
@@ -160,12 +208,18 @@ def test_a_call_with_fake_tensors_leaves_nothing_fake_behind() -> None:
     check_in(("plain", "inference"), run)
 
 
-@pytest.mark.parametrize("modes", [("plain", "inference"), ("inference", "plain"), ("meta", "inference", "plain"),
-                                   ("autocast", "plain")], ids="-".join)
+@pytest.mark.parametrize(
+    "modes",
+    [("plain", "inference"), ("inference", "plain"), ("meta", "inference", "plain"), ("autocast", "plain")],
+    ids="-".join,
+)
 def test_compiled_calls_run_in_any_mode_after_any_other(modes: tuple[str, ...]) -> None:
     x, w, _ = inputs()
-    calls = [(aten.tanh.default, (x,), {}), (aten.mm.default, (x, w), {}),
-             (aten.convolution.default, (x[None], torch.ones(6, 6, 1), None, [1], [0], [1], False, [0], 1), {})]
+    calls = [
+        (aten.tanh.default, (x,), {}),
+        (aten.mm.default, (x, w), {}),
+        (aten.convolution.default, (x[None], torch.ones(6, 6, 1), None, [1], [0], [1], False, [0], 1), {}),
+    ]
     with MODES[modes[0]]() if modes[0] == "inference" else nullcontext():
         batch = keel.testing.compile_calls(calls, backends=["cpp", "eager"])
     for name in (*modes, *modes):
@@ -202,6 +256,7 @@ def test_conjugated_constants_are_settled_outside_inference_mode() -> None:
     def part(x: torch.Tensor) -> tuple[torch.Tensor]:
         kept.append(x)
         return (x,)
+
     (name,) = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
     output: fx.Node = captured.gm.graph.output_node().args[0][0]  # type: ignore[index, assignment]
     with torch.inference_mode():

@@ -1,4 +1,5 @@
 """Launch programs that are right are taken and run; those that lie next to one are refused, with the step."""
+
 from __future__ import annotations
 
 import random
@@ -40,16 +41,34 @@ from keel.types import SymType, TensorType, symbol
 from .programs import dropped, function_of, instead, program_of, renamed, schedule_of, swapped
 
 UNARY: tuple[Callable[..., Any], ...] = (
-    torch.tanh, lambda x: x @ x.mT * 0.1 @ x, lambda x: x - x.amax(1, keepdim=True), lambda x: x.sort(1)[0],
-    lambda x: x.topk(2, 1)[0].sum(1, keepdim=True) + x, lambda x: x.mT.contiguous().mT, lambda x: x.cumsum(0),
-    lambda x: x[:, 1:].exp().sum() + x, lambda x: x.flip(1), lambda x: x[(x[:, 0].abs() * 2).long().clamp(0, 1)])
+    torch.tanh,
+    lambda x: x @ x.mT * 0.1 @ x,
+    lambda x: x - x.amax(1, keepdim=True),
+    lambda x: x.sort(1)[0],
+    lambda x: x.topk(2, 1)[0].sum(1, keepdim=True) + x,
+    lambda x: x.mT.contiguous().mT,
+    lambda x: x.cumsum(0),
+    lambda x: x[:, 1:].exp().sum() + x,
+    lambda x: x.flip(1),
+    lambda x: x[(x[:, 0].abs() * 2).long().clamp(0, 1)],
+)
 BINARY: tuple[Callable[..., Any], ...] = (
-    torch.add, torch.mul, lambda a, b: a @ b.mT @ b * 0.1, lambda a, b: torch.where(a > b, a, b),
-    lambda a, b: a.index_add(0, (a[:2, 0] > 0).long(), b[:2]), lambda a, b: torch.cat([a, b])[1:a.shape[0] + 1])
+    torch.add,
+    torch.mul,
+    lambda a, b: a @ b.mT @ b * 0.1,
+    lambda a, b: torch.where(a > b, a, b),
+    lambda a, b: a.index_add(0, (a[:2, 0] > 0).long(), b[:2]),
+    lambda a, b: torch.cat([a, b])[1 : a.shape[0] + 1],
+)
 
-steps = st.lists(st.one_of(
-    st.tuples(st.sampled_from(UNARY), st.integers(1, 4)),
-    st.tuples(st.sampled_from(BINARY), st.integers(1, 4), st.integers(1, 4))), min_size=1, max_size=7)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(UNARY), st.integers(1, 4)),
+        st.tuples(st.sampled_from(BINARY), st.integers(1, 4), st.integers(1, 4)),
+    ),
+    min_size=1,
+    max_size=7,
+)
 
 
 def drawn(program: list[Any]) -> Callable[..., Any]:
@@ -58,6 +77,7 @@ def drawn(program: list[Any]) -> Callable[..., Any]:
         for op, *back in program:
             values.append(op(*(values[-min(b, len(values))] for b in back)))
         return values[-1], values[len(values) // 2] * 2, values[-1][1:, :2]
+
     return fn
 
 
@@ -101,42 +121,56 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
     return next(k for k, s in enumerate(program.steps) if isinstance(s, kind))
 
 
-@pytest.mark.parametrize("steps, sentence", [
-    ((), "does not return"),
-    ((Return((0,)), Return((0,))), "comes after the end"),
-    ((Return((7,)),), "names t7, which is no tensor"),
-    ((Return((1,)),), "uses t1 before it is made"),
-    ((Allocate(1), Return((1,))), "reads t1 before it is written"),
-    ((Allocate(0), Return((0,))), "makes t0, which is there already"),
-    ((Allocate(1), Free(1), Allocate(1), Return((0,))), "makes t1, which is there already"),
-    ((Allocate(1), Free(1), MakeView(2, 1, 0), Return((0,))), "uses t1 after it is freed"),
-    ((Free(0), Return((0,))), "frees t0, which is not the call's own"),
-    ((Allocate(3), Return((0,))), "needs the size n, which no earlier step binds"),
-    ((BindSymbol("n", SizeOf(0, 1)), Return((0,))), "reads dimension 1 of t0, which has 1"),
-    ((BindSymbol("n", SizeOf(1, 0)), Return((0,))), "uses t1 before it is made"),
-    ((BindSymbol("n", InputNumber(0)), Return((0,))), "reads input 0, which is no number"),
-    ((BindSymbol("n", InputNumber(1), factor=0), Return((0,))), "divides by zero"),
-    ((BindSymbol("m", InputNumber(1), rest=N), Return((0,))), "needs the size n"),
-    ((BindSymbol("n", InputNumber(1)), BindSymbol("n", SizeOf(0, 0)), Return((0,))), "binds n, which is bound already"),
-    ((BindSymbol("n", InputNumber(1)), Compute("n", N + 1), Return((0,))), "binds n, which is bound already"),
-    ((Compute("m", N + 1), Return((0,))), "needs the size n"),
-    ((Assert(sympy.Gt(N, 3), "no"), Return((0,))), "needs the size n"),
-    ((Return((SymType(N),)),), "needs the size n"),
-    ((Allocate(1), MakeView(2, 1, 1), Return((0,))), "views 1 + 4 elements of t1, whose memory has 4"),
-    ((GiveArena(), Return((0,))), "gives back what was not taken"),
-    ((TakeArena(), Return((0,))), "ends without giving the arena back"),
-    ((TakeArena(), TakeArena(), Return((0,))), "takes a second arena"),
-    ((CheckIndices((0,)), Return((0,))), "looks at t0, in which nothing is recorded"),
-    ((SettleChecks(True), Return((0,))), "looks at checks that no device records"),
-    ((LayOut(1), Return((0,))), "uses t1 before it is made"),
-    ((CallLibrary(torch.neg, (), {}, out=0), Return((0,))), "writes to t0, which lies in the input t0"),
-    ((MakeView(1, 0, 0), CallLibrary(torch.neg, (), {}, out=1), Return((0,))),
-     "writes to t1, which lies in the input t0"),
-    ((CallLibrary(torch.neg, (), {}, (1,), view_of=0), CallLibrary(torch.neg, (), {}, out=1), Return((0,))),
-     "writes to t1, which lies in the input t0"),
-    ((Allocate(1), CallLibrary(torch.neg, (), {}, (2,), out=1), Return((0,))), "both fills a tensor and returns some"),
-    ((CallLibrary(torch.neg, (SymType(N),), {}, (1,)), Return((1,))), "needs the size n"),
-], ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "steps, sentence",
+    [
+        ((), "does not return"),
+        ((Return((0,)), Return((0,))), "comes after the end"),
+        ((Return((7,)),), "names t7, which is no tensor"),
+        ((Return((1,)),), "uses t1 before it is made"),
+        ((Allocate(1), Return((1,))), "reads t1 before it is written"),
+        ((Allocate(0), Return((0,))), "makes t0, which is there already"),
+        ((Allocate(1), Free(1), Allocate(1), Return((0,))), "makes t1, which is there already"),
+        ((Allocate(1), Free(1), MakeView(2, 1, 0), Return((0,))), "uses t1 after it is freed"),
+        ((Free(0), Return((0,))), "frees t0, which is not the call's own"),
+        ((Allocate(3), Return((0,))), "needs the size n, which no earlier step binds"),
+        ((BindSymbol("n", SizeOf(0, 1)), Return((0,))), "reads dimension 1 of t0, which has 1"),
+        ((BindSymbol("n", SizeOf(1, 0)), Return((0,))), "uses t1 before it is made"),
+        ((BindSymbol("n", InputNumber(0)), Return((0,))), "reads input 0, which is no number"),
+        ((BindSymbol("n", InputNumber(1), factor=0), Return((0,))), "divides by zero"),
+        ((BindSymbol("m", InputNumber(1), rest=N), Return((0,))), "needs the size n"),
+        (
+            (BindSymbol("n", InputNumber(1)), BindSymbol("n", SizeOf(0, 0)), Return((0,))),
+            "binds n, which is bound already",
+        ),
+        ((BindSymbol("n", InputNumber(1)), Compute("n", N + 1), Return((0,))), "binds n, which is bound already"),
+        ((Compute("m", N + 1), Return((0,))), "needs the size n"),
+        ((Assert(sympy.Gt(N, 3), "no"), Return((0,))), "needs the size n"),
+        ((Return((SymType(N),)),), "needs the size n"),
+        ((Allocate(1), MakeView(2, 1, 1), Return((0,))), "views 1 + 4 elements of t1, whose memory has 4"),
+        ((GiveArena(), Return((0,))), "gives back what was not taken"),
+        ((TakeArena(), Return((0,))), "ends without giving the arena back"),
+        ((TakeArena(), TakeArena(), Return((0,))), "takes a second arena"),
+        ((CheckIndices((0,)), Return((0,))), "looks at t0, in which nothing is recorded"),
+        ((SettleChecks(True), Return((0,))), "looks at checks that no device records"),
+        ((LayOut(1), Return((0,))), "uses t1 before it is made"),
+        ((CallLibrary(torch.neg, (), {}, out=0), Return((0,))), "writes to t0, which lies in the input t0"),
+        (
+            (MakeView(1, 0, 0), CallLibrary(torch.neg, (), {}, out=1), Return((0,))),
+            "writes to t1, which lies in the input t0",
+        ),
+        (
+            (CallLibrary(torch.neg, (), {}, (1,), view_of=0), CallLibrary(torch.neg, (), {}, out=1), Return((0,))),
+            "writes to t1, which lies in the input t0",
+        ),
+        (
+            (Allocate(1), CallLibrary(torch.neg, (), {}, (2,), out=1), Return((0,))),
+            "both fills a tensor and returns some",
+        ),
+        ((CallLibrary(torch.neg, (SymType(N),), {}, (1,)), Return((1,))), "needs the size n"),
+    ],
+    ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "",
+)
 def test_a_wrong_step_is_refused_in_a_sentence(steps: tuple[Step, ...], sentence: str) -> None:
     types = (ROW, ROW, ROW, TensorType.dense(torch.float32, (N,)))
     assert sentence in refusal(LaunchProgram(types, (0, SymType(N)), steps))
@@ -146,7 +180,7 @@ def test_memory_in_the_arena_is_used_in_its_time_only() -> None:
     program = kernel_program()
     for k, kept in enumerate(program.arena.kept):
         for wrong in (replace(kept, last=kept.last - 1), replace(kept, first=kept.first + 1)):
-            plan = replace(program.arena, kept=(*program.arena.kept[:k], wrong, *program.arena.kept[k + 1:]))
+            plan = replace(program.arena, kept=(*program.arena.kept[:k], wrong, *program.arena.kept[k + 1 :]))
             assert "whose memory is its own only from step" in refusal(replace(program, arena=plan))
 
 
@@ -156,8 +190,9 @@ def test_nothing_of_the_arena_is_returned_or_used_after_it_is_given_back() -> No
     last = len(program.steps) - 1
     assert "after it is freed" in refusal(instead(program, last, Return((inside,))))
     give = number_of(program, GiveArena)
-    assert "lies in the arena" in refusal(replace(program, steps=(
-        *program.steps[:give], Return((inside,)), *program.steps[give:])))
+    assert "lies in the arena" in refusal(
+        replace(program, steps=(*program.steps[:give], Return((inside,)), *program.steps[give:]))
+    )
     assert "whose memory is its own" in refusal(instead(program, give, LayOut(inside)))
 
 

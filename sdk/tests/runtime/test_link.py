@@ -1,4 +1,5 @@
 """The linked function: what it calls, returns, frees."""
+
 from __future__ import annotations
 
 import signal
@@ -46,8 +47,14 @@ def test_the_list_of_inputs_is_emptied_so_that_they_can_be_freed() -> None:
 
     captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
     first, last = split(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [Linkable("first", first.gm.forward, first.inputs, first.outputs),
-                             Linkable("last", second, last.inputs, last.outputs)], {})
+    run = link(
+        captured.gm,
+        [
+            Linkable("first", first.gm.forward, first.inputs, first.outputs),
+            Linkable("last", second, last.inputs, last.outputs),
+        ],
+        {},
+    )
     args = [R(2, 2), R(2, 2)]
     seen = weakref.ref(args[0])
     run(args)
@@ -78,10 +85,11 @@ def test_a_first_call_is_replaced_once_it_has_returned() -> None:
             if fails and len(calls) == 1:
                 raise ValueError
             return part.gm.forward(*args)
+
         return run
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
-    part, = split(captured.gm, place(captured.gm, BACKENDS))
+    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
     run = link(captured.gm, [Linkable("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {})
     for _ in range(4):
         try:
@@ -97,22 +105,31 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
 
     captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
     next(n for n in captured.gm.graph.nodes if n.name == "add").meta["stack_trace"] = (
-        '  File "/models/model.py", line 41, in forward\n    return (x @ w) + 1\n')
+        '  File "/models/model.py", line 41, in forward\n    return (x @ w) + 1\n'
+    )
     first, last = split(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [Linkable("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
-                             Linkable("p1", breaks, last.inputs, last.outputs, owner="pointwise")], {})
+    run = link(
+        captured.gm,
+        [
+            Linkable("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
+            Linkable("p1", breaks, last.inputs, last.outputs, owner="pointwise"),
+        ],
+        {},
+    )
     with pytest.raises(ZeroDivisionError, match="the chip divides by zero") as raised:
         run([R(2, 2), R(2, 2)])
     assert raised.value.__notes__ == [
-        "Raised in part p1, which pointwise compiled.\n  at /models/model.py:41   return (x @ w) + 1"]
+        "Raised in part p1, which pointwise compiled.\n  at /models/model.py:41   return (x @ w) + 1"
+    ]
 
 
 class Odd(BaseException):
     """What no function should raise."""
 
 
-@pytest.mark.parametrize(("raised", "said"), [(SystemExit("no licence"), "SystemExit: no licence"),
-                                              (Odd("odd"), "Odd: odd")])
+@pytest.mark.parametrize(
+    ("raised", "said"), [(SystemExit("no licence"), "SystemExit: no licence"), (Odd("odd"), "Odd: odd")]
+)
 def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> None:
     def quits(*args: Tensor) -> Any:
         raise raised
@@ -147,8 +164,9 @@ def test_what_the_user_stops_a_part_by_goes_through() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("name", [
-    "__import__('os').abort()", "a b", "x\n    raise", "lambda", "args", "run", "é", "v_x"])
+@pytest.mark.parametrize(
+    "name", ["__import__('os').abort()", "a b", "x\n    raise", "lambda", "args", "run", "é", "v_x"]
+)
 def test_nodes_and_parts_may_have_any_names(name: str) -> None:
     """A node's name comes from a program or a file: it becomes a variable's only if it can be one."""
     captured = tidied(trace(lambda x, w: ((x @ w) + w.shape[0], 3), R(2, 2), R(2, 2)), "inference")
@@ -156,8 +174,12 @@ def test_nodes_and_parts_may_have_any_names(name: str) -> None:
     names = {n.name: f"{name}{k or ''}" for k, n in enumerate(captured.gm.graph.nodes)}
     for node in captured.gm.graph.nodes:
         node.name = names[node.name]
-    linkables = [Linkable(f"{name}{k or ''}", p.gm.forward, tuple(names[i] for i in p.inputs),
-                          tuple(names[o] for o in p.outputs)) for k, p in enumerate(parts)]
+    linkables = [
+        Linkable(
+            f"{name}{k or ''}", p.gm.forward, tuple(names[i] for i in p.inputs), tuple(names[o] for o in p.outputs)
+        )
+        for k, p in enumerate(parts)
+    ]
     constant = {names[n]: torch.ones(2, 2) for n in ("w_1",) if n in names}
     run = link(captured.gm, linkables, constant)
     x = R(2, 2)

@@ -1,4 +1,5 @@
 """Operators whose fake kernels promise other types than their kernels give, beside eager PyTorch and under strict."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -43,13 +44,18 @@ def fresh() -> Iterator[None]:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backends", BACKENDS, ids=["whole", "parts"])
-@pytest.mark.parametrize("op, what", [(widens, "Its dtype is torch.float64, not torch.float32"),
-                                      (turns, r"Its strides are \[1, 2\], not \[3, 1\]")], ids=["dtype", "strides"])
-def test_it_is_cast_with_one_warning(op: Callable[[Tensor], Tensor], what: str, backends: list[Backend],
-                                     dynamic: bool) -> None:
+@pytest.mark.parametrize(
+    "op, what",
+    [(widens, "Its dtype is torch.float64, not torch.float32"), (turns, r"Its strides are \[1, 2\], not \[3, 1\]")],
+    ids=["dtype", "strides"],
+)
+def test_it_is_cast_with_one_warning(
+    op: Callable[[Tensor], Tensor], what: str, backends: list[Backend], dynamic: bool
+) -> None:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         y = op(x.sin())
         return y, y + 1
+
     compiled = keel.compile(program, backends=backends, dynamic=dynamic)
     with pytest.warns(KeelWarning, match=rf"(?s)PyTorch's kernels give other types in part .*{what}.*test_mended.py"):
         got = compiled(torch.ones(2, 3))

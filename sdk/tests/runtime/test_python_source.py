@@ -1,4 +1,5 @@
 """Source text holds names that were made for it, and nothing else."""
+
 from __future__ import annotations
 
 import keyword
@@ -25,8 +26,26 @@ from keel.runtime.python_source import (
 )
 
 ATTACK = "__import__('os').abort()"
-STRANGE = ("", "a b", "a.b", "a\nb", "a;b", "a#", "1a", "é", "ﬁt", "lambda", "None", "match", "__class__", "_x", ATTACK,
-           "x\u2028y", "x)", "x=1")
+STRANGE = (
+    "",
+    "a b",
+    "a.b",
+    "a\nb",
+    "a;b",
+    "a#",
+    "1a",
+    "é",
+    "ﬁt",
+    "lambda",
+    "None",
+    "match",
+    "__class__",
+    "_x",
+    ATTACK,
+    "x\u2028y",
+    "x)",
+    "x=1",
+)
 
 
 @pytest.mark.parametrize("text", STRANGE)
@@ -57,21 +76,29 @@ def test_the_same_object_has_one_name_and_the_same_key_one_variable() -> None:
     assert space.variable(1, "a") == space.variable(1, "b") != space.variable(2, "a")
 
 
-@pytest.mark.parametrize("write", [
-    lambda text, name: call(text), lambda text, name: call(name, [text]),
-    lambda text, name: call(name, [], {"a": text}),
-    lambda text, name: method(text, "size"), lambda text, name: item(text, 0), lambda text, name: tuple_of([text]),
-    lambda text, name: list_of([name, text]), lambda text, name: infix("+", name, text),
-    lambda text, name: Function(Namespace(), [text]), lambda text, name: Function(Namespace(), []).do(text),
-    lambda text, name: Function(Namespace(), []).assign(text, name),
-    lambda text, name: Function(Namespace(), []).assign(name, text),
-    lambda text, name: Function(Namespace(), []).unpack([text], name),
-    lambda text, name: Function(Namespace(), []).delete([text]),
-    lambda text, name: Function(Namespace(), []).raise_if(text, name),
-    lambda text, name: Function(Namespace(), []).raise_unless(name, text),
-    lambda text, name: Function(Namespace(), []).give(text),
-    lambda text, name: literal(text),
-])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda text, name: call(text),
+        lambda text, name: call(name, [text]),
+        lambda text, name: call(name, [], {"a": text}),
+        lambda text, name: method(text, "size"),
+        lambda text, name: item(text, 0),
+        lambda text, name: tuple_of([text]),
+        lambda text, name: list_of([name, text]),
+        lambda text, name: infix("+", name, text),
+        lambda text, name: Function(Namespace(), [text]),
+        lambda text, name: Function(Namespace(), []).do(text),
+        lambda text, name: Function(Namespace(), []).assign(text, name),
+        lambda text, name: Function(Namespace(), []).assign(name, text),
+        lambda text, name: Function(Namespace(), []).unpack([text], name),
+        lambda text, name: Function(Namespace(), []).delete([text]),
+        lambda text, name: Function(Namespace(), []).raise_if(text, name),
+        lambda text, name: Function(Namespace(), []).raise_unless(name, text),
+        lambda text, name: Function(Namespace(), []).give(text),
+        lambda text, name: literal(text),
+    ],
+)
 def test_plain_text_is_refused_everywhere(write: Any) -> None:
     with pytest.raises(TypeError):
         write(ATTACK, Namespace().variable("x", "x"))
@@ -79,8 +106,12 @@ def test_plain_text_is_refused_everywhere(write: Any) -> None:
 
 def test_methods_and_operators_are_names_and_operators() -> None:
     x = Namespace().variable("x", "x")
-    for wrong in (lambda: method(x, ATTACK), lambda: method(x, "__class__"), lambda: infix("if", x, x),
-                  lambda: call(x, [], {ATTACK: x})):
+    for wrong in (
+        lambda: method(x, ATTACK),
+        lambda: method(x, "__class__"),
+        lambda: infix("if", x, x),
+        lambda: call(x, [], {ATTACK: x}),
+    ):
         with pytest.raises(ValueError, match="is n"):
             wrong()
 
@@ -88,8 +119,9 @@ def test_methods_and_operators_are_names_and_operators() -> None:
 def test_an_argument_whose_name_is_none_in_python_is_passed_all_the_same() -> None:
     space = Namespace()
     out = Function(space, [])
-    out.give(call(space.object(lambda **given: given), [], {"from": literal(1), ATTACK: literal(2), "to": literal(3)},
-                  space))
+    out.give(
+        call(space.object(lambda **given: given), [], {"from": literal(1), ATTACK: literal(2), "to": literal(3)}, space)
+    )
     assert out.build("test")() == {"from": 1, ATTACK: 2, "to": 3}
 
 
@@ -99,30 +131,67 @@ def test_what_is_no_integer_is_an_object(value: Any) -> None:
         literal(value)
 
 
-@pytest.mark.parametrize("text, value", [
-    ("a + 2 * b", 8), ("(a // b) ** 2", 0), ("least(a, b) if a < b else -a", 2), ("math.floor(a / 2)", 1),
-    ("a < b and not a == b", True),
-])
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("a + 2 * b", 8),
+        ("(a // b) ** 2", 0),
+        ("least(a, b) if a < b else -a", 2),
+        ("math.floor(a / 2)", 1),
+        ("a < b and not a == b", True),
+    ],
+)
 def test_arithmetic_is_written_with_other_names(text: str, value: Any) -> None:
     import math
 
     space = Namespace()
-    names = {"a": space.variable("a", "s 0"), "b": space.variable("b", "lambda"), "least": space.object(min),
-             "math": space.object(math)}
+    names = {
+        "a": space.variable("a", "s 0"),
+        "b": space.variable("b", "lambda"),
+        "least": space.object(min),
+        "math": space.object(math),
+    }
     out = Function(space, [names["a"], names["b"]])
     out.give(arithmetic(text, names))
     assert out.build("test")(2, 3) == value
 
 
-@pytest.mark.parametrize("text", [
-    ATTACK, "c", "a.__class__", "a._x", "(lambda: a)()", "[a for a in b]", "a[0]", "'text'", "a := 1", "f'{a}'",
-    "a(**b)", "a(b=1)", "a if", "a\nb", "b'x'", "...", "await a", "a, *b", "{a: b}", "{a}", "(" * 500, "a" + ".b" * 3,
-    "1j", "a; b", "a #", "yield", "least(*a)",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        ATTACK,
+        "c",
+        "a.__class__",
+        "a._x",
+        "(lambda: a)()",
+        "[a for a in b]",
+        "a[0]",
+        "'text'",
+        "a := 1",
+        "f'{a}'",
+        "a(**b)",
+        "a(b=1)",
+        "a if",
+        "a\nb",
+        "b'x'",
+        "...",
+        "await a",
+        "a, *b",
+        "{a: b}",
+        "{a}",
+        "(" * 500,
+        "a" + ".b" * 3,
+        "1j",
+        "a; b",
+        "a #",
+        "yield",
+        "least(*a)",
+    ],
+)
 def test_what_is_not_arithmetic_is_refused(text: str) -> None:
     space = Namespace()
     names = {"a": space.variable("a", "a"), "b": space.variable("b", "b"), "least": space.object(min)}
-    if text == "a #":                                         # a comment is dropped: what is written is parsed anew
+    if text == "a #":  # a comment is dropped: what is written is parsed anew
         assert arithmetic(text, names) == "(a)"
         return
     with pytest.raises(ValueError, match="not arithmetic"):

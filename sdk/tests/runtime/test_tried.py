@@ -1,4 +1,5 @@
 """Plans tried against each other, one in each call, by a clock that only they move."""
+
 from __future__ import annotations
 
 import gc
@@ -35,6 +36,7 @@ class Clock:
             if raises is not None:
                 raise raises
             return given
+
         return Candidate(Tried((name,), predicted), run, self.heard.append)
 
     def tried(self, *plans: Candidate) -> tuple[Tried, ...]:
@@ -63,13 +65,16 @@ def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_le
         assert not run.decided and not clock.heard
         given = [1, i]
         assert run(given) == [1, i, clock.log[-1]] and len(clock.log) == i + 1
-        assert given == []                                    # inputs can be freed early
+        assert given == []  # inputs can be freed early
     gc.collect()
     assert run.decided and [ref() is None for ref in alive] == [True, False]
     assert run([3]) == [3, "b"] and clock.log[-1] == "b"
     (said,) = clock.heard
     assert [(t.owners, t.kept, t.took, t.why) for t in said] == [
-        (("a",), False, 3.0, ""), (("b",), True, 2.0, ""), (("c",), False, None, "It could not.")]
+        (("a",), False, 3.0, ""),
+        (("b",), True, 2.0, ""),
+        (("c",), False, None, "It could not."),
+    ]
 
 
 def test_turns_go_there_and_back_after_one_that_warms_up(clock: Clock) -> None:
@@ -80,8 +85,7 @@ def test_turns_go_there_and_back_after_one_that_warms_up(clock: Clock) -> None:
 
 def test_who_is_clearly_slower_drops_out_and_others_go_on_while_it_is_open(clock: Clock) -> None:
     noisy = [0.1, 0.1, 0.12, 0.09, 0.11] * 5
-    found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)),
-                        clock.plan("c", 1.0, 0.2))
+    found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)), clock.plan("c", 1.0, 0.2))
     assert [len(t.seconds) for t in found] == [tried.MOST, tried.MOST, tried.ROUNDS]
     assert fastest([*found[:2], replace(found[2], seconds=(0.01,) * tried.ROUNDS)]) < 2
 
@@ -95,22 +99,27 @@ def test_after_long_enough_no_more_is_asked_for(clock: Clock) -> None:
 def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def settle(devices: Any) -> None:
         clock.log.append("|")
-        clock.now += 1.0                                      # what was launched takes a second
+        clock.now += 1.0  # what was launched takes a second
+
     monkeypatch.setattr(tried, "wait", settle)
     (one, _) = clock.tried(clock.plan("a", 1.0, 0.0), clock.plan("b", 1.0, 0.0))
     assert "".join(clock.log[:6]) == "|a||b|" and one.took == 1.0
 
 
-@pytest.mark.parametrize(("a", "b", "kept"), [
-    ((5.0, 5.0, 5.0), (4.9, 4.9, 4.9), 1),
-    ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), 0),
-    ((5.3, 4.8, 5.1, 4.7, 5.3), (5.0, 5.0, 5.0, 5.0, 5.0), 1),
-    ((4.9, 9.1, 5.15, 7.0, 5.3), (5.1, 9.3, 5.2, 7.2, 5.0), 0),    # most rounds count, though its median is greater
-    ((5.1, 9.1, 5.1, 7.1, 5.1), (5.0, 9.0, 5.0, 7.0, 5.0), 1),    # what is busy slows both
-    ((4.0, 4.0, 4.0), (5.0, 5.0, 5.0), 0),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "kept"),
+    [
+        ((5.0, 5.0, 5.0), (4.9, 4.9, 4.9), 1),
+        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), 0),
+        ((5.3, 4.8, 5.1, 4.7, 5.3), (5.0, 5.0, 5.0, 5.0, 5.0), 1),
+        ((4.9, 9.1, 5.15, 7.0, 5.3), (5.1, 9.3, 5.2, 7.2, 5.0), 0),  # most rounds count, though its median is greater
+        ((5.1, 9.1, 5.1, 7.1, 5.1), (5.0, 9.0, 5.0, 7.0, 5.0), 1),  # what is busy slows both
+        ((4.0, 4.0, 4.0), (5.0, 5.0, 5.0), 0),
+    ],
+)
 def test_the_fastest_round_by_round_and_of_equals_the_one_predicted_to_be(
-        a: tuple[float, ...], b: tuple[float, ...], kept: int) -> None:
+    a: tuple[float, ...], b: tuple[float, ...], kept: int
+) -> None:
     assert fastest([Tried(("a",), 1.0, a), Tried(("b",), 1.2, b)]) == kept
     assert fastest([Tried(("c",), 0.1, (), "It failed."), Tried(("b",), 1.2, b), Tried(("a",), 1.0, a)]) == 2 - kept
 
@@ -130,9 +139,11 @@ def test_what_a_program_does_wrong_passes_and_counts_for_nothing(clock: Clock) -
             if "bad" in args:
                 raise IndexError(f"{name} says: beyond the end")
             return plan.run(args)
+
         return replace(plan, run=run)
+
     run = Trial([strict("a"), strict("b")])
-    while not run.decided:                                    # the plan by cost says what is wrong in a first run
+    while not run.decided:  # the plan by cost says what is wrong in a first run
         with pytest.raises(IndexError, match="a says|b says" if len(clock.log) > 2 else "a says"):
             run(["bad"])
         run([])
@@ -151,8 +162,9 @@ def test_a_call_during_another_runs_the_first_and_counts_for_nothing(clock: Cloc
         thread = Thread(target=lambda: inside.append(run([])))
         thread.start()
         thread.join()
-        inside.append(run([]))                                # even its own
+        inside.append(run([]))  # even its own
         return clock_b.run(args)
+
     clock_b = clock.plan("b", 1.2, 2.0)
     run = Trial([clock.plan("a", 1.0, 3.0), replace(clock_b, run=calls)])
     assert run([]) == ["a"] and run([]) == ["b"] and "".join(clock.log) == "aaab"
@@ -165,6 +177,7 @@ def test_several_threads_decide_once(clock: Clock) -> None:
     def calls() -> None:
         while not run.decided:
             run([])
+
     threads = [Thread(target=calls) for _ in range(4)]
     for t in threads:
         t.start()
@@ -193,6 +206,7 @@ def test_arguments_are_freed_early_but_in_the_first_run_of_a_rival(clock: Clock)
         args.clear()
         freed.append(given() is None)
         return []
+
     trial = Trial([Candidate(Tried((name,), 1.0), run, clock.heard.append) for name in "ab"])
     for _ in range(6):
         trial([torch.ones(3)])

@@ -1,4 +1,5 @@
 """``scheduled(fn, *args)``: the schedules that a loop target makes of a function's graphs."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -24,12 +25,13 @@ def scheduled() -> Callable[..., list[Schedule]]:
         def compile(gm):
             found.append(schedule_part(target, gm))
             return compile_part(target, gm)
-        backend = keel.Backend(name="probe", device="cpu", supports=lambda call: refuse(target, call),
-                               compile=compile)
+
+        backend = keel.Backend(name="probe", device="cpu", supports=lambda call: refuse(target, call), compile=compile)
         compiled = keel.compile(fn, backends=[backend], strict=True, dynamic=dynamic)
         results, expected = run(compiled, args), run(fn, args)
         torch.testing.assert_close(results, expected, equal_nan=True)
         return found
+
     return make
 
 
@@ -48,4 +50,5 @@ def text() -> Callable[[list[Schedule]], str]:
     def of(schedules):
         steps = [s for schedule in schedules for s in schedule.steps]
         return "\n\n".join(str(s.kernel) if isinstance(s, Launch) else f"library call: {s.name}" for s in steps) + "\n"
+
     return of

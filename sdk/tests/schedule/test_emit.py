@@ -1,4 +1,5 @@
 """What is computed in a kernel, and what is not."""
+
 from __future__ import annotations
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_place_whose_number_changes_nothing_is_checked(scheduled, parallel):
 
     def total(x, i):
         return (x.expand(1)[i] * 0.5).sum()
+
     scheduled(total, torch.randn(1), numbers, limits=Limits(parallel=parallel))
     numbers[77] = 1
     with pytest.raises(BadIndex, match="the index 1 of a dimension of size 1"):

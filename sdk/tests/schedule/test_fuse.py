@@ -33,11 +33,15 @@ def cross_entropy(x, target):
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize(("fn", "args"), [
-    (softmax, (torch.randn(6, 48),)),
-    (layer_norm, (torch.randn(2, 3, 48), torch.randn(48), torch.randn(48))),
-    (cross_entropy, (torch.randn(6, 48), torch.tensor([1, 2, -100, 4, 5, 47]))),
-], ids=["softmax", "layer_norm", "cross_entropy"])
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (softmax, (torch.randn(6, 48),)),
+        (layer_norm, (torch.randn(2, 3, 48), torch.randn(48), torch.randn(48))),
+        (cross_entropy, (torch.randn(6, 48), torch.tensor([1, 2, -100, 4, 5, 47]))),
+    ],
+    ids=["softmax", "layer_norm", "cross_entropy"],
+)
 def test_one_kernel_each(scheduled, text, golden, fn, args, dynamic):
     schedules = scheduled(fn, *args, dynamic=dynamic)
     assert [len(launches(s)) for s in schedules] == [1]
@@ -55,6 +59,7 @@ def test_heads_are_split_where_they_are_made(scheduled, text, golden):
     def heads(x, w, b):
         y = (x @ w + b).view(2, 5, 3, 8).permute(0, 2, 1, 3)
         return y.contiguous(), F.relu(y).contiguous()
+
     schedules = scheduled(heads, torch.randn(2, 5, 24), torch.randn(24, 24), torch.randn(24))
     assert [len(launches(s)) for s in schedules] == [1]
     golden(text(schedules))
@@ -63,6 +68,7 @@ def test_heads_are_split_where_they_are_made(scheduled, text, golden):
 def test_batch_norm_reads_channels_apart(scheduled, text, golden):
     def batch_norm(x, w, b):
         return F.relu(F.batch_norm(x, None, None, w, b, training=True))
+
     schedules = scheduled(batch_norm, torch.randn(4, 6, 5, 5), torch.randn(6), torch.randn(6))
     assert [len(launches(s)) for s in schedules] == [1]
     golden(text(schedules))
@@ -93,6 +99,7 @@ def test_fuel_stops_fusion(scheduled):
 def test_a_group_is_needed_as_a_whole(scheduled):
     """The product needs the group of ``a`` and ``b``, which needs the maximum: so ``c``, which reads the product, does
     not join the maximum, though all that the product itself reads stands before it."""
+
     def fn(x, w, y):
         a = x.exp()
         product = a @ w
@@ -100,6 +107,7 @@ def test_a_group_is_needed_as_a_whole(scheduled):
         b = a.sin() * most
         c = y.exp() * product
         return b, c
+
     (schedule,) = scheduled(fn, torch.randn(8, 8), torch.randn(8, 16), torch.randn(8, 16))
     assert len(launches(schedule)) == 3
 
@@ -109,26 +117,53 @@ def test_equal_layers_share_kernels(scheduled):
         for w in weights:
             x = F.gelu(F.layer_norm(x, (32,)) @ w) + x
         return x
+
     (schedule,) = scheduled(layers, torch.randn(4, 32), *(torch.randn(32, 32) for _ in range(5)))
     assert len(schedule.kernels()) < len(launches(schedule))
 
 
 # -- any program -----------------------------------------------------------------------------------------
 
-UNARY = (torch.neg, torch.abs, torch.tanh, F.relu, lambda x: x * 0.5 + 1, lambda x: x.t().contiguous().t(),
-         lambda x: x - x.amax(1, keepdim=True), lambda x: x + x.mean(0), lambda x: x.view(-1).view(x.shape),
-         lambda x: x.cumsum(1), lambda x: torch.cat([x[:, 1:], x[:, :1]], 1), lambda x: F.pad(x, (1, 0))[:, :-1],
-         lambda x: x.flip(0), lambda x: x.masked_fill(x > 0.5, 0.25), lambda x: x.sum() + x)
-BINARY = (torch.add, torch.mul, torch.maximum, lambda a, b: a + b.sum(1, keepdim=True), lambda a, b: a * b.sum(0),
-          lambda a, b: torch.where(a > b, a, b))
+UNARY = (
+    torch.neg,
+    torch.abs,
+    torch.tanh,
+    F.relu,
+    lambda x: x * 0.5 + 1,
+    lambda x: x.t().contiguous().t(),
+    lambda x: x - x.amax(1, keepdim=True),
+    lambda x: x + x.mean(0),
+    lambda x: x.view(-1).view(x.shape),
+    lambda x: x.cumsum(1),
+    lambda x: torch.cat([x[:, 1:], x[:, :1]], 1),
+    lambda x: F.pad(x, (1, 0))[:, :-1],
+    lambda x: x.flip(0),
+    lambda x: x.masked_fill(x > 0.5, 0.25),
+    lambda x: x.sum() + x,
+)
+BINARY = (
+    torch.add,
+    torch.mul,
+    torch.maximum,
+    lambda a, b: a + b.sum(1, keepdim=True),
+    lambda a, b: a * b.sum(0),
+    lambda a, b: torch.where(a > b, a, b),
+)
 
 
 @st.composite
 def programs(draw):
     """Steps on a list of matrices; each names its operands by how far back they lie."""
-    steps = draw(st.lists(st.one_of(
-        st.tuples(st.sampled_from(UNARY), st.integers(1, 4)),
-        st.tuples(st.sampled_from(BINARY), st.integers(1, 4), st.integers(1, 4))), min_size=1, max_size=8))
+    steps = draw(
+        st.lists(
+            st.one_of(
+                st.tuples(st.sampled_from(UNARY), st.integers(1, 4)),
+                st.tuples(st.sampled_from(BINARY), st.integers(1, 4), st.integers(1, 4)),
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
     return steps, draw(st.integers(1, 3)), draw(st.sampled_from([(3, 4), (1, 5), (6, 1), (8, 16)]))
 
 
@@ -142,7 +177,6 @@ def test_any_schedule_computes_what_eager_does(scheduled, program):
         for op, *back in steps:
             values.append(op(*(values[-min(b, len(values))] for b in back)))
         return tuple(values[-outputs:])
+
     torch.manual_seed(0)
     scheduled(fn, torch.randn(shape), torch.randn(shape))
-
-

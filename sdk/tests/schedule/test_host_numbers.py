@@ -1,4 +1,5 @@
 """Sizes that kernels cannot compute are symbols of a schedule, which stand for what the host computes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,9 +27,13 @@ def tensors_of(sizes: Callable[[Any], list[Any]], function: Callable[..., Any]) 
 
 
 def test_a_fraction_of_a_size_is_a_symbol_with_its_value_as_hint() -> None:
-    gm, tensors = tensors_of(lambda n: [n], lambda x: torch.ops.aten.mul.Tensor(
-        torch.ops.aten.slice.Tensor(x, 0, 0, torch.sym_int(x.shape[0] * .75)), 2.0))
-    size, = tensors.tensors[-1].type.shape
+    gm, tensors = tensors_of(
+        lambda n: [n],
+        lambda x: torch.ops.aten.mul.Tensor(
+            torch.ops.aten.slice.Tensor(x, 0, 0, torch.sym_int(x.shape[0] * 0.75)), 2.0
+        ),
+    )
+    (size,) = tensors.tensors[-1].type.shape
     assert str(tensors.host.by_name[str(size)].func) == "TruncToInt"
     assert hints_of(gm, tensors.host)(size) == 15
 
@@ -41,7 +46,7 @@ def test_a_size_that_only_stands_as_a_whole_is_a_symbol() -> None:
 
 
 def test_a_float_is_the_bits_of_one() -> None:
-    _, tensors = tensors_of(lambda n: [n], lambda x: torch.ops.aten.mul.Tensor(x, x.shape[0] * .3))
+    _, tensors = tensors_of(lambda n: [n], lambda x: torch.ops.aten.mul.Tensor(x, x.shape[0] * 0.3))
     assert {str(e.func) for e in tensors.host.by_name.values()} == {"BitsOfFloat"}
 
 

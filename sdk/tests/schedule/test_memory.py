@@ -3,9 +3,15 @@ from hypothesis import strategies as st
 
 from keel.schedule.memory import ALIGNMENT, Lifetime, pack
 
-lifetimes = st.lists(st.builds(
-    lambda size, first, length: Lifetime(size, first, first + length),
-    st.integers(0, 5000), st.integers(0, 30), st.integers(0, 10)), max_size=30)
+lifetimes = st.lists(
+    st.builds(
+        lambda size, first, length: Lifetime(size, first, first + length),
+        st.integers(0, 5000),
+        st.integers(0, 30),
+        st.integers(0, 10),
+    ),
+    max_size=30,
+)
 
 
 @given(lifetimes)

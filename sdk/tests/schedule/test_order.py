@@ -56,8 +56,11 @@ def test_axes_of_size_one_go():
 def test_the_axis_of_a_scan_stays_whatever_its_size():
     p, q = Axis("p", 1), Axis("q", 4)
     body = (Load(7, "x", index(q), f32), Scan((9,), "sum", (7,), (f32,)), Store("y", index(q), 9))
-    kernel = Kernel("any", (Buffer("x", f32, 4, "in"), Buffer("y", f32, 4, "out")),
-                    (Loop("parallel", (q,), (Loop("scan", (p,), body),)),))
+    kernel = Kernel(
+        "any",
+        (Buffer("x", f32, 4, "in"), Buffer("y", f32, 4, "out")),
+        (Loop("parallel", (q,), (Loop("scan", (p,), body),)),),
+    )
     (loop,) = canonical(kernel, hint).body
     assert [a.size for a in loop.body[0].axes] == [1]
 
@@ -73,9 +76,20 @@ def test_sibling_loops_share_names_and_inner_ones_count_on():
     r = Axis("r", 4)
     p = Axis("p", 3)
     at = index(p) * 4 + r
-    kernel = Kernel("any", (Buffer("x", f32, 12, "in"), Buffer("y", f32, 12, "out")), (Loop("parallel", (p,), (
-        Loop("reduce", (r,), (Load(0, "x", at, f32), Reduce((5,), "sum", (0,), (f32,)))),
-        Loop("parallel", (r,), (Load(1, "x", at, f32), Apply(2, "sub", (1, 5), f32), Store("y", at, 2))))),))
+    kernel = Kernel(
+        "any",
+        (Buffer("x", f32, 12, "in"), Buffer("y", f32, 12, "out")),
+        (
+            Loop(
+                "parallel",
+                (p,),
+                (
+                    Loop("reduce", (r,), (Load(0, "x", at, f32), Reduce((5,), "sum", (0,), (f32,)))),
+                    Loop("parallel", (r,), (Load(1, "x", at, f32), Apply(2, "sub", (1, 5), f32), Store("y", at, 2))),
+                ),
+            ),
+        ),
+    )
     (outer,) = canonical(kernel, hint).body
     assert [loop.axes for loop in outer.body] == [(Axis("j0", 4),), (Axis("j0", 4),)]
     assert outer.body[0].body[1].results == (1,)

@@ -53,12 +53,15 @@ def test_refining_a_matched_axis_again_splits_both_sides():
     assert solution.y.now(solution.value(index(p))) == solution.y.now(index(h))
 
 
-@pytest.mark.parametrize(("left", "right", "size"), [
-    (index(Axis("p", 4)) + 1, index(a), 4),                       # shifted
-    (index(Axis("p", 8)) * 2, index(Axis("z", 16)), 16),          # strided
-    (index(Axis("p", 6)), index(b), 12),                          # covers a part
-    (index(Axis("p", 10)), index(Axis("z", 15)), 30),             # radices that share no refinement
-])
+@pytest.mark.parametrize(
+    ("left", "right", "size"),
+    [
+        (index(Axis("p", 4)) + 1, index(a), 4),  # shifted
+        (index(Axis("p", 8)) * 2, index(Axis("z", 16)), 16),  # strided
+        (index(Axis("p", 6)), index(b), 12),  # covers a part
+        (index(Axis("p", 10)), index(Axis("z", 15)), 30),  # radices that share no refinement
+    ],
+)
 def test_what_is_no_bijection_has_no_solution(left, right, size):
     with pytest.raises(NoSolution):
         solve([left], [right], [size])

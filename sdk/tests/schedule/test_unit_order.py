@@ -1,4 +1,5 @@
 """Units that grow, in an order that stays one in which they can run; held to a search of the whole graph."""
+
 from __future__ import annotations
 
 from hypothesis import given, settings

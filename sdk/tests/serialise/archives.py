@@ -1,4 +1,5 @@
 """Saved graphs that tests take apart and put together again, with other data."""
+
 from __future__ import annotations
 
 import json

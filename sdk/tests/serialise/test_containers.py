@@ -1,4 +1,5 @@
 """Containers of arguments and results: Python's own, those that the process registered, and those that are listed."""
+
 from __future__ import annotations
 
 import json
@@ -45,11 +46,14 @@ def _registered() -> Iterator[None]:
     pytree._register_namedtuple(Pair, serialized_type_name="keel_tests.Pair")
     torch.export.register_dataclass(Row, serialized_type_name="keel_tests.Row")
     pytree.register_pytree_node(
-        Bag, lambda bag: (bag.held, len(bag.held)), lambda held, _: Bag(list(held)),
+        Bag,
+        lambda bag: (bag.held, len(bag.held)),
+        lambda held, _: Bag(list(held)),
         serialized_type_name="keel_tests.Bag",
-        to_dumpable_context=lambda n: {"n": n}, from_dumpable_context=lambda said: Bag.read.append(said) or said["n"],
-        flatten_with_keys_fn=lambda bag: ([(pytree.SequenceKey(i), v) for i, v in enumerate(bag.held)],
-                                          len(bag.held)))
+        to_dumpable_context=lambda n: {"n": n},
+        from_dumpable_context=lambda said: Bag.read.append(said) or said["n"],
+        flatten_with_keys_fn=lambda bag: ([(pytree.SequenceKey(i), v) for i, v in enumerate(bag.held)], len(bag.held)),
+    )
     yield
     for kind in (Pair, Row, Bag):
         pytree._deregister_pytree_node(kind)
@@ -67,9 +71,17 @@ def saved(given: Any, file: Path) -> Path:
 
 
 ONE, TWO = torch.ones(2), torch.full((2,), 2.0)
-GIVEN = {"tuple": (ONE, [TWO]), "dict": {"a": ONE, 3: TWO}, "OrderedDict": OrderedDict(b=ONE, a=TWO),
-         "defaultdict": defaultdict(dict, a=ONE), "deque": deque([ONE, TWO], maxlen=3), "empty": ((), [], {}, [ONE]),
-         "named tuple": Pair(ONE, TWO), "data class": Row(ONE), "both": [Row(ONE, TWO), Pair(TWO, ONE)]}
+GIVEN = {
+    "tuple": (ONE, [TWO]),
+    "dict": {"a": ONE, 3: TWO},
+    "OrderedDict": OrderedDict(b=ONE, a=TWO),
+    "defaultdict": defaultdict(dict, a=ONE),
+    "deque": deque([ONE, TWO], maxlen=3),
+    "empty": ((), [], {}, [ONE]),
+    "named tuple": Pair(ONE, TWO),
+    "data class": Row(ONE),
+    "both": [Row(ONE, TWO), Pair(TWO, ONE)],
+}
 
 
 @pytest.mark.parametrize("kind", GIVEN)
@@ -92,11 +104,17 @@ def test_a_class_with_code_of_its_own_has_to_be_listed(tmp_path: Path) -> None:
     assert Bag.read
 
 
-@pytest.mark.parametrize(("given", "old", "new"), [
-    (Pair(ONE, TWO), "keel_tests.Pair", "keel_tests.Pear"), (Pair(ONE, TWO), "keel_tests.Pair", "keel_tests.Row"),
-    (Row(ONE), '[[\\"x\\"]', '[[\\"y\\"]'), (Row(ONE), '[\\"note\\"]', '[\\"x\\"]'),
-    (Row(ONE), "keel_tests.Row", "keel_tests.Bag"), (Row(ONE), "keel_tests.Row", "builtins.tuple"),
-])
+@pytest.mark.parametrize(
+    ("given", "old", "new"),
+    [
+        (Pair(ONE, TWO), "keel_tests.Pair", "keel_tests.Pear"),
+        (Pair(ONE, TWO), "keel_tests.Pair", "keel_tests.Row"),
+        (Row(ONE), '[[\\"x\\"]', '[[\\"y\\"]'),
+        (Row(ONE), '[\\"note\\"]', '[\\"x\\"]'),
+        (Row(ONE), "keel_tests.Row", "keel_tests.Bag"),
+        (Row(ONE), "keel_tests.Row", "builtins.tuple"),
+    ],
+)
 def test_classes_and_fields_that_are_others(given: Any, old: str, new: str, tmp_path: Path) -> None:
     file = saved(given, tmp_path / "graph.keel")
 
@@ -104,6 +122,7 @@ def test_classes_and_fields_that_are_others(given: Any, old: str, new: str, tmp_
         text = json.dumps(data["trees"][0])
         assert json.dumps(old)[1:-1] in text
         data["trees"][0] = json.loads(text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1]))
+
     changed(file, change)
     with pytest.raises(KeelError, match="bad-file"):
         load_graph(file)
@@ -126,6 +145,7 @@ def test_arguments_by_name_are_named_in_ascii(tmp_path: Path) -> None:
     class Named(torch.nn.Module):
         def forward(self, x: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
             return x + sum(more.values())
+
     program = torch.export.export(Named(), (ONE,), {"größe": ONE})
     with pytest.raises(KeelError, match=r"(?s)bad-graph.*größe: An argument that is given by name"):
         save_graph(program, tmp_path / "graph.keel")

@@ -1,4 +1,5 @@
 """Graphs saved and loaded: the same results, types and names, in eager and compiled; what is refused, and how."""
+
 from __future__ import annotations
 
 import copy
@@ -84,8 +85,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
     torch.manual_seed(0)
     model, file = Model(), tmp_path_factory.mktemp("files") / "model.keel"
     x, y = torch.randn(6, 4), {"y": torch.ones(())}
-    program = torch.export.export(model, (x, y), {"scale": 3.0}, dynamic_shapes={
-        "x": {0: torch.export.Dim("rows", min=2, max=64)}, "pair": {"y": None}, "scale": None})
+    program = torch.export.export(
+        model,
+        (x, y),
+        {"scale": 3.0},
+        dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=64)}, "pair": {"y": None}, "scale": None},
+    )
     save_graph(program, file)
     return model, file
 
@@ -103,7 +108,7 @@ def test_an_exported_program_comes_back(exported: tuple[Model, Any]) -> None:
         torch.testing.assert_close(loaded(x, y, scale=3.0), model(x, y, scale=3.0))
         torch.testing.assert_close(loaded.b_norm_running_mean, model.norm.running_mean)
     assert loaded.b_calls == model.calls == 2
-    x = torch.randn(4, 6).t()                                # other strides than those it was traced for
+    x = torch.randn(4, 6).t()  # other strides than those it was traced for
     torch.testing.assert_close(loaded(x, y, scale=3.0), model(x, y, scale=3.0))
 
 
@@ -122,15 +127,19 @@ def test_a_loaded_program_compiles_and_trains(exported: tuple[Model, Any]) -> No
     assert keel.testing.compiled_graphs() == graphs  # the check before a call needs none of its own per size
 
 
-@pytest.mark.parametrize("x, kwargs, why", [
-    (torch.ones(1, 4), {"scale": 3.0}, "This size is 1, not between 2 and 64"),
-    (torch.ones(65, 4), {"scale": 3.0}, "This size is 65"),
-    (torch.ones(6, 5), {"scale": 3.0}, "x: Its size in dimension 1 is 5, not 4"),
-    (torch.ones(6), {"scale": 3.0}, "x: It has 1 dimensions, not 2"),
-    (torch.ones(6, 4, dtype=torch.float64), {"scale": 3.0}, "x: Its dtype is torch.float64, not torch.float32"),
-    (7, {"scale": 3.0}, "x: It is int, not a tensor"), (torch.ones(6, 4), {"scale": 2.0}, "scale: It is 2.0, not 3.0"),
-    (torch.ones(6, 4, device="meta"), {"scale": 3.0}, "x: Its device is meta, not cpu"),
-])
+@pytest.mark.parametrize(
+    "x, kwargs, why",
+    [
+        (torch.ones(1, 4), {"scale": 3.0}, "This size is 1, not between 2 and 64"),
+        (torch.ones(65, 4), {"scale": 3.0}, "This size is 65"),
+        (torch.ones(6, 5), {"scale": 3.0}, "x: Its size in dimension 1 is 5, not 4"),
+        (torch.ones(6), {"scale": 3.0}, "x: It has 1 dimensions, not 2"),
+        (torch.ones(6, 4, dtype=torch.float64), {"scale": 3.0}, "x: Its dtype is torch.float64, not torch.float32"),
+        (7, {"scale": 3.0}, "x: It is int, not a tensor"),
+        (torch.ones(6, 4), {"scale": 2.0}, "scale: It is 2.0, not 3.0"),
+        (torch.ones(6, 4, device="meta"), {"scale": 3.0}, "x: Its device is meta, not cpu"),
+    ],
+)
 def test_arguments_that_do_not_fit(x: Any, kwargs: dict[str, Any], why: str, exported: tuple[Model, Any]) -> None:
     with pytest.raises(KeelError, match=rf"\[bad-input\](.|\n)*{why}"):
         exported[1](x, {"y": torch.ones(())}, **kwargs)
@@ -141,9 +150,11 @@ def test_sizes_that_follow_from_others_are_checked(file: Path) -> None:
 
     class Halves(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return torch.exp(x), torch.exp(y)                 # type: ignore[return-value]
-    program = torch.export.export(Halves(), (torch.ones(4), torch.ones(9)),
-                                  dynamic_shapes=({0: rows}, {0: 2 * rows + 1}))
+            return torch.exp(x), torch.exp(y)  # type: ignore[return-value]
+
+    program = torch.export.export(
+        Halves(), (torch.ones(4), torch.ones(9)), dynamic_shapes=({0: rows}, {0: 2 * rows + 1})
+    )
     save_graph(program, file)
     loaded = load_graph(file)
     assert loaded(torch.ones(5), torch.ones(11))[1].shape == (11,)
@@ -156,6 +167,7 @@ def test_written_inputs_are_written(file: Path) -> None:
         def forward(self, x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
             total.add_(x)
             return torch.exp(total)
+
     save_graph(torch.export.export(Counts(), (torch.ones(2, 3), torch.ones(2, 3))), file)
     loaded, total = load_graph(file), torch.ones(2, 3)
     torch.testing.assert_close(loaded(torch.ones(2, 3), total), torch.full((2, 3), 2.0).exp())
@@ -168,6 +180,7 @@ def test_inner_graphs(file: Path) -> None:
     class Either(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cond(x.sum() > 0, lambda x: torch.exp(x), lambda x: torch.sin(x), (x,))  # type: ignore[no-any-return]
+
     save_graph(torch.export.export(Either(), (torch.ones(3),)), file)
     loaded = load_graph(file)
     for x in (torch.ones(3), -torch.ones(3)):
@@ -175,6 +188,7 @@ def test_inner_graphs(file: Path) -> None:
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def saved(file: Path) -> Path:
@@ -195,20 +209,26 @@ def without_default(data: dict[str, Any]) -> None:
     node["args"]["speed"] = 3
 
 
-@pytest.mark.parametrize("change, code, why", [
-    (edited(opset="1.1"), "opset-version", "Nothing leads from opset 1.1 to 1.0"),
-    (edited(opset="2.0"), "opset-version", "Nothing leads from opset 2.0 to 1.0"),
-    (edited(format=2), "opset-version", "is of format 2"),
-    (edited(keel="soup"), "bad-file", "keel: It is 'soup', not 'graph'"),
-    (edited(graph={}), "bad-file", "graph: It lacks inputs"),
-    (edited_node(0, op="aten.copy_.default"), "opset-version", "aten.copy_.default: It is no member"),
-    (edited_node(0, op="os.system.default"), "opset-version", "os.system.default: It is no member"),
-    (edited_node(0, name="import os"), "bad-file", "'import os' is no name"),
-    (edited_node(0, out={"dtype": "float32", "shape": ["q"], "strides": [1], "offset": 0, "device": "cpu"}), "bad-file",
-     "'q' is no size"),
-    (edited_node(0, args={"self": {"node": "nobody"}}), "bad-file", "nobody"),
-    (without_default, "opset-version", "has no argument 'speed' here, and the graph sets it to 3"),
-])
+@pytest.mark.parametrize(
+    "change, code, why",
+    [
+        (edited(opset="1.1"), "opset-version", "Nothing leads from opset 1.1 to 1.0"),
+        (edited(opset="2.0"), "opset-version", "Nothing leads from opset 2.0 to 1.0"),
+        (edited(format=2), "opset-version", "is of format 2"),
+        (edited(keel="soup"), "bad-file", "keel: It is 'soup', not 'graph'"),
+        (edited(graph={}), "bad-file", "graph: It lacks inputs"),
+        (edited_node(0, op="aten.copy_.default"), "opset-version", "aten.copy_.default: It is no member"),
+        (edited_node(0, op="os.system.default"), "opset-version", "os.system.default: It is no member"),
+        (edited_node(0, name="import os"), "bad-file", "'import os' is no name"),
+        (
+            edited_node(0, out={"dtype": "float32", "shape": ["q"], "strides": [1], "offset": 0, "device": "cpu"}),
+            "bad-file",
+            "'q' is no size",
+        ),
+        (edited_node(0, args={"self": {"node": "nobody"}}), "bad-file", "nobody"),
+        (without_default, "opset-version", "has no argument 'speed' here, and the graph sets it to 3"),
+    ],
+)
 def test_files_that_do_not_load(change: Callable[..., None], code: str, why: str, saved: Path) -> None:
     changed(saved, change)
     with pytest.raises(KeelError, match=rf"\[{code}\](.|\n)*{why}"):
@@ -225,11 +245,13 @@ def test_damaged_files(saved: Path) -> None:
 
 def test_parameters_that_another_pytorch_has(saved: Path) -> None:
     """A parameter unknown here may have its default; one that is missing gets this PyTorch's."""
+
     def change(data: dict[str, Any]) -> None:
         node = next(n for n in data["graph"]["nodes"] if n["op"] == "aten.var_mean.correction")
         node["args"]["speed"] = 3
         node["default"] = [*node["default"], "speed"]
         assert node["args"].pop("keepdim") is False
+
     changed(saved, change)
     x = torch.randn(4, 3)
     torch.testing.assert_close(load_graph(saved)(x), torch.var_mean(torch.exp(x), 0))

@@ -1,4 +1,5 @@
 """Saved graphs that were made to do harm: each is refused as a bad file, with the place, soon, and nothing ran."""
+
 from __future__ import annotations
 
 import copy
@@ -46,9 +47,16 @@ class Model(nn.Module):
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("hostile") / "good.keel"
     given = defaultdict(list, a=torch.ones(2), q=deque([torch.ones(3)], maxlen=2))
-    program = torch.export.export(Model(), (torch.ones(8, 4), given), {"scale": torch.ones(4)}, dynamic_shapes={
-        "x": {0: torch.export.Dim("rows", min=2, max=64)}, "scale": None,
-        "given": defaultdict(list, a=None, q=deque([None], maxlen=2))})
+    program = torch.export.export(
+        Model(),
+        (torch.ones(8, 4), given),
+        {"scale": torch.ones(4)},
+        dynamic_shapes={
+            "x": {0: torch.export.Dim("rows", min=2, max=64)},
+            "scale": None,
+            "given": defaultdict(list, a=None, q=deque([None], maxlen=2)),
+        },
+    )
     save_graph(program, file)
     return file
 
@@ -76,6 +84,7 @@ def test_what_is_changed_below_is_good(file: Path) -> None:
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
+
 
 def renamed(data: Any, old: str, new: str) -> Any:
     """The same data with another name wherever one stands, in texts within texts too."""
@@ -113,6 +122,7 @@ def test_names_that_are_no_names(what: str, bad: str, file: Path) -> None:
 
     def change(data: dict[str, Any]) -> None:
         data.update(renamed(data, old, bad))
+
     changed(file, change)
     refused(file, code="opset-version" if what == "an operator" and bad == "a.b" else "bad-file")
 
@@ -125,34 +135,59 @@ def test_constants_called_as_a_module_is(name: str, file: Path) -> None:
 
 def test_names_by_which_python_functions_are_given_arguments(file: Path) -> None:
     code = CODE.format(file.parent / "ran")
-    changed(file, lambda data: data["graph"]["nodes"].append(
-        {"name": "evil", "op": "python.max", "given": [1, 2], "named": {code: 1}, "out": {"int": 1}}))
+    changed(
+        file,
+        lambda data: data["graph"]["nodes"].append(
+            {"name": "evil", "op": "python.max", "given": [1, 2], "named": {code: 1}, "out": {"int": 1}}
+        ),
+    )
     refused(file, "is no name")
 
 
 # -- what is named ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("value, why", [
-    ({"dtype": "_dynamo"}, "not a dtype"), ({"dtype": "onnx"}, "not a dtype"), ({"layout": "load"}, "not a layout"),
-    ({"memory_format": "hub"}, "not a memory format"), ({"device": "cpu'; import os"}, "not a device"),
-    ({"operator": "os.system"}, "It is no member"), ({"graph": "nobody"}, "is no graph of this one"),
-    ({"object": "x"}, "is no kind of argument"), ({"dict": [[{"tuple": []}, 1]]}, "It is no key"),
-    ({"node": "later"}, "is no value above"), ({"slice": [1]}, "not 3"), ({"float": "1"}, "not 'inf'"),
-    ({"complex": [{"complex": [1, 2]}, 0]}, "It is no number"), (1 << 70, "an integer of more than 64 bits"),
-])
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        ({"dtype": "_dynamo"}, "not a dtype"),
+        ({"dtype": "onnx"}, "not a dtype"),
+        ({"layout": "load"}, "not a layout"),
+        ({"memory_format": "hub"}, "not a memory format"),
+        ({"device": "cpu'; import os"}, "not a device"),
+        ({"operator": "os.system"}, "It is no member"),
+        ({"graph": "nobody"}, "is no graph of this one"),
+        ({"object": "x"}, "is no kind of argument"),
+        ({"dict": [[{"tuple": []}, 1]]}, "It is no key"),
+        ({"node": "later"}, "is no value above"),
+        ({"slice": [1]}, "not 3"),
+        ({"float": "1"}, "not 'inf'"),
+        ({"complex": [{"complex": [1, 2]}, 0]}, "It is no number"),
+        (1 << 70, "an integer of more than 64 bits"),
+    ],
+)
 def test_arguments_that_are_none(value: Any, why: str, file: Path) -> None:
     changed(file, lambda data: data["graph"]["nodes"][0].update(args={"self": value}))
     refused(file, why, code="opset-version" if "member" in why else "bad-file")
 
 
-@pytest.mark.parametrize("op", ["inline_asm_elementwise", "call_torchbind",
-                                "triton_kernel_wrapper_functional", "print"])
+@pytest.mark.parametrize(
+    "op", ["inline_asm_elementwise", "call_torchbind", "triton_kernel_wrapper_functional", "print"]
+)
 def test_operators_that_are_code(op: str, file: Path) -> None:
-    changed(file, lambda data: data["graph"]["nodes"].append(
-        {"name": "evil", "op": f"higher_order.{op}.default", "given": ["x"], "named": {}, "out": None}))
+    changed(
+        file,
+        lambda data: data["graph"]["nodes"].append(
+            {"name": "evil", "op": f"higher_order.{op}.default", "given": ["x"], "named": {}, "out": None}
+        ),
+    )
     refused(file, f"It calls higher_order.{op}.default")
-    changed(file, lambda data: data["graph"]["nodes"][-1].update(
-        op="higher_order.cond.default", given=[{"operator": f"higher_order.{op}.default"}]))
+    changed(
+        file,
+        lambda data: data["graph"]["nodes"][-1].update(
+            op="higher_order.cond.default", given=[{"operator": f"higher_order.{op}.default"}]
+        ),
+    )
     refused(file, f"It calls higher_order.{op}.default")
 
 
@@ -161,32 +196,55 @@ def tree_of(held: str, context: Any, children: int = 1) -> str:
     return json.dumps([1, {"type": held, "context": context, "children_spec": [leaf] * children}])
 
 
-@pytest.mark.parametrize("tree, why", [
-    (tree_of("collections.defaultdict", {"default_factory_module": "antigravity", "default_factory_name": "fly",
-                                         "dict_context": ["a"]}), "default_factory_module: It is 'antigravity'"),
-    (tree_of("collections.defaultdict", {"default_factory_module": "builtins", "default_factory_name": "exec",
-                                         "dict_context": ["a"]}), "names a container that files do not have"),
-    (tree_of("collections.defaultdict", {"default_factory_module": "builtins", "default_factory_name": "list",
-                                         "dict_context": ["a"]}, 2), "It has 2 values and 1 keys"),
-    (tree_of("collections.namedtuple", "os.stat_result"), "no container that this process has registered"),
-    (tree_of("collections.namedtuple", "collections.defaultdict"), "no container that this process has registered"),
-    (tree_of("antigravity.Flight", "null"), "no container that this process has registered"),
-    (tree_of("builtins.dict", "[[1]]"), "The keys of a dict are texts and numbers"),
-    (tree_of("builtins.dict", '["a", "a"]', 2), "each once"),
-    (tree_of("builtins.tuple", "null", 7), "It nests 7 values, and there are"),
-    (tree_of("builtins.list", "null", 40), "It nests 40 values"),
-    ('[2, {}]', "a protocol that PyTorch did not have"), ("{", "It is no JSON"), ("[" * 100_000, "nested more than"),
-    (json.dumps([1, {"type": "builtins.tuple"}]), "It lacks context"),
-])
+@pytest.mark.parametrize(
+    "tree, why",
+    [
+        (
+            tree_of(
+                "collections.defaultdict",
+                {"default_factory_module": "antigravity", "default_factory_name": "fly", "dict_context": ["a"]},
+            ),
+            "default_factory_module: It is 'antigravity'",
+        ),
+        (
+            tree_of(
+                "collections.defaultdict",
+                {"default_factory_module": "builtins", "default_factory_name": "exec", "dict_context": ["a"]},
+            ),
+            "names a container that files do not have",
+        ),
+        (
+            tree_of(
+                "collections.defaultdict",
+                {"default_factory_module": "builtins", "default_factory_name": "list", "dict_context": ["a"]},
+                2,
+            ),
+            "It has 2 values and 1 keys",
+        ),
+        (tree_of("collections.namedtuple", "os.stat_result"), "no container that this process has registered"),
+        (tree_of("collections.namedtuple", "collections.defaultdict"), "no container that this process has registered"),
+        (tree_of("antigravity.Flight", "null"), "no container that this process has registered"),
+        (tree_of("builtins.dict", "[[1]]"), "The keys of a dict are texts and numbers"),
+        (tree_of("builtins.dict", '["a", "a"]', 2), "each once"),
+        (tree_of("builtins.tuple", "null", 7), "It nests 7 values, and there are"),
+        (tree_of("builtins.list", "null", 40), "It nests 40 values"),
+        ("[2, {}]", "a protocol that PyTorch did not have"),
+        ("{", "It is no JSON"),
+        ("[" * 100_000, "nested more than"),
+        (json.dumps([1, {"type": "builtins.tuple"}]), "It lacks context"),
+    ],
+)
 @pytest.mark.parametrize("which", [0, 1])
 def test_trees_that_name_what_they_may_not(tree: str, why: str, which: int, file: Path) -> None:
     def change(data: dict[str, Any]) -> None:
         data["trees"][which] = tree
+
     changed(file, change)
     refused(file, why)
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
+
 
 def tower(levels: int) -> Any:
     return ["Pow", 10, tower(levels - 1)] if levels else 10
@@ -195,17 +253,33 @@ def tower(levels: int) -> Any:
 SUMS = [["Add", "SIZE", i] for i in range(1, 30)]
 
 
-@pytest.mark.parametrize("size, why", [
-    (tower(3), "more than 4096 bits"), (["Pow", 10, 10 ** 15], "more than 4096 bits"),
-    (["LShift", 1, 10 ** 12], "more than 4096 bits"), (["FloatPow", 10.0, 1e300], "more than 4096 bits"),
-    (["Pow", "SIZE", ["Pow", 2, 40]], "more than 4096 bits"), (["Mul", *SUMS], "more than 512 terms"),
-    (["Pow", ["Add", "SIZE", 1], 30], "more than 512 terms"), (["Add", *range(100)], "more than 65"),
-    (["Max", *[["Add", *["SIZE"] * 60]] * 60], "more than 512 parts"), ([], "is no size|It is a list"),
-    (["exec", 1], "is no size"), (["Add"], "has no arguments"), ([["Add"], 1], "not a text"),
-    ("nobody", "'nobody' is no size"), (None, "not a list"), (1 << 65, "more than 64 bits"),
-    (["FloorDiv", 1, 0], "bad-file"), (["Mod", 7, 0], "bad-file"), (["Rational", 1, 0], "bad-file"), (-5, "bad-file"),
-    (["Where", 1, 2, 3], "bad-file"), (["Not", "SIZE"], "bad-file"),
-])
+@pytest.mark.parametrize(
+    "size, why",
+    [
+        (tower(3), "more than 4096 bits"),
+        (["Pow", 10, 10**15], "more than 4096 bits"),
+        (["LShift", 1, 10**12], "more than 4096 bits"),
+        (["FloatPow", 10.0, 1e300], "more than 4096 bits"),
+        (["Pow", "SIZE", ["Pow", 2, 40]], "more than 4096 bits"),
+        (["Mul", *SUMS], "more than 512 terms"),
+        (["Pow", ["Add", "SIZE", 1], 30], "more than 512 terms"),
+        (["Add", *range(100)], "more than 65"),
+        (["Max", *[["Add", *["SIZE"] * 60]] * 60], "more than 512 parts"),
+        ([], "is no size|It is a list"),
+        (["exec", 1], "is no size"),
+        (["Add"], "has no arguments"),
+        ([["Add"], 1], "not a text"),
+        ("nobody", "'nobody' is no size"),
+        (None, "not a list"),
+        (1 << 65, "more than 64 bits"),
+        (["FloorDiv", 1, 0], "bad-file"),
+        (["Mod", 7, 0], "bad-file"),
+        (["Rational", 1, 0], "bad-file"),
+        (-5, "bad-file"),
+        (["Where", 1, 2, 3], "bad-file"),
+        (["Not", "SIZE"], "bad-file"),
+    ],
+)
 def test_sizes_that_grow_or_are_none(size: Any, why: str, file: Path) -> None:
     symbol = next(iter(data_of(file)["symbols"]))
 
@@ -214,11 +288,13 @@ def test_sizes_that_grow_or_are_none(size: Any, why: str, file: Path) -> None:
 
     def change(data: dict[str, Any]) -> None:
         data["graph"]["nodes"][-1]["out"]["shape"][0] = filled(size)
+
     changed(file, change)
     refused(file, why)
 
 
 # -- the archive ------------------------------------------------------------------------------------------------------
+
 
 def test_archives_that_unpack_to_more(file: Path) -> None:
     parts = parts_of(file)
@@ -262,19 +338,25 @@ def test_constants_that_unpack_to_more(file: Path) -> None:
     refused(file, "Its members have more bytes than the|packed in a way")
     with zipfile.ZipFile(held := io.BytesIO(), "w") as inner:
         inner.writestr("archive/data/0", bytes(1 << 16))
-        for number in range(1, 20):                           # each row of the table leads to the same bytes
+        for number in range(1, 20):  # each row of the table leads to the same bytes
             inner.filelist.append(row := copy.copy(inner.filelist[0]))
             row.filename = f"archive/data/{number}"
     put(file, {**parts, "constants.pt": held.getvalue()})
     refused(file, "Its members have more bytes than the")
 
 
-@pytest.mark.parametrize("text, why", [
-    (b"[" * 1_000_000, "nested more than"), (b"1" * 10_000, "Exceeds the limit"), (b"\xff", "no text in UTF-8"),
-    (b'{"keel": NaN}', "NaN is no number"), (b'{"a": 1, "a": 2}', "stands twice"),
-    (b"null", "It is null, not an object"),
-    (b'{"keel": "graph", "format": 99999999999999999999}', "is of format an integer of more than 64 bits"),
-])
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (b"[" * 1_000_000, "nested more than"),
+        (b"1" * 10_000, "Exceeds the limit"),
+        (b"\xff", "no text in UTF-8"),
+        (b'{"keel": NaN}', "NaN is no number"),
+        (b'{"a": 1, "a": 2}', "stands twice"),
+        (b"null", "It is null, not an object"),
+        (b'{"keel": "graph", "format": 99999999999999999999}', "is of format an integer of more than 64 bits"),
+    ],
+)
 def test_texts_that_are_no_graph(text: bytes, why: str, file: Path) -> None:
     put(file, {**parts_of(file), "graph.json": text})
     refused(file, why, code="opset-version" if "of format" in why else "bad-file")
@@ -293,6 +375,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 # -- constants --------------------------------------------------------------------------------------------------------
+
 
 class Evil:
     """What a pickle can call."""
@@ -316,8 +399,17 @@ def with_pickle(file: Path, change: Callable[[bytes], bytes]) -> None:
     inner.unlink()
 
 
-@pytest.mark.parametrize("call", [(os.system, "touch ran"), (eval, "1"), (torch.load, "x"), (torch.hub.load, "a", "b"),
-                                  (OrderedDict, [("a", 1)]), (getattr, "x", "nn")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        (os.system, "touch ran"),
+        (eval, "1"),
+        (torch.load, "x"),
+        (torch.hub.load, "a", "b"),
+        (OrderedDict, [("a", 1)]),
+        (getattr, "x", "nn"),
+    ],
+)
 def test_pickles_that_call(call: tuple[Any, ...], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     for protocol in (2, 4):
@@ -330,12 +422,27 @@ def towers(levels: int) -> bytes:
     return b"\x80\x02}X\x01\x00\x00\x00aK\x01K\x01\x86" + b"2\x86" * levels + b"s."
 
 
-@pytest.mark.parametrize("code", [
-    b"", b".", b"\x80\x02}q\x00.", b"\x80\x02K\x01.", b"(" * 100_000 + b".", b"0.", b"\x80\x02}r\xff\xff\xff\xff.",
-    b"\x80\x02}h\x09.", b"\x80\x02)t.", b"\x80\x02\x8b\xff\xff\xff\x7f.", b"I" + b"9" * 5000 + b"\n.", b"(lp0\n.",
-    towers(60), b"\x80\x02}" + b"K\x01K\x01\x86" + b"q\x00h\x00h\x00\x86" * 60 + b"K\x01s.", b"R.",
-    b"ccollections\nOrderedDict\n)R.",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"",
+        b".",
+        b"\x80\x02}q\x00.",
+        b"\x80\x02K\x01.",
+        b"(" * 100_000 + b".",
+        b"0.",
+        b"\x80\x02}r\xff\xff\xff\xff.",
+        b"\x80\x02}h\x09.",
+        b"\x80\x02)t.",
+        b"\x80\x02\x8b\xff\xff\xff\x7f.",
+        b"I" + b"9" * 5000 + b"\n.",
+        b"(lp0\n.",
+        towers(60),
+        b"\x80\x02}" + b"K\x01K\x01\x86" + b"q\x00h\x00h\x00\x86" * 60 + b"K\x01s.",
+        b"R.",
+        b"ccollections\nOrderedDict\n)R.",
+    ],
+)
 def test_pickles_that_are_damaged(code: bytes, file: Path) -> None:
     with_pickle(file, lambda _: code)
     refused(file, "constants")
@@ -360,23 +467,31 @@ def test_constants_that_are_not_what_the_graph_says(kind: str, file: Path) -> No
     def change(data: dict[str, Any]) -> None:
         out = next(c for c in data["graph"]["constants"] if c["name"] == "p_weight")["out"]
         out.update({"shape": {"shape": [4, 5]}, "device": {"device": "meta"}, "dtype": {"dtype": "int32"}}[kind])
+
     changed(file, change)
     refused(file, "p_weight is not of the type")
 
 
-@pytest.mark.parametrize("count", [8, 200, 2 ** 30])
+@pytest.mark.parametrize("count", [8, 200, 2**30])
 def test_tensors_that_leave_their_memory(count: int, file: Path) -> None:
     def change(code: bytes) -> bytes:
-        size = b"K\x04K\x04\x86"                              # the shape (4, 4)
+        size = b"K\x04K\x04\x86"  # the shape (4, 4)
         assert size in code
         return code.replace(size, b"K\x04J" + count.to_bytes(4, "little") + b"\x86", 1)
+
     with_pickle(file, change)
     refused(file, "It reaches to byte")
 
 
 def test_constants_of_other_forms(file: Path, tmp_path: Path) -> None:
-    for held in ({"p_weight": [torch.ones(4, 4)]}, {"p_weight": torch.ones(4, 4).to_sparse()}, [torch.ones(4, 4)],
-                 {"other": torch.ones(4, 4)}, {"p_weight": nn.Linear(4, 4)}, {0: torch.ones(4, 4)}):
+    for held in (
+        {"p_weight": [torch.ones(4, 4)]},
+        {"p_weight": torch.ones(4, 4).to_sparse()},
+        [torch.ones(4, 4)],
+        {"other": torch.ones(4, 4)},
+        {"p_weight": nn.Linear(4, 4)},
+        {0: torch.ones(4, 4)},
+    ):
         content = io.BytesIO()
         torch.save(held, content)
         put(file, {**parts_of(file), "constants.pt": content.getvalue()})

@@ -1,4 +1,5 @@
 """What is asked of a decomposition: eager's values as accurately, and a functional form on symbolic sizes."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """How an elementwise decomposition is judged: element by element in ulps, by eager's own distance from float64."""
+
 from __future__ import annotations
 
 import warnings
@@ -28,13 +29,20 @@ def ratio(op: Any, *args: Any, decomposition: Callable[..., Any] | None = None, 
     want = _several(op(*map(_double, args), **{k: _double(v) for k, v in kwargs.items()}))
     eager, ours = _several(op(*args, **kwargs)), _several(decompose(*args, **kwargs))
     assert len(eager) == len(ours)
-    return max((_ratio(f"{op}{_brief(args)}{kwargs}", w, e, o)
-                for w, e, o in zip(want, eager, ours, strict=True) if w is not None), default=0.0)
+    return max(
+        (
+            _ratio(f"{op}{_brief(args)}{kwargs}", w, e, o)
+            for w, e, o in zip(want, eager, ours, strict=True)
+            if w is not None
+        ),
+        default=0.0,
+    )
 
 
 def _ratio(what: str, want: torch.Tensor, eager: torch.Tensor, ours: torch.Tensor) -> float:
     assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape), (
-        f"{what}: {ours.dtype} {list(ours.shape)}, not {eager.dtype} {list(eager.shape)}")
+        f"{what}: {ours.dtype} {list(ours.shape)}, not {eager.dtype} {list(eager.shape)}"
+    )
     if not (eager.dtype.is_floating_point or eager.dtype.is_complex):
         assert torch.equal(eager, ours), f"{what}: {ours}, not {eager}"
         return 0.0
@@ -77,7 +85,7 @@ def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True
             target = overload_of(op, sample.args, sample.kwargs)
             try:
                 got = target(*sample.args, **sample.kwargs)
-            except NotImplementedError:                      # FakeTensor promises what this device has not
+            except NotImplementedError:  # FakeTensor promises what this device has not
                 continue
             want = target(*map(_double, sample.args), **{k: _double(v) for k, v in sample.kwargs.items()})
             for g, w in zip(_several(got), _several(want), strict=True):
@@ -104,17 +112,18 @@ def faithful(op: Op, within: float = WITHIN, judged: Callable[[Sample], bool] = 
         seen = 0
         for sample in filter(judged, op.samples(dtype)):
             if any(isinstance(a, torch.Tensor) and a.is_complex() and not (a.abs() < 1e10).all() for a in sample.args):
-                continue                                     # how complex infinities and overflow combine is free
+                continue  # how complex infinities and overflow combine is free
             target = overload_of(op, sample.args, sample.kwargs)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # PyTorch's versions differ in what they warn of
                 try:
                     target(*sample.args, **sample.kwargs)
-                except NotImplementedError:                  # eager has it not on this device
+                except NotImplementedError:  # eager has it not on this device
                     continue
                 found = ratio(target, *sample.args, **sample.kwargs)
             assert found <= within, (
-                f"{target}{_brief(sample.args)}{dict(sample.kwargs)}: {found:.1f} times eager's distance from float64")
+                f"{target}{_brief(sample.args)}{dict(sample.kwargs)}: {found:.1f} times eager's distance from float64"
+            )
             seen += 1
         assert seen or dtype in HALVES, f"{op.name} was not tried on {dtype}."
 
@@ -125,8 +134,9 @@ def closed(op: Op, count: int = 2, symbolic: tuple[bool, ...] = (False, True)) -
     """
     assert op.samples is not None
     primitives = {name for p in MEMBERS.values() if p.kind == "primitive" for name in p.overloads}
-    samples = [s for s in op.samples(op.dtypes[0]) if all(
-        not isinstance(a, torch.Tensor) or a.numel() > 1 for a in s.args)][:count]
+    samples = [
+        s for s in op.samples(op.dtypes[0]) if all(not isinstance(a, torch.Tensor) or a.numel() > 1 for a in s.args)
+    ][:count]
     assert samples
     for sample in samples:
         for unknown in symbolic:
@@ -145,7 +155,7 @@ def ranges(dtype: torch.dtype, count: int = 1, size: int = 512) -> Iterator[tupl
 
 
 def _double(value: Any) -> Any:
-    if isinstance(value, torch.dtype):                       # what a creation is asked for
+    if isinstance(value, torch.dtype):  # what a creation is asked for
         return torch.complex128 if value.is_complex else torch.float64 if value.is_floating_point else value
     if isinstance(value, torch.Tensor) and value.is_complex():
         return value.to(torch.complex128)

@@ -1,4 +1,5 @@
 """Every operator of PyTorch that a graph could hold is accounted for."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -14,8 +15,14 @@ from keel.spec.excluded import EXCLUSIONS, exclusion_of
 from keel.torch_adapter import operator_named
 
 HERE = tuple(map(int, torch.__version__.split(".")[:2]))
-LATE = ("torch._inductor.inductor_prims", "torch._inductor.compile_fx", "torch._dynamo._trace_wrapped_higher_order_op",
-        "torch.distributed._functional_collectives", "torch._prims.rng_prims", "torch.nn.attention.flex_attention")
+LATE = (
+    "torch._inductor.inductor_prims",
+    "torch._inductor.compile_fx",
+    "torch._dynamo._trace_wrapped_higher_order_op",
+    "torch.distributed._functional_collectives",
+    "torch._prims.rng_prims",
+    "torch.nn.attention.flex_attention",
+)
 """What registers operators of its own when it is imported."""
 
 
@@ -49,12 +56,21 @@ def test_no_exclusion_of_operators_is_empty() -> None:
     assert {e.name for e in EXCLUSIONS if e.operators} - absent <= used
 
 
-@pytest.mark.parametrize(("name", "how"), [
-    ("aten.sin.default", "primitive"), ("aten.relu.default", "composite"), ("aten.equal.default", "opaque"),
-    ("aten.add_.Tensor", "functionalized"), ("aten.dist.default", "decomposed"), ("aten.linear.default", "taken apart"),
-    ("prims.sin.default", "decomposed"), ("aten._to_sparse.default", "left out"),
-    ("quantized.add.default", "left out"),
-    ("aten._foreach_add.List", "composite")])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("aten.sin.default", "primitive"),
+        ("aten.relu.default", "composite"),
+        ("aten.equal.default", "opaque"),
+        ("aten.add_.Tensor", "functionalized"),
+        ("aten.dist.default", "decomposed"),
+        ("aten.linear.default", "taken apart"),
+        ("prims.sin.default", "decomposed"),
+        ("aten._to_sparse.default", "left out"),
+        ("quantized.add.default", "left out"),
+        ("aten._foreach_add.List", "composite"),
+    ],
+)
 def test_accounts(name: str, how: str) -> None:
     if operator_named(name) is not None:
         assert account(name).how == how
@@ -69,9 +85,15 @@ def test_members_are_never_left_out() -> None:
     assert not [o for op in MEMBERS.values() for o in op.overloads if exclusion_of(o) is not None]
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("aten._to_sparse", "left out of opset 1.0 .sparse layouts.: How many elements"), ("aten.dist.default", "table"),
-    ("aten.linear", "dispatcher"), ("aten.add_.Tensor", "functional form")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("aten._to_sparse", "left out of opset 1.0 .sparse layouts.: How many elements"),
+        ("aten.dist.default", "table"),
+        ("aten.linear", "dispatcher"),
+        ("aten.add_.Tensor", "functional form"),
+    ],
+)
 def test_asking_for_what_is_no_member_says_where_it_ends(name: str, words: str) -> None:
     with pytest.raises(lookup.KeelError, match=words):
         lookup.find(name)

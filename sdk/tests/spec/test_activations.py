@@ -1,4 +1,5 @@
 """Activations: decompositions give what eager gives, and the gradients are those of the functions."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,14 +22,15 @@ def test_decompositions(name: str) -> None:
         if x.dtype == torch.float64 and name in IMPRECISE:
             return x.numel() == 0
         if sample.kwargs.get("approximate") == "tanh" and name == "gelu_backward":
-            return x.numel() == 0                            # of which float64 too cancels: tested below
-        return name not in ("silu", "gelu", "mish") or bool(x.isfinite().all())    # which give NaN or 0 at infinity
+            return x.numel() == 0  # of which float64 too cancels: tested below
+        return name not in ("silu", "gelu", "mish") or bool(x.isfinite().all())  # which give NaN or 0 at infinity
+
     faithful(MEMBERS[name], judged=judged)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_decompositions_end_in_primitives(name: str) -> None:
-    untraceable = name in ("hardshrink_backward", "softshrink_backward")     # by PyTorch, with symbols
+    untraceable = name in ("hardshrink_backward", "softshrink_backward")  # by PyTorch, with symbols
     closed(MEMBERS[name], symbolic=(False,) if untraceable else (False, True))
 
 
@@ -37,10 +39,15 @@ IMPRECISE = {
     "gelu_backward": "Eager's 1 - tanh^2 cancels in float64 too.",
 }
 PAIRS = [
-    ("gelu", "gelu_backward", ()), ("silu", "silu_backward", ()), ("mish", "mish_backward", ()),
-    ("softplus", "softplus_backward", (2.0, 5.0)), ("hardswish", "hardswish_backward", ()),
-    ("hardsigmoid", "hardsigmoid_backward", ()), ("hardtanh", "hardtanh_backward", (-1.0, 1.5)),
-    ("hardshrink", "hardshrink_backward", (0.7,)), ("softshrink", "softshrink_backward", (0.7,)),
+    ("gelu", "gelu_backward", ()),
+    ("silu", "silu_backward", ()),
+    ("mish", "mish_backward", ()),
+    ("softplus", "softplus_backward", (2.0, 5.0)),
+    ("hardswish", "hardswish_backward", ()),
+    ("hardsigmoid", "hardsigmoid_backward", ()),
+    ("hardtanh", "hardtanh_backward", (-1.0, 1.5)),
+    ("hardshrink", "hardshrink_backward", (0.7,)),
+    ("softshrink", "softshrink_backward", (0.7,)),
 ]
 
 

@@ -1,4 +1,5 @@
 """Attention of every kernel's form: results, logsumexp and gradients, and the types that are promised."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,9 +19,12 @@ from .writing import same_written_out
 
 aten = torch.ops.aten
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
-FORMS = {"flash": "_scaled_dot_product_flash_attention", "efficient": "_scaled_dot_product_efficient_attention",
-         "cudnn": "_scaled_dot_product_cudnn_attention",
-         "overrideable": "_scaled_dot_product_fused_attention_overrideable"}
+FORMS = {
+    "flash": "_scaled_dot_product_flash_attention",
+    "efficient": "_scaled_dot_product_efficient_attention",
+    "cudnn": "_scaled_dot_product_cudnn_attention",
+    "overrideable": "_scaled_dot_product_fused_attention_overrideable",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +37,17 @@ def pair(form: str) -> tuple[Any, Any]:
 
 
 def forward_arguments(form: str, q: Any, k: Any, v: Any, bias: Any, causal: bool) -> tuple[Any, ...]:
-    return {"flash": (q, k, v, 0.0, causal), "efficient": (q, k, v, bias, True, 0.0, causal),
-            "cudnn": (q, k, v, bias, True, 0.0, causal), "overrideable": (q, k, v, bias, 0.0, causal)}[form]
+    return {
+        "flash": (q, k, v, 0.0, causal),
+        "efficient": (q, k, v, bias, True, 0.0, causal),
+        "cudnn": (q, k, v, bias, True, 0.0, causal),
+        "overrideable": (q, k, v, bias, 0.0, causal),
+    }[form]
 
 
-def backward_arguments(form: str, grad: Any, q: Any, k: Any, v: Any, bias: Any, saved: Sequence[Any],
-                       causal: bool) -> tuple[Any, ...]:
+def backward_arguments(
+    form: str, grad: Any, q: Any, k: Any, v: Any, bias: Any, saved: Sequence[Any], causal: bool
+) -> tuple[Any, ...]:
     out, lse, *rest = saved
     match form:
         case "flash":
@@ -55,8 +64,9 @@ def backward_arguments(form: str, grad: Any, q: Any, k: Any, v: Any, bias: Any, 
 @pytest.mark.parametrize("form", FORMS)
 def test_forward_and_backward_are_autograds(form: str, causal: bool, heads: int) -> None:
     """The pair in float64 against autograd of the plain definition; ``heads`` of keys and values for 4 of queries."""
-    q, k, v = (torch.randn(2, n, length, 16, dtype=F64, requires_grad=True)
-               for n, length in ((4, 9), (heads, 9), (heads, 9)))
+    q, k, v = (
+        torch.randn(2, n, length, 16, dtype=F64, requires_grad=True) for n, length in ((4, 9), (heads, 9), (heads, 9))
+    )
     bias = None if form == "flash" else torch.randn(2, 4, 9, 9, dtype=F64, requires_grad=True)
     mask = torch.zeros(9, 9, dtype=F64)
     if causal:
@@ -86,6 +96,7 @@ def test_types_are_those_promised(form: str) -> None:
     def both(q: Any, k: Any, v: Any, bias: Any, grad: Any) -> Any:
         saved = forward(*forward_arguments(form, q, k, v, bias, False))
         return backward(*backward_arguments(form, grad, q, k, v, bias, saved, False))
+
     with FakeTensorMode():
         q, k, v, grad = (torch.empty(2, n, 4, 16, device="cuda", dtype=BF16).transpose(1, 2) for n in (40, 56, 56, 40))
         bias = torch.empty_strided((2, 4, 40, 56), (4 * 40 * 64, 40 * 64, 64, 1), device="cuda", dtype=BF16)
@@ -101,15 +112,15 @@ def test_dropout_is_refused() -> None:
     for form in FORMS:
         forward, _ = pair(form)
         args = forward_arguments(form, q, q, q, None, False)
-        assert decomposition_of(forward)(*(0.5 if isinstance(a, float) else a for a in args)) \
-            is NotImplemented
+        assert decomposition_of(forward)(*(0.5 if isinstance(a, float) else a for a in args)) is NotImplemented
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 def test_fewer_heads_of_keys(dtype: torch.dtype) -> None:
     q, k, v = (torch.randn(2, n, 9, 16, dtype=dtype) for n in (8, 2, 2))
-    forward, backward = (getattr(aten, f"_scaled_dot_product_flash_attention_for_cpu{end}").default
-                         for end in ("", "_backward"))
+    forward, backward = (
+        getattr(aten, f"_scaled_dot_product_flash_attention_for_cpu{end}").default for end in ("", "_backward")
+    )
     agree(forward, q, k, v)
     out, lse = forward(q, k, v)
     agree(backward, torch.randn_like(out), q, k, v, out, lse, 0.0, False)
@@ -117,8 +128,9 @@ def test_fewer_heads_of_keys(dtype: torch.dtype) -> None:
 
 def test_written_out_with_symbols_for_sizes() -> None:
     q, k, v = (torch.randn(3, 2, n, 16) for n in (9, 7, 7))
-    forward, backward = (getattr(aten, f"_scaled_dot_product_flash_attention_for_cpu{end}").default
-                         for end in ("", "_backward"))
+    forward, backward = (
+        getattr(aten, f"_scaled_dot_product_flash_attention_for_cpu{end}").default for end in ("", "_backward")
+    )
     same_written_out(forward, q, k, v)
     out, lse = forward(q, k, v)
     same_written_out(backward, torch.randn_like(out), q, k, v, out, lse, 0.0, False)
@@ -126,8 +138,10 @@ def test_written_out_with_symbols_for_sizes() -> None:
 
 # -- sequences laid end to end ----------------------------------------------------------------------------------------
 
-def one_by_one(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends_q: list[int], ends_k: list[int], causal: bool,
-               left: int) -> tuple[torch.Tensor, torch.Tensor]:
+
+def one_by_one(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends_q: list[int], ends_k: list[int], causal: bool, left: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention of each sequence, the diagonal ending in its last corner; (outputs, logsumexp)."""
     outs, sums = [], []
     for a, b, c, d in zip(ends_q, ends_q[1:], ends_k, ends_k[1:], strict=False):
@@ -151,8 +165,9 @@ def test_varlen(causal: bool, left: int) -> None:
     grad = torch.randn_like(want)
     gradients = torch.autograd.grad(want, (q, k, v), grad)
     cum = [torch.tensor(e, dtype=torch.int32) for e in (ends_q, ends_k)]
-    forward, backward = (decomposition_of(getattr(aten, f"_flash_attention_{end}").default)
-                         for end in ("forward", "backward"))
+    forward, backward = (
+        decomposition_of(getattr(aten, f"_flash_attention_{end}").default) for end in ("forward", "backward")
+    )
     windows = {"window_size_left": left, "window_size_right": -1}
     with torch.no_grad():
         out, lse, state, more, debug = forward(q, k, v, *cum, 5, 5, 0.0, causal, False, **windows)
@@ -173,7 +188,7 @@ def test_a_batch_of_tokens_before_heads() -> None:
 
 
 def test_the_public_function_of_unequal_lengths_is_a_member() -> None:
-    known = MEMBERS["varlen_attention"].targets               # who asks for it has it registered
+    known = MEMBERS["varlen_attention"].targets  # who asks for it has it registered
     op = torch.ops.torch_attn._varlen_attn.default
     assert op in known
     q, cum = torch.randn(9, 2, 8, dtype=F64), torch.tensor([0, 4, 9], dtype=torch.int32)

@@ -1,4 +1,5 @@
 """The parts of synchronised batch normalisation, put together, are batch normalisation."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,8 +27,9 @@ def test_the_parts_make_up_the_whole(shape: tuple[int, ...], weighted: bool) -> 
     torch.testing.assert_close((got_mean, got_invstd), (mean, invstd))
     torch.testing.assert_close(part(aten.batch_norm_elemt.default, x, weight, bias, mean, invstd, 1e-5), out)
     want = aten.native_batch_norm_backward(grad, x, weight, None, None, mean, invstd, True, 1e-5, [True] * 3)
-    dy, dy_xmu, dweight, dbias = part(aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True,
-                                      True, True)
+    dy, dy_xmu, dweight, dbias = part(
+        aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True, True, True
+    )
     torch.testing.assert_close((dweight, dbias), want[1:])
     count = torch.tensor([x.numel() // 3 - 2, 2], dtype=torch.int32)
     dx = part(aten.batch_norm_backward_elemt.default, grad, x, mean, invstd, weight, dy, dy_xmu, count)
@@ -59,10 +61,12 @@ def test_the_parts_are_as_near_as_the_kernels(shape: tuple[int, ...], dtype: tor
     mean, invstd = aten.batch_norm_stats.default(x, 1e-5)
     sums = aten.batch_norm_backward_reduce.default(grad, x, mean, invstd, weight, True, True, True)[:2]
     count = torch.tensor([x.numel() // 3 - 2, 2], dtype=torch.int32, device="cuda")
-    for op, *args in ((aten.batch_norm_stats.default, x, 1e-5),
-                      (aten.batch_norm_elemt.default, x, weight, bias, mean, invstd, 1e-5),
-                      (aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True, True, True),
-                      (aten.batch_norm_backward_elemt.default, grad, x, mean, invstd, weight, *sums, count)):
+    for op, *args in (
+        (aten.batch_norm_stats.default, x, 1e-5),
+        (aten.batch_norm_elemt.default, x, weight, bias, mean, invstd, 1e-5),
+        (aten.batch_norm_backward_reduce.default, grad, x, mean, invstd, weight, True, True, True),
+        (aten.batch_norm_backward_elemt.default, grad, x, mean, invstd, weight, *sums, count),
+    ):
         exact = part(op, *(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
         for got, want, true in zip(*map(listed, (part(op, *args), op(*args), exact)), strict=True):
             assert (got is None) == (want is None), op

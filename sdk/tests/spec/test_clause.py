@@ -1,4 +1,5 @@
 """What clauses say of themselves to code."""
+
 from __future__ import annotations
 
 from collections import defaultdict

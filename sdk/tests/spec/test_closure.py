@@ -1,4 +1,5 @@
 """Every operator of the bench line's models has loops, is an extern, or is made of operators that are."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ def negotiated(kinds: list[str]) -> Callable[..., Any]:
 
     Negotiation raises KeelError[no-owner] for an operator without loops, extern or closed decomposition.
     """
+
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
         gm = negotiate(captured, [LOOPS])
         kinds.append(captured.kind)
@@ -44,7 +46,9 @@ def negotiated(kinds: list[str]) -> Callable[..., Any]:
             args = [*inputs, *captured.constants.values()]
             inputs.clear()
             return gm(*args)  # type: ignore[no-any-return]
+
         return run
+
     return lambda gm, inputs: capture(gm, inputs, compile_graph)
 
 
@@ -84,6 +88,7 @@ def test_inference_in_float32(name: str) -> None:
 def test_an_operator_outside_is_noticed() -> None:
     def run(x: torch.Tensor) -> torch.Tensor:
         return torch.ops.aten._standard_gamma_grad(x, x)
+
     torch.compiler.reset()
     with pytest.raises(Exception, match=r"no backend takes %.* = aten\._standard_gamma_grad"):
         torch.compile(run, backend=negotiated([]))(torch.eye(3))

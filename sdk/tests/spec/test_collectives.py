@@ -1,4 +1,5 @@
 """Collectives do what their clauses say, between two processes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -30,8 +31,7 @@ def run(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=SIZE)
     ops, group, x = torch.ops._c10d_functional, dist.group.WORLD.group_name, given(rank)  # type: ignore[union-attr]
     wait: Callable[[Any], Any] = ops.wait_tensor
-    found = {f"all_reduce {op}": wait(ops.all_reduce(x, op, group))
-             for op in ("sum", "min", "max", "product")}
+    found = {f"all_reduce {op}": wait(ops.all_reduce(x, op, group)) for op in ("sum", "min", "max", "product")}
     found["all_gather"] = wait(ops.all_gather_into_tensor(x, SIZE, group))
     found["reduce_scatter"] = wait(ops.reduce_scatter_tensor(x, "sum", SIZE, group))
     splits = [[1, 2], [3, 2]][rank]
@@ -60,10 +60,14 @@ def test_two_processes(tmp_path: Path) -> None:
         assert torch.equal(found["plain"], own) and torch.equal(found["given"], own)
 
 
-@pytest.mark.parametrize(("name", "args"), [
-    ("all_reduce_coalesced", ([torch.zeros(3), torch.zeros(2, 4)], "sum", "world")),
-    ("all_gather_into_tensor_coalesced", ([torch.zeros(3), torch.zeros(2, 4)], 4, "world")),
-    ("reduce_scatter_tensor_coalesced", ([torch.zeros(8), torch.zeros(4, 2)], "sum", 4, "world"))])
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("all_reduce_coalesced", ([torch.zeros(3), torch.zeros(2, 4)], "sum", "world")),
+        ("all_gather_into_tensor_coalesced", ([torch.zeros(3), torch.zeros(2, 4)], 4, "world")),
+        ("reduce_scatter_tensor_coalesced", ([torch.zeros(8), torch.zeros(4, 2)], "sum", 4, "world")),
+    ],
+)
 def test_several_at_once_are_each_of_them(name: str, args: tuple[Any, ...]) -> None:
     one = name.removesuffix("_coalesced")
     assert pieces(MEMBERS[name].targets[0], *args, symbolic=False) == {MEMBERS[one].overloads[0]}
@@ -75,11 +79,17 @@ def test_all_are_effects_in_order() -> None:
             assert {"collective", "effect"} <= op.tags and all(map(has_effect, op.targets)), op.name
 
 
-@pytest.mark.parametrize(("name", "args"), [
-    ("all_reduce", (torch.zeros(3), "premul_sum", "world")), ("reduce_scatter_tensor", (torch.zeros(3), "sum", 2, "g")),
-    ("reduce_scatter_tensor", (torch.zeros(()), "sum", 2, "g")),
-    ("all_to_all_single", (torch.zeros(3), [1, 1], [1, 1], "g")),
-    ("batch_p2p_ops", (["isend", "wave"], [0, 0], [0, 0], [torch.zeros(1)] * 2, "g"))], ids=range(5))
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("all_reduce", (torch.zeros(3), "premul_sum", "world")),
+        ("reduce_scatter_tensor", (torch.zeros(3), "sum", 2, "g")),
+        ("reduce_scatter_tensor", (torch.zeros(()), "sum", 2, "g")),
+        ("all_to_all_single", (torch.zeros(3), [1, 1], [1, 1], "g")),
+        ("batch_p2p_ops", (["isend", "wave"], [0, 0], [0, 0], [torch.zeros(1)] * 2, "g")),
+    ],
+    ids=range(5),
+)
 def test_preconditions(name: str, args: tuple[Any, ...]) -> None:
     op = MEMBERS[name]
     if not op.targets:

@@ -1,4 +1,5 @@
 """Contractions: products and sums as eager gives them, and what the quantized ones mean."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,6 +27,7 @@ def seed() -> None:
 def test_a_product_and_a_sum(dtype: torch.dtype, scales: dict[str, Any]) -> None:
     def drawn(*shape: int) -> torch.Tensor:
         return torch.randn(shape).to(dtype)
+
     for x in (drawn(5, 6), drawn(6), drawn(5, 1)):
         agree(aten.addmm.default, x, drawn(5, 7), drawn(7, 6), **scales)
     agree(aten.addmm.default, drawn(6), drawn(5, 0), drawn(0, 6), **scales)
@@ -46,8 +48,12 @@ def test_with_beta_zero_x_is_not_read() -> None:
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int64], ids=str)
 def test_integers_wrap_around_in_their_dtype(dtype: torch.dtype) -> None:
     a, b = torch.randint(-128, 127, (5, 9)).to(dtype), torch.randint(-128, 127, (9,)).to(dtype)
-    for op, args in ((aten.mv.default, (a, b)), (aten.dot.default, (b, b)), (aten.addmv.default, (b[:5], a, b)),
-                     (aten.addmm.default, (b[:5], a, a.t().contiguous()))):
+    for op, args in (
+        (aten.mv.default, (a, b)),
+        (aten.dot.default, (b, b)),
+        (aten.addmv.default, (b[:5], a, b)),
+        (aten.addmm.default, (b[:5], a, a.t().contiguous())),
+    ):
         assert torch.equal(decomposition_of(op)(*args), op(*args))
 
 
@@ -57,8 +63,17 @@ def test_sums_of_products(dtype: torch.dtype) -> None:
     agree(aten.mv.default, a, b)
     agree(aten.mv.default, a[:, :0], b[:0])
     agree(aten.dot.default, b, b.flip(0))
-    agree(aten._trilinear.default, torch.randn(4, 3).to(dtype), torch.randn(5, 3, 2).to(dtype),
-          torch.randn(4, 2).to(dtype), [1, 3], [0], [1, 2], [2, 3], 1)
+    agree(
+        aten._trilinear.default,
+        torch.randn(4, 3).to(dtype),
+        torch.randn(5, 3, 2).to(dtype),
+        torch.randn(4, 2).to(dtype),
+        [1, 3],
+        [0],
+        [1, 2],
+        [2, 3],
+        1,
+    )
 
 
 def test_vdot_conjugates_its_first() -> None:
@@ -75,8 +90,9 @@ def test_an_outer_product_of_bools(beta: int) -> None:
 def test_int8_weights() -> None:
     x, scales = torch.randn(6, 64).to(BF16), torch.randn(32).to(BF16)
     weight = torch.randint(-128, 127, (32, 64), dtype=torch.int8)
-    eager, ours = (f(x, weight, scales) for f in (aten._weight_int8pack_mm,
-                                                  decomposition_of(aten._weight_int8pack_mm.default)))
+    eager, ours = (
+        f(x, weight, scales) for f in (aten._weight_int8pack_mm, decomposition_of(aten._weight_int8pack_mm.default))
+    )
     want = (x.double() @ weight.double().t()) * scales.double()
     assert ours.dtype == BF16 and (ours - want).abs().max() <= (eager - want).abs().max()
 
@@ -86,7 +102,7 @@ def test_scales_of_float8() -> None:
     for rows, columns in ((torch.rand(1), torch.rand(1)), (torch.rand(16, 1), torch.rand(1, 64))):
         try:
             got = aten._scaled_mm(a, b, rows, columns, out_dtype=F32)
-        except RuntimeError as e:                              # PyTorch 2.11 has no more on a CPU
+        except RuntimeError as e:  # PyTorch 2.11 has no more on a CPU
             assert rows.numel() > 1 and "only supports per-tensor scaling" in str(e)
             continue
         want = (a.double() * rows) @ (b.double() * columns)
@@ -102,10 +118,14 @@ def test_groups_of_rows() -> None:
 
 def test_written_out_with_symbols_for_sizes() -> None:
     x, a, b = torch.randn(5, 6), torch.randn(5, 7), torch.randn(7, 6)
-    for op, *args in ((aten.addmm.default, x, a, b), (aten.addmm.default, torch.randn(6), a, b),
-                      (aten.baddbmm.default, torch.randn(2, 5, 6), torch.randn(2, 5, 7), torch.randn(2, 7, 6)),
-                      (aten.addbmm.default, x, torch.randn(2, 5, 7), torch.randn(2, 7, 6)),
-                      (aten.addmv.default, torch.randn(5), a, torch.randn(7)), (aten.mv.default, a, torch.randn(7)),
-                      (aten.addr.default, x.t().contiguous().t(), torch.randn(5), torch.randn(6)),
-                      (aten.dot.default, torch.randn(9), torch.randn(9))):
+    for op, *args in (
+        (aten.addmm.default, x, a, b),
+        (aten.addmm.default, torch.randn(6), a, b),
+        (aten.baddbmm.default, torch.randn(2, 5, 6), torch.randn(2, 5, 7), torch.randn(2, 7, 6)),
+        (aten.addbmm.default, x, torch.randn(2, 5, 7), torch.randn(2, 7, 6)),
+        (aten.addmv.default, torch.randn(5), a, torch.randn(7)),
+        (aten.mv.default, a, torch.randn(7)),
+        (aten.addr.default, x.t().contiguous().t(), torch.randn(5), torch.randn(6)),
+        (aten.dot.default, torch.randn(9), torch.randn(9)),
+    ):
         same_written_out(op, *args)

@@ -1,4 +1,5 @@
 """Control flow: every operator is known and has no form but its own; the clauses, tried on eager."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,6 +27,7 @@ def test_each_is_an_operator_of_this_pytorch_with_clauses(name: str) -> None:
 def test_a_traced_branch_is_a_member_in_normal_form() -> None:
     def fn(x: torch.Tensor) -> Any:
         return higher.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
     graph = make_fx(fn, tracing_mode="fake")(X).graph
     (node,) = (n for n in graph.nodes if n.target is higher.cond)
     call = call_of(node)
@@ -44,14 +46,16 @@ def test_loops() -> None:
 
     def double(i: torch.Tensor, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return i + 1, x * 2
+
     for n in (0, 3):
         i, x = higher.while_loop(below, double, (torch.tensor(0), X), (torch.tensor(n),))
-        assert i == n and torch.equal(x, X * 2 ** n)
+        assert i == n and torch.equal(x, X * 2**n)
 
 
 def test_scans() -> None:
     def step(carried: torch.Tensor, x: torch.Tensor, factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return carried * 2 + x, carried * factor
+
     last, seen = higher.scan(step, (torch.zeros(2),), (X,), (torch.tensor(3.0),))
     want, carried = [], torch.zeros(2)
     for x in X:
@@ -62,8 +66,10 @@ def test_scans() -> None:
 
 def test_running_results_of_an_associative_graph_that_does_not_commute() -> None:
     matrices = torch.randn(5, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
     def product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor]:
         return (a @ b,)
+
     (found,) = higher.associative_scan(product, (matrices,), ())
     want = matrices[0]
     for i, m in enumerate(matrices):
@@ -95,6 +101,7 @@ def test_a_check_names_the_function_and_the_first_matrix() -> None:
 def test_the_first_token_holds_nothing() -> None:
     token = torch.ops.prims._make_token()
     assert token.numel() == 0 and torch.ops.prims._sink_tokens([token]) is None
-    found = higher.with_effects(token, aten._linalg_check_errors.default, torch.tensor(0, dtype=torch.int32), "lu",
-                                is_matrix=True)
+    found = higher.with_effects(
+        token, aten._linalg_check_errors.default, torch.tensor(0, dtype=torch.int32), "lu", is_matrix=True
+    )
     assert found[0].numel() == 0

@@ -1,4 +1,5 @@
 """Conversion: eager keeps the clauses, and decompositions of quantization what eager gives."""
+
 from __future__ import annotations
 
 import inspect
@@ -22,8 +23,11 @@ def test_quantization_by_tensor() -> None:
         x, scale, zero, *rest = sample.args
         want = ops.quantize_per_tensor(*sample.args)
         tensors = (torch.tensor(scale, dtype=torch.float64), torch.tensor(zero))
-        for got in (op.decompose(*sample.args), op.decompose(x, *tensors, *rest), op.decompose(
-                x, *tensors, torch.tensor(rest[0]), torch.tensor(rest[1]), rest[2])):
+        for got in (
+            op.decompose(*sample.args),
+            op.decompose(x, *tensors, *rest),
+            op.decompose(x, *tensors, torch.tensor(rest[0]), torch.tensor(rest[1]), rest[2]),
+        ):
             assert got.dtype == want.dtype and torch.equal(got, want)
     op = MEMBERS["dequantize_per_tensor"]
     for dtype in op.dtypes:
@@ -42,8 +46,17 @@ def test_fake_quantization() -> None:
 def test_quantization_is_made_of_primitives(name: str) -> None:
     op, x = MEMBERS[name], torch.randn(3, 4)
     one, zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
-    given = {"scale": 0.1, "scales": torch.ones(4), "zero_point": 3, "zero_points": torch.zeros(4, dtype=torch.int32),
-             "axis": 1, "quant_min": -128, "quant_max": 127, "dtype": torch.int8, "fake_quant_enabled": one}
+    given = {
+        "scale": 0.1,
+        "scales": torch.ones(4),
+        "zero_point": 3,
+        "zero_points": torch.zeros(4, dtype=torch.int32),
+        "axis": 1,
+        "quant_min": -128,
+        "quant_max": 127,
+        "dtype": torch.int8,
+        "fake_quant_enabled": one,
+    }
     if "by_tensors" in name:
         given |= {"scale": one, "zero_point": zero}
     elif name == "fake_quantize_per_channel":
@@ -91,8 +104,11 @@ def test_quantization_by_channel(axis: int) -> None:
     back = MEMBERS["dequantize_per_channel"].decompose(got, *args)
     torch.testing.assert_close(back, ops.dequantize_per_channel(got, *args), rtol=1e-6, atol=1e-6)
     fake = aten.fake_quantize_per_channel_affine_cachemask.default
-    for g, w in zip(decomposition_of(fake)(x, scales, zeros.int(), axis, -128, 127),
-                    fake(x, scales, zeros.int(), axis, -128, 127), strict=True):
+    for g, w in zip(
+        decomposition_of(fake)(x, scales, zeros.int(), axis, -128, 127),
+        fake(x, scales, zeros.int(), axis, -128, 127),
+        strict=True,
+    ):
         torch.testing.assert_close(g, w, rtol=1e-6, atol=1e-6)
 
 

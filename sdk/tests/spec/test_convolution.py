@@ -1,4 +1,5 @@
 """Convolution: what the clauses say of it, and the overloads that are a convolution by another name."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,8 +20,9 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
-def by_definition(x: torch.Tensor, w: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int],
-                  groups: int) -> torch.Tensor:
+def by_definition(
+    x: torch.Tensor, w: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
+) -> torch.Tensor:
     """Clause 1, element by element, of two dimensions."""
     padded = torch.nn.functional.pad(x, [padding[1], padding[1], padding[0], padding[0]])
     outs, per = w.shape[0] // groups, w.shape[1]
@@ -31,17 +33,21 @@ def by_definition(x: torch.Tensor, w: torch.Tensor, stride: list[int], padding: 
         first = c // outs * per
         for i in range(rows):
             for j in range(columns):
-                window = padded[:, first:first + per, i * stride[0]:, j * stride[1]:][
-                    :, :, :dilation[0] * (w.shape[2] - 1) + 1:dilation[0],
-                    :dilation[1] * (w.shape[3] - 1) + 1:dilation[1]]
+                window = padded[:, first : first + per, i * stride[0] :, j * stride[1] :][
+                    :,
+                    :,
+                    : dilation[0] * (w.shape[2] - 1) + 1 : dilation[0],
+                    : dilation[1] * (w.shape[3] - 1) + 1 : dilation[1],
+                ]
                 out[:, c, i, j] = (window * w[c]).sum((1, 2, 3))
     return out
 
 
-@pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), [
-    ([1, 1], [0, 0], [1, 1], 1), ([2, 1], [1, 2], [1, 2], 1), ([1, 3], [0, 1], [2, 1], 2)])
-def test_convolution_is_its_definition(stride: list[int], padding: list[int], dilation: list[int],
-                                       groups: int) -> None:
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [([1, 1], [0, 0], [1, 1], 1), ([2, 1], [1, 2], [1, 2], 1), ([1, 3], [0, 1], [2, 1], 2)],
+)
+def test_convolution_is_its_definition(stride: list[int], padding: list[int], dilation: list[int], groups: int) -> None:
     x, w = torch.randn(2, 4, 7, 8, dtype=torch.float64), torch.randn(6, 4 // groups, 3, 2, dtype=torch.float64)
     got = aten.convolution(x, w, None, stride, padding, dilation, False, [0, 0], groups)
     torch.testing.assert_close(got, by_definition(x, w, stride, padding, dilation, groups))
@@ -57,8 +63,9 @@ def test_transposed_is_the_adjoint() -> None:
 
 def test_results_outside_the_mask_are_none() -> None:
     x, w = torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3)
-    out = aten.convolution_backward(torch.randn(1, 3, 2, 2), x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
-                                    [False, True, False])
+    out = aten.convolution_backward(
+        torch.randn(1, 3, 2, 2), x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False]
+    )
     assert [t is None for t in out] == [True, False, True]
 
 
@@ -72,8 +79,17 @@ def images() -> list[tuple[Any, ...]]:
         (aten.slow_conv_dilated3d.default, x3, w3, [3, 3, 2], None, [2, 2, 1], [0, 0, 1], [1, 2, 1]),
         (aten._slow_conv2d_forward.default, x2, w2, [3, 3], torch.randn(4), [1, 2], [1, 1]),
         (aten.slow_conv3d_forward.default, x3, w3, [3, 3, 2], None, [2, 2, 1], [0, 0, 1]),
-        (aten.slow_conv_transpose2d.default, torch.randn(2, 4, 5, 5), w2, [3, 3], torch.randn(3), [2, 2], [1, 1],
-         [1, 1], [1, 1]),
+        (
+            aten.slow_conv_transpose2d.default,
+            torch.randn(2, 4, 5, 5),
+            w2,
+            [3, 3],
+            torch.randn(3),
+            [2, 2],
+            [1, 1],
+            [1, 1],
+            [1, 1],
+        ),
         (aten.slow_conv_transpose3d.default, torch.randn(2, 4, 5, 5, 4), w3, [3, 3, 2], None, [2, 2, 1]),
     ]
 

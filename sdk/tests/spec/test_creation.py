@@ -1,4 +1,5 @@
 """Tensors made of numbers give what eager gives."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,10 +26,15 @@ def test_powers_of_a_negative_base_are_nan_but_for_whole_ones(args: tuple[int, i
     agree(aten.logspace.default, *args, -2.0)
 
 
-@pytest.mark.parametrize(("op", "ends"), [
-    (aten.logspace.Tensor_Tensor, (torch.tensor(0), torch.tensor(3))),
-    (aten.logspace.Tensor_Scalar, (torch.tensor(1), 3)),
-    (aten.logspace.Scalar_Tensor, (0, torch.tensor(2.9)))], ids=str)
+@pytest.mark.parametrize(
+    ("op", "ends"),
+    [
+        (aten.logspace.Tensor_Tensor, (torch.tensor(0), torch.tensor(3))),
+        (aten.logspace.Tensor_Scalar, (torch.tensor(1), 3)),
+        (aten.logspace.Scalar_Tensor, (0, torch.tensor(2.9))),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.complex128])
 def test_ends_may_be_tensors(op: Any, ends: tuple[Any, Any], dtype: torch.dtype) -> None:
     want, got = (f(*ends, 4, 2.0, dtype=dtype) for f in (op, decomposition_of(op)))

@@ -1,4 +1,5 @@
 """Keel's own decompositions give what the composite gives, as accurately as it does."""
+
 import pytest
 import torch
 
@@ -17,9 +18,18 @@ def seed():
 
 @pytest.mark.parametrize("op", [aten.var_mean.correction, aten.var.correction, aten.std.correction], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str)
-@pytest.mark.parametrize(("shape", "dim", "keywords"), [
-    ((4, 33), [1], {}), ((4, 33), [1], {"correction": 0, "keepdim": True}), ((2, 3, 65), [0, 2], {"correction": 2}),
-    ((2, 17), None, {}), ((), None, {"correction": 0}), ((3, 1), [1], {}), ((3, 2), [-1], {"correction": 5})])
+@pytest.mark.parametrize(
+    ("shape", "dim", "keywords"),
+    [
+        ((4, 33), [1], {}),
+        ((4, 33), [1], {"correction": 0, "keepdim": True}),
+        ((2, 3, 65), [0, 2], {"correction": 2}),
+        ((2, 17), None, {}),
+        ((), None, {"correction": 0}),
+        ((3, 1), [1], {}),
+        ((3, 2), [-1], {"correction": 5}),
+    ],
+)
 def test_variance(op, dtype, shape, dim, keywords):
     agree(op, torch.randn(shape, dtype=dtype) + 3, dim, **keywords)
 
@@ -60,8 +70,7 @@ def test_nll_loss2d_backward(reduction):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("causal", "mask", "scale"), [
-    (False, None, None), (True, None, 0.3), (False, "float", None)])
+@pytest.mark.parametrize(("causal", "mask", "scale"), [(False, None, None), (True, None, 0.3), (False, "float", None)])
 def test_attention_forward_and_backward(dtype, causal, mask, scale):
     q, k, v, grad = (torch.randn(2, 3, 9, 16, dtype=dtype) for _ in range(4))
     given = {"scale": scale, "attn_mask": torch.randn(2, 1, 9, 9, dtype=dtype) if mask else None}
@@ -78,7 +87,8 @@ def test_a_query_that_sees_no_key_gives_zero():
     mask[0, 0, 2] = -INF
     agree(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v, attn_mask=mask)
     assert not decomposition_of(aten._scaled_dot_product_flash_attention_for_cpu.default)(q, k, v, attn_mask=mask)[0][
-        0, 0, 2].any()
+        0, 0, 2
+    ].any()
 
 
 def test_every_composite_says_what_holds():

@@ -1,4 +1,5 @@
 """Each kind of change, and the part of the version that must rise for it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -15,11 +16,19 @@ from keel.spec.rules import ANY, DENSE, Out, like, shape_of
 from keel.spec.versions import Version
 
 F32 = torch.float32
-OP = Op("twice", "primitive", "sample", ("aten.twice.default", "aten.twice.Scalar"), "Two times x.",
-        (Clause("NaN gives NaN."), Clause("Integers wrap around.")),
-        out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=(F32,),
-        requires=(Requires("x-rank", "x has a dimension.", lambda args: True),), budget={F32: Budget(ulps=2)},
-        tags=frozenset({"pointwise"}))
+OP = Op(
+    "twice",
+    "primitive",
+    "sample",
+    ("aten.twice.default", "aten.twice.Scalar"),
+    "Two times x.",
+    (Clause("NaN gives NaN."), Clause("Integers wrap around.")),
+    out=(Out(like("self"), shape_of("self"), DENSE),),
+    dtypes=(F32,),
+    requires=(Requires("x-rank", "x has a dimension.", lambda args: True),),
+    budget={F32: Budget(ulps=2)},
+    tags=frozenset({"pointwise"}),
+)
 
 
 def found(old: Iterable[Op], new: Iterable[Op]) -> list[tuple[str, str]]:
@@ -36,15 +45,21 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
     ({"overloads": OP.overloads[:1]}, "major", "It loses the overload aten.twice.Scalar."),
     ({"overloads": OP.overloads[::-1]}, "major", "Its normal form is aten.twice.Scalar and was aten.twice.default."),
     ({"requires": ()}, "minor", "The precondition is gone: x has a dimension."),
-    ({"out": (Out(like("self"), shape_of("self"), ANY),)}, "major",
-     "The layout of result 0 is any dense and was row-major."),
+    (
+        {"out": (Out(like("self"), shape_of("self"), ANY),)},
+        "major",
+        "The layout of result 0 is any dense and was row-major.",
+    ),
     ({"out": (*OP.out, *OP.out)}, "major", "The types of its results are given by another rule."),  # type: ignore[misc]
     ({"compute": like("self")}, "major", "The dtype that it computes in changed from None to dtype(self)."),
     ({"budget": {F32: Budget(ulps=1)}}, "minor", "Its error in float32 is at most 1 ulps and was at most 2 ulps."),
     ({"budget": {F32: Budget(ulps=3)}}, "major", "Its error in float32 is at most 3 ulps and was at most 2 ulps."),
     ({"budget": {}}, "major", "Its error in float32 is bounded no more."),
-    ({"budget": {F32: Budget(times=2)}}, "major",
-     "Its error in float32 is at most 2 times eager's and was at most 2 ulps."),
+    (
+        {"budget": {F32: Budget(times=2)}},
+        "major",
+        "Its error in float32 is at most 2 times eager's and was at most 2 ulps.",
+    ),
     ({"tags": frozenset()}, "minor", "It loses the tag pointwise."),
     ({"family": "other"}, "minor", "It moves from family sample to other."),
     ({"profile": "linalg"}, "major", "It moves from profile core to linalg."),
@@ -67,9 +82,15 @@ def test_members_that_come_and_go() -> None:
     assert found([OP], [OP]) == []
 
 
-@pytest.mark.parametrize("old, new, part", [
-    ("composite", "primitive", "major"), ("opaque", "primitive", "minor"), ("opaque", "composite", "minor"),
-    ("composite", "opaque", "major")])
+@pytest.mark.parametrize(
+    "old, new, part",
+    [
+        ("composite", "primitive", "major"),
+        ("opaque", "primitive", "minor"),
+        ("opaque", "composite", "minor"),
+        ("composite", "opaque", "major"),
+    ],
+)
 def test_kinds(old: Any, new: Any, part: str) -> None:
     assert found([replace(OP, kind=old)], [replace(OP, kind=new)])[0][0] == part
 
@@ -94,7 +115,11 @@ def test_experimental_members_change_in_minor_versions() -> None:
 
 def test_the_version_that_changes_need() -> None:
     a = lock([OP], Version(1, 3, 1))
-    for new, wanted in ((OP, "1.3.1"), (replace(OP, doc="x + x."), "1.3.2"),
-                        (replace(OP, dtypes=(F32, torch.int8)), "1.4"), (replace(OP, dtypes=()), "2.0")):
+    for new, wanted in (
+        (OP, "1.3.1"),
+        (replace(OP, doc="x + x."), "1.3.2"),
+        (replace(OP, dtypes=(F32, torch.int8)), "1.4"),
+        (replace(OP, dtypes=()), "2.0"),
+    ):
         assert str(next_version(a, diff(a, lock([new])))) == wanted
     assert level([]) is None

@@ -1,4 +1,5 @@
 """Distances and their gradients: eager's or better, gradients those of the forward."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,24 +19,43 @@ def seed() -> None:
 
 
 @pytest.mark.parametrize("p", NORMS)
-@pytest.mark.parametrize("shapes", [((5, 3), (4, 3)), ((2, 5, 3), (4, 3)), ((2, 1, 5, 3), (3, 4, 3)), ((5, 0), (4, 0)),
-                                    ((30, 3), (31, 3)), ((0, 3), (4, 3))], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((5, 3), (4, 3)),
+        ((2, 5, 3), (4, 3)),
+        ((2, 1, 5, 3), (3, 4, 3)),
+        ((5, 0), (4, 0)),
+        ((30, 3), (31, 3)),
+        ((0, 3), (4, 3)),
+    ],
+    ids=str,
+)
 def test_cdist(p: float, shapes) -> None:
     a, b = (torch.randn(s) for s in shapes)
-    holds(aten._cdist_forward.default, a, b, p, 2)             # 2: eager takes differences, too
+    holds(aten._cdist_forward.default, a, b, p, 2)  # 2: eager takes differences, too
 
 
 @pytest.mark.parametrize("p", NORMS)
 def test_cdist_backward(p: float) -> None:
     a, b = torch.randn(2, 5, 3), torch.randn(2, 4, 3)
-    b[:, 1] = a[:, 2]                                          # a distance of 0
-    b[:, 2, 0] = a[:, 3, 0]                                    # a component that does not differ
+    b[:, 1] = a[:, 2]  # a distance of 0
+    b[:, 2, 0] = a[:, 3, 0]  # a component that does not differ
     dist = aten._cdist_forward(a, b, p, None)
     holds(aten._cdist_backward.default, torch.randn(2, 5, 4), a, b, p, dist)
 
 
-@pytest.mark.parametrize("shapes", [((1, 4, 5), (3, 2, 5)), ((3, 4, 5), (1, 2, 5)), ((1, 4, 5), (0, 2, 5)),
-                                    ((1, 4, 5), (3, 0, 5)), ((1, 4, 0), (3, 2, 0))], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 4, 5), (3, 2, 5)),
+        ((3, 4, 5), (1, 2, 5)),
+        ((1, 4, 5), (0, 2, 5)),
+        ((1, 4, 5), (3, 0, 5)),
+        ((1, 4, 0), (3, 2, 0)),
+    ],
+    ids=str,
+)
 def test_cdist_backward_of_broadcast_batches(shapes) -> None:
     a, b = (torch.randn(s) for s in shapes)
     dist = aten._cdist_forward(a, b, 2.0, None)
@@ -55,7 +75,7 @@ def test_the_pair_is_consistent(p: float) -> None:
     a, b = torch.randn(4, 3, dtype=torch.float64, requires_grad=True), torch.randn(5, 3, dtype=torch.float64)
     out = decomposition_of(aten._cdist_forward.default)(a, b, p, None)
     grad = torch.randn_like(out)
-    want, = torch.autograd.grad(out, a, grad)
+    (want,) = torch.autograd.grad(out, a, grad)
     got = decomposition_of(aten._cdist_backward.default)(grad, a.detach(), b, p, out.detach())
     torch.testing.assert_close(got, want)
 

@@ -1,4 +1,5 @@
 """What depends on data: composites over nonzero and sort give eager's values; rules say that a size is unknown."""
+
 from __future__ import annotations
 
 import pytest
@@ -23,8 +24,11 @@ def test_masked_select() -> None:
 
 
 @pytest.mark.parametrize(("inverse", "counts"), [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("x", [X, X.long(), torch.tensor([float("nan"), 1.0, float("nan")]), torch.zeros(0, 3),
-                               torch.tensor(2.0), torch.ones(4)], ids=str)
+@pytest.mark.parametrize(
+    "x",
+    [X, X.long(), torch.tensor([float("nan"), 1.0, float("nan")]), torch.zeros(0, 3), torch.tensor(2.0), torch.ones(4)],
+    ids=str,
+)
 def test_unique(x: torch.Tensor, inverse: bool, counts: bool) -> None:
     holds(aten._unique2.default, x, True, inverse, counts)
     holds(aten.unique_consecutive.default, x, inverse, counts)

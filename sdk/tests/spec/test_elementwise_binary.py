@@ -1,4 +1,5 @@
 """Functions of two operands: eager keeps the clauses and the budgets."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,10 +24,11 @@ T = torch.tensor
 def test_eager_is_within_the_budget(name: str) -> None:
     def judged(sample: Sample) -> bool:
         x = sample.args[0]
-        if x.is_complex() and name in ("div", "pow"):        # infinities and what overflows are not specified
+        if x.is_complex() and name in ("div", "pow"):  # infinities and what overflows are not specified
             return bool(x.abs().isfinite().all() & (x.abs() < 10).all())
         # Where float64 truncates another quotient there is another integer.
         return sample.kwargs.get("rounding_mode") != "trunc" or not x.is_floating_point()
+
     within_budget(MEMBERS[name], judged)
 
 
@@ -38,9 +40,16 @@ def test_truncated_quotients(dtype: torch.dtype) -> None:
     assert ((got.double() - x.double() / y.double()).abs() <= 1 + got.double().abs() * torch.finfo(dtype).eps).all()
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [
-    (torch.float16, torch.int16), (torch.bfloat16, torch.int16), (torch.float32, torch.int32),
-    (torch.float64, torch.int64)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [
+        (torch.float16, torch.int16),
+        (torch.bfloat16, torch.int16),
+        (torch.float32, torch.int32),
+        (torch.float64, torch.int64),
+    ],
+    ids=str,
+)
 def test_neighbours_differ_by_one_bit(dtype: torch.dtype, bits: torch.dtype) -> None:
     x = specials(dtype)
     x = x[x.isfinite() & (x > 0)]
@@ -70,7 +79,7 @@ def test_clauses_of_quotients() -> None:
     same(T([1.0, -1.0, 0.0]) / T([-0.0, -0.0, 0.0]), [-INF, INF, NAN])
     same(torch.div(T([-7, 7]), 2, rounding_mode="floor"), [-4, 3])
     same(torch.div(T([-7, 7]), 2, rounding_mode="trunc"), [-3, 3])
-    assert T([3.299999952316284]) / T([1.1]) == 3.0         # which is 2.99999990 before it is rounded
+    assert T([3.299999952316284]) / T([1.1]) == 3.0  # which is 2.99999990 before it is rounded
     same(torch.div(T([3.299999952316284]), T([1.1]), rounding_mode="floor"), [2.0])
     same(T([1, 2]) / 2, [0.5, 1.0])
 
@@ -99,7 +108,7 @@ def test_clauses_of_order() -> None:
     same(torch.maximum(T([NAN, 1.0]), T([1.0, NAN])), [NAN, NAN])
     same(T([NAN, 0.0]).eq(T([NAN, -0.0])), [False, True])
     same(T([NAN, 0.0]).lt(T([NAN, -0.0])), [False, False])
-    same(T([0.1]).eq(0.1), [True])                           # the number is rounded to float32
+    same(T([0.1]).eq(0.1), [True])  # the number is rounded to float32
     same(T([False]).lt(T([True])), [True])
 
 
@@ -110,19 +119,21 @@ def test_clauses_of_signs_and_neighbours() -> None:
     same(torch.gcd(T([0, -4, 12, -128], dtype=torch.int8), T([0, 6, -18, 0], dtype=torch.int8)), [0, 2, 6, -128])
 
 
-@pytest.mark.parametrize(("name", "args", "sentence"), [
-    ("add", (T([1.0, 2.0]), T([1.0, 2.0, 3.0])), "The shapes broadcast"),
-    ("sub", (T([True]), T([True])), "No operand is a bool"),
-    ("lt", (T([1j]), T([1j])), "No argument is complex"),
-    ("bitwise_and", (T([1.0]), T([1.0])), "integers or bools"),
-    ("shift_left", (T([1.0]), T([1.0])), "The tensors are integers"),
-    ("pow", (T([2]), -1), "No integer is raised"),
-    ("nextafter", (T([2]), T([3])), "The tensors are floats"),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "sentence"),
+    [
+        ("add", (T([1.0, 2.0]), T([1.0, 2.0, 3.0])), "The shapes broadcast"),
+        ("sub", (T([True]), T([True])), "No operand is a bool"),
+        ("lt", (T([1j]), T([1j])), "No argument is complex"),
+        ("bitwise_and", (T([1.0]), T([1.0])), "integers or bools"),
+        ("shift_left", (T([1.0]), T([1.0])), "The tensors are integers"),
+        ("pow", (T([2]), -1), "No integer is raised"),
+        ("nextafter", (T([2]), T([3])), "The tensors are floats"),
+    ],
+)
 def test_preconditions(name: str, args: tuple[Any, ...], sentence: str) -> None:
     op = MEMBERS[name]
-    given = {k: type_of(v) if isinstance(v, torch.Tensor) else v
-             for k, v in zip(op.operands, args, strict=True)}
+    given = {k: type_of(v) if isinstance(v, torch.Tensor) else v for k, v in zip(op.operands, args, strict=True)}
     assert sentence in next(r.sentence for r in op.requires if not r.holds(given))
     target = overload_of(op, args, {})
     with pytest.raises((RuntimeError, NotImplementedError)):

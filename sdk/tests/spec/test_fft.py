@@ -1,4 +1,5 @@
 """Fourier transforms: what the clauses say, tried on eager; frequencies; layouts on CUDA."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def transform(x: torch.Tensor, dims: list[int], normalization: int, forward: boo
         turn = torch.outer(torch.arange(n), torch.arange(n)) % n
         roots = torch.exp((-2j if forward else 2j) * torch.pi * turn.to(torch.complex128) / n)
         x = (x.movedim(d, -1).to(torch.complex128) @ roots).movedim(-1, d)
-    return x * {0: 1.0, 1: total ** -0.5, 2: 1.0 / total}[normalization]
+    return x * {0: 1.0, 1: total**-0.5, 2: 1.0 / total}[normalization]
 
 
 def test_complex_is_the_definition() -> None:
@@ -67,7 +68,9 @@ def test_back_to_real_reads_half_and_not_the_imaginary_parts_that_must_be_0() ->
             if n % 2 == 0:
                 moved[..., -1] -= 3j
             torch.testing.assert_close(got, C2R(moved.movedim(-1, dims[0]), dims, normalization, n))
-            full = torch.cat([moved.real[..., :1] + 0j, moved[..., 1:], moved[..., 1:(n + 1) // 2].conj().flip(-1)], -1)
+            full = torch.cat(
+                [moved.real[..., :1] + 0j, moved[..., 1:], moved[..., 1 : (n + 1) // 2].conj().flip(-1)], -1
+            )
             if n % 2 == 0:
                 full[..., n // 2] = full[..., n // 2].real + 0j
             want = transform(full, [full.dim() - 1], normalization, False).real.movedim(-1, dims[0])
@@ -93,13 +96,18 @@ def test_there_and_back() -> None:
     assert torch.equal(C2C(x, [], 0, True), x)
 
 
-@pytest.mark.parametrize(("name", "args"), [
-    ("fft_c2c", (torch.zeros(3, 4, dtype=torch.complex64), [1, 1], 0, True)),
-    ("fft_c2c", (torch.zeros(3, 4, dtype=torch.complex64), [-1], 0, True)),
-    ("fft_c2c", (torch.zeros(3, 0, dtype=torch.complex64), [0], 0, True)),
-    ("fft_r2c", (torch.zeros(3, 4), [], 0, True)),
-    ("fft_c2r", (torch.zeros(3, dtype=torch.complex64), [0], 0, 9)),
-    ("fft_c2r", (torch.zeros(1, dtype=torch.complex64), [0], 0, 0))], ids=range(6))
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("fft_c2c", (torch.zeros(3, 4, dtype=torch.complex64), [1, 1], 0, True)),
+        ("fft_c2c", (torch.zeros(3, 4, dtype=torch.complex64), [-1], 0, True)),
+        ("fft_c2c", (torch.zeros(3, 0, dtype=torch.complex64), [0], 0, True)),
+        ("fft_r2c", (torch.zeros(3, 4), [], 0, True)),
+        ("fft_c2r", (torch.zeros(3, dtype=torch.complex64), [0], 0, 9)),
+        ("fft_c2r", (torch.zeros(1, dtype=torch.complex64), [0], 0, 0)),
+    ],
+    ids=range(6),
+)
 def test_preconditions(name: str, args: tuple[Any, ...]) -> None:
     given = [type_of(a) if isinstance(a, torch.Tensor) else a for a in args]
     broken = [r for r in MEMBERS[name].requires if not r.holds(bound(MEMBERS[name].targets[0], given, {}))]
@@ -125,7 +133,7 @@ def test_frequencies(op: Any) -> None:
             for keywords in ({}, {"dtype": torch.float64}, {"dtype": torch.bfloat16}):
                 want, got = op(n, d, **keywords), decomposition_of(op)(n, d, **keywords)
                 assert (got.dtype, got.shape) == (want.dtype, want.shape)
-                near = 1e-7 if got.dtype != torch.bfloat16 else 2**-7      # eager rounds the factor, too
+                near = 1e-7 if got.dtype != torch.bfloat16 else 2**-7  # eager rounds the factor, too
                 torch.testing.assert_close(got, want, rtol=near, atol=0, equal_nan=True)
     assert str(op) not in pieces(op, 8, 0.5, symbolic=False)
 

@@ -1,4 +1,5 @@
 """Operators of lists give at each place what eager gives there, and are written out with symbolic sizes."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -54,8 +55,11 @@ def test_each_place_is_eagers(overload: str) -> None:
 
 def test_every_list_operator_of_this_pytorch_is_a_member() -> None:
     names = (n.removeprefix("aten::") for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::_foreach_"))
-    functional = {f"aten.{n if '.' in n else n + '.default'}" for n in names
-                  if not n.partition(".")[0].endswith("_") and not n.endswith("out")}
+    functional = {
+        f"aten.{n if '.' in n else n + '.default'}"
+        for n in names
+        if not n.partition(".")[0].endswith("_") and not n.endswith("out")
+    }
     assert functional <= {o for op in MEMBERS.values() for o in op.overloads}
 
 
@@ -83,6 +87,7 @@ def test_a_compiled_optimizer_takes_the_steps_of_eager() -> None:
     def watch(captured: Any) -> closure.Ending:
         ends.append(closure.ending(captured))
         return ends[-1]
+
     for compiled in (False, True):
         p = torch.nn.Parameter(start.clone())
         optimizer = torch.optim.Adam([p], lr=0.1, foreach=True)

@@ -1,4 +1,5 @@
 """Histograms are eager's: edges, bounds, weights, densities."""
+
 from __future__ import annotations
 
 import pytest
@@ -42,9 +43,20 @@ def test_histogram(density: bool, weighted: bool) -> None:
             torch.testing.assert_close(ours, eager)
     points = torch.randn(9, 2)
     weight = torch.rand(9) if weighted else None
-    holds(aten._histogramdd_from_bin_tensors.default, points, [edges, edges[1:].contiguous()], weight=weight,
-          density=density)
+    holds(
+        aten._histogramdd_from_bin_tensors.default,
+        points,
+        [edges, edges[1:].contiguous()],
+        weight=weight,
+        density=density,
+    )
     holds(aten._histogramdd_from_bin_cts.default, points, [3, 4], weight=weight, density=density)
-    holds(aten._histogramdd_from_bin_cts.default, points, [3, 4], range=[-1.0, 1.0, 0.0, 2.0], weight=weight,
-          density=density)
+    holds(
+        aten._histogramdd_from_bin_cts.default,
+        points,
+        [3, 4],
+        range=[-1.0, 1.0, 0.0, 2.0],
+        weight=weight,
+        density=density,
+    )
     holds(aten._histogramdd_bin_edges.default, points, [3, 4])

@@ -1,4 +1,5 @@
 """Reads and writes at indices: composites agree with eager, and the clauses hold of eager."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,14 +18,21 @@ M = torch.arange(12.0).reshape(3, 4)
 EDGES = torch.tensor([1.0, 2.0, 2.0, 5.0])
 
 
-@pytest.mark.parametrize(("op", "args"), [
-    (aten.index_select.default, (M, 1, torch.tensor([3, 0, 0]))), (aten.index_select.default, (M, 0, torch.tensor(2))),
-    (aten.index_select.default, (M.t(), -1, torch.tensor([1], dtype=torch.int32))),
-    (aten.index_select.default, (torch.tensor(3.0), 0, torch.tensor([0]))),
-    (aten.embedding.default, (M, torch.tensor([[0, 2, 2]]))), (aten.embedding.default, (M, torch.tensor(1), 1)),
-    (aten.searchsorted.Scalar, (EDGES, 2.0)), (aten.bucketize.Tensor, (M, EDGES)),
-    (aten.bucketize.Scalar, (2.0, EDGES)),
-], ids=lambda v: str(v) if not isinstance(v, tuple) else "")
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        (aten.index_select.default, (M, 1, torch.tensor([3, 0, 0]))),
+        (aten.index_select.default, (M, 0, torch.tensor(2))),
+        (aten.index_select.default, (M.t(), -1, torch.tensor([1], dtype=torch.int32))),
+        (aten.index_select.default, (torch.tensor(3.0), 0, torch.tensor([0]))),
+        (aten.embedding.default, (M, torch.tensor([[0, 2, 2]]))),
+        (aten.embedding.default, (M, torch.tensor(1), 1)),
+        (aten.searchsorted.Scalar, (EDGES, 2.0)),
+        (aten.bucketize.Tensor, (M, EDGES)),
+        (aten.bucketize.Scalar, (2.0, EDGES)),
+    ],
+    ids=lambda v: str(v) if not isinstance(v, tuple) else "",
+)
 def test_composites(op, args) -> None:
     holds(op, *args)
 
@@ -77,7 +85,11 @@ def test_a_number_is_looked_for_as_what_a_sum_with_it_is(number, dtype) -> None:
     """Not cut off to an integer first."""
     x = torch.tensor([-7, -6, -6, 0, 0, 1, 2, 2, 7]).to(dtype)
     for right in (False, True):
-        assert torch.equal(decomposition_of(aten.searchsorted.Scalar)(x, number, right=right),
-                           aten.searchsorted.Scalar(x, number, right=right))
-        assert torch.equal(decomposition_of(aten.bucketize.Scalar)(number, x, right=right),
-                           aten.bucketize.Scalar(number, x, right=right))
+        assert torch.equal(
+            decomposition_of(aten.searchsorted.Scalar)(x, number, right=right),
+            aten.searchsorted.Scalar(x, number, right=right),
+        )
+        assert torch.equal(
+            decomposition_of(aten.bucketize.Scalar)(number, x, right=right),
+            aten.bucketize.Scalar(number, x, right=right),
+        )

@@ -1,4 +1,5 @@
 """Jagged rows and padded ones are each other's, and compile as jagged nested tensors."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -63,6 +64,7 @@ def test_a_jagged_nested_tensor_compiles() -> None:
 
     def program(n: torch.Tensor) -> torch.Tensor:
         return torch.nested.to_padded_tensor((n * 2).sin(), 0.0)
+
     nested = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=torch.jagged)
     torch.compiler.reset()
     got = torch.compile(program, backend=dynamo_backend(watch))(nested)

@@ -1,4 +1,5 @@
 """Linear algebra: what the clauses say, tried on eager; types where PyTorch has none."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -48,11 +49,21 @@ def test_preconditions_hold_of_samples(name: str) -> None:
         assert all(r.holds(bound(MEMBERS[name].targets[0], given, sample.kwargs)) for r in MEMBERS[name].requires)
 
 
-@pytest.mark.parametrize(("name", "shapes", "keywords"), [
-    ("cholesky", [(2, 3)], {}), ("lu_factor", [(3,)], {}), ("eigh", [(3, 3)], {"UPLO": "X"}), ("eig", [(3,)], {}),
-    ("svd", [(3, 3)], {"driver": "gesvd"}), ("householder_product", [(2, 3), (2,)], {}),
-    ("triangular_solve", [(3, 3), (2, 1)], {"upper": True}), ("matrix_exp", [(2, 3)], {}),
-    ("ldl_factor", [(2, 3)], {})], ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "shapes", "keywords"),
+    [
+        ("cholesky", [(2, 3)], {}),
+        ("lu_factor", [(3,)], {}),
+        ("eigh", [(3, 3)], {"UPLO": "X"}),
+        ("eig", [(3,)], {}),
+        ("svd", [(3, 3)], {"driver": "gesvd"}),
+        ("householder_product", [(2, 3), (2,)], {}),
+        ("triangular_solve", [(3, 3), (2, 1)], {"upper": True}),
+        ("matrix_exp", [(2, 3)], {}),
+        ("ldl_factor", [(2, 3)], {}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 def test_preconditions_refuse_what_eager_refuses(name: str, shapes: list[tuple[int, ...]], keywords: Any) -> None:
     args = [torch.ones(s) for s in shapes]
     given = bound(MEMBERS[name].targets[0], [type_of(a) for a in args], keywords)
@@ -85,7 +96,7 @@ def test_lu(dtype: torch.dtype) -> None:
         p, lower, upper = aten.lu_unpack(lu, pivots)
         torch.testing.assert_close(p @ lower @ upper, a)
         assert torch.equal(lower, lower.tril()) and torch.equal(upper, upper.triu())
-        assert (lower.diagonal(0, -2, -1) == 1).all() and (lower.abs() <= 2 ** 0.5 + 1e-12).all()
+        assert (lower.diagonal(0, -2, -1) == 1).all() and (lower.abs() <= 2**0.5 + 1e-12).all()
         assert torch.equal(torch.tril(lu, -1).narrow(-1, 0, lower.shape[-1]), torch.tril(lower, -1))
         if a.dim() == 2 and not a.is_complex():
             order = list(range(a.shape[-2]))
@@ -131,8 +142,10 @@ def test_qr_by_reflectors(dtype: torch.dtype) -> None:
 @DTYPES
 def test_eigenvalues(dtype: torch.dtype) -> None:
     for a in positive(dtype):
-        for uplo, part in (("L", a.tril() + torch.full_like(a, NAN).triu(1)), ("u", a.triu() + torch.full_like(
-                a, NAN).tril(-1))):
+        for uplo, part in (
+            ("L", a.tril() + torch.full_like(a, NAN).triu(1)),
+            ("u", a.triu() + torch.full_like(a, NAN).tril(-1)),
+        ):
             values, vectors = aten._linalg_eigh(part, uplo)
             torch.testing.assert_close(a @ vectors, vectors * values.unsqueeze(-2))
             torch.testing.assert_close(vectors.mH @ vectors, torch.eye(a.shape[-1], dtype=dtype).expand_as(a))

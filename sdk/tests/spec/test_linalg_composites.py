@@ -1,4 +1,5 @@
 """What linear algebra is made of gives what it gives: values, factors that backwards rely on, gradients, types."""
+
 from __future__ import annotations
 
 import warnings
@@ -38,8 +39,10 @@ def positive(dtype: torch.dtype, *shape: int) -> torch.Tensor:
 
 def sides(a: torch.Tensor, left: bool = True) -> list[torch.Tensor]:
     n, batch = a.shape[-1], a.shape[:-2]
-    return [torch.randn((*b, *((n, k) if left else (k, n))), dtype=a.dtype)
-            for b, k in ((batch, 1), (batch, 3), (batch, 0), ((2, *(1 for _ in batch)), 2))]
+    return [
+        torch.randn((*b, *((n, k) if left else (k, n))), dtype=a.dtype)
+        for b, k in ((batch, 1), (batch, 3), (batch, 0), ((2, *(1 for _ in batch)), 2))
+    ]
 
 
 @DTYPES
@@ -50,8 +53,9 @@ def test_lu_solve(dtype: torch.dtype, left: bool, adjoint: bool) -> None:
         lu, pivots, _ = torch.linalg.lu_factor_ex(regular(dtype, *shape))
         for b in sides(lu, left):
             agree(aten.linalg_lu_solve.default, lu, pivots, b, left=left, adjoint=adjoint)
-            agree(aten.linalg_lu_solve.default, lu.contiguous(), pivots, b.mT.contiguous().mT, left=left,
-                  adjoint=adjoint)
+            agree(
+                aten.linalg_lu_solve.default, lu.contiguous(), pivots, b.mT.contiguous().mT, left=left, adjoint=adjoint
+            )
 
 
 def test_lu_solve_keeps_what_is_not_finite_in_its_column() -> None:
@@ -82,8 +86,11 @@ def test_inverse(dtype: torch.dtype) -> None:
         agree(aten.linalg_inv_ex.default, regular(dtype, *shape).mT)
 
 
-@pytest.mark.parametrize(("op", "keywords"), [
-    (aten._linalg_solve_ex.default, {"B": torch.ones(2)}), (aten.linalg_inv_ex.default, {})], ids=str)
+@pytest.mark.parametrize(
+    ("op", "keywords"),
+    [(aten._linalg_solve_ex.default, {"B": torch.ones(2)}), (aten.linalg_inv_ex.default, {})],
+    ids=str,
+)
 def test_a_singular_matrix_is_told_or_raises(op: Any, keywords: dict[str, Any]) -> None:
     a = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
     ours = decomposition_of(op)
@@ -119,10 +126,11 @@ def test_determinants_and_what_they_save(op: Any, dtype: torch.dtype) -> None:
 def test_cholesky_and_its_solvers(dtype: torch.dtype, upper: bool) -> None:
     for shape in SQUARES:
         a = positive(dtype, *shape)
-        if hasattr(aten, "cholesky"):                          # gone from PyTorch 2.14
+        if hasattr(aten, "cholesky"):  # gone from PyTorch 2.14
             agree(aten.cholesky.default, a, upper)
-        factor = torch.linalg.cholesky(a, upper=upper) + (torch.randn(shape, dtype=dtype).tril(-1) if upper
-                                                           else torch.randn(shape, dtype=dtype).triu(1))
+        factor = torch.linalg.cholesky(a, upper=upper) + (
+            torch.randn(shape, dtype=dtype).tril(-1) if upper else torch.randn(shape, dtype=dtype).triu(1)
+        )
         agree(aten.cholesky_inverse.default, factor, upper)
         for b in sides(a):
             agree(aten.cholesky_solve.default, b, factor, upper)
@@ -170,22 +178,38 @@ def test_ormqr(dtype: torch.dtype, left: bool, transpose: bool) -> None:
 def test_eigenvalues(dtype: torch.dtype) -> None:
     for shape in SQUARES:
         a = regular(dtype, *shape)
-        torch.testing.assert_close(*(torch.view_as_real(f(a)).sort(-2)[0] for f in (
-            decomposition_of(aten._linalg_eigvals.default), aten._linalg_eigvals.default)))
+        torch.testing.assert_close(
+            *(
+                torch.view_as_real(f(a)).sort(-2)[0]
+                for f in (decomposition_of(aten._linalg_eigvals.default), aten._linalg_eigvals.default)
+            )
+        )
 
 
 @DTYPES
-@pytest.mark.parametrize("tolerances", [
-    {}, {"atol": torch.tensor(0.5)}, {"rtol": torch.tensor(0.3)}, {"atol": torch.tensor(0.0)},
-    {"atol": torch.tensor([0.1, 2.0]), "rtol": torch.tensor([0.2, 0.0])},
-    {"rtol": torch.tensor(0.3, dtype=F64)}], ids=str)
+@pytest.mark.parametrize(
+    "tolerances",
+    [
+        {},
+        {"atol": torch.tensor(0.5)},
+        {"rtol": torch.tensor(0.3)},
+        {"atol": torch.tensor(0.0)},
+        {"atol": torch.tensor([0.1, 2.0]), "rtol": torch.tensor([0.2, 0.0])},
+        {"rtol": torch.tensor(0.3, dtype=F64)},
+    ],
+    ids=str,
+)
 def test_pseudo_inverse(dtype: torch.dtype, tolerances: dict[str, torch.Tensor]) -> None:
     many = any(t.dim() for t in tolerances.values())
     for shape in ((2, 4, 4), (2, 5, 3), (2, 3, 5), *(() if many else ((4, 4), (3, 5), (0, 3), (3, 0), (0, 2, 2)))):
         agree(aten.linalg_pinv.atol_rtol_tensor, regular(dtype, *shape), **tolerances)
         if shape[-1] == shape[-2]:
-            agree(aten.linalg_pinv.atol_rtol_tensor, positive(dtype, *shape) - 3 * torch.eye(shape[-1], dtype=dtype),
-                  **tolerances, hermitian=True)
+            agree(
+                aten.linalg_pinv.atol_rtol_tensor,
+                positive(dtype, *shape) - 3 * torch.eye(shape[-1], dtype=dtype),
+                **tolerances,
+                hermitian=True,
+            )
 
 
 def polar(a: torch.Tensor) -> Any:
@@ -233,8 +257,13 @@ def test_eigenvalues_below_0_have_the_root_0() -> None:
 def test_vector_norm(op: Any, dtype: torch.dtype, ord: float) -> None:
     if op is aten.linalg__powsum.default and ord in (INF, -INF):
         return  # sums of powers have a finite order
-    for shape, dim, keepdim in (((5, 7), [1], False), ((5, 7), None, True), ((2, 3, 4), [0, -1], False),
-                                ((), None, False), ((1000,), [0], False)):
+    for shape, dim, keepdim in (
+        ((5, 7), [1], False),
+        ((5, 7), None, True),
+        ((2, 3, 4), [0, -1], False),
+        ((), None, False),
+        ((1000,), [0], False),
+    ):
         agree(op, torch.randn(shape, dtype=dtype), ord, dim, keepdim)
     agree(op, torch.randn(5, 7).to(dtype), ord, [1], dtype=torch.complex128 if dtype.is_complex else F64)
 
@@ -259,6 +288,7 @@ def test_vector_norm_of_special_values() -> None:
 def test_cross(dtype: torch.dtype) -> None:
     def draw(*shape: int) -> torch.Tensor:
         return torch.randint(-9, 9, shape) if dtype == torch.int64 else torch.randn(shape, dtype=dtype)
+
     for a, b, dim in (((4, 3), (4, 3), -1), ((3, 5), (3, 5), 0), ((1, 3), (6, 3), 1), ((2, 3, 4), (2, 3, 1), 1)):
         agree(aten.linalg_cross.default, draw(*a), draw(*b), dim=dim)
 
@@ -301,24 +331,40 @@ def test_all_are_tested() -> None:
 
 
 NEWER: tuple[Callable[..., Any], ...] = (
-    torch.linalg.polar, lambda a: torch.linalg.matrix_sqrth(a @ a.mH)) if MEMBERS["linalg_polar"].targets else ()
+    (torch.linalg.polar, lambda a: torch.linalg.matrix_sqrth(a @ a.mH)) if MEMBERS["linalg_polar"].targets else ()
+)
 """What PyTorch 2.15 is the first to have."""
 
 
 @pytest.mark.parametrize("dtype", [F64, torch.complex128], ids=str)
-@pytest.mark.parametrize("fn", [
-    torch.linalg.det, torch.linalg.slogdet, torch.linalg.inv, torch.linalg.qr, torch.linalg.pinv,
-    lambda a: torch.linalg.solve(a, a + 1), lambda a: torch.linalg.cholesky(a @ a.mH),
-    lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a @ a.mH)), torch.linalg.lu,
-    lambda a: torch.linalg.vector_norm(a, 3, 1), lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a @ a.mH)),
-    lambda a: torch.linalg.solve(a, a[..., 0]), *NEWER], ids=range(12 + len(NEWER)))
+@pytest.mark.parametrize(
+    "fn",
+    [
+        torch.linalg.det,
+        torch.linalg.slogdet,
+        torch.linalg.inv,
+        torch.linalg.qr,
+        torch.linalg.pinv,
+        lambda a: torch.linalg.solve(a, a + 1),
+        lambda a: torch.linalg.cholesky(a @ a.mH),
+        lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a @ a.mH)),
+        torch.linalg.lu,
+        lambda a: torch.linalg.vector_norm(a, 3, 1),
+        lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a @ a.mH)),
+        lambda a: torch.linalg.solve(a, a[..., 0]),
+        *NEWER,
+    ],
+    ids=range(12 + len(NEWER)),
+)
 @pytest.mark.parametrize("turned", [False, True])
 def test_gradients(fn: Callable[..., Any], dtype: torch.dtype, turned: bool) -> None:
     """The joint graph of forward and backward gives eager's gradients when every call of it is written out."""
+
     def joint(a: torch.Tensor) -> Any:
         out = fn(a)
         total = sum(torch.abs(o).sum() for o in (out if isinstance(out, tuple) else (out,)))
         return torch.autograd.grad(total, a)[0]  # type: ignore[arg-type]
+
     a = regular(dtype, 2, 4, 4)
     a = (a.mT.contiguous().mT if turned else a).requires_grad_()
     graph = make_fx(joint)(a)

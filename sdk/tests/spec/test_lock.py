@@ -1,4 +1,5 @@
 """The lock says what the declarations say, is the same on every PyTorch, and never changes once released."""
+
 from __future__ import annotations
 
 import json
@@ -31,17 +32,24 @@ from keel.spec.versions import CURRENT, Version, version
 
 def family() -> Family:
     made = Family("sample")
-    made.primitive("twice", "twice", doc="2 x.",
-                   clauses=(Clause("NaN gives NaN.", About.NONFINITE), "Integers wrap around."),
-                   out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=(torch.int8, torch.float32),
-                   requires=(Requires("x-rank", "x has a dimension.", lambda args: True),),
-                   budget={torch.float32: Budget(ulps=1)}, tags=frozenset({"pointwise"}))
+    made.primitive(
+        "twice",
+        "twice",
+        doc="2 x.",
+        clauses=(Clause("NaN gives NaN.", About.NONFINITE), "Integers wrap around."),
+        out=(Out(like("self"), shape_of("self"), DENSE),),
+        dtypes=(torch.int8, torch.float32),
+        requires=(Requires("x-rank", "x has a dimension.", lambda args: True),),
+        budget={torch.float32: Budget(ulps=1)},
+        tags=frozenset({"pointwise"}),
+    )
     made.opaque("nonce", "nonce.out", doc="A secret.", reason="Nobody may know.")
 
     def rule(args: object) -> tuple[()]:
         """No result
         at all."""
         return ()
+
     made.primitive("void", "void", doc="", clauses=(), out=rule)
     return made
 
@@ -74,12 +82,24 @@ def test_what_a_lock_says() -> None:
     data = lock(family().members.values(), Version(1, 2))
     assert data["opset"] == "1.2" and list(data["members"]) == ["nonce", "twice", "void"]
     assert {k: v for k, v in data["members"]["twice"].items() if k != "digest"} == {
-        "kind": "primitive", "family": "sample", "profile": "core", "overloads": ["aten.twice.default"], "doc": "2 x.",
+        "kind": "primitive",
+        "family": "sample",
+        "profile": "core",
+        "overloads": ["aten.twice.default"],
+        "doc": "2 x.",
         "clauses": {"twice.C1": "NaN gives NaN.", "twice.C2": "Integers wrap around."},
-        "results": [{"dtype": "dtype(self)", "shape": "shape(self)", "layout": "row-major", "exact": True,
-                     "optional": False}],
-        "operands": [], "compute": None, "requires": ["x has a dimension."], "dtypes": ["float32", "int8"],
-        "decomposition": None, "budget": {"float32": {"ulps": 1.0}}, "tags": ["pointwise"], "reason": None}
+        "results": [
+            {"dtype": "dtype(self)", "shape": "shape(self)", "layout": "row-major", "exact": True, "optional": False}
+        ],
+        "operands": [],
+        "compute": None,
+        "requires": ["x has a dimension."],
+        "dtypes": ["float32", "int8"],
+        "decomposition": None,
+        "budget": {"float32": {"ulps": 1.0}},
+        "tags": ["pointwise"],
+        "reason": None,
+    }
     assert data["members"]["nonce"]["reason"] == "Nobody may know."
     assert data["members"]["void"]["results"] == "No result at all."
     choice = Op("cond", "primitive", "", ("higher_order.cond.default",), "", ())

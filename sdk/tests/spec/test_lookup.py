@@ -1,4 +1,5 @@
 """Members found by what people type."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,8 +19,9 @@ def test_an_operator_may_belong_to_several_members() -> None:
     assert all(find(p) for p in packets)
 
 
-@pytest.mark.parametrize("name, near", [("layer_nrom", "layer_norm"), ("aten.expp", "aten.exp"),
-                                        ("aten.exp.defautl", "aten.exp.default")])
+@pytest.mark.parametrize(
+    "name, near", [("layer_nrom", "layer_norm"), ("aten.expp", "aten.exp"), ("aten.exp.defautl", "aten.exp.default")]
+)
 def test_near_misses(name: str, near: str) -> None:
     with pytest.raises(KeelError, match=rf"no operator '{name}'.\nDid you mean .*{near}"):
         find(name)

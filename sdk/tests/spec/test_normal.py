@@ -1,4 +1,5 @@
 """The normal form: one call for all that mean the same, and the same values."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tup
         gm = negotiate(captured, [NORMAL])
         calls.extend(c for n in gm.graph.nodes if (c := call_of(n)) is not None)
         return lambda inputs: gm(*inputs)
+
     torch.compiler.reset()
     result = torch.compile(fn, backend=lambda gm, inputs: capture(gm, inputs, compiler), dynamic=dynamic)(*args)
     return calls, result
@@ -64,31 +66,50 @@ def test_what_is_normal_stays() -> None:
 
 
 CASES = (
-    "two sizes", "two dtypes", "two floats", "a tensor without dimensions", "numbers", "where",
-    "quotients of integers", "dimensions from the end", "cat", "unsqueeze", "any", "all dimensions",
-    "sort and scatter", "a size that happens to be 1",
+    "two sizes",
+    "two dtypes",
+    "two floats",
+    "a tensor without dimensions",
+    "numbers",
+    "where",
+    "quotients of integers",
+    "dimensions from the end",
+    "cat",
+    "unsqueeze",
+    "any",
+    "all dimensions",
+    "sort and scatter",
+    "a size that happens to be 1",
 )
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "symbolic"])
-@pytest.mark.parametrize(("fn", "args"), [
-    (lambda x, y: x + y, (drawn(torch.float32, 3, 1), drawn(torch.float32, 4))),
-    (lambda x, y: x * y, (torch.arange(3), drawn(torch.float32, 2, 3))),
-    (lambda x, y: x - y, (drawn(torch.bfloat16, 3), drawn(torch.float32, 2, 3))),
-    (lambda x, y: x + y, (drawn(torch.float32, 3), torch.tensor(2, dtype=torch.int64))),
-    (lambda x, y: (x + 2) * y - 1.5, (torch.arange(4), drawn(torch.float32, 4))),
-    (lambda x, y: torch.where(x > 0, x, y), (drawn(torch.float32, 3, 1), torch.arange(4))),
-    (lambda x, y: x / y, (torch.arange(1, 5), torch.arange(2, 6))),
-    (lambda x, y: x.sum(-1) + y.amax([-1, -2]), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
-    (lambda x, y: torch.cat([x, y], -1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
-    (lambda x, y: x.unsqueeze(-1) + y, (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
-    (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
-    (lambda x, y: x.sum() + y.squeeze(-1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 1))),
-    (lambda x, y: x.sort(-1)[0] + y.scatter(-1, torch.zeros(2, 3, dtype=torch.int64), 1.0),
-     (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3))),
-    (lambda x, y: (x[:, :x.shape[1] // 2] - y[:, :1]) * (y[:, :1] + x[:, :x.shape[1] // 2]),
-     (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3))),
-], ids=CASES)
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (lambda x, y: x + y, (drawn(torch.float32, 3, 1), drawn(torch.float32, 4))),
+        (lambda x, y: x * y, (torch.arange(3), drawn(torch.float32, 2, 3))),
+        (lambda x, y: x - y, (drawn(torch.bfloat16, 3), drawn(torch.float32, 2, 3))),
+        (lambda x, y: x + y, (drawn(torch.float32, 3), torch.tensor(2, dtype=torch.int64))),
+        (lambda x, y: (x + 2) * y - 1.5, (torch.arange(4), drawn(torch.float32, 4))),
+        (lambda x, y: torch.where(x > 0, x, y), (drawn(torch.float32, 3, 1), torch.arange(4))),
+        (lambda x, y: x / y, (torch.arange(1, 5), torch.arange(2, 6))),
+        (lambda x, y: x.sum(-1) + y.amax([-1, -2]), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
+        (lambda x, y: torch.cat([x, y], -1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
+        (lambda x, y: x.unsqueeze(-1) + y, (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3, 4))),
+        (lambda x, y: (x > 9).any(-1) | (y < 0).any(), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 4))),
+        (lambda x, y: x.sum() + y.squeeze(-1), (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 1))),
+        (
+            lambda x, y: x.sort(-1)[0] + y.scatter(-1, torch.zeros(2, 3, dtype=torch.int64), 1.0),
+            (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3)),
+        ),
+        (
+            lambda x, y: (x[:, : x.shape[1] // 2] - y[:, :1]) * (y[:, :1] + x[:, : x.shape[1] // 2]),
+            (drawn(torch.float32, 2, 3), drawn(torch.float32, 2, 3)),
+        ),
+    ],
+    ids=CASES,
+)
 def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, ...], dynamic: bool) -> None:
     calls, got = negotiated(fn, *args, dynamic=dynamic)
     assert all(is_normal(c) for c in calls)

@@ -179,10 +179,14 @@ def test_types_on_an_accelerator_are_those_promised(dtypes: tuple[torch.dtype, t
                 aten.native_batch_norm_backward.default,
                 (x, x, w, running, running, running, running, True, 1e-5, [True] * 3),
             ),
-            *([] if mixed else [                               # refused, from PyTorch 2.15 on by the fake kernel, too
-                (aten.native_layer_norm.default, (rows, [4], w, w, 1e-5)),
-                (aten.native_layer_norm_backward.default, (rows, rows, [4], last, last, w, w, [True] * 3)),
-            ]),
+            *(
+                []
+                if mixed
+                else [  # refused, from PyTorch 2.15 on by the fake kernel, too
+                    (aten.native_layer_norm.default, (rows, [4], w, w, 1e-5)),
+                    (aten.native_layer_norm_backward.default, (rows, rows, [4], last, last, w, w, [True] * 3)),
+                ]
+            ),
             (aten._fused_rms_norm.default, (rows, [4], w, None)),
         ]:
             assert types(decomposition_of(op)(*args)) == types(op(*args)), op

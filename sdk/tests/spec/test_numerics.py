@@ -1,4 +1,5 @@
 """Facts of an operator as a function of numbers: which contradict each other."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +14,18 @@ from keel.spec.op import Op
 from keel.types import leaves
 
 
-@pytest.mark.parametrize("facts", [
-    {"steps": True, "lipschitz": 1.0}, {"lipschitz": 0.0}, {"lipschitz": -1.0}, {"series": True, "rounded_once": True},
-    {"identities": (-1.0, 1.0)}, {"identities": (float("nan"), None)}, {"interval": (1.0, 1.0)}])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"steps": True, "lipschitz": 1.0},
+        {"lipschitz": 0.0},
+        {"lipschitz": -1.0},
+        {"series": True, "rounded_once": True},
+        {"identities": (-1.0, 1.0)},
+        {"identities": (float("nan"), None)},
+        {"interval": (1.0, 1.0)},
+    ],
+)
 def test_facts_that_contradict_each_other_are_refused(facts: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"function|Lipschitz|series|Identities|interval"):
         Numerics(**facts)
@@ -50,8 +60,11 @@ def _samples(op: Op) -> Iterator[tuple[Sequence[torch.Tensor], Sequence[torch.Te
     """The tensors that a primitive gets and gives on its samples in float64; numbers that it is given are tensors."""
     assert op.samples is not None
     for sample in op.samples(torch.float64 if torch.float64 in op.dtypes else op.dtypes[0]):
-        given = [torch.as_tensor(x) for x in leaves((sample.args, *sample.kwargs.values()))
-                 if isinstance(x, torch.Tensor | int | float)]
+        given = [
+            torch.as_tensor(x)
+            for x in leaves((sample.args, *sample.kwargs.values()))
+            if isinstance(x, torch.Tensor | int | float)
+        ]
         found = op.targets[0](*sample.args, **sample.kwargs)
         yield given, [x for x in leaves((found,)) if isinstance(x, torch.Tensor)]
 
@@ -68,8 +81,13 @@ FILLS = {0.0, 1.0}
 def test_elements_that_are_moved_or_chosen_are_of_operands(op: Op) -> None:
     some = False
     for given, found in _samples(op):
-        known = FILLS | {float(v) for x in given if not x.is_complex() for y in (
-            x, x.to(found[0].dtype.to_real())) for v in y.flatten().tolist()}
+        known = FILLS | {
+            float(v)
+            for x in given
+            if not x.is_complex()
+            for y in (x, x.to(found[0].dtype.to_real()))
+            for v in y.flatten().tolist()
+        }
         known |= {v for x in given if x.is_complex() for z in x.flatten().tolist() for v in (z.real, z.imag, -z.imag)}
         parts = torch.view_as_real(found[0].resolve_conj()) if found[0].is_complex() else found[0]
         made = {float(v) for v in parts.flatten().tolist()}
@@ -113,8 +131,9 @@ def test_a_function_grows_towards_its_poles(op: Op) -> None:
         assert far < near < nearest
 
 
-@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.interval != Numerics().interval],
-                         ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [op for op in MEMBERS.values() if op.numerics.interval != Numerics().interval], ids=lambda op: op.name
+)
 def test_most_of_a_function_is_where_it_is_defined(op: Op) -> None:
     assert op.samples is not None
     sample = next(iter(op.samples(torch.float64)))

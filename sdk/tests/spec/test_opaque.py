@@ -1,4 +1,5 @@
 """What stays outside is little, has reasons, and is not decomposed."""
+
 from __future__ import annotations
 
 import pytest

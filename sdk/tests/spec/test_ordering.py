@@ -1,4 +1,5 @@
 """Order statistics read off a sorted tensor are eager's."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,8 +26,10 @@ def distinct(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=str)
-@pytest.mark.parametrize(("shape", "dim", "keepdim"), [((3, 5), 1, False), ((3, 6), -1, True), ((4, 3), 0, False),
-                                                       ((1,), 0, False), ((), 0, False)])
+@pytest.mark.parametrize(
+    ("shape", "dim", "keepdim"),
+    [((3, 5), 1, False), ((3, 6), -1, True), ((4, 3), 0, False), ((1,), 0, False), ((), 0, False)],
+)
 @pytest.mark.parametrize("op", [aten.median.dim, aten.nanmedian.dim], ids=str)
 def test_medians(op, dtype, shape, dim, keepdim) -> None:
     holds(op, distinct(*shape, dtype=dtype), dim, keepdim)
@@ -39,8 +42,19 @@ def test_medians_of_nan(op, row) -> None:
 
 
 @pytest.mark.parametrize("op", [aten.median.default, aten.nanmedian.default], ids=str)
-@pytest.mark.parametrize("x", [distinct(3, 4), distinct(5), torch.tensor([NAN, 1.0, 2.0]), torch.zeros(0, 3),
-                               torch.tensor(2.0), torch.arange(6), torch.zeros(0, dtype=torch.int32)], ids=str)
+@pytest.mark.parametrize(
+    "x",
+    [
+        distinct(3, 4),
+        distinct(5),
+        torch.tensor([NAN, 1.0, 2.0]),
+        torch.zeros(0, 3),
+        torch.tensor(2.0),
+        torch.arange(6),
+        torch.zeros(0, dtype=torch.int32),
+    ],
+    ids=str,
+)
 def test_medians_of_all(op, x) -> None:
     holds(op, x)
 

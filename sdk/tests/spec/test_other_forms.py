@@ -1,4 +1,5 @@
 """What is another operator in other words gives what eager gives."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -29,10 +30,32 @@ CASES: dict[str, Any] = {
     "stack": lambda: holds(aten._stack.default, [x(3, 4), x(3, 4)], 1),
     "logcumsumexp": lambda: holds(aten._logcumsumexp.default, x(3, 4), 1),
     "index_put": lambda: holds(aten._index_put_impl.default, x(5, 2), [torch.tensor([1, 1])], x(2, 2), True),
-    "convolution": lambda: holds(aten._convolution.default, x(2, 3, 6, 6), x(4, 3, 3, 3), x(4), [1, 1], [1, 1], [1, 1],
-                                 False, [0, 0], 1, False, False, True, True),
-    "convolution backward": lambda: holds(aten._slow_conv2d_backward.output_mask, x(2, 4, 4, 4), x(2, 3, 6, 6),
-                                          x(4, 3, 3, 3), [3, 3], [1, 1], [0, 0], [True, True, True]),
+    "convolution": lambda: holds(
+        aten._convolution.default,
+        x(2, 3, 6, 6),
+        x(4, 3, 3, 3),
+        x(4),
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        False,
+        False,
+        True,
+        True,
+    ),
+    "convolution backward": lambda: holds(
+        aten._slow_conv2d_backward.output_mask,
+        x(2, 4, 4, 4),
+        x(2, 3, 6, 6),
+        x(4, 3, 3, 3),
+        [3, 3],
+        [1, 1],
+        [0, 0],
+        [True, True, True],
+    ),
     "combination": lambda: holds(aten._compute_linear_combination.default, x(3, 2, 5), x(4, 3)),
     "combination of bools": lambda: holds(aten._compute_linear_combination.default, x(3, 2, 5) > 1, x(4, 3) > 0),
     "conj": lambda: holds(aten._conj_copy.default, x(3, dtype=torch.complex64)),
@@ -79,6 +102,7 @@ def test_prims_are_written_out() -> None:
 
     def program(t: torch.Tensor) -> torch.Tensor:
         return torch.ops.prims.sin(torch.ops.prims.maximum(t, t * 0.5))
+
     torch.compiler.reset()
     got = torch.compile(program, backend=dynamo_backend(watch))(x(4))
     assert got.shape == (4,) and not any(end.outside for end in ends) and ends

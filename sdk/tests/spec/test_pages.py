@@ -1,4 +1,5 @@
 """Pages say what the declarations say, and their examples run."""
+
 from __future__ import annotations
 
 import json
@@ -35,8 +36,7 @@ def declared(page: str, other: str) -> str:
 def test_every_member_has_a_page_with_all_its_clauses() -> None:
     for op in MEMBERS.values():
         text = " ".join(made()[path_of(op)].split())
-        missing = [label for label, c in op.cited
-                   if f"**{label}** {wrap(c.text)}".replace("\n", " ") not in text]
+        missing = [label for label, c in op.cited if f"**{label}** {wrap(c.text)}".replace("\n", " ") not in text]
         assert not missing
         assert all(f"`{o}`" in text for o in op.overloads)
 
@@ -44,22 +44,34 @@ def test_every_member_has_a_page_with_all_its_clauses() -> None:
 def test_the_pages_that_lie_there_are_those_of_the_declarations() -> None:
     here = {str(p.relative_to(DOCS)): p.read_text() for p in DOCS.glob("*/*.md")}
     if here:
-        stale = [p for p, text in made().items()
-                 if "/" in p and declared(here.get(p, ""), text) != declared(text, here.get(p, ""))]
+        stale = [
+            p
+            for p, text in made().items()
+            if "/" in p and declared(here.get(p, ""), text) != declared(text, here.get(p, ""))
+        ]
         gone = here.keys() - made().keys()
         assert not stale and not gone, f"Run `keel spec docs`: {[*stale, *gone][:10]}"
 
 
 def test_no_line_is_longer_than_the_page() -> None:
-    wide = [(p, line) for p, text in made().items() if p.endswith(".md") for line in text.splitlines()
-            if len(line) > 120 and not line.startswith("|")]
+    wide = [
+        (p, line)
+        for p, text in made().items()
+        if p.endswith(".md")
+        for line in text.splitlines()
+        if len(line) > 120 and not line.startswith("|")
+    ]
     assert not wide
 
 
 def test_links_lead_to_pages() -> None:
     paths = {*made(), "stability.md", "../adr/0013-tensors-are-strided.md"}
-    broken = [(p, link) for p in ("README.md", "outside.md") for link in re.findall(r"\]\(([^)#\s]+)", made()[p])
-              if link not in paths]
+    broken = [
+        (p, link)
+        for p in ("README.md", "outside.md")
+        for link in re.findall(r"\]\(([^)#\s]+)", made()[p])
+        if link not in paths
+    ]
     assert not broken
     anchors = set(re.findall(r"\(\.\./README\.md#([^)]*)\)", "".join(made().values())))
     assert anchors <= set(re.findall(r"\(#([^)]*)\)", made()["README.md"]))
@@ -93,21 +105,28 @@ def sample(**values: object) -> Op:
 def test_arguments_as_code() -> None:
     x = torch.tensor([[1.234, float("inf")], [0.5, -2.0]])
     args = (x, [1, 2], None, True, 2.5, "sum", torch.float16, float("nan"), torch.tensor([True]))
-    assert code(sample(), "aten.exp.default", args, {"dim": (1,)}) == """\
+    assert (
+        code(sample(), "aten.exp.default", args, {"dim": (1,)})
+        == """\
 import torch
 
 x = torch.tensor([[1.23, float("inf")], [0.5, -2.0]])
 y = torch.tensor([True])
 print(torch.ops.aten.exp.default(x, [1, 2], None, True, 2.5, "sum", torch.float16, float("nan"), y, dim=(1,)))"""
-    assert code(sample(), "aten.exp.default", (torch.zeros(5, 10, dtype=torch.float64),), {}) == """\
+    )
+    assert (
+        code(sample(), "aten.exp.default", (torch.zeros(5, 10, dtype=torch.float64),), {})
+        == """\
 import torch
 
 x = torch.linspace(0.0, 0.0, 50, dtype=torch.float64).reshape(5, 10)
 print(torch.ops.aten.exp.default(x))"""
+    )
     assert code(sample(), "aten.exp.default", (torch.Generator(),), {}) is None
     assert code(sample(), "aten.exp.default", (torch.zeros(1000, dtype=torch.int64),), {}) is None
     assert code(sample(profile="random"), "aten.exp.default", (torch.ones(2),), {}).endswith(  # type: ignore[union-attr]
-        "    print(r.dtype, tuple(r.shape))")
+        "    print(r.dtype, tuple(r.shape))"
+    )
 
 
 def test_what_an_example_prints() -> None:
@@ -120,7 +139,13 @@ def test_writing_takes_away_the_pages_of_members_that_are_gone(tmp_path: Path) -
     (tmp_path / "elementwise-unary" / "notes.md").write_text("mine")
     assert write(tmp_path, {"sin": MEMBERS["sin"]}) == (4, 1)
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.*")} == {
-        MARKER, "README.md", "outside.md", "index.html", "elementwise-unary/notes.md", "elementwise-unary/sin.md"}
+        MARKER,
+        "README.md",
+        "outside.md",
+        "index.html",
+        "elementwise-unary/notes.md",
+        "elementwise-unary/sin.md",
+    }
 
 
 def test_a_folder_that_it_did_not_make_is_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 """Families of operators computed element by element: eager keeps the budgets, and decompositions what eager gives."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Pooling: sizes, values and places as eager has them, and gradients written out."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -34,8 +35,9 @@ def test_as_many_windows_as_eager_finds() -> None:
             for stride in range(1, 6):
                 for padding in range(kernel // 2 + 1):
                     for ceil in (False, True):
-                        out = aten.max_pool2d_with_indices(torch.zeros(1, 1, size), [1, kernel], [1, stride],
-                                                           [0, padding], [1, 1], ceil)[0]
+                        out = aten.max_pool2d_with_indices(
+                            torch.zeros(1, 1, size), [1, kernel], [1, stride], [0, padding], [1, 1], ceil
+                        )[0]
                         assert fitting(size, kernel, padding, stride, 1, ceil) == out.shape[-1]
 
 
@@ -43,14 +45,18 @@ def test_as_many_windows_as_eager_finds() -> None:
 def test_gradients_of_maxima(n: int) -> None:
     x = torch.randn(2, 3, *SIZES[n])
     for given in (x, x[0]):
-        for kernel, stride, padding, dilation, ceil in (([2], [2], [0], [1], False), ([3], [2], [1], [1], True),
-                                                        ([2], [1], [1], [2], False)):
+        for kernel, stride, padding, dilation, ceil in (
+            ([2], [2], [0], [1], False),
+            ([3], [2], [1], [1], True),
+            ([2], [1], [1], [2], False),
+        ):
             window = [v * n for v in (kernel, stride, padding, dilation)]
             out, indices = op("max_pool{}d_with_indices", n)(given, *window, ceil)
             grad = torch.randn_like(out)
             for dtype in (F32, BF16):
-                agree(op("max_pool{}d_with_indices_backward", n), grad.to(dtype), given.to(dtype), *window, ceil,
-                      indices)
+                agree(
+                    op("max_pool{}d_with_indices_backward", n), grad.to(dtype), given.to(dtype), *window, ceil, indices
+                )
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -73,7 +79,8 @@ def test_windows_of_equal_size_are_averages() -> None:
     x = torch.randn(2, 3, 6, 8).to(BF16)
     for given in (x, torch.randn(3, 4, 6, 2).to(BF16)):
         got = decomposition_of(op("_adaptive_avg_pool{}d", 2 if given is x else 3))(
-            given, [3, 4] if given is x else [2, 3, 1])
+            given, [3, 4] if given is x else [2, 3, 1]
+        )
         assert got.dtype == BF16 and not got.isnan().any()
 
 
@@ -84,7 +91,7 @@ def test_special_values_stay_in_their_windows(special: float) -> None:
     agree(aten._adaptive_avg_pool2d.default, x, [3, 4])
     agree(aten.adaptive_max_pool2d.default, x, [3, 4])
     if special == -INF:
-        x[0, 0, :3, :3] = special                              # a window of nothing else has its first place
+        x[0, 0, :3, :3] = special  # a window of nothing else has its first place
         got = decomposition_of(aten.adaptive_max_pool2d.default)(x, [3, 3])
         for mine, eager in zip(got, aten.adaptive_max_pool2d(x, [3, 3]), strict=True):
             assert torch.equal(mine, eager)
@@ -123,12 +130,22 @@ def test_columns(lone: bool) -> None:
 def test_written_out_with_symbols_for_sizes() -> None:
     x = torch.randn(2, 3, 7, 9).to(memory_format=torch.channels_last)
     out, indices = aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])
-    same_written_out(aten.max_pool2d_with_indices_backward.default, torch.randn_like(out), x, [3, 3], [2, 2], [1, 1],
-                     [1, 1], False, indices)
+    same_written_out(
+        aten.max_pool2d_with_indices_backward.default,
+        torch.randn_like(out),
+        x,
+        [3, 3],
+        [2, 2],
+        [1, 1],
+        [1, 1],
+        False,
+        indices,
+    )
     same_written_out(aten._adaptive_avg_pool2d.default, x, [3, 10])
     same_written_out(aten._adaptive_avg_pool2d_backward.default, torch.randn(2, 3, 3, 10), x)
     same_written_out(aten.adaptive_max_pool2d.default, x, [3, 10])
     same_written_out(aten.fractional_max_pool2d.default, x, [2, 2], [3, 4], torch.rand(2, 3, 2))
     same_written_out(aten.max_unpool2d.default, out.contiguous(), indices.contiguous(), [7, 9])
-    same_written_out(aten.col2im.default, aten.im2col(x, [3, 2], [1, 1], [1, 0], [2, 1]), [7, 9], [3, 2], [1, 1],
-                     [1, 0], [2, 1])
+    same_written_out(
+        aten.col2im.default, aten.im2col(x, [3, 2], [1, 1], [1, 0], [2, 1]), [7, 9], [3, 2], [1, 1], [1, 0], [2, 1]
+    )

@@ -1,4 +1,5 @@
 """Scales learned, chosen, per token and per group give what eager gives."""
+
 from __future__ import annotations
 
 import pytest
@@ -30,8 +31,16 @@ def test_per_token() -> None:
     points = torch.randint(-5, 5, (4, 1), dtype=torch.int32)
     exactly(decomposed.quantize_per_token.default, x, scales, points, -128, 127, torch.int8)
     steps = torch.randint(-128, 127, (4, 8), dtype=torch.int8)
-    exactly(decomposed.dequantize_per_token.default, steps, scales.double(), points.long(), -128, 127, torch.int8,
-            torch.float32)
+    exactly(
+        decomposed.dequantize_per_token.default,
+        steps,
+        scales.double(),
+        points.long(),
+        -128,
+        127,
+        torch.int8,
+        torch.float32,
+    )
 
 
 @pytest.mark.parametrize("size", [4, 128])
@@ -41,8 +50,17 @@ def test_per_group(size: int) -> None:
     exactly(decomposed.quantize_per_channel_group.default, x, scales, points, -8, 7, torch.int8, size)
     steps = torch.randint(-8, 7, (3, 8), dtype=torch.int8)
     for given in (points, None):
-        exactly(decomposed.dequantize_per_channel_group.default, steps, scales, given, -8, 7, torch.int8, size,
-                torch.float32)
+        exactly(
+            decomposed.dequantize_per_channel_group.default,
+            steps,
+            scales,
+            given,
+            -8,
+            7,
+            torch.int8,
+            size,
+            torch.float32,
+        )
 
 
 @pytest.mark.parametrize("shift", [-3.0, 0.0, 5.0])

@@ -1,4 +1,5 @@
 """Random numbers: the distributions are those that are promised, by their moments, extremes and frequencies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def same_distribution(a: torch.Tensor, b: torch.Tensor) -> None:
     """
     x, y = a.double().sort()[0], b.double().sort()[0]
     every = torch.cat([x, y])
-    distance = (torch.searchsorted(x, every, right=True) / len(x) - torch.searchsorted(y, every, right=True) / len(y))
+    distance = torch.searchsorted(x, every, right=True) / len(x) - torch.searchsorted(y, every, right=True) / len(y)
     assert distance.abs().max() < (9.9 / N) ** 0.5, f"the distance is {distance.abs().max()}"
 
 
@@ -130,8 +131,12 @@ def test_multinomial_draws_no_index_twice_and_none_of_no_weight() -> None:
 
 def test_a_generator_is_left_to_who_takes_the_whole() -> None:
     generator = torch.Generator()
-    for op, *args in ((aten.uniform.default, like()), (aten.bernoulli.p, like(), 0.5),
-                      (aten._sample_dirichlet.default, torch.ones(3)), (getattr(aten.random, "from"), like(), 1, 3)):
+    for op, *args in (
+        (aten.uniform.default, like()),
+        (aten.bernoulli.p, like(), 0.5),
+        (aten._sample_dirichlet.default, torch.ones(3)),
+        (getattr(aten.random, "from"), like(), 1, 3),
+    ):
         assert decomposition_of(op)(*args, generator=generator) is NotImplemented
         assert isinstance(decomposition_of(op)(*args, generator=None), torch.Tensor)
 
@@ -161,6 +166,7 @@ def test_a_seed_gives_the_same_draws_again(name: str) -> None:
     def draw() -> list[torch.Tensor]:
         torch.manual_seed(5)
         return [op.targets[0](*s.args, **s.kwargs) for s in samples]
+
     assert all(map(torch.equal, draw(), draw()))
 
 
@@ -168,7 +174,7 @@ def test_draws_keep_to_their_clauses() -> None:
     for dtype in (F16, BF16, F32, F64):
         u, z = torch.rand(100_000, dtype=dtype), torch.randn(100_000, dtype=dtype)
         assert u.min() >= 0 and u.max() < 1 and z.isfinite().all()
-        steps = u.double() * (2.0 ** 53 if dtype == F64 else 2.0 ** 24)
+        steps = u.double() * (2.0**53 if dtype == F64 else 2.0**24)
         assert torch.equal(steps, steps.floor())
         assert dtype.itemsize == 2 or (aten._standard_gamma(torch.full((1000,), 1e-3, dtype=dtype)) > 0).all()
     assert abs(torch.randn(N, dtype=torch.complex64).real.var() - 0.5) < 0.02

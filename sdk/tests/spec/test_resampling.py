@@ -1,4 +1,5 @@
 """Resampling: every kind, every ratio, forward and backward, as eager does it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,8 +17,14 @@ F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 NEAREST = ["upsample_nearest{}d", "_upsample_nearest_exact{}d"]
 WEIGHTED = ["upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"]
 SMOOTH = ["_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa"]
-RATIOS = [([14, 12, 10], []), ([3, 4, 2], []), ([7, 13, 5], []), ([12, 11, 9], [1.8, 1.9, 1.8]), ([1, 1, 1], []),
-          ([15, 13, 11], [2.05, 2.2, 2.3])]
+RATIOS = [
+    ([14, 12, 10], []),
+    ([3, 4, 2], []),
+    ([7, 13, 5], []),
+    ([12, 11, 9], [1.8, 1.9, 1.8]),
+    ([1, 1, 1], []),
+    ([15, 13, 11], [2.05, 2.2, 2.3]),
+]
 DTYPES = [F32, F64, BF16]
 
 
@@ -58,7 +65,7 @@ def test_weighted(name: str, align: bool, ratio: tuple[list[int], list[float]]) 
         pytest.skip("This PyTorch has no such overload.")
     forward, backward, n = pair(name)
     x, outs, scales = image(n), ratio[0][:n], ratio[1][:n]
-    for dtype in [F32, F64] if name in SMOOTH else DTYPES:    # eager on CPU has no 16-bit floats in the smooth ones
+    for dtype in [F32, F64] if name in SMOOTH else DTYPES:  # eager on CPU has no 16-bit floats in the smooth ones
         agree(forward, x.to(dtype), outs, align, *scales)
         agree(backward, torch.randn(2, 3, *outs).to(dtype), outs, list(x.shape), align, *scales)
 

@@ -1,4 +1,5 @@
 """Sampling at the places of a grid, and its gradients, in every mode."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Segments and bags: eager's values, what is saved for the backward, and its gradients."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,17 +25,26 @@ def seed() -> None:
 def test_segments_and_gradients(reduce: str, initial: float | None, axis: int) -> None:
     lengths = torch.tensor([2, 0, 1, 4]) if axis == 0 else torch.tensor([[2, 0, 1, 4], [0, 3, 3, 1], [7, 0, 0, 0]])
     data = torch.randn(7, 3) if axis == 0 else torch.randn(3, 7, 2)
-    data[0, 0] = data[1, 0] = 9.0                              # equal extremes
+    data[0, 0] = data[1, 0] = 9.0  # equal extremes
     offsets = torch.nn.functional.pad(lengths.cumsum(axis), (1, 0))
     for where in ({"lengths": lengths}, {"offsets": offsets}):
         holds(aten.segment_reduce.default, data, reduce, axis=axis, initial=initial, **where)
         out = aten.segment_reduce(data, reduce, axis=axis, initial=initial, **where)
-        holds(aten._segment_reduce_backward.default, torch.randn_like(out), out, data, reduce, axis=axis,
-              initial=initial, **where)
+        holds(
+            aten._segment_reduce_backward.default,
+            torch.randn_like(out),
+            out,
+            data,
+            reduce,
+            axis=axis,
+            initial=initial,
+            **where,
+        )
 
 
-@pytest.mark.parametrize("row", [[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [NAN, 2.0, 3.0], [NAN, 0.0, 3.0], [1.0, 2.0, NAN]],
-                         ids=str)
+@pytest.mark.parametrize(
+    "row", [[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [NAN, 2.0, 3.0], [NAN, 0.0, 3.0], [1.0, 2.0, NAN]], ids=str
+)
 def test_products_with_zeros_and_nan(row: list[float]) -> None:
     data, lengths = torch.tensor(row), torch.tensor([3])
     out = aten.segment_reduce(data, "prod", lengths=lengths)
@@ -66,7 +76,7 @@ def test_embedding_bag_and_gradients(dtype, mode, padding_idx, offsets, last, we
     # The saved values are compared to eager in the same dtype: what is saved depends on it.
     eager, ours = aten._embedding_bag(*given), decomposition_of(aten._embedding_bag.default)(*given)
     for e, o in zip(eager[1:], ours[1:], strict=True):
-        if e.shape != o.shape:                                 # FakeTensor does not know that bfloat16 saves no bags
+        if e.shape != o.shape:  # FakeTensor does not know that bfloat16 saves no bags
             assert dtype == torch.bfloat16 and not e.numel()
         else:
             assert e.dtype == o.dtype and torch.equal(e, o)
@@ -77,13 +87,20 @@ def test_embedding_bag_and_gradients(dtype, mode, padding_idx, offsets, last, we
     decomposition = decomposition_of(aten._embedding_bag_backward.default)
     torch.testing.assert_close(decomposition(*back), want)
     if mode != 2:
-        back[7] = True                # eager on CPU divides by the frequency of another row where one is taken twice
+        back[7] = True  # eager on CPU divides by the frequency of another row where one is taken twice
         often = INDICES.bincount(minlength=7).clamp(min=1).unsqueeze(1)
         torch.testing.assert_close(decomposition(*back) * often, want)
     if mode == 0:
         back = (grad, w, INDICES, offsets, eager[1], mode, padding_idx)
-        want = aten._embedding_bag_per_sample_weights_backward(grad, w, INDICES, offsets, decomposition_of(
-            aten._embedding_bag.default)(w, INDICES, offsets, False, 1)[1], mode, padding_idx)
+        want = aten._embedding_bag_per_sample_weights_backward(
+            grad,
+            w,
+            INDICES,
+            offsets,
+            decomposition_of(aten._embedding_bag.default)(w, INDICES, offsets, False, 1)[1],
+            mode,
+            padding_idx,
+        )
         got = decomposition_of(aten._embedding_bag_per_sample_weights_backward.default)(*back)
         torch.testing.assert_close(got, want)
 

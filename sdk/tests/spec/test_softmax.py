@@ -1,4 +1,5 @@
 """Softmax and its like: rows of every kind, gradients, weights with a norm of their own."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,8 +13,10 @@ from .writing import same_written_out
 aten = torch.ops.aten
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 INF, NAN = float("inf"), float("nan")
-PAIRS = [(aten._softmax.default, aten._softmax_backward_data.default),
-         (aten._log_softmax.default, aten._log_softmax_backward_data.default)]
+PAIRS = [
+    (aten._softmax.default, aten._softmax_backward_data.default),
+    (aten._log_softmax.default, aten._log_softmax_backward_data.default),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +26,12 @@ def seed() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-@pytest.mark.parametrize(("shape", "spread"), [((4, 9), 5), ((4, 9), 90), ((3, 4096), 1), ((2, 3, 5), 1), ((), 1)],
-                         ids=str)
-def test_rows(pair: tuple[torch._ops.OpOverload, torch._ops.OpOverload], dtype: torch.dtype, shape: tuple[int, ...],
-              spread: float) -> None:
+@pytest.mark.parametrize(
+    ("shape", "spread"), [((4, 9), 5), ((4, 9), 90), ((3, 4096), 1), ((2, 3, 5), 1), ((), 1)], ids=str
+)
+def test_rows(
+    pair: tuple[torch._ops.OpOverload, torch._ops.OpOverload], dtype: torch.dtype, shape: tuple[int, ...], spread: float
+) -> None:
     x = (torch.randn(shape) * spread).to(dtype)
     for dim in {-1, 0}:
         agree(pair[0], x, dim, False)
@@ -53,7 +58,7 @@ def test_weight_norm(dtype: torch.dtype, dim: int) -> None:
     shape[dim] = v.shape[dim]
     g = (torch.rand(shape) + 0.5).to(dtype)
     agree(aten._weight_norm_interface.default, v, g, dim)
-    if dtype == BF16:                                          # eager on CPU cannot take its own norms back
+    if dtype == BF16:  # eager on CPU cannot take its own norms back
         return
     _, norm = aten._weight_norm_interface(v, g, dim)
     agree(aten._weight_norm_interface_backward.default, torch.randn_like(v), v, g, norm, dim)
@@ -65,7 +70,8 @@ def test_weight_norm_backward_is_the_gradient_in_bfloat16_too() -> None:
     want = torch.autograd.grad(v * (g / v.norm(dim=1, keepdim=True)), (v, g), grad)
     norm = v.detach().norm(dim=1, keepdim=True).float()
     got = decomposition_of(aten._weight_norm_interface_backward.default)(
-        grad.to(BF16), v.detach().to(BF16), g.detach().to(BF16), norm, 0)
+        grad.to(BF16), v.detach().to(BF16), g.detach().to(BF16), norm, 0
+    )
     for found, w in zip(got, want, strict=True):
         torch.testing.assert_close(found.double(), w, rtol=3e-2, atol=3e-2)
 

@@ -1,4 +1,5 @@
 """Special functions: eager keeps the budgets, and the decompositions what eager gives."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,8 +11,11 @@ from keel.spec.ops.special import family
 from .pointwise import closed, faithful, within_budget
 
 COMPOSITES = [name for name, op in family.members.items() if op.kind == "composite"]
-PRIMITIVES = [name for name, op in family.members.items() if op.kind == "primitive" and all(
-    b.ulps is not None for b in op.budget.values())]
+PRIMITIVES = [
+    name
+    for name, op in family.members.items()
+    if op.kind == "primitive" and all(b.ulps is not None for b in op.budget.values())
+]
 
 
 def away(x: torch.Tensor) -> bool:
@@ -34,8 +38,9 @@ def test_trigamma_in_double_precision() -> None:
     """Eager's has ten digits."""
     x = torch.tensor([1.0, 0.5, 0.25, -0.5], dtype=torch.float64)
     catalan = 0.915965594177219015
-    want = torch.tensor([torch.pi**2 / 6, torch.pi**2 / 2, torch.pi**2 + 8 * catalan, torch.pi**2 / 2 + 4],
-                        dtype=torch.float64)
+    want = torch.tensor(
+        [torch.pi**2 / 6, torch.pi**2 / 2, torch.pi**2 + 8 * catalan, torch.pi**2 / 2 + 4], dtype=torch.float64
+    )
     got = decomposition_of(torch.ops.aten.polygamma.default)(1, x)
     torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
@@ -48,13 +53,19 @@ def test_decompositions_end_in_primitives(name: str) -> None:
 T = torch.linspace(-1.5, 1.5, 31, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("name", "third"), [
-    ("chebyshev_polynomial_t", 4 * T**3 - 3 * T), ("chebyshev_polynomial_u", 8 * T**3 - 4 * T),
-    ("chebyshev_polynomial_v", 8 * T**3 - 4 * T**2 - 4 * T + 1),
-    ("chebyshev_polynomial_w", 8 * T**3 + 4 * T**2 - 4 * T - 1),
-    ("hermite_polynomial_h", 8 * T**3 - 12 * T), ("hermite_polynomial_he", T**3 - 3 * T),
-    ("laguerre_polynomial_l", (-(T**3) + 9 * T**2 - 18 * T + 6) / 6), ("legendre_polynomial_p", (5 * T**3 - 3 * T) / 2),
-])
+@pytest.mark.parametrize(
+    ("name", "third"),
+    [
+        ("chebyshev_polynomial_t", 4 * T**3 - 3 * T),
+        ("chebyshev_polynomial_u", 8 * T**3 - 4 * T),
+        ("chebyshev_polynomial_v", 8 * T**3 - 4 * T**2 - 4 * T + 1),
+        ("chebyshev_polynomial_w", 8 * T**3 + 4 * T**2 - 4 * T - 1),
+        ("hermite_polynomial_h", 8 * T**3 - 12 * T),
+        ("hermite_polynomial_he", T**3 - 3 * T),
+        ("laguerre_polynomial_l", (-(T**3) + 9 * T**2 - 18 * T + 6) / 6),
+        ("legendre_polynomial_p", (5 * T**3 - 3 * T) / 2),
+    ],
+)
 def test_polynomials_of_degree_three(name: str, third: torch.Tensor) -> None:
     polynomial = MEMBERS[name].targets[0]
     torch.testing.assert_close(polynomial(T, torch.tensor(3)), third)

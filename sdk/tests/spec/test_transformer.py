@@ -1,4 +1,5 @@
 """Whole layers of a transformer give what eager's fused ones give."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -66,6 +67,7 @@ def test_an_encoder_layer_compiles(more: dict[str, Any], masked: bool) -> None:
     def watch(captured: Any) -> Ending:
         ends.append(ending(captured))
         return ends[-1]
+
     torch.compiler.reset()
     with torch.no_grad():
         want = module(x, src_key_padding_mask=hidden)
@@ -87,6 +89,7 @@ def test_an_attention_layer_compiles(weights: bool) -> None:
 
     def attend(x: torch.Tensor) -> Any:
         return module(x, x, x, need_weights=weights, key_padding_mask=hidden)
+
     torch.compiler.reset()
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(attend, backend=dynamo_backend(watch))(x), attend(x))

@@ -1,4 +1,5 @@
 """Type rules say what FakeTensor says: dtype, sizes and strides, of known sizes and of symbols."""
+
 from __future__ import annotations
 
 import random
@@ -24,14 +25,16 @@ RULED = {name: op for name, op in MEMBERS.items() if op.out is not None and op.s
 
 def calls(op: Op, samples: list[Sample], symbolic: bool) -> Iterator[tuple[Call, Any]]:
     """The calls of the operator in one trace of it on all samples, each with the mode of its values."""
+
     def all_of_them(*each: Any) -> Any:
         return [overload_of(op, args, kwargs)(*args, **kwargs) for args, kwargs in each]
+
     gm = traced(all_of_them, *((s.args, dict(s.kwargs)) for s in samples), symbolic=symbolic)
     mode = fake_mode_of(gm)
     for node in gm.graph.nodes:
         if node.target not in op.targets:
             continue
-        if fault_of(node.target) is not None:                  # what FakeTensor is known to say wrongly
+        if fault_of(node.target) is not None:  # what FakeTensor is known to say wrongly
             args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), value_of)
             with mode:
                 node.meta["val"] = laid_out(node.target, args, kwargs, node.meta["val"])
@@ -45,12 +48,15 @@ def value_of(arg: Any) -> Any:
 
 def agrees(want: Any, got: Any, mode: Any = None) -> bool:
     """Whether types are equal: for all sizes, or for those that the guards of ``mode`` allow."""
-    if isinstance(want, SymType):                              # a number that only the run will tell
+    if isinstance(want, SymType):  # a number that only the run will tell
         return isinstance(got, SymType) and want.kind == got.kind and is_unknown(got.expr) and want.expr.is_Symbol
     if not isinstance(want, TensorType):
         return want == got
-    return isinstance(got, TensorType) and (want.dtype, want.device, want.rank) == (
-        got.dtype, got.device, got.rank) and _equal((*want.shape, *_strides(want)), (*got.shape, *_strides(got)), mode)
+    return (
+        isinstance(got, TensorType)
+        and (want.dtype, want.device, want.rank) == (got.dtype, got.device, got.rank)
+        and _equal((*want.shape, *_strides(want)), (*got.shape, *_strides(got)), mode)
+    )
 
 
 def is_unknown(d: Any) -> bool:
@@ -70,8 +76,9 @@ def _equal(a: tuple[Any, ...], b: tuple[Any, ...], mode: Any) -> bool:
     if all(t[0].is_number and t[1].is_number for t in unsure):
         return False
     symbols = sorted({s for v in (*a, *b) for s in sympy.sympify(v).free_symbols}, key=str)
-    return _drawn_equal(a, unsure, symbols) or (mode is not None and all(
-        x == y for at in assignments(mode, symbols) for x, y in (t.subs(at) for t in unsure)))
+    return _drawn_equal(a, unsure, symbols) or (
+        mode is not None and all(x == y for at in assignments(mode, symbols) for x, y in (t.subs(at) for t in unsure))
+    )
 
 
 def _drawn_equal(a: tuple[Any, ...], unsure: list[Any], symbols: list[sympy.Symbol]) -> bool:
@@ -101,7 +108,7 @@ def test_rules_are_fake_tensors(name: str, symbolic: bool) -> None:
     op, seen = RULED[name], 0
     if symbolic and op.targets[0] in METAS:
         pytest.skip("PyTorch has no meta kernel for it; test_linalg.py and test_random.py compare the rule with ours")
-    symbolic = symbolic or "data-dependent" in op.tags         # sizes that depend on data need symbols
+    symbolic = symbolic or "data-dependent" in op.tags  # sizes that depend on data need symbols
     for dtype in op.dtypes[:1] if symbolic else op.dtypes:
         for call, mode in calls(op, list(op.samples(dtype)), symbolic):
             seen += 1

@@ -1,4 +1,5 @@
 """Versions in order, and saved graphs taken up and down between two that differ."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from keel import KeelError
 from keel.spec.versions import CURRENT, STEPS, Data, Step, Version, convert, overloads_of, version
 
 V1, V2, V3 = Version(1, 0), Version(1, 1), Version(2, 0)
-MEMBERS = {V1: {"aten.addcmul.default", "aten.old.default"},
-           V2: {"aten.addcmul.default", "aten.old.default", "aten.young.default"},
-           V3: {"aten.mul.Tensor", "aten.add.Tensor", "aten.young.default"}}
+MEMBERS = {
+    V1: {"aten.addcmul.default", "aten.old.default"},
+    V2: {"aten.addcmul.default", "aten.old.default", "aten.young.default"},
+    V3: {"aten.mul.Tensor", "aten.add.Tensor", "aten.young.default"},
+}
 
 
 def members(v: Version) -> frozenset[str]:
@@ -22,8 +25,13 @@ def members(v: Version) -> frozenset[str]:
 def in_two(node: Data, fresh: Callable[[str], str]) -> list[Data]:
     """addcmul is a product and a sum from 2.0 on."""
     args, name = node["args"], fresh("product")
-    product = {"name": name, "op": "aten.mul.Tensor", "args": {"self": args["tensor1"], "other": args["tensor2"]},
-               "default": [], "out": node["out"]}
+    product = {
+        "name": name,
+        "op": "aten.mul.Tensor",
+        "args": {"self": args["tensor1"], "other": args["tensor2"]},
+        "default": [],
+        "out": node["out"],
+    }
     return [product, {**node, "op": "aten.add.Tensor", "args": {"self": args["self"], "other": {"node": name}}}]
 
 
@@ -35,16 +43,36 @@ def refused(node: Data, fresh: Callable[[str], str]) -> list[Data]:
     raise ValueError("1.1 has no sum apart from a product.")
 
 
-SAMPLE = (Step(V1, V2),
-          Step(V2, V3, up={"aten.addcmul.default": in_two, "aten.old.default": renamed("aten.young.default")},
-               down={"aten.add.Tensor": refused}))
+SAMPLE = (
+    Step(V1, V2),
+    Step(
+        V2,
+        V3,
+        up={"aten.addcmul.default": in_two, "aten.old.default": renamed("aten.young.default")},
+        down={"aten.add.Tensor": refused},
+    ),
+)
 
 
 def program(opset: Version, *ops: str, inner: Data | None = None) -> Data:
-    nodes = [{"name": f"n{i}", "op": op, "default": [], "out": None,
-              "args": {k: {"node": k} for k in ("self", "tensor1", "tensor2")}} for i, op in enumerate(ops)]
-    graph = {"inputs": [{"name": n} for n in ("self", "tensor1", "tensor2")], "constants": [], "nodes": nodes,
-             "results": [], "writes": [], "graphs": {} if inner is None else {"body": inner["graph"]}}
+    nodes = [
+        {
+            "name": f"n{i}",
+            "op": op,
+            "default": [],
+            "out": None,
+            "args": {k: {"node": k} for k in ("self", "tensor1", "tensor2")},
+        }
+        for i, op in enumerate(ops)
+    ]
+    graph = {
+        "inputs": [{"name": n} for n in ("self", "tensor1", "tensor2")],
+        "constants": [],
+        "nodes": nodes,
+        "results": [],
+        "writes": [],
+        "graphs": {} if inner is None else {"body": inner["graph"]},
+    }
     return {"opset": str(opset), "graph": graph}
 
 

@@ -1,4 +1,5 @@
 """Windows are eager's, for every length and overload; so are numbers at equal distances."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,16 +10,28 @@ import torch
 from keel.spec import decomposition_of
 
 aten = torch.ops.aten
-WINDOWS = [(op, end) for op, ends in (
-    (aten.bartlett_window, ()), (aten.blackman_window, ()), (aten.hann_window, ()), (aten.hamming_window, (0.5, 0.4)),
-    (aten.kaiser_window, (7.5,))) for end in (None, *((True,), (False,), (False, *ends)))]
+WINDOWS = [
+    (op, end)
+    for op, ends in (
+        (aten.bartlett_window, ()),
+        (aten.blackman_window, ()),
+        (aten.hann_window, ()),
+        (aten.hamming_window, (0.5, 0.4)),
+        (aten.kaiser_window, (7.5,)),
+    )
+    for end in (None, *((True,), (False,), (False, *ends)))
+]
 
 
 @pytest.mark.parametrize(("packet", "more"), WINDOWS, ids=str)
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 8, 101])
 def test_windows(packet: Any, more: tuple[Any, ...] | None, length: int) -> None:
-    ends = {None: "default", 1: "periodic", 2: "beta" if packet is aten.kaiser_window else "periodic_alpha",
-            3: "periodic_alpha_beta"}
+    ends = {
+        None: "default",
+        1: "periodic",
+        2: "beta" if packet is aten.kaiser_window else "periodic_alpha",
+        3: "periodic_alpha_beta",
+    }
     op = getattr(packet, ends[None if more is None else len(more)])
     want = op(length, *(more or ()), dtype=torch.float64)
     got, eager = (f(length, *(more or ()), dtype=torch.float32) for f in (decomposition_of(op), op))

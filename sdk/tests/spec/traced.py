@@ -1,4 +1,5 @@
 """Calls traced on fake tensors of their arguments' types, and what is written out of them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ def traced(call: Callable[..., Any], *args: Any, symbolic: bool, **kwargs: Any) 
             given[i] = t
         positional, named = tree_unflatten(given, spec)
         return call(*positional, **named)
+
     return make_fx(function, tracing_mode="symbolic" if symbolic else "fake")(*tensors_of((args, kwargs)))
 
 

@@ -1,4 +1,5 @@
 """What a call is written out as where sizes are symbols, run on real tensors."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Decompositions at work: calls of a graph written out until only primitives are left, with known sizes and symbols."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """The table of symbolic functions has all of PyTorch's, and each computes what PyTorch and Python compute."""
+
 from __future__ import annotations
 
 import inspect
@@ -21,9 +22,14 @@ from .drawn import FLOATS, INTS, TRUTHS, VALUES, M, N, U, X
 
 def pytorch_functions() -> list[str]:
     """The classes that PyTorch's module of symbolic functions defines; a base class that is nobody's value left out."""
-    return sorted(name for name, made in vars(pytorch).items()
-                  if inspect.isclass(made) and issubclass(made, sympy.Basic) and made.__module__ == pytorch.__name__
-                  and name != "MinMaxBase")
+    return sorted(
+        name
+        for name, made in vars(pytorch).items()
+        if inspect.isclass(made)
+        and issubclass(made, sympy.Basic)
+        and made.__module__ == pytorch.__name__
+        and name != "MinMaxBase"
+    )
 
 
 @pytest.mark.parametrize("name", pytorch_functions())
@@ -63,8 +69,10 @@ class Python(reference.PythonReferenceAnalysis):
     mod = python_mod = staticmethod(lambda a, b: a % b)
 
 
-for _name, _meaning in (("expr_cond_pair", lambda value, condition: (value, condition)),   # which PyTorch 2.11 lacks
-                        ("piecewise", lambda *pairs: next(value for value, condition in pairs if condition))):
+for _name, _meaning in (
+    ("expr_cond_pair", lambda value, condition: (value, condition)),  # which PyTorch 2.11 lacks
+    ("piecewise", lambda *pairs: next(value for value, condition in pairs if condition)),
+):
     if not hasattr(Python, _name):
         setattr(Python, _name, staticmethod(_meaning))
 for _name in ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh"):
@@ -105,16 +113,31 @@ def test_only_identifiers_become_text(name: str) -> None:
         python_text(sympy.Symbol(name, integer=True) + 1)
 
 
-@pytest.mark.parametrize("expr, value", [
-    (N * (N - 1) / 2, 21), (sympy.floor(N / 3) * N / 2, 7), (sympy.Integer(0), 0), (sympy.oo, math.inf),
-    (sympy.pi * 2, 2 * math.pi), (sympy.sqrt(N), math.sqrt(7)),
-    (sympy.Piecewise((1, N < 3), (2, N < 8)), 2), (pytorch.IsNonOverlappingAndDenseIndicator(N, 3, 3, 1), 1),
-    (pytorch.IsNonOverlappingAndDenseIndicator(3, N, N, 2), 0), (pytorch.ToFloat(N * 10 ** 30), 7e30),
-    (pytorch.IntTrueDiv(N * 10 ** 30 + 1, 10 ** 30), 7.0), (pytorch.PowByNatural(10, N * 6), 10 ** 42),
-    (pytorch.RoundDecimal(pytorch.ToFloat(N) + .25, 1), 7.2), (pytorch.RoundToInt(pytorch.ToFloat(N) - .5), 6),
-    (pytorch.FloorDiv(900, 2 ** N), 7), (N * 2 ** N, 896), (sympy.floor(900 * 2 ** -N), 7),
-    (sympy.Xor(N > 3, N > 9), True), (sympy.sign(-N), -1), (sympy.Mod(-N, 4), 1),
-])
+@pytest.mark.parametrize(
+    "expr, value",
+    [
+        (N * (N - 1) / 2, 21),
+        (sympy.floor(N / 3) * N / 2, 7),
+        (sympy.Integer(0), 0),
+        (sympy.oo, math.inf),
+        (sympy.pi * 2, 2 * math.pi),
+        (sympy.sqrt(N), math.sqrt(7)),
+        (sympy.Piecewise((1, N < 3), (2, N < 8)), 2),
+        (pytorch.IsNonOverlappingAndDenseIndicator(N, 3, 3, 1), 1),
+        (pytorch.IsNonOverlappingAndDenseIndicator(3, N, N, 2), 0),
+        (pytorch.ToFloat(N * 10**30), 7e30),
+        (pytorch.IntTrueDiv(N * 10**30 + 1, 10**30), 7.0),
+        (pytorch.PowByNatural(10, N * 6), 10**42),
+        (pytorch.RoundDecimal(pytorch.ToFloat(N) + 0.25, 1), 7.2),
+        (pytorch.RoundToInt(pytorch.ToFloat(N) - 0.5), 6),
+        (pytorch.FloorDiv(900, 2**N), 7),
+        (N * 2**N, 896),
+        (sympy.floor(900 * 2**-N), 7),
+        (sympy.Xor(N > 3, N > 9), True),
+        (sympy.sign(-N), -1),
+        (sympy.Mod(-N, 4), 1),
+    ],
+)
 def test_values_of_what_is_not_drawn(expr: Any, value: Any) -> None:
     assert valued(evaluate(expr, {"n": 7}), value)
     assert valued(eval(python_text(expr), dict(PYTHON_NAMES), {"n": 7}), value)
@@ -145,7 +168,7 @@ def test_kernels_have_sums_and_symbols_for_the_rest(expr: Any, values: dict[str,
 
 def test_no_symbol_stands_for_what_may_be_a_fraction() -> None:
     host = HostNumbers()
-    form = host.integer(sympy.floor(900 * 2 ** -N) + M)
+    form = host.integer(sympy.floor(900 * 2**-N) + M)
     known = {"m": 1} | {name: evaluate(e, {"n": 7, "m": 1}, "int") for name, e in host.by_name.items()}
     assert evaluate(form, known) == 8
 

@@ -1,4 +1,5 @@
 """Programs that write to tensors in forward, in backward, or in both, each beside eager PyTorch."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ from keel.torch_adapter.backward_mutations import saves_unchecked
 from ..line import LITTLE, takes, whole
 from ..twin import Make, assert_like_eager
 
-pytestmark = [pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
-              pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning")]   # Dynamo does so
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+    pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning"),
+]  # Dynamo does so
 BACKENDS = {"whole": [whole()], "little": [takes(*LITTLE, name="little"), whole("rest", last_resort=True)]}
 
 
@@ -51,7 +54,7 @@ class InBoth(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        ctx.buffer.add_(1)                                    # which needs no gradient, and could be computed before
+        ctx.buffer.add_(1)  # which needs no gradient, and could be computed before
         return grad, None
 
 
@@ -77,7 +80,7 @@ class Several(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         ctx.b.copy_(ctx.a * 3 + grad.sum() + x)
         ctx.a.sub_(0.5)
         return grad * 1.5 * ctx.a.sum(), None, None
@@ -186,16 +189,29 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Make]] = {
     "backward": (lambda x, b: InBackward.apply(x, b), a_buffer),
     "both": (lambda x, b: InBoth.apply(x, b), a_buffer),
     "a counter": (lambda x, n: Counting.apply(x, n), lambda: (leaf(3), torch.tensor(0))),
-    "a counter, twice": (lambda x, n: Counting.apply(Counting.apply(x, n).sin(), n),
-                         lambda: (leaf(3), torch.tensor(0))),
+    "a counter, twice": (
+        lambda x, n: Counting.apply(Counting.apply(x, n).sin(), n),
+        lambda: (leaf(3), torch.tensor(0)),
+    ),
     "several": (lambda x, a, b: Several.apply(x, a, b), lambda: (leaf(3), torch.ones(3), torch.zeros(3))),
     "views": (lambda x, b: Views.apply(x, b) * 2, a_buffer),
     "views in both": (lambda x, b: ViewsInBoth.apply(x, b) * 2, a_buffer),
-    "history": (lambda x, h, s: History.apply(History.apply(x.sin(), h, s).cos(), h, s),
-                lambda: (leaf(4), torch.zeros(4), torch.ones(()))),
-    **{f.__name__.replace("_", " "): (f, a_buffer) for f in (
-        recomputes_what_it_overwrites, saves_a_view_of_what_it_overwrites, reads_around_both, copies_what_it_also_saves,
-        has_a_hook, is_checkpointed, in_autocast)},
+    "history": (
+        lambda x, h, s: History.apply(History.apply(x.sin(), h, s).cos(), h, s),
+        lambda: (leaf(4), torch.zeros(4), torch.ones(())),
+    ),
+    **{
+        f.__name__.replace("_", " "): (f, a_buffer)
+        for f in (
+            recomputes_what_it_overwrites,
+            saves_a_view_of_what_it_overwrites,
+            reads_around_both,
+            copies_what_it_also_saves,
+            has_a_hook,
+            is_checkpointed,
+            in_autocast,
+        )
+    },
 }
 
 
@@ -210,6 +226,7 @@ def test_forward_and_two_backwards_leave_what_eager_leaves(name: str, backends: 
 def test_backward_reads_what_was_written_since_forward(function: Any, backends: list[Backend]) -> None:
     def between(x: Tensor, b: Tensor) -> None:
         b.mul_(2)
+
     assert_like_eager(lambda x, b: function.apply(x, b), a_buffer, backends, backward=2, between=between)
 
 

@@ -1,4 +1,5 @@
 """What stands between Dynamo and a graph: views of results, compiled autograd, backward inside a compiled function."""
+
 from __future__ import annotations
 
 import copy
@@ -32,6 +33,7 @@ def backends(request: pytest.FixtureRequest) -> list[Backend]:
 
 # -- views of results ------------------------------------------------------------------------------------------
 
+
 def a_part_without_gradient(x: Tensor) -> Any:
     y = x * 3
     return y, y[0].detach()
@@ -56,11 +58,20 @@ def places_and_their_views(x: Tensor) -> Any:
 
 
 def a_leaf() -> Sequence[Any]:
-    return torch.randn(3).requires_grad_(),
+    return (torch.randn(3).requires_grad_(),)
 
 
-@pytest.mark.parametrize("program", [a_part_without_gradient, several_without_gradients, a_part_of_what_has_none,
-                                     the_input_without_gradient, places_and_their_views], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "program",
+    [
+        a_part_without_gradient,
+        several_without_gradients,
+        a_part_of_what_has_none,
+        the_input_without_gradient,
+        places_and_their_views,
+    ],
+    ids=lambda f: f.__name__,
+)
 def test_views_require_a_gradient_where_eagers_do(program: Callable[..., Any], backends: list[Backend]) -> None:
     assert_like_eager(program, a_leaf, backends, backward=1)
 
@@ -72,6 +83,7 @@ def test_a_detached_view_of_a_result_can_be_written_to(backends: list[Backend]) 
 
 
 # -- backward inside a compiled function --------------------------------------------------------------------------
+
 
 class Scaled(nn.Module):
     """A layer whose weight is made of a direction and a length, and one that is not."""
@@ -97,6 +109,7 @@ def test_a_step_in_autocast_with_its_backward_inside_is_eagers(dtype: torch.dtyp
             loss: Tensor = model(x).sum()
             loss.backward()
         return loss
+
     model, x = Scaled(), torch.randn(2, 5, dtype=dtype, requires_grad=True)
     twin, y = copy.deepcopy(model), x.detach().clone().requires_grad_()
     compiled = keel.compile(step, backends=backends)
@@ -116,6 +129,7 @@ def test_a_weight_made_of_direction_and_length_gets_eagers_gradients(backends: l
 
 
 # -- compiled autograd: the whole backward as one graph ---------------------------------------------------------------
+
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -177,6 +191,7 @@ def test_compiled_autograd_trains_as_eager_does(backends: list[Backend]) -> None
         optimizer.zero_grad()
         model(x).square().sum().backward()
         optimizer.step()
+
     with torch._dynamo.config.patch(compiled_autograd=True):
         compiled = keel.compile(step, backends=backends)
         for run, trained in ((compiled, model), (step, twin)):

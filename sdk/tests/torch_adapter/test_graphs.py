@@ -1,4 +1,5 @@
 """When a graph's calls begin to be recorded."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,6 +20,7 @@ def test_recording_waits_for_the_first_call_and_for_all_that_decide(undecided: i
     def made() -> Any:
         calls.append("made")
         return lambda args: "recorded"
+
     run = later(first, lambda: len(calls) >= undecided, made)
     plain = max(1, undecided)
     assert [run([]) for _ in range(8)] == ["plain"] * plain + ["recorded"] * (8 - plain)

@@ -1,5 +1,7 @@
-"""Programs that write to their inputs or give them other memory, each beside eager PyTorch; what graphs are left with.
+"""Programs that write to their inputs or give them other memory, each beside eager PyTorch; what graphs are left
+with.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -146,7 +148,7 @@ def contrasts(w: Tensor, queue: Tensor, at: Tensor, x: Tensor, checks: bool = Fa
         if checks:
             torch._check(place >= 0)
             torch._check(place + 4 <= queue.shape[1])
-        queue[:, place:place + 4] = key.T
+        queue[:, place : place + 4] = key.T
         at[0] = (place + 4) % queue.shape[1]
     return loss
 
@@ -187,10 +189,10 @@ PROGRAMS: list[tuple[Callable[..., Any], Make, int]] = [
     (writes_to_data, lambda: (leaf(2), one(2)), 1),
     (writes_without_gradients, lambda: (leaf(2), one(2)), 1),
     (swaps_contents, lambda: (one(2), torch.zeros(2)), 0),
-    (rotates_contents, lambda: (one(2), torch.arange(4.)[:2], torch.arange(2.)), 0),
-    (writes_its_own_transpose, lambda: (torch.arange(4.).view(2, 2), one(2, 2)), 0),
+    (rotates_contents, lambda: (one(2), torch.arange(4.0)[:2], torch.arange(2.0)), 0),
+    (writes_its_own_transpose, lambda: (torch.arange(4.0).view(2, 2), one(2, 2)), 0),
     (writes_every_other, lambda: (leaf(3), one(6)), 1),
-    (writes_to_overlapping, lambda: (leaf(3), (lambda t: (t[:4], t[2:]))(torch.arange(6.))), 1),
+    (writes_to_overlapping, lambda: (leaf(3), (lambda t: (t[:4], t[2:]))(torch.arange(6.0))), 1),
     (writes_other_dtypes, lambda: (torch.zeros(3, dtype=torch.int64), one(3), torch.zeros(3, dtype=torch.bool)), 0),
     (writes_to_parts_of_complex, lambda: (torch.zeros(3, dtype=torch.complex64), one(3)), 0),
     (shrinks, lambda: (one(4),), 0),
@@ -201,10 +203,12 @@ PROGRAMS: list[tuple[Callable[..., Any], Make, int]] = [
 ]
 
 
-@pytest.mark.parametrize("program, make, backward", PROGRAMS,
-                         ids=[f"{p.__name__}-{i}" for i, (p, *_) in enumerate(PROGRAMS)])
-def test_what_is_written_is_what_eager_writes(program: Callable[..., Any], make: Make, backward: int,
-                                              backends: list[Backend]) -> None:
+@pytest.mark.parametrize(
+    "program, make, backward", PROGRAMS, ids=[f"{p.__name__}-{i}" for i, (p, *_) in enumerate(PROGRAMS)]
+)
+def test_what_is_written_is_what_eager_writes(
+    program: Callable[..., Any], make: Make, backward: int, backends: list[Backend]
+) -> None:
     assert_like_eager(program, make, backends, backward)
 
 
@@ -229,6 +233,7 @@ def test_a_write_that_autograd_is_to_see_moves_the_version_on_and_a_hidden_one_d
     def hides(x: Tensor, y: Tensor) -> Tensor:
         x.data = y
         return x * 2
+
     b, x = torch.ones(2), torch.ones(2)
     keel.compile(writes, backends=[whole()])(b)
     keel.compile(hides, backends=[whole()])(x, b)

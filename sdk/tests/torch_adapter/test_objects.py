@@ -1,4 +1,5 @@
 """Graphs whose results hold what is no value: the mesh of a distributed tensor."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """What schemas say."""
+
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
 """Captured graphs promise the statistics that ATen's kernels give, on both sides of the partition."""
+
 from __future__ import annotations
 
 import operator
@@ -41,6 +42,7 @@ def captured(model: Callable[..., Any], seen: list[Captured]) -> Callable[..., A
     def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
         seen.append(graph)
         return lambda inputs: Truthful(graph.gm).run(*inputs, *graph.constants.values())
+
     return torch.compile(model, backend=lambda gm, inputs: capture(gm, inputs, compiler))
 
 
@@ -51,10 +53,13 @@ def test_what_a_checkpoint_draws_again_takes_a_state() -> None:
     def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
         seen.append(config.graphsafe_rng_functionalization)
         return lambda inputs: Truthful(graph.gm).run(*inputs, *graph.constants.values())
+
     seen, before = list[bool](), config.graphsafe_rng_functionalization
     x = torch.ones(20, requires_grad=True)
-    torch.compile(lambda x: checkpoint(lambda x: nn.functional.dropout(x * 2), x, use_reentrant=False),
-                  backend=lambda gm, inputs: capture(gm, inputs, compiler))(x).sum().backward()
+    torch.compile(
+        lambda x: checkpoint(lambda x: nn.functional.dropout(x * 2), x, use_reentrant=False),
+        backend=lambda gm, inputs: capture(gm, inputs, compiler),
+    )(x).sum().backward()
     assert seen[0] is False and config.graphsafe_rng_functionalization is before
 
 
@@ -114,6 +119,7 @@ def test_places_and_counts_of_distinct_elements_are_integers_and_dimensions_stay
     def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
         seen.append(graph)
         return lambda inputs: Truthful(graph.gm).run(*inputs)
+
     x = torch.tensor([[1.0, 1, 2], [1, 1, 2]])
     with torch.no_grad():
         given = trace(fn, [x], compiler)(x)
@@ -131,6 +137,7 @@ def test_how_many_distinct_elements_there_are_is_no_number() -> None:
     def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
         seen.append(graph)
         return lambda inputs: Truthful(graph.gm).run(*inputs)
+
     x = torch.tensor([1, 0, 1])
     with torch.no_grad():
         values, places = trace(lambda x: torch.ops.aten._unique.default(x, True, True), [x], compiler)(x)
@@ -163,12 +170,20 @@ def test_sums_of_weights_are_floats() -> None:
     def compiler(graph: Captured) -> Callable[[list[Any]], Any]:
         seen.append(graph)
         return lambda inputs: Truthful(graph.gm).run(*inputs)
+
     x = torch.tensor([1, 0, 1])
     with torch.no_grad():
-        trace(lambda x, *w: tuple(torch.bincount(x, y) for y in (None, *w)),
-              [x, torch.rand(3), torch.rand(3).double(), x], compiler)(x, torch.rand(3), torch.rand(3).double(), x)
+        trace(
+            lambda x, *w: tuple(torch.bincount(x, y) for y in (None, *w)),
+            [x, torch.rand(3), torch.rand(3).double(), x],
+            compiler,
+        )(x, torch.rand(3), torch.rand(3).double(), x)
     assert [r.meta["val"].dtype for r in seen[0].gm.graph.output_node().args[0]] == [  # type: ignore[union-attr]
-        torch.int64, torch.float32, torch.float64, torch.float64]
+        torch.int64,
+        torch.float32,
+        torch.float64,
+        torch.float64,
+    ]
 
 
 def test_the_mask_of_no_elements_is_no_bool() -> None:
@@ -181,15 +196,22 @@ def test_the_mask_of_no_elements_is_no_bool() -> None:
     assert [t.dtype for t in given] == [t.dtype for t in promised] == [t.dtype for t in written] == [BF16, BF16]
 
 
-@pytest.mark.parametrize(("dtype", "exponents"), [
-    *((dtype, exponents) for dtype in (torch.int32, torch.bool, F32) for exponents in (torch.float16, BF16, F32)),
-    *((torch.complex64, exponents) for exponents in (BF16, torch.float64, torch.int32)
-      if not (exponents == BF16 and hasattr(torch, "bcomplex32")))],  # a complex bfloat16, of which there is no power
-    ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "exponents"),
+    [
+        *((dtype, exponents) for dtype in (torch.int32, torch.bool, F32) for exponents in (torch.float16, BF16, F32)),
+        *(
+            (torch.complex64, exponents)
+            for exponents in (BF16, torch.float64, torch.int32)
+            if not (exponents == BF16 and hasattr(torch, "bcomplex32"))
+        ),
+    ],  # a complex bfloat16, of which there is no power
+    ids=str,
+)
 @pytest.mark.parametrize("shape", [(), (2,)], ids=str)
 def test_products_with_powers(dtype: torch.dtype, exponents: torch.dtype, shape: tuple[int, ...]) -> None:
     args = torch.ones(2).to(dtype), torch.ones(shape).to(exponents)
-    node, = captured_calls([(aten.ldexp.Tensor, args, {})])[0].gm.graph.output_node().args[0]
+    (node,) = captured_calls([(aten.ldexp.Tensor, args, {})])[0].gm.graph.output_node().args[0]
     written = decomposition_of(aten.ldexp.Tensor)(*args)
     assert node.meta["val"].dtype == written.dtype == aten.ldexp.Tensor(*args).dtype
 
@@ -212,18 +234,26 @@ def promised(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> list[Any]:
 
 def test_bags_are_promised_on_cuda_as_its_fake_kernel_has_them() -> None:
     def call(do: Any, rows: fx.Node, indices: fx.Node, offsets: fx.Node) -> fx.Node:
-        found: fx.Node = do(aten._embedding_bag_forward_only.default, rows, indices, offsets, False, 1, False, None,
-                            True)
+        found: fx.Node = do(
+            aten._embedding_bag_forward_only.default, rows, indices, offsets, False, 1, False, None, True
+        )
         return found
+
     i64 = torch.int64
     assert promised(call, (33, 16, F32), (40, i64), (18, i64)) == [
-        ([17, 16], F32), ([40], i64), ([18], i64), ([0], i64)]
+        ([17, 16], F32),
+        ([40], i64),
+        ([18], i64),
+        ([0], i64),
+    ]
 
 
 def test_running_statistics_keep_their_dtype_on_cuda_and_those_of_the_batch_are_float32() -> None:
     def call(do: Any, x: fx.Node, weight: fx.Node, mean: fx.Node, var: fx.Node) -> fx.Node:
-        found: fx.Node = do(aten._native_batch_norm_legit_functional.default, x, weight, weight, mean, var, True, 0.1,
-                            1e-5)
+        found: fx.Node = do(
+            aten._native_batch_norm_legit_functional.default, x, weight, weight, mean, var, True, 0.1, 1e-5
+        )
         return found
+
     found = promised(call, (2, 6, 4, BF16), (6, BF16), (6, BF16), (6, BF16))
     assert [dtype for _, dtype in found] == [BF16, F32, F32, BF16, BF16]

@@ -1,4 +1,5 @@
 """Recording a decomposition on fake tensors, compared with running it."""
+
 from __future__ import annotations
 
 import math
@@ -20,7 +21,8 @@ R = torch.randn
 def recorded(fn: Callable[..., Any], *args: Any, dynamic: bool = False, **kwargs: Any) -> fx.GraphModule:
     mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=not dynamic)
     fake = fx.node.map_aggregate(
-        args, lambda a: mode.from_tensor(a, static_shapes=not dynamic) if isinstance(a, Tensor) else a)
+        args, lambda a: mode.from_tensor(a, static_shapes=not dynamic) if isinstance(a, Tensor) else a
+    )
     return fx.GraphModule({}, record(fn, fake, kwargs, mode))
 
 
@@ -43,11 +45,14 @@ CALLS = [
     (aten.linear.default, (R(3, 4), R(5, 4), R(5))),
     (aten.split.Tensor, (R(5, 2), 2)),
 ]
-STATIC = [(aten.slice_backward.default, (R(2, 3), [4, 3], 0, 1, 3, 1))]    # its sizes are plain numbers
+STATIC = [(aten.slice_backward.default, (R(2, 3), [4, 3], 0, 1, 3, 1))]  # its sizes are plain numbers
 
 
-@pytest.mark.parametrize("op, args, dynamic", [(*c, d) for d in (False, True) for c in CALLS + STATIC * (not d)],
-                         ids=lambda v: str(v) if isinstance(v, torch._ops.OpOverload) else "")
+@pytest.mark.parametrize(
+    "op, args, dynamic",
+    [(*c, d) for d in (False, True) for c in CALLS + STATIC * (not d)],
+    ids=lambda v: str(v) if isinstance(v, torch._ops.OpOverload) else "",
+)
 def test_what_is_recorded_computes_what_the_operator_does(op: Any, args: tuple[Any, ...], dynamic: bool) -> None:
     decomposition = decomposition_of(op)
     assert decomposition is not None
@@ -63,8 +68,11 @@ def test_what_is_recorded_computes_what_the_operator_does(op: Any, args: tuple[A
 def test_sizes_are_written_down_from_their_expressions() -> None:
     def fn(x: Tensor) -> Any:
         n = x.shape[0]
-        return (x.new_zeros(n * 3, (n + 5) // 2), x.reshape(-1, 2) * (n / 2) if n % 2 == 0 else x,
-                x.new_zeros(math.ceil(n / 4), math.floor(n / 4)))
+        return (
+            x.new_zeros(n * 3, (n + 5) // 2),
+            x.reshape(-1, 2) * (n / 2) if n % 2 == 0 else x,
+            x.new_zeros(math.ceil(n / 4), math.floor(n / 4)),
+        )
 
     gm = recorded(fn, R(6, 6), dynamic=True)
     for n in (8, 10):
@@ -85,11 +93,15 @@ def test_writes_become_pure() -> None:
     torch.testing.assert_close(gm(x)[0], fn(x))
 
 
-@pytest.mark.parametrize("fn, why", [
-    (lambda x: NotImplemented, "It is not implemented for these arguments."),
-    (lambda x: x + torch.tensor([1.0, 2.0]), "neither an argument nor made by an operator"),
-    (lambda x: 1 / 0, "It raised ZeroDivisionError: division by zero"),
-], ids=["not implemented", "constant", "raises"])
+@pytest.mark.parametrize(
+    "fn, why",
+    [
+        (lambda x: NotImplemented, "It is not implemented for these arguments."),
+        (lambda x: x + torch.tensor([1.0, 2.0]), "neither an argument nor made by an operator"),
+        (lambda x: 1 / 0, "It raised ZeroDivisionError: division by zero"),
+    ],
+    ids=["not implemented", "constant", "raises"],
+)
 def test_what_cannot_be_recorded_says_why(fn: Callable[..., Any], why: str) -> None:
     with pytest.raises(NotRecorded, match=why):
         recorded(fn, R(2))
@@ -101,14 +113,20 @@ def test_what_surrounds_has_no_effect() -> None:
     assert operators(gm) == ["aten.mm.default"]
 
 
-@pytest.mark.parametrize("before, size", [
-    (lambda y: None, 4), (lambda y: aten._fused_rms_norm(y, [4], None, 1e-5), 5),
-    (lambda y: aten.silu_backward(y, y), 6),
-], ids=["alone", "after what writes", "after what writes if taken apart"])
+@pytest.mark.parametrize(
+    "before, size",
+    [
+        (lambda y: None, 4),
+        (lambda y: aten._fused_rms_norm(y, [4], None, 1e-5), 5),
+        (lambda y: aten.silu_backward(y, y), 6),
+    ],
+    ids=["alone", "after what writes", "after what writes if taken apart"],
+)
 def test_results_of_one_call_are_apart(before: Callable[[Tensor], Any], size: int) -> None:
     """PyTorch's fake kernel gives one tensor for the saved and the new running mean on CUDA, at the first call of a
     size.
     """
+
     def fn(x: Tensor, mean: Tensor, y: Tensor) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
             before(y)
@@ -126,8 +144,9 @@ def test_what_writes_where_it_is_taken_apart_leaves_nothing_behind() -> None:
     with torch._C._AutoDispatchBelowAutograd():
         graph = recorded(lambda x: aten._fused_rms_norm(x + 1, [4], None, 1e-5), R(3, 4)).graph
     assert operators(fx.GraphModule({}, graph)) == [
-        f"aten.{name}" for name in ("add.Tensor", "pow.Tensor_Scalar", "mean.dim", "add.Scalar", "rsqrt.default",
-                                    "mul.Tensor")]
+        f"aten.{name}"
+        for name in ("add.Tensor", "pow.Tensor_Scalar", "mean.dim", "add.Scalar", "rsqrt.default", "mul.Tensor")
+    ]
 
 
 def test_numbers_and_lists_are_taken_as_they_are() -> None:

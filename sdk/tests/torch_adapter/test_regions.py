@@ -1,4 +1,5 @@
 """Branches, loops and regions that write to what they are given."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ def branches(p: Tensor, x: Tensor) -> Tensor:
     def taken(x: Tensor) -> Tensor:
         x.view(-1)[1:].mul_(2)
         return x.sin()
+
     result: Tensor = torch.cond(p, taken, lambda x: x.cos(), (x,))
     return result
 
@@ -34,6 +36,7 @@ def views(p: Tensor, x: Tensor) -> Any:
     def taken(x: Tensor) -> Tensor:
         x.add_(1)
         return x.sum(0)
+
     found = [torch.cond(p, taken, lambda x: x[0] * 2, (v,)) for v in (x[1:], x.t(), x.as_strided((2, 2), (1, 4), 1))]
     return *found, x * 2
 
@@ -42,6 +45,7 @@ def growing(p: Tensor, x: Tensor) -> Tensor:
     def taken(x: Tensor) -> Tensor:
         x[1:] += x.shape[0]
         return x.sum(0)
+
     result: Tensor = torch.cond(p, taken, lambda x: x.prod(0), (torch.cat([x, x]),))
     return result
 
@@ -58,18 +62,22 @@ def captured(p: Tensor, x: Tensor) -> Any:
     def other(x: Tensor) -> Tensor:
         x.zero_()
         return x + counts.sum()
+
     return torch.cond(p, taken, other, (x,)), counts * 3
 
 
 def inside(p: Tensor, x: Tensor) -> Tensor:
     """The branch inside writes to what the one outside has made."""
+
     def taken(x: Tensor) -> Tensor:
         y = x * 2
 
         def write(y: Tensor) -> Tensor:
             y.add_(1)
             return y.sum(0)
+
         return torch.cond(x.sum() > 0, write, lambda y: y[0] * 1, (y,)) + y  # type: ignore[no-any-return]
+
     result: Tensor = torch.cond(p, taken, lambda x: x * 3, (x,))
     return result
 
@@ -80,6 +88,7 @@ def loop(p: Tensor, x: Tensor) -> Any:
     def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         total.add_(y.sum(0))
         return i + 1, y * 0.5 + step
+
     rounds = torch.where(p, 3, 0)
     return while_loop(lambda i, y: (i < rounds) & (total.sum() < 150), body, (torch.tensor(0), x)), total * 2
 
@@ -112,11 +121,14 @@ def test_what_is_written_is_seen_as_in_eager(program: Callable[..., Any], backen
 
 def test_a_loop_that_writes_gives_eagers_numbers() -> None:
     """Counted by hand: 1 + 2 + 4 is written, and 8 is left."""
+
     def program(x: Tensor, total: Tensor) -> Any:
         def body(x: Tensor) -> tuple[Tensor]:
             total.add_(x)
             return (x * 2,)
+
         return while_loop(lambda x: x < 8, body, (x,))
+
     total = torch.zeros(())
     assert keel.compile(program, backends=["interp", "eager"])(torch.tensor(1.0), total)[0] == 8
     assert total == 7

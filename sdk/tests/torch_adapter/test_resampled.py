@@ -1,4 +1,5 @@
 """Resampled images keep channels-last in a trace. What PyTorch makes of them differs on CUDA, which fakes stand for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def test_images_on_cuda(name: str) -> None:
     with FakeTensorMode(), enable_python_dispatcher():
         x = torch.empty(2, 3, 4, 4, device="cuda")
         last = x.to(memory_format=torch.channels_last)
-        assert gm(last).is_contiguous()                       # what is put right
+        assert gm(last).is_contiguous()  # what is put right
         with resampled(gm):
             assert gm(last).is_contiguous(memory_format=torch.channels_last)
             assert gm(x).is_contiguous()

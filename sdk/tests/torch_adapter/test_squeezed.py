@@ -1,4 +1,5 @@
 """A squeeze of a size that only a run tells: its rank is eager's, or the run says that it cannot be."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ def test_a_size_that_is_known_to_be_larger_is_not_asserted() -> None:
         chosen = x.nonzero().squeeze(-1)
         torch._check(chosen.size(0) > 1)
         return chosen.squeeze() + 1
+
     compiled = keel.compile(program, backends=["interp"])
     assert compiled(torch.tensor([1.0, 3.0, 0.0])).tolist() == [1, 2]
     with pytest.raises(RuntimeError, match=r"(?s)^((?!squeeze\(\)).)*$"):

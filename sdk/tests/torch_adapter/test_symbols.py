@@ -1,4 +1,5 @@
 """Symbolic numbers read as expressions."""
+
 from __future__ import annotations
 
 import pytest

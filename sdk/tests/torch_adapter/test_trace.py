@@ -1,4 +1,5 @@
 """Callables traced without Dynamo: static and dynamic, with and without gradients, in no vendor's operators."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,7 +24,9 @@ def names(fn: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False) 
             given = [*args, *captured.constants.values()]
             args.clear()
             return captured.gm(*given)
+
         return run
+
     traced = trace(fn, inputs, compiler, dynamic=dynamic)
     torch.testing.assert_close(traced(*inputs), fn(*inputs))
     wanted = [x for x in inputs if x.requires_grad]
@@ -40,6 +43,7 @@ def captured(fn: Callable[..., Any], inputs: list[torch.Tensor], *, dynamic: boo
     def compiler(found: Captured) -> Any:
         seen.append(found)
         return lambda args: found.gm(*args)
+
     with torch.no_grad():
         trace(fn, inputs, compiler, dynamic=dynamic)
     return seen[0]
@@ -49,7 +53,9 @@ def captured(fn: Callable[..., Any], inputs: list[torch.Tensor], *, dynamic: boo
 def test_a_pair_where_gradients_are_asked_for(dynamic: bool) -> None:
     x = torch.rand(3, 5, requires_grad=True)
     assert {k: v[-1:] for k, v in names(lambda x: (x.sin(),), x, dynamic=dynamic).items()} == {
-        "forward": ["aten.sin.default"], "backward": ["aten.mul.Tensor"]}
+        "forward": ["aten.sin.default"],
+        "backward": ["aten.mul.Tensor"],
+    }
     with torch.no_grad():
         assert list(names(lambda x: (x.sin(),), x, dynamic=dynamic)) == ["inference"]
 

@@ -1,4 +1,5 @@
 """PyTorch's catalogue: its names, and samples as callables whose values a seed chooses."""
+
 from __future__ import annotations
 
 import random
@@ -48,8 +49,10 @@ def test_a_seed_chooses_values_and_nothing_else() -> None:
 def test_the_same_in_double() -> None:
     e = universe.examples("nn.functional.linear", grad=True, most=1)[0]
     wide = e.in_double()
-    assert all(w.dtype == torch.float64 and w.requires_grad and w.stride() == x.stride()
-               for w, x in zip(wide.inputs, e.inputs, strict=True))
+    assert all(
+        w.dtype == torch.float64 and w.requires_grad and w.stride() == x.stride()
+        for w, x in zip(wide.inputs, e.inputs, strict=True)
+    )
     torch.testing.assert_close(wide.fn(*wide.inputs)[0].float(), e.fn(*e.inputs)[0])
 
 

@@ -1,4 +1,5 @@
 """Graphs of any size to place: a chain with skips, and layers of a transformer and of a ResNet one after another."""
+
 from __future__ import annotations
 
 import operator
@@ -15,8 +16,8 @@ from keel import partition, universe
 
 from ..traffic import Block
 
-LATENCY, BANDWIDTH = 5e-6, 1e10                               # of the way between two backends: seconds, bytes a second
-LAUNCH = 5e-6                                                 # seconds to enter a part
+LATENCY, BANDWIDTH = 5e-6, 1e10  # of the way between two backends: seconds, bytes a second
+LAUNCH = 5e-6  # seconds to enter a part
 UNSUPPORTED = 0.1
 
 
@@ -27,8 +28,11 @@ def chain(calls: int) -> fx.GraphModule:
     nodes = [graph.placeholder("x")]
     for i in range(calls):
         skips = i % 6 == 5
-        nodes.append(graph.call_function(torch.ops.aten.add.Tensor, (nodes[-1], nodes[-6])) if skips else
-                     graph.call_function(torch.ops.aten.relu.default, (nodes[-1],)))
+        nodes.append(
+            graph.call_function(torch.ops.aten.add.Tensor, (nodes[-1], nodes[-6]))
+            if skips
+            else graph.call_function(torch.ops.aten.relu.default, (nodes[-1],))
+        )
     for node in nodes:
         node.meta["val"] = value
     graph.output((nodes[-1],))
@@ -40,8 +44,13 @@ class Bottleneck(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.convs = nn.ModuleList((nn.Conv2d(256, 64, 1, bias=False), nn.Conv2d(64, 64, 3, padding=1, bias=False),
-                                    nn.Conv2d(64, 256, 1, bias=False)))
+        self.convs = nn.ModuleList(
+            (
+                nn.Conv2d(256, 64, 1, bias=False),
+                nn.Conv2d(64, 64, 3, padding=1, bias=False),
+                nn.Conv2d(64, 256, 1, bias=False),
+            )
+        )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in (64, 64, 256))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,8 +78,9 @@ def layered(make: Callable[[], nn.Module], shape: tuple[int, ...], calls: int) -
             values[node] = graph.node_copy(node, values.__getitem__)
             made += node.target is not operator.getitem
         given = values.get(result, given)
-    graph.output(tuple(n for n in graph.nodes if n.op == "call_function" and not n.users and
-                       isinstance(n.meta["val"], Tensor)))
+    graph.output(
+        tuple(n for n in graph.nodes if n.op == "call_function" and not n.users and isinstance(n.meta["val"], Tensor))
+    )
     return fx.GraphModule({}, graph)
 
 
@@ -91,6 +101,7 @@ def _traced(layer: nn.Module, x: Tensor) -> fx.GraphModule:
     def keep(captured: Any) -> Callable[[list[Any]], Any]:
         seen.append(captured.gm)
         return lambda inputs: captured.gm(*inputs)
+
     with torch.no_grad():
         universe.trace(run, [x, *(v.detach() for v in state.values())], keep)
     return seen[0]
@@ -136,8 +147,12 @@ def tensors_of(units: partition.Units) -> tuple[list[int], list[list[int]], list
             readers.setdefault(whole, set()).add(unit)
     results = {n.args[0] if n.target is operator.getitem else n for n in graph.output_node().all_input_nodes}
     found = [n for n in graph.nodes if n in readers or n in results]
-    return ([units.numbers.get(n, -1) for n in found], [sorted(readers.get(n, ())) for n in found],
-            [_bytes(n.meta["val"]) for n in found], [1 if n in results else -1 for n in found])
+    return (
+        [units.numbers.get(n, -1) for n in found],
+        [sorted(readers.get(n, ())) for n in found],
+        [_bytes(n.meta["val"]) for n in found],
+        [1 if n in results else -1 for n in found],
+    )
 
 
 def _bytes(value: Any) -> int:

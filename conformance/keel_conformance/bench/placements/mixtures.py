@@ -1,4 +1,5 @@
 """Whole models on several backends beside each of them alone: never worse, and where a mixture is the fastest."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +25,32 @@ TOGETHER, BY_COST = "together", "by cost"
 
 
 def never_worse_jobs(chosen: Selection) -> list[Job]:
-    return [_job("never-worse", model, ALL[chosen.device], mode, chosen)
-            for model in chosen.models for mode in chosen.modes]
+    return [
+        _job("never-worse", model, ALL[chosen.device], mode, chosen) for model in chosen.models for mode in chosen.modes
+    ]
 
 
 def mixture_jobs(chosen: Selection) -> list[Job]:
-    return [_job("mixtures", model, names, "inference", chosen) for names in MIXTURES[chosen.device]
-            for model in WORTH_MIXING if model in chosen.models]
+    return [
+        _job("mixtures", model, names, "inference", chosen)
+        for names in MIXTURES[chosen.device]
+        for model in WORTH_MIXING
+        if model in chosen.models
+    ]
 
 
 def _job(part: str, model: str, names: Sequence[str], mode: str, chosen: Selection) -> Job:
-    return Job(part, model, "+".join(names), mode, "fp32", chosen.scale, rounds=chosen.rounds, threads=chosen.threads,
-               device=chosen.device)
+    return Job(
+        part,
+        model,
+        "+".join(names),
+        mode,
+        "fp32",
+        chosen.scale,
+        rounds=chosen.rounds,
+        threads=chosen.threads,
+        device=chosen.device,
+    )
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -56,20 +71,30 @@ def measure_tried(job: Job) -> dict[str, Any]:
 
 # -- bars --------------------------------------------------------------------------------------------------------------
 
+
 def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
         if outcome.row is None or outcome.row[TOGETHER]["why"]:
-            yield failed(job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]),
-                         f"<= {WORST}")
+            yield failed(
+                job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]), f"<= {WORST}"
+            )
             continue
         row = outcome.row
         by_cost = BY_COST if BY_COST in row and not row[BY_COST]["why"] else TOGETHER
         times, which = _beside(row, "predicted", by_cost)
-        yield within(f"{job.title}: predicted time / best single backend's", times, WORST,
-                     f"{which} alone {_ms(row[which]['predicted'])}; {_said(row, by_cost)}")
+        yield within(
+            f"{job.title}: predicted time / best single backend's",
+            times,
+            WORST,
+            f"{which} alone {_ms(row[which]['predicted'])}; {_said(row, by_cost)}",
+        )
         times, which = _beside(row, "seconds")
-        yield within(f"{job.title}: measured time / best single backend's", times, WORST,
-                     f"{which} alone {_ms(row[which]['seconds'])}; {_placed(row)}")
+        yield within(
+            f"{job.title}: measured time / best single backend's",
+            times,
+            WORST,
+            f"{which} alone {_ms(row[which]['seconds'])}; {_placed(row)}",
+        )
 
 
 def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
@@ -81,9 +106,14 @@ def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         times, which = _beside(outcome.row, "seconds")
         why = reason(outcome.row)
-        yield Bar(f"{job.title}: measured time / fastest single backend's", times, target, times < 1 or bool(why),
-                  f"{which} alone {_ms(outcome.row[which]['seconds'])}; {_placed(outcome.row)}" +
-                  (f"; {why}" if times >= 1 and why else ""))
+        yield Bar(
+            f"{job.title}: measured time / fastest single backend's",
+            times,
+            target,
+            times < 1 or bool(why),
+            f"{which} alone {_ms(outcome.row[which]['seconds'])}; {_placed(outcome.row)}"
+            + (f"; {why}" if times >= 1 and why else ""),
+        )
 
 
 def reason(row: Mapping[str, Any]) -> str:
@@ -113,8 +143,9 @@ def _beside(row: Mapping[str, Any], what: str, placed: str = TOGETHER) -> tuple[
         return 0.0, placed
     if what != "seconds":
         return own[-1][what] / alone[which][what], which
-    return max((1.0 if each in own else geometric_mean([ratio(o, each) for o in own]), name)
-               for name, each in alone.items())
+    return max(
+        (1.0 if each in own else geometric_mean([ratio(o, each) for o in own]), name) for name, each in alone.items()
+    )
 
 
 def _calls(each: Mapping[str, Any]) -> list[int]:
@@ -129,8 +160,10 @@ def _placed(row: Mapping[str, Any], placed: str = TOGETHER) -> str:
 def _said(row: Mapping[str, Any], placed: str) -> str:
     """What a placement by cost is predicted to take, and takes."""
     times, which = _beside(row, "seconds", placed)
-    return (f"{placed} {_ms(row[placed]['predicted'])}, {_shares(row[placed])}; "
-            f"measured {_ms(row[placed]['seconds'])}, {times:.3g} times {which}'s")
+    return (
+        f"{placed} {_ms(row[placed]['predicted'])}, {_shares(row[placed])}; "
+        f"measured {_ms(row[placed]['seconds'])}, {times:.3g} times {which}'s"
+    )
 
 
 def _shares(each: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
 """Random problems beside the best placements there are: how often the solver finds one, and how far off it is."""
+
 from __future__ import annotations
 
 import time
@@ -29,8 +30,18 @@ def jobs(chosen: Selection) -> list[Job]:
     found = []
     for backends, count in COUNTS.items():
         few = chosen.few(count)
-        found += [Job("optimality", f"{backends} backends", "keel", "", "", chosen.scale,
-                      f"{first}-{min(first + CHUNK, few) - 1}") for first in range(0, few, CHUNK)]
+        found += [
+            Job(
+                "optimality",
+                f"{backends} backends",
+                "keel",
+                "",
+                "",
+                chosen.scale,
+                f"{first}-{min(first + CHUNK, few) - 1}",
+            )
+            for first in range(0, few, CHUNK)
+        ]
     return found
 
 
@@ -76,16 +87,23 @@ def measure(job: Job) -> dict[str, Any]:
         solution = alone.judge(free, launches=False, uniform=uniform)
         more_parts += len(set(solution.group)) > fewest_parts(solution.backend.tolist(), problem.needs)
         joint.judge(problem, launches=True, uniform=uniform)
-    return {"problems": last + 1 - first, "more_parts": more_parts, "cpu_seconds": time.process_time() - start,
-            **alone.as_json("alone"), **joint.as_json("joint")}
+    return {
+        "problems": last + 1 - first,
+        "more_parts": more_parts,
+        "cpu_seconds": time.process_time() - start,
+        **alone.as_json("alone"),
+        **joint.as_json("joint"),
+    }
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
         if outcome.row is None:
             yield failed(job, outcome, "measured")
-    rows = {backends: [o.row for j, o in results.items() if o.row is not None and j.model == f"{backends} backends"]
-            for backends in COUNTS}
+    rows = {
+        backends: [o.row for j, o in results.items() if o.row is not None and j.model == f"{backends} backends"]
+        for backends in COUNTS
+    }
     for backends, chunk in rows.items():
         if chunk:
             yield from _bars(backends, chunk)
@@ -102,17 +120,34 @@ def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Bar]:
         yield within(f"{what}: placements dearer than the cheapest", count - best, 0, f"of {count}")
         yield within(f"{what}: placements in more parts than needed", total(rows, "more_parts"), 0, f"of {count}")
     else:
-        yield within(f"{what}: mean cost / optimum", float(np.mean(off)), MEAN,
-                     f"optimal {best} of {count}, worst {max(off):.3g}")
-        yield within(f"{what}: dearer than 2(p - 1) times the optimum", total(rows, "alone beyond"), 0,
-                     "of those to whom that bound applies, a third")
-        yield Bar(f"{what}: placements in more parts than needed", total(rows, "more_parts"), "shown", None,
-                  f"of {count}")
+        yield within(
+            f"{what}: mean cost / optimum",
+            float(np.mean(off)),
+            MEAN,
+            f"optimal {best} of {count}, worst {max(off):.3g}",
+        )
+        yield within(
+            f"{what}: dearer than 2(p - 1) times the optimum",
+            total(rows, "alone beyond"),
+            0,
+            "of those to whom that bound applies, a third",
+        )
+        yield Bar(
+            f"{what}: placements in more parts than needed", total(rows, "more_parts"), "shown", None, f"of {count}"
+        )
     over, hit = _ratios(rows, "joint")
-    yield within(f"{what}, with launches: mean cost / optimum", float(np.mean(over)), MEAN,
-                 f"optimal {hit} of {count}, worst {max(over):.3g}")
-    yield within(f"{what}: bounds above the optimum", total(rows, "alone above_bound") +
-                 total(rows, "joint above_bound"), 0, f"of {2 * count}")
+    yield within(
+        f"{what}, with launches: mean cost / optimum",
+        float(np.mean(over)),
+        MEAN,
+        f"optimal {hit} of {count}, worst {max(over):.3g}",
+    )
+    yield within(
+        f"{what}: bounds above the optimum",
+        total(rows, "alone above_bound") + total(rows, "joint above_bound"),
+        0,
+        f"of {2 * count}",
+    )
 
 
 def _ratios(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[float], int]:

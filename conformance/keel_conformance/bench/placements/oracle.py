@@ -3,6 +3,7 @@
 Whole microseconds, plain Python.  The search tries every placement, but for those that begin with one which already
 costs as much as one that is known: charges only add up.
 """
+
 from __future__ import annotations
 
 import heapq
@@ -31,8 +32,18 @@ class _Tensor:
 
 def _tensors(t: partition.Tensors, place: list[int]) -> list[_Tensor]:
     readers = [t.reader[a:b].tolist() for a, b in zip(t.first[:-1], t.first[1:], strict=True)]
-    return [_Tensor(*each, place) for each in zip(t.maker.tolist(), readers, t.home.tolist(), t.ends.tolist(),
-                                                 micros(t.handover), micros(t.transfer), strict=True)]
+    return [
+        _Tensor(*each, place)
+        for each in zip(
+            t.maker.tolist(),
+            readers,
+            t.home.tolist(),
+            t.ends.tolist(),
+            micros(t.handover),
+            micros(t.transfer),
+            strict=True,
+        )
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +72,9 @@ class Oracle:
         def descend(u: int, spent: float, paid: tuple[float, ...], broken: frozenset[int]) -> None:
             nonlocal best
             if u == units:
-                best = min(best, spent + (cheapest_parts(labels, self.problem.needs, self.launch) if self.launches
-                                          else 0))
+                best = min(
+                    best, spent + (cheapest_parts(labels, self.problem.needs, self.launch) if self.launches else 0)
+                )
                 return
             before = sum(self._charge(t, labels) for t in self.touching[u])
             tried = []
@@ -70,8 +82,13 @@ class Oracle:
                 labels[u] = b
                 after = sum(self._charge(t, labels) for t in self.touching[u])
                 lost = {i for i, (units_, owner, _) in enumerate(self.savings) if u in units_ and b != owner} - broken
-                tried.append((spent + self.compute[u][b] + after - before + sum(self.savings[i][2] for i in lost), b,
-                              broken | lost))
+                tried.append(
+                    (
+                        spent + self.compute[u][b] + after - before + sum(self.savings[i][2] for i in lost),
+                        b,
+                        broken | lost,
+                    )
+                )
                 labels[u] = -1
             for now, b, lost in sorted(tried, key=lambda t: t[:2]):
                 labels[u] = b
@@ -79,6 +96,7 @@ class Oracle:
                 if now + rest[u + 1] + self._least_launches(labels, path) < best:
                     descend(u + 1, now, path, lost)
                 labels[u] = -1
+
         descend(0, -sum(worth for *_, worth in self.savings), (), frozenset())
         return best
 
@@ -159,7 +177,7 @@ def cheapest_parts(labels: Sequence[int], needs: Sequence[Sequence[int]], launch
             return cost
         for b in sorted(set(labels) - {last}):
             now = done
-            for v in range(len(needs)):                       # in order, so that one sweep reaches all of them
+            for v in range(len(needs)):  # in order, so that one sweep reaches all of them
                 if labels[v] == b and not needed[v] & ~now:
                     now |= 1 << v
             if now != done and cost + launch[b] < best.get((now, b), inf):

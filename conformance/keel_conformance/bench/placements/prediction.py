@@ -1,4 +1,5 @@
 """What parts are predicted to take after calibration, beside what they take: the order of the two should agree."""
+
 from __future__ import annotations
 
 import random
@@ -23,8 +24,21 @@ RANK = 0.9
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("prediction", model, "+".join(OVER[chosen.device]), mode, "fp32", chosen.scale, rounds=chosen.rounds,
-                threads=chosen.threads, device=chosen.device) for model in chosen.models for mode in chosen.modes]
+    return [
+        Job(
+            "prediction",
+            model,
+            "+".join(OVER[chosen.device]),
+            mode,
+            "fp32",
+            chosen.scale,
+            rounds=chosen.rounds,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for model in chosen.models
+        for mode in chosen.modes
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -36,10 +50,12 @@ def measure(job: Job) -> dict[str, Any]:
 
 def withheld(backend: Backend, seed: str) -> Backend:
     """The backend, which refuses some operators more."""
+
     def refuses(call: Call) -> Refusal | None:
         if random.Random(f"{seed} {call.name}").random() < WITHHELD:
             return Refusal(f"{call.name} is withheld.")
         return refusal(backend, call)
+
     return replace(backend, supports=refuses)
 
 
@@ -52,8 +68,12 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         parts += [part for each in outcome.row.values() if not each["why"] for part in each["parts"]]
     if len(parts) < 3:
         return
-    yield beyond("prediction: rank correlation of predicted and measured part times", rank(parts), RANK,
-                 f"{len(parts)} parts; {_off(parts)}")
+    yield beyond(
+        "prediction: rank correlation of predicted and measured part times",
+        rank(parts),
+        RANK,
+        f"{len(parts)} parts; {_off(parts)}",
+    )
     for owner in sorted({part["owner"] for part in parts}):
         own = [part for part in parts if part["owner"] == owner]
         yield Bar(f"prediction: the same on {owner}", rank(own), "shown", None, f"{len(own)} parts; {_off(own)}")
@@ -62,6 +82,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
 def rank(parts: Sequence[dict[str, Any]]) -> float:
     """Spearman's coefficient (1904)."""
     from scipy.stats import spearmanr
+
     return float(spearmanr([p["predicted"] for p in parts], [p["seconds"] for p in parts]).statistic)
 
 

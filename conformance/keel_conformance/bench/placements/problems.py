@@ -1,4 +1,5 @@
 """Random placement problems of every regime, small enough for all of their placements to be tried."""
+
 from __future__ import annotations
 
 import itertools
@@ -32,12 +33,20 @@ def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> par
     a, b = r.randrange(units), r.randrange(units)
     if r.random() < 0.4 and np.isfinite(compute[a] + compute[b]).any():
         together[a] = together[b]
-    savings = [partition.Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
-               for _ in range(units > 1 and not uniform and r.random() < 0.4)]
+    savings = [
+        partition.Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
+        for _ in range(units > 1 and not uniform and r.random() < 0.4)
+    ]
     return partition.problem(
-        compute, needs, moved, place=[b if b < places else r.randrange(places) for b in range(backends)],
-        launch=[r.randint(0, top) * US for _ in range(backends)], together=together, savings=savings,
-        passed=_passed(r, needs, backends, top // 3 + 1) if not uniform and r.random() < 0.4 else None)
+        compute,
+        needs,
+        moved,
+        place=[b if b < places else r.randrange(places) for b in range(backends)],
+        launch=[r.randint(0, top) * US for _ in range(backends)],
+        together=together,
+        savings=savings,
+        passed=_passed(r, needs, backends, top // 3 + 1) if not uniform and r.random() < 0.4 else None,
+    )
 
 
 def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, uniform: bool) -> partition.Tensors:
@@ -46,22 +55,31 @@ def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, un
     readers = [[v for v, wanted in enumerate(needs) if u in wanted] for u in range(units)]
     given = [sorted(r.sample(range(units), r.randint(1, min(3, units)))) for _ in range(r.randint(0, 3))]
     count = units + len(given)
-    ways = np.array([[[r.randint(0, top) for _ in range(places)] for _ in range(places)] for _ in range(count)],
-                    float).reshape(count, places, places)
+    ways = np.array(
+        [[[r.randint(0, top) for _ in range(places)] for _ in range(places)] for _ in range(count)], float
+    ).reshape(count, places, places)
     if uniform:
         ways = np.broadcast_to(ways[:, :1, :1], ways.shape)
     return partition.tensors(
-        [*range(units), *[-1] * len(given)], [*readers, *given], ways * US,
+        [*range(units), *[-1] * len(given)],
+        [*readers, *given],
+        ways * US,
         home=[*[-1] * units, *(r.randrange(places) for _ in given)],
         ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(given)],
-        handover=[0 if uniform else r.choice((0, 0, r.randint(0, top))) * US for _ in range(count)])
+        handover=[0 if uniform else r.choice((0, 0, r.randint(0, top))) * US for _ in range(count)],
+    )
 
 
 def _passed(r: random.Random, needs: list[list[int]], backends: int, top: int) -> partition.Tensors:
     """Traffic of loops with memory: some tensors, that each other backend that reads them pays for, and some inputs."""
     rows = [(u, [v for v, wanted in enumerate(needs) if u in wanted]) for u in range(len(needs))]
     rows = [(u if r.random() < 0.7 else -1, readers) for u, readers in rows if readers]
-    ways = np.array([[[r.randint(0, top) for _ in range(backends + 1)] for _ in range(backends + 1)] for _ in rows],
-                    float).reshape(len(rows), backends + 1, backends + 1)
-    return partition.tensors([u for u, _ in rows], [readers for _, readers in rows], ways * US,
-                             home=[backends if u < 0 else -1 for u, _ in rows])
+    ways = np.array(
+        [[[r.randint(0, top) for _ in range(backends + 1)] for _ in range(backends + 1)] for _ in rows], float
+    ).reshape(len(rows), backends + 1, backends + 1)
+    return partition.tensors(
+        [u for u, _ in rows],
+        [readers for _, readers in rows],
+        ways * US,
+        home=[backends if u < 0 else -1 for u, _ in rows],
+    )

@@ -4,6 +4,7 @@ A backend runs PyTorch's own kernels, so that results are equal bit for bit; wha
 Where PyTorch captures other operators than it runs, the parts are held to the captured graph bit for bit, and that to
 eager PyTorch by running error analysis.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -39,8 +40,11 @@ SHOWN = 20
 
 def jobs(chosen: Selection) -> list[Job]:
     few = chosen.few(COUNT)
-    return [Job("random", f"hash seed {seed}", "keel", "", "", chosen.scale, f"{first}-{min(first + CHUNK, few) - 1}")
-            for first in range(0, few, CHUNK) for seed in HASH_SEEDS]
+    return [
+        Job("random", f"hash seed {seed}", "keel", "", "", chosen.scale, f"{first}-{min(first + CHUNK, few) - 1}")
+        for first in range(0, few, CHUNK)
+        for seed in HASH_SEEDS
+    ]
 
 
 def environment(job: Job) -> dict[str, str]:
@@ -51,8 +55,18 @@ def measure(job: Job) -> dict[str, Any]:
     """``plans`` has a digest of each plan; the other lists have the numbers of programs of which something is wrong."""
     first, last = map(int, job.along.split("-"))
     start = time.process_time()
-    found: dict[str, Any] = {"plans": [], "certificate": [], "wrong": [], "unsteady": [], "miscounted": [],
-                             "rounded": [], "again": 0, "parts": 0, "calls": 0, "mixed": 0}
+    found: dict[str, Any] = {
+        "plans": [],
+        "certificate": [],
+        "wrong": [],
+        "unsteady": [],
+        "miscounted": [],
+        "rounded": [],
+        "again": 0,
+        "parts": 0,
+        "calls": 0,
+        "mixed": 0,
+    }
     runs = job.model == f"hash seed {HASH_SEEDS[0]}"
     for seed in range(first, last + 1, 1 if runs else FOURTH):
         _one(seed, runs, found)
@@ -91,6 +105,7 @@ def _captured(program: Drawn, inputs: Sequence[Tensor]) -> fx.GraphModule:
     def keep(captured: Any) -> Callable[[list[Any]], Any]:
         seen.append(captured.gm)
         return lambda values: captured.gm(*values)
+
     with torch.no_grad():
         universe.trace(module(program), inputs, keep)
     return seen[0]
@@ -98,8 +113,9 @@ def _captured(program: Drawn, inputs: Sequence[Tensor]) -> fx.GraphModule:
 
 def _parts(gm: fx.GraphModule, plan: partition.Plan, inputs: Sequence[Tensor]) -> list[Any]:
     """What the parts compute, one after another."""
-    values: dict[str, Any] = {node.name: x for node, x in zip(gm.graph.find_nodes(op="placeholder"), inputs,
-                                                             strict=True)}
+    values: dict[str, Any] = {
+        node.name: x for node, x in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True)
+    }
     for part in partition.split(gm, plan):
         results = part.part.owner.compile(part.gm)(*(values[name] for name in part.inputs))
         values.update(zip(part.outputs, results, strict=True))
@@ -117,12 +133,16 @@ def _unlike(gm: fx.GraphModule, results: Sequence[Any], eager: Sequence[Tensor],
 
 
 def _same(got: Tensor, expected: Tensor) -> bool:
-    return (got.dtype == expected.dtype and got.shape == expected.shape and
-            torch.equal(torch.nan_to_num(got.double()), torch.nan_to_num(expected.double())) and
-            torch.equal(got.isnan(), expected.isnan()))
+    return (
+        got.dtype == expected.dtype
+        and got.shape == expected.shape
+        and torch.equal(torch.nan_to_num(got.double()), torch.nan_to_num(expected.double()))
+        and torch.equal(got.isnan(), expected.isnan())
+    )
 
 
 # -- backends ----------------------------------------------------------------------------------------------------------
+
 
 class _Prices:
     """Drawn costs of a graph's calls and tensors; remembers the problem that it gave last."""
@@ -136,13 +156,22 @@ class _Prices:
         compute = np.array([[r.randint(0, top) for _ in order] for _ in range(count)], float) * 1e-6
         makers, readers, _, ends = tensors_of(units)
         places = r.choice((len(order), len(order), max(1, len(order) - 1)))
-        ways = np.array([[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)]
-                         for _ in makers], float).reshape(len(makers), places, places) * 1e-6
-        moved = partition.tensors(makers, readers, ways, home=0, ends=np.minimum(ends, 0),
-                                  handover=r.choice((0, 0, 2)) * 1e-6)
+        ways = (
+            np.array(
+                [[[r.randint(0, top // 2 + 1) for _ in range(places)] for _ in range(places)] for _ in makers], float
+            ).reshape(len(makers), places, places)
+            * 1e-6
+        )
+        moved = partition.tensors(
+            makers, readers, ways, home=0, ends=np.minimum(ends, 0), handover=r.choice((0, 0, 2)) * 1e-6
+        )
         self.problem = partition.problem(
-            np.where(taken, compute, np.inf), units.needs, moved, place=[min(b, places - 1) for b in range(len(order))],
-            launch=[r.choice((0, r.randint(0, top))) * 1e-6 for _ in order])
+            np.where(taken, compute, np.inf),
+            units.needs,
+            moved,
+            place=[min(b, places - 1) for b in range(len(order))],
+            launch=[r.choice((0, r.randint(0, top))) * 1e-6 for _ in order],
+        )
         return self.problem
 
     def differs(self, gm: fx.GraphModule, plan: partition.Plan) -> bool:
@@ -169,13 +198,17 @@ def _drawn_backends(seed: int) -> tuple[list[Backend], _Prices]:
                 if random.Random(f"{seed} {number} {what}").random() < share:
                     return f"{call.name} is none of its operators."
             return None
+
         return why if number < count - 1 else lambda call: None
-    backends = [Backend(name=f"drawn{k}", device="*", supports=refuses(k), compile=lambda gm: gm.forward)
-                for k in range(count)]
+
+    backends = [
+        Backend(name=f"drawn{k}", device="*", supports=refuses(k), compile=lambda gm: gm.forward) for k in range(count)
+    ]
     return [*backends[:-1], replace(backends[-1], last_resort=seed % 2 == 0)], _Prices(seed, count)
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------
+
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
@@ -186,20 +219,37 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     if not run:
         return
     count = sum(len(row["plans"]) for row in run)
-    note = (f"of {count}, with {sum(r['parts'] for r in run)} parts of {sum(r['calls'] for r in run)} calls; "
-            f"{sum(r['mixed'] for r in run)} on several backends")
+    note = (
+        f"of {count}, with {sum(r['parts'] for r in run)} parts of {sum(r['calls'] for r in run)} calls; "
+        f"{sum(r['mixed'] for r in run)} on several backends"
+    )
     rounded = sum(len(r["rounded"]) for r in run)
-    for title, key, more in (("plans that the certificate refuses", "certificate", note),
-                             ("programs whose results are not eager's", "wrong", f"of {count}, {rounded} of them but "
-                              "for the rounding of what is captured"),
-                             ("plans that do not cost what is said, or more than a backend alone", "miscounted", ""),
-                             ("plans that differ when made again in one process", "unsteady",
-                              f"of {sum(r['again'] for r in rows.values())}")):
+    for title, key, more in (
+        ("plans that the certificate refuses", "certificate", note),
+        (
+            "programs whose results are not eager's",
+            "wrong",
+            f"of {count}, {rounded} of them but for the rounding of what is captured",
+        ),
+        ("plans that do not cost what is said, or more than a backend alone", "miscounted", ""),
+        (
+            "plans that differ when made again in one process",
+            "unsteady",
+            f"of {sum(r['again'] for r in rows.values())}",
+        ),
+    ):
         seeds = [str(seed) for row in (rows.values() if key != "wrong" else run) for seed in row[key]]
         yield within(f"random: {title}", len(seeds), 0, named(seeds, SHOWN) or more)
     for seed in HASH_SEEDS[1:]:
-        pairs = [(row["plans"], rows[along, f"hash seed {seed}"]["plans"]) for (along, own), row in rows.items()
-                 if own == f"hash seed {HASH_SEEDS[0]}" and (along, f"hash seed {seed}") in rows]
+        pairs = [
+            (row["plans"], rows[along, f"hash seed {seed}"]["plans"])
+            for (along, own), row in rows.items()
+            if own == f"hash seed {HASH_SEEDS[0]}" and (along, f"hash seed {seed}") in rows
+        ]
         differ = sum(a != b for first, other in pairs for a, b in zip(first[::FOURTH], other, strict=True))
-        yield within(f"random: plans that differ with PYTHONHASHSEED={seed}", differ, 0,
-                     f"of {sum(len(other) for _, other in pairs)}")
+        yield within(
+            f"random: plans that differ with PYTHONHASHSEED={seed}",
+            differ,
+            0,
+            f"of {sum(len(other) for _, other in pairs)}",
+        )

@@ -2,6 +2,7 @@
 
 CPU seconds of one process, the least of a few runs; graphs are made and read before the clock starts.
 """
+
 from __future__ import annotations
 
 import gc
@@ -28,7 +29,7 @@ SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 100_000)
 BESIDE = (500, 1_000, 2_000)
 """Sizes for the other partitioner.  Its time grows with the cube: beyond these it is estimated."""
 TINY, TINY_BESIDE = (100, 200, 400), (50, 100)
-SOLVE, SPLIT, SOLVE_THREE = 2.0, 5.0, 10.0                    # CPU seconds for the largest graph
+SOLVE, SPLIT, SOLVE_THREE = 2.0, 5.0, 10.0  # CPU seconds for the largest graph
 EXPONENT = 1.2
 FASTER = 1_000
 LARGE = 20_000
@@ -43,9 +44,11 @@ def jobs(chosen: Selection) -> list[Job]:
 
 def measure(job: Job) -> dict[str, Any]:
     tiny = job.scale == "tiny"
-    _placed(FAMILIES[job.model](100))                         # what is imported or set up once
-    return {"sizes": [_placed(FAMILIES[job.model](size)) for size in (TINY if tiny else SIZES)],
-            "beside": [_beside(FAMILIES[job.model](size)) for size in (TINY_BESIDE if tiny else BESIDE)]}
+    _placed(FAMILIES[job.model](100))  # what is imported or set up once
+    return {
+        "sizes": [_placed(FAMILIES[job.model](size)) for size in (TINY if tiny else SIZES)],
+        "beside": [_beside(FAMILIES[job.model](size)) for size in (TINY_BESIDE if tiny else BESIDE)],
+    }
 
 
 def _placed(gm: fx.GraphModule) -> dict[str, Any]:
@@ -63,10 +66,21 @@ def _placed(gm: fx.GraphModule) -> dict[str, Any]:
     gc.collect()
     split, parts = _timed(lambda: partition.split(gm, plan), units)
     modules, _ = _timed(lambda: [part.gm for part in parts[:MODULES]], units, once=True)
-    return {"calls": len(units.nodes), "read": read, "alone": without, "fewest": max(fewest.group) + 1, "solve": solve,
-            "gap": found.gap, "parts": len(parts), "three": more, "three_gap": other.gap,
-            "three_parts": max(other.group) + 1, "check": check, "split": split,
-            "module": modules / min(len(parts), MODULES)}
+    return {
+        "calls": len(units.nodes),
+        "read": read,
+        "alone": without,
+        "fewest": max(fewest.group) + 1,
+        "solve": solve,
+        "gap": found.gap,
+        "parts": len(parts),
+        "three": more,
+        "three_gap": other.gap,
+        "three_parts": max(other.group) + 1,
+        "check": check,
+        "split": split,
+        "module": modules / min(len(parts), MODULES),
+    }
 
 
 def _timed(work: Callable[[], Any], units: partition.Units, once: bool = False) -> tuple[float, Any]:
@@ -81,14 +95,21 @@ def _timed(work: Callable[[], Any], units: partition.Units, once: bool = False) 
 
 
 def _plan(units: partition.Units, found: partition.Solution) -> partition.Plan:
-    backends = [Backend(name=name, device="*", supports=Support((Rule(ops=("*",)),)), compile=lambda gm: gm.forward)
-                for name in ("fast", "host")]
+    backends = [
+        Backend(name=name, device="*", supports=Support((Rule(ops=("*",)),)), compile=lambda gm: gm.forward)
+        for name in ("fast", "host")
+    ]
     members: dict[int, list[int]] = {}
     for unit, group in enumerate(found.group):
         members.setdefault(group, []).append(unit)
-    return partition.Plan(tuple(
-        partition.Part(f"p{group}", backends[found.backend[own[0]]], tuple(units.nodes[u].name for u in own))
-        for group, own in sorted(members.items())), tuple(backends), {})
+    return partition.Plan(
+        tuple(
+            partition.Part(f"p{group}", backends[found.backend[own[0]]], tuple(units.nodes[u].name for u in own))
+            for group, own in sorted(members.items())
+        ),
+        tuple(backends),
+        {},
+    )
 
 
 class _Supported(OperatorSupportBase):
@@ -111,6 +132,7 @@ def _beside(gm: fx.GraphModule) -> dict[str, Any]:
 
 # -- bars --------------------------------------------------------------------------------------------------------------
 
+
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     for job, outcome in results.items():
         if outcome.row is None:
@@ -121,33 +143,60 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
 
 def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]]) -> Iterable[Bar]:
     last, name = sizes[-1], f"{what}, {sizes[-1]['calls']} calls"
-    yield within(f"{name}: CPU s to solve for 2 backends", last["solve"], SOLVE,
-                 f"{last['parts']} parts, at most {100 * last['gap']:.2g} % above the optimum")
-    yield within(f"{name}: the same and the split", last["solve"] + last["split"], SPLIT,
-                 f"every part's graph is there; its module, if one is asked for, takes {1e3 * last['module']:.2g} ms "
-                 f"more; the certificate {last['check']:.2g} s")
-    yield within(f"{name}: CPU s to solve for 3 backends", last["three"], SOLVE_THREE,
-                 f"{last['three_parts']} parts, at most {100 * last['three_gap']:.2g} % above the optimum")
-    for title, key in (("2 backends", "solve"), ("2 backends without launch costs", "alone"), ("3 backends", "three"),
-                       ("the split", "split")):
-        yield within(f"{what}: growth of the time, {title}", exponent(sizes, key), EXPONENT,
-                     f"exponent from {sizes[0]['calls']} to {last['calls']} calls; over the last step "
-                     f"{exponent(sizes[-2:], key):.2g}")
+    yield within(
+        f"{name}: CPU s to solve for 2 backends",
+        last["solve"],
+        SOLVE,
+        f"{last['parts']} parts, at most {100 * last['gap']:.2g} % above the optimum",
+    )
+    yield within(
+        f"{name}: the same and the split",
+        last["solve"] + last["split"],
+        SPLIT,
+        f"every part's graph is there; its module, if one is asked for, takes {1e3 * last['module']:.2g} ms "
+        f"more; the certificate {last['check']:.2g} s",
+    )
+    yield within(
+        f"{name}: CPU s to solve for 3 backends",
+        last["three"],
+        SOLVE_THREE,
+        f"{last['three_parts']} parts, at most {100 * last['three_gap']:.2g} % above the optimum",
+    )
+    for title, key in (
+        ("2 backends", "solve"),
+        ("2 backends without launch costs", "alone"),
+        ("3 backends", "three"),
+        ("the split", "split"),
+    ):
+        yield within(
+            f"{what}: growth of the time, {title}",
+            exponent(sizes, key),
+            EXPONENT,
+            f"exponent from {sizes[0]['calls']} to {last['calls']} calls; over the last step "
+            f"{exponent(sizes[-2:], key):.2g}",
+        )
     other = beside[-1]
     own = next((s for s in sizes if s["calls"] == other["calls"]), None)
     if own is None:
         return
     for title, key in (("", "alone"), (" with launch costs", "solve")):
         ratio = other["seconds"] / (own["read"] + own[key])
-        note = (f"{other['seconds']:.3g} s, {1e3 * (own['read'] + own[key]):.3g} ms with the reading of the graph; it "
-                f"has {other['partitions']} partitions, and Keel {own['fewest' if key == 'alone' else 'parts']} parts "
-                "of both backends")
+        note = (
+            f"{other['seconds']:.3g} s, {1e3 * (own['read'] + own[key]):.3g} ms with the reading of the graph; it "
+            f"has {other['partitions']} partitions, and Keel {own['fewest' if key == 'alone' else 'parts']} parts "
+            "of both backends"
+        )
         title = f"{what}, {own['calls']} calls{title}: CapabilityBasedPartitioner's time / Keel's"
         yield beyond(title, ratio, FASTER, note) if key == "alone" else Bar(title, ratio, "shown", None, note)
     growth = exponent(beside, "seconds")
-    yield Bar(f"{what}: growth of CapabilityBasedPartitioner's time", growth, "shown", None,
-              f"exponent from {beside[0]['calls']} to {other['calls']} calls; at {last['calls']} that is an estimated "
-              f"{other['seconds'] * (last['calls'] / other['calls']) ** growth / 3600:.2g} h, not measured")
+    yield Bar(
+        f"{what}: growth of CapabilityBasedPartitioner's time",
+        growth,
+        "shown",
+        None,
+        f"exponent from {beside[0]['calls']} to {other['calls']} calls; at {last['calls']} that is an estimated "
+        f"{other['seconds'] * (last['calls'] / other['calls']) ** growth / 3600:.2g} h, not measured",
+    )
 
 
 def exponent(rows: Sequence[dict[str, Any]], key: str) -> float:

@@ -1,4 +1,5 @@
 """Backends by name with data sheets of this machine, measured once in each run of the bench."""
+
 from __future__ import annotations
 
 import fcntl

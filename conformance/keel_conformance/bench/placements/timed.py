@@ -4,6 +4,7 @@ Steps of all lists alternate in one process, which is pinned to as many cores as
 the process where it computes in one thread: what else the machine does hardly shows.  What shows still, a neighbour in
 the caches say, slows steps that follow each other alike: so lists are compared round by round (see :func:`ratio`).
 """
+
 from __future__ import annotations
 
 import os
@@ -26,7 +27,7 @@ from ..jobs import Job
 from ..run_time import WARM_UP, alone, finish, now
 from ..step import Step, prepare, run
 
-STEPS = 7                                                     # for parts, of which the fastest counts; in each round
+STEPS = 7  # for parts, of which the fastest counts; in each round
 STILL = 4
 """Steps that run the same parts: no plan of several that are tried has so many turns in a row."""
 
@@ -59,9 +60,14 @@ class Timed:
         return sorted({part.owner for part in self.parts})
 
     def as_json(self) -> dict[str, Any]:
-        return {"predicted": self.predicted, "steps": self.steps, "why": self.why, "owners": self.owners,
-                "seconds": statistics.median(self.steps) if self.steps else None,
-                "parts": [vars(part) for part in self.parts]}
+        return {
+            "predicted": self.predicted,
+            "steps": self.steps,
+            "why": self.why,
+            "owners": self.owners,
+            "seconds": statistics.median(self.steps) if self.steps else None,
+            "parts": [vars(part) for part in self.parts],
+        }
 
 
 def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -70,35 +76,42 @@ def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
 
 
-def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
-          measured: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+def timed(
+    job: Job, lists: Mapping[str, Sequence[Backend]], measured: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Every list, by its name.  A list of one backend stands for that backend alone: it does all or cannot run.  Those
     named in ``measured`` are placed by trying, the others by cost."""
     if job.device == "cpu":
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:job.threads])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
     step, found, runs = job.step, dict[str, Timed](), dict[str, Any]()
     torch.compiler.reset()
     for name, backends in lists.items():
         found[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
-        run(step, case, case.model)                           # what a first step sets in a model is captured anew after
+        run(step, case, case.model)  # what a first step sets in a model is captured anew after
         watched = [_watched(b, found[name], job.device) for b in backends]
         tries = name in measured
-        forward = keel.compile(case.model, backends=watched, placement="measured" if tries else "cost",
-                               strict=len(watched) == 1, dynamic=False, fullgraph=True)
+        forward = keel.compile(
+            case.model,
+            backends=watched,
+            placement="measured" if tries else "cost",
+            strict=len(watched) == 1,
+            dynamic=False,
+            fullgraph=True,
+        )
         try:
-            with alone() if tries else nullcontext():         # the first steps take times
+            with alone() if tries else nullcontext():  # the first steps take times
                 settle(partial(_step, step, case, forward), found[name], STILL if tries else 1)
             runs[name] = case, forward
-        except Exception as raised:                           # a backend that cannot, or a foreign compiler that fails
+        except Exception as raised:  # a backend that cannot, or a foreign compiler that fails
             found[name].why = _why(_root(raised))
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
-            if i == WARM_UP:                                  # what is captured anew meanwhile is another program
+            if i == WARM_UP:  # what is captured anew meanwhile is another program
                 for part in (part for each in found.values() for part in each.parts):
                     part.seconds = float("inf")
             turns = list(runs.items())
-            random.Random(i).shuffle(turns)                   # what ran before shows in the caches
+            random.Random(i).shuffle(turns)  # what ran before shows in the caches
             for name, (case, forward) in turns:
                 found[name].watching = i < WARM_UP + STEPS
                 prepare(step, case)
@@ -109,7 +122,7 @@ def timed(job: Job, lists: Mapping[str, Sequence[Backend]],
                 if not found[name].watching:
                     found[name].steps.append(now(job.device) - start)
     for each in found.values():
-        each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]   # others run no more
+        each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]  # others run no more
         each.predicted = sum(part.predicted for part in each.parts)
     return {name: each.as_json() for name, each in found.items()}
 
@@ -129,6 +142,7 @@ def settle(step: Callable[[], Any], timed: Timed, steps: int) -> None:
 
 def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
     """The backend, which notes what each of its parts is predicted to take, and what it takes."""
+
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         part = PartTime(backend.name, len(partition.units_of(gm.graph).nodes), predicted(gm, backend))
         run = backend.compile(gm)
@@ -144,7 +158,9 @@ def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
             finish(device)
             part.seconds = min(part.seconds, now(device) - start)
             return results
+
         return call
+
     return replace(backend, compile=compile)
 
 

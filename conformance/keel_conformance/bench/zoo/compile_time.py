@@ -3,6 +3,7 @@
 The difference is Keel's own and its C++ compiler's.  Both are measured in one process, forked from one in which both
 have compiled other models (``warm``); Keel's kernel cache starts empty.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,16 +31,19 @@ TARGET = f"<= {TIMES:g} x aot_eager's + 1 s per {1 / BY_KERNEL:.0f} kernels"
 
 def jobs(chosen: Selection) -> list[Job]:
     """CPU seconds are compared on a CPU only."""
-    return [Job("zoo-compile", model, chosen.backend, mode, along="static", rounds=1, threads=1)
-            for model in chosen.models if model in (*zoo.NAMES, *zoo.BEYOND) and chosen.device == "cpu"
-            for mode in chosen.modes]
+    return [
+        Job("zoo-compile", model, chosen.backend, mode, along="static", rounds=1, threads=1)
+        for model in chosen.models
+        if model in (*zoo.NAMES, *zoo.BEYOND) and chosen.device == "cpu"
+        for mode in chosen.modes
+    ]
 
 
 def measure(job: Job) -> dict[str, Any]:
     """CPU seconds of both, and the number of kernels that Keel launches in a step."""
     with TemporaryDirectory(prefix="keel-bench-") as folder, setting("KEEL_CACHE_DIR", folder):
         other, own = (seconds(job, by) for by in (ways.aot_eager, ways.keel))
-        with recorded(job.compiler) as dumps:                 # apart, for writing dumps takes time
+        with recorded(job.compiler) as dumps:  # apart, for writing dumps takes time
             seconds(job, ways.keel)
             kernels = len(keels(dumps)) if dumps is not None else 0
     return {"kernels": kernels, "aot_eager": other, "seconds": own}
@@ -70,7 +74,12 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         most = TIMES * row["aot_eager"] + BY_KERNEL * row["kernels"]
         ratios.append(row["seconds"] / row["aot_eager"])
-        yield Bar(name, ratios[-1], TARGET, row["seconds"] <= most,
-                  f"{row['seconds']:.1f} s and {row['aot_eager']:.1f} s, {row['kernels']} kernels")
+        yield Bar(
+            name,
+            ratios[-1],
+            TARGET,
+            row["seconds"] <= most,
+            f"{row['seconds']:.1f} s and {row['aot_eager']:.1f} s, {row['kernels']} kernels",
+        )
     if len(ratios) > 1:
         yield Bar("zoo compile: geometric mean of the ratios", geometric_mean(ratios), "shown", None)

@@ -4,6 +4,7 @@ A tensor is judged as the accuracy part of the line judges it.  One that is over
 over three, then over twelve, so that a kink in one draw is told from an error (see ``errors``).  What eager PyTorch and
 float64 make of a draw is computed once, however often it is asked for.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -29,9 +30,21 @@ def jobs(chosen: Selection) -> list[Job]:
     job is left when the others have ended.
     """
     models = [model for model in reversed(zoo.NAMES) if model in chosen.models]
-    return [Job("zoo-models", model, chosen.backend, mode, along=along, rounds=chosen.rounds, threads=chosen.threads,
-                device=chosen.device)
-            for mode in chosen.modes for along in ways.SIZES for model in models]
+    return [
+        Job(
+            "zoo-models",
+            model,
+            chosen.backend,
+            mode,
+            along=along,
+            rounds=chosen.rounds,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for mode in chosen.modes
+        for along in ways.SIZES
+        for model in models
+    ]
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:

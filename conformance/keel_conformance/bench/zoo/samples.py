@@ -2,6 +2,7 @@
 
 A result is judged as ``keel spec closure`` judges it: against float64, by twice eager's own error.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -26,11 +27,23 @@ from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [Job("zoo-samples", name, chosen.backend, mode, along=along, rounds=chosen.samples, threads=chosen.threads,
-                device=chosen.device)
-            for name in universe.names() if name in chosen.models
-            for mode in chosen.modes if mode == "inference" or universe.supports_autograd(name, chosen.device)
-            for along in ways.SIZES]
+    return [
+        Job(
+            "zoo-samples",
+            name,
+            chosen.backend,
+            mode,
+            along=along,
+            rounds=chosen.samples,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for name in universe.names()
+        if name in chosen.models
+        for mode in chosen.modes
+        if mode == "inference" or universe.supports_autograd(name, chosen.device)
+        for along in ways.SIZES
+    ]
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
@@ -57,8 +70,9 @@ class _Measured:
                 torch.compiler.reset()
                 with torch.set_grad_enabled(self.job.mode == "training"):
                     end, why = self.one(example, partial(draws.alike, i))
-                self.ends.setdefault(end, []).append(f"({example.title[:200]}): {why}" if why else
-                                                     f"({example.title[:60]})")
+                self.ends.setdefault(end, []).append(
+                    f"({example.title[:200]}): {why}" if why else f"({example.title[:60]})"
+                )
         return {"ends": self.ends}
 
     def one(self, example: universe.Example, draw: Callable[[int], universe.Example | None]) -> tuple[str, str]:

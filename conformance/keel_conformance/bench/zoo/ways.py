@@ -1,4 +1,5 @@
 """The ways in which each program of the zoo runs, and what may come of a run."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -16,7 +17,13 @@ SIZES = ("static", "dynamic")
 """What ``torch.compile`` is told of sizes: ``dynamic=False`` or ``dynamic=True``."""
 
 HOLDS, WRONG, RAISED, NOT_EAGER, NOT_AOT, UNJUDGED = (
-    "holds", "wrong", "raised", "eager cannot", "aot_eager cannot", "unjudged")
+    "holds",
+    "wrong",
+    "raised",
+    "eager cannot",
+    "aot_eager cannot",
+    "unjudged",
+)
 """What may come of a run: its results hold; they are wrong; it raises where ``aot_eager`` runs; eager PyTorch raises;
 ``aot_eager`` raises, too; eager PyTorch's own results are not the same twice, or have no reference in float64."""
 
@@ -26,8 +33,9 @@ Ends = Mapping[str, list[str]]
 
 def keel(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
     """``fn`` compiled by the job's backend, and eager PyTorch for what that does not take."""
-    return torch.compile(fn, backend="keel", dynamic=job.along == "dynamic",
-                         options={"backends": [job.compiler, EAGER]})
+    return torch.compile(
+        fn, backend="keel", dynamic=job.along == "dynamic", options={"backends": [job.compiler, EAGER]}
+    )
 
 
 def aot_eager(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:

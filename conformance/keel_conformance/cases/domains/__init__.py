@@ -1,4 +1,5 @@
 """The domain of each member: its family's own, else the generic one."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -32,10 +33,22 @@ from keel_conformance.cases.generic import generic
 from keel_conformance.cases.negatives import negatives_of
 
 OWN: Mapping[str, Callable[[Op], Domain]] = {
-    **contraction.BUILD.found, **convolution.BUILD.found, **pooling.BUILD.found, **normalisation.BUILD.found,
-    **attention.BUILD.found, **losses.BUILD.found, **linalg.BUILD.found, **fft.BUILD.found, **resampling.BUILD.found,
-    **quantized.BUILD.found, **quantization_choices.BUILD.found, **bags.BUILD.found, **checks.BUILD.found,
-    **creation.BUILD.found, **random.BUILD.found}
+    **contraction.BUILD.found,
+    **convolution.BUILD.found,
+    **pooling.BUILD.found,
+    **normalisation.BUILD.found,
+    **attention.BUILD.found,
+    **losses.BUILD.found,
+    **linalg.BUILD.found,
+    **fft.BUILD.found,
+    **resampling.BUILD.found,
+    **quantized.BUILD.found,
+    **quantization_choices.BUILD.found,
+    **bags.BUILD.found,
+    **checks.BUILD.found,
+    **creation.BUILD.found,
+    **random.BUILD.found,
+}
 """Who gives the domain of a member that has its own."""
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build, places.build)
 """Each gives the domain of a member of its families, None for others."""

@@ -1,4 +1,5 @@
 """Rows of a table reduced bag by bag: bags without rows, rows taken twice, padding, weights, a last offset."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -15,11 +16,22 @@ from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, always, domai
 from keel_conformance.cases.values import Draw
 
 TABLES: Mapping[str, tuple[int, int]] = {
-    "9x5": (9, 5), "33x16": (33, 16), "129x8": (129, 8), "7x33": (7, 33), "17x17": (17, 17), "3x129": (3, 129)}
+    "9x5": (9, 5),
+    "33x16": (33, 16),
+    "129x8": (129, 8),
+    "7x33": (7, 33),
+    "17x17": (17, 17),
+    "3x129": (3, 129),
+}
 """Rows, and elements of each."""
 TAKEN: Mapping[str, tuple[int, int, torch.dtype]] = {
-    "7in3": (7, 3, torch.int64), "0in4": (0, 4, torch.int64), "1in1": (1, 1, torch.int32),
-    "40in17": (40, 17, torch.int32), "12in12": (12, 12, torch.int64), "300in9": (300, 9, torch.int64)}
+    "7in3": (7, 3, torch.int64),
+    "0in4": (0, 4, torch.int64),
+    "1in1": (1, 1, torch.int32),
+    "40in17": (40, 17, torch.int32),
+    "12in12": (12, 12, torch.int64),
+    "300in9": (300, 9, torch.int64),
+}
 """How many rows are taken, into how many bags, and the dtype of what says so."""
 BAGS = ("some", "first_empty", "last_empty", "one_has_all")
 INDICES = ("any", "one", "few", "twice")
@@ -54,7 +66,7 @@ class Bags:
         if kind == "one_has_all":
             return torch.where(torch.arange(self.bags) > own.integers(1, 0, self.bags), self.taken, 0)
         found = own.integers(self.bags, 0, self.taken + 1).sort().values
-        found[:2 if kind == "first_empty" else 1] = 0
+        found[: 2 if kind == "first_empty" else 1] = 0
         if kind == "last_empty":
             found[-1] = self.taken
         return found
@@ -74,7 +86,7 @@ class Bags:
             case "few":
                 return own.integers(n, 0, max(1, rows // 3))
             case "twice":
-                return own.shuffled(torch.randperm(rows, generator=own.fresh)[:n // 2].repeat(2))
+                return own.shuffled(torch.randperm(rows, generator=own.fresh)[: n // 2].repeat(2))
         return own.integers(n, 0, rows)
 
     @cached_property
@@ -106,8 +118,12 @@ def _padding(levels: Levels) -> int:
 
 
 def _of(levels: Levels, shape: tuple[int, ...], what: Callable[[Bags], torch.Tensor]) -> Arg:
-    return Arg(shape, dtype=TAKEN[levels["size"]][2], lies="none",
-               draw=lambda draw, dtype, s, values: what(Bags(levels, draw)).to(dtype))
+    return Arg(
+        shape,
+        dtype=TAKEN[levels["size"]][2],
+        lies="none",
+        draw=lambda draw, dtype, s, values: what(Bags(levels, draw)).to(dtype),
+    )
 
 
 def _possible(levels: Levels) -> bool:
@@ -116,7 +132,7 @@ def _possible(levels: Levels) -> bool:
     if levels["indices"] == "twice" and (taken % 2 or taken // 2 > rows or levels["form"].startswith("padded")):
         return False
     if levels["form"] == "divided" and (levels["indices"] != "twice" or levels["mode"] == "max"):
-        return False                                           # of others PyTorch divides by another row's number
+        return False  # of others PyTorch divides by another row's number
     return bags > 1 or levels["bags"] in ("some", "one_has_all")
 
 
@@ -133,10 +149,22 @@ def _forward(levels: Levels) -> Ask | None:
 
     def offsets(of: Bags) -> torch.Tensor:
         return torch.cat([of.offsets, torch.tensor([taken])]) if last else of.offsets
-    return Ask("aten._embedding_bag_forward_only.default", (
-        Arg(TABLES[levels["rows"]], products=max(taken, 1)), _of(levels, (taken,), lambda of: of.indices),
-        _of(levels, (bags + last,), offsets), False, MODES[levels["mode"]], False, _weights(levels), last,
-        _padding(levels)), exact=levels["mode"] == "sum")
+
+    return Ask(
+        "aten._embedding_bag_forward_only.default",
+        (
+            Arg(TABLES[levels["rows"]], products=max(taken, 1)),
+            _of(levels, (taken,), lambda of: of.indices),
+            _of(levels, (bags + last,), offsets),
+            False,
+            MODES[levels["mode"]],
+            False,
+            _weights(levels),
+            last,
+            _padding(levels),
+        ),
+        exact=levels["mode"] == "sum",
+    )
 
 
 def _backward(levels: Levels) -> Ask | None:
@@ -144,24 +172,41 @@ def _backward(levels: Levels) -> Ask | None:
         return None
     (rows, width), (taken, bags, _) = TABLES[levels["rows"]], TAKEN[levels["size"]]
     greatest = (bags, width) if levels["mode"] == "max" else (bags,)
-    return Ask("aten._embedding_bag_dense_backward.default", (
-        Arg((bags, width), products=max(taken, 1), lies="none"), _of(levels, (taken,), lambda of: of.indices),
-        _of(levels, (taken,), lambda of: of.bag), _of(levels, (bags,), lambda of: of.sizes),
-        _of(levels, greatest, lambda of: of.greatest), rows, levels["form"] == "divided", MODES[levels["mode"]],
-        _weights(levels), _padding(levels)), exact=levels["mode"] == "sum")
+    return Ask(
+        "aten._embedding_bag_dense_backward.default",
+        (
+            Arg((bags, width), products=max(taken, 1), lies="none"),
+            _of(levels, (taken,), lambda of: of.indices),
+            _of(levels, (taken,), lambda of: of.bag),
+            _of(levels, (bags,), lambda of: of.sizes),
+            _of(levels, greatest, lambda of: of.greatest),
+            rows,
+            levels["form"] == "divided",
+            MODES[levels["mode"]],
+            _weights(levels),
+            _padding(levels),
+        ),
+        exact=levels["mode"] == "sum",
+    )
 
 
 # -- their domains -----------------------------------------------------------------------------------------------------
 
 _FACTORS: Mapping[str, tuple[str, ...]] = {
-    "rows": tuple(TABLES), "size": tuple(TAKEN), "bags": BAGS, "indices": INDICES, "mode": tuple(MODES)}
+    "rows": tuple(TABLES),
+    "size": tuple(TAKEN),
+    "bags": BAGS,
+    "indices": INDICES,
+    "mode": tuple(MODES),
+}
 _KINDS = ("random", "duplicates", "cancel", "exact")
 _TELLING: tuple[Levels, ...] = (
     {"dtype": "f32", "rows": "9x5", "size": "7in3", "mode": "max", "values": "duplicates", "form": "padded"},
     {"dtype": "f32", "rows": "33x16", "size": "40in17", "mode": "mean", "values": "random", "form": "last"},
     {"dtype": "f32", "rows": "17x17", "size": "12in12", "indices": "twice", "mode": "sum", "form": "divided"},
     {"dtype": "f32", "rows": "33x16", "size": "40in17", "mode": "weighted", "bags": "first_empty"},
-    {"dtype": "bf16", "rows": "129x8", "size": "300in9", "mode": "sum", "values": "random", "indices": "few"})
+    {"dtype": "bf16", "rows": "129x8", "size": "300in9", "mode": "sum", "values": "random", "indices": "few"},
+)
 
 
 def _domain(op: Op, forms: tuple[str, ...], ask: Callable[[Levels], Ask | None], **how: Any) -> Domain:
@@ -172,8 +217,18 @@ _LONG = Rule(("dtype", "mode"), lambda dtype, mode: mode != "mean" or dtype in (
 """PyTorch itself adds 16-bit floats up in their own dtype there, and all of them in the backward pass."""
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("embedding_bag_forward_only", lambda op: _domain(op, ("plain", "padded", "last", "padded_last"), _forward,
-                                                         dtypes=FLOATS, rules=(_LONG,),
-                                                         lay=("contiguous", "offset", "rows_apart")))
-declare("embedding_bag_dense_backward", lambda op: _domain(op, ("plain", "padded", "divided"), _backward,
-                                                           dtypes=FLOATS[:2], lay=("contiguous",)))
+declare(
+    "embedding_bag_forward_only",
+    lambda op: _domain(
+        op,
+        ("plain", "padded", "last", "padded_last"),
+        _forward,
+        dtypes=FLOATS,
+        rules=(_LONG,),
+        lay=("contiguous", "offset", "rows_apart"),
+    ),
+)
+declare(
+    "embedding_bag_dense_backward",
+    lambda op: _domain(op, ("plain", "padded", "divided"), _backward, dtypes=FLOATS[:2], lay=("contiguous",)),
+)

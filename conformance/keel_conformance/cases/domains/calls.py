@@ -2,6 +2,7 @@
 
 A family says which factors its calls have beside dtype, layout and values, and what call a choice of their levels is.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,11 +84,22 @@ class Ask:
         return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, TENSORS)]
 
 
-def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None], *,
-           dtypes: Iterable[torch.dtype] = (), kinds: Sequence[str] = TAME, lay: Sequence[str] = layouts.LAYOUTS,
-           rules: tuple[Rule, ...] = (), telling: Sequence[Levels] = (), cites: Mapping[str, Condition] | None = None,
-           untested: Mapping[str, str] | None = None, negatives: tuple[Negative, ...] = (), few: str = "",
-           facets: Mapping[str, frozenset[str]] | None = None) -> Domain:
+def domain(
+    op: Op,
+    factors: Mapping[str, tuple[str, ...]],
+    ask: Callable[[Levels], Ask | None],
+    *,
+    dtypes: Iterable[torch.dtype] = (),
+    kinds: Sequence[str] = TAME,
+    lay: Sequence[str] = layouts.LAYOUTS,
+    rules: tuple[Rule, ...] = (),
+    telling: Sequence[Levels] = (),
+    cites: Mapping[str, Condition] | None = None,
+    untested: Mapping[str, str] | None = None,
+    negatives: tuple[Negative, ...] = (),
+    few: str = "",
+    facets: Mapping[str, frozenset[str]] | None = None,
+) -> Domain:
     """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that is none.
 
     ``telling`` are wishes, completed by the first levels that go with them. ``cites`` has when a clause is witnessed;
@@ -101,12 +113,22 @@ def domain(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels
     every = {"dtype": names, **factors, "layout": found.lay, "which": which, "values": kinds}
     conditions = _conditions(op, cites or {}, untested or {})
     made = Domain(
-        op, every, found.make, (
+        op,
+        every,
+        found.make,
+        (
             Rule(("dtype", "values"), _has),
             Rule(("layout", "which"), lambda layout, which: layout != "contiguous" or which == "all"),
-            *found.rules(), *rules),
-        overload=found.overload, untested=untested or {}, negatives=negatives, few=few, facets=facets or {},
-        cites=lambda levels: [c for c, holds in conditions.items() if holds(levels)])
+            *found.rules(),
+            *rules,
+        ),
+        overload=found.overload,
+        untested=untested or {},
+        negatives=negatives,
+        few=few,
+        facets=facets or {},
+        cites=lambda levels: [c for c, holds in conditions.items() if holds(levels)],
+    )
     wishes = [w for w in (_completed(made, wish) for wish in telling) if w is not None]
     return replace(made, telling=tuple({tuple(w.items()): w for w in wishes}.values()))
 
@@ -131,18 +153,26 @@ def given(**levels: str | tuple[str, ...]) -> Condition:
 
 def wrong(name: str, breaks: str, ask: Ask, dtype: torch.dtype = torch.float32) -> Negative:
     """A call that breaks a precondition."""
+
     def make(draw: Draw) -> Trial:
         return arranged(ask, {"layout": "contiguous", "which": "all", "values": "random"}, dtype, draw)
+
     return Negative(name, breaks, make, ask.overload, dtype_names([dtype])[0])
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
 
+
 class _Calls:
     """The calls of a member by levels, each asked for once."""
 
-    def __init__(self, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None],
-                 lay: tuple[str, ...], dtypes: tuple[torch.dtype, ...]):
+    def __init__(
+        self,
+        factors: Mapping[str, tuple[str, ...]],
+        ask: Callable[[Levels], Ask | None],
+        lay: tuple[str, ...],
+        dtypes: tuple[torch.dtype, ...],
+    ):
         self.names = tuple(factors)
         self.at = cache(lambda levels: ask(dict(zip(self.names, levels, strict=True))))
         self.every = list(product(*factors.values()))
@@ -167,13 +197,15 @@ class _Calls:
         for name in self.names:
             at = names.index(name)
             less = dict[tuple[str, ...], Any]()
-            if all(less.setdefault((*levels[:at], *levels[at + 1:]), value) == value for levels, value in rows.items()):
-                names, rows = (*names[:at], *names[at + 1:]), less
+            if all(
+                less.setdefault((*levels[:at], *levels[at + 1 :]), value) == value for levels, value in rows.items()
+            ):
+                names, rows = (*names[:at], *names[at + 1 :]), less
         return names, rows
 
     def of(self, levels: Levels) -> Ask:
         found = self.at(tuple(levels[n] for n in self.names))
-        assert found is not None                               # the rules have it
+        assert found is not None  # the rules have it
         return found
 
     def overload(self, levels: Levels) -> str:
@@ -190,8 +222,10 @@ def _pairwise(names: tuple[str, ...], table: Mapping[tuple[str, ...], bool]) -> 
     good = [levels for levels, holds in table.items() if holds]
     pairs = {(i, j): {(levels[i], levels[j]) for levels in good} for i, j in combinations(range(len(names)), 2)}
     found = [Rule((names[i], names[j]), lambda *levels, seen=seen: levels in seen) for (i, j), seen in pairs.items()]
-    if any(holds != all((levels[i], levels[j]) in seen for (i, j), seen in pairs.items())
-           for levels, holds in table.items()):
+    if any(
+        holds != all((levels[i], levels[j]) in seen for (i, j), seen in pairs.items())
+        for levels, holds in table.items()
+    ):
         found.append(Rule(names, lambda *levels: table.get(levels, False)))
     return found
 
@@ -239,6 +273,7 @@ def arranged(ask: Ask, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
         if not isinstance(x, torch.Tensor) or not placed or not _may(leaf.lies, levels["layout"]):
             return x
         return layouts.place(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
+
     args, kwargs = rebuilt((ask.args, ask.kwargs), put)
     exact = ask.exact and levels["values"] == "exact"
     return Trial(args, kwargs, ask.notes | ({"exact"} if exact else set()))
@@ -256,15 +291,17 @@ def _drawn(arg: Arg, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tenso
     if kind == NONFINITE and (dtype.is_floating_point or dtype.is_complex):
         return _nonfinite(arg, dtype, draw).reshape(arg.shape)
     kind = kind if kind in kinds_of(dtype) else "random"
-    return fill(draw, kind, dtype, prod(arg.shape), low=arg.low, high=arg.high,
-                terms=max(2 * arg.products, 1)).reshape(arg.shape)
+    return fill(draw, kind, dtype, prod(arg.shape), low=arg.low, high=arg.high, terms=max(2 * arg.products, 1)).reshape(
+        arg.shape
+    )
 
 
 def _nonfinite(arg: Arg, dtype: torch.dtype, draw: Draw) -> torch.Tensor:
     n = prod(arg.shape)
     x = fill(draw, "random", dtype, n, low=arg.low, high=arg.high)
-    few = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan")] if draw.call % 2 == 0 else
-                       [0.0, -0.0, 0.0, float("inf")]).to(dtype)
+    few = torch.tensor(
+        [0.0, -0.0, float("inf"), float("-inf"), float("nan")] if draw.call % 2 == 0 else [0.0, -0.0, 0.0, float("inf")]
+    ).to(dtype)
     few = few[(few.real if dtype.is_complex else few).float().nan_to_num(arg.high, arg.high, arg.low) >= arg.low]
     chosen = few[draw.integers(n, 0, len(few))] if len(few) else x
     return torch.where(draw.integers(n, 0, 12 if draw.call % 2 == 0 else 4) == 0, chosen, x)
@@ -275,11 +312,12 @@ def whole(draw: Draw, dtype: torch.dtype, n: int, products: int) -> torch.Tensor
     unless it is rounded once.
     """
     bits = 15 if dtype == torch.float16 else ACCUMULATED
-    most = max(1, min(8, isqrt(2 ** bits // max(products, 1))))
+    most = max(1, min(8, isqrt(2**bits // max(products, 1))))
     return (draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)).to(dtype)
 
 
 # -- which are chosen, and what they witness ---------------------------------------------------------------------------
+
 
 def _completed(made: Domain, wish: Levels) -> Levels | None:
     """The wish with the first other levels that go with it; wishes for what there is not are given up one by one."""
@@ -311,7 +349,8 @@ _WITNESS: Mapping[About, Condition] = {
     About.HALF: given(dtype=("f16", "bf16")),
     About.COMPLEX: given(dtype=("c64", "c128")),
     About.INTEGER | About.INTEGRAL: lambda levels: levels["dtype"][0] in "iu" or levels["dtype"] == "b8",
-    About.UINT8: given(dtype="u8"), About.BOOL: given(dtype="b8"),
+    About.UINT8: given(dtype="u8"),
+    About.BOOL: given(dtype="b8"),
     About.NONFINITE: given(values=("specials", NONFINITE)),
 }
 """When a clause that is about this is witnessed: the first that fits."""

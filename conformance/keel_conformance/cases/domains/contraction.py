@@ -1,4 +1,5 @@
 """Matrix products: the size summed over around vectors and tiles, nothing to sum, operands ignored, scales, groups."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,10 +18,27 @@ from keel_conformance.cases.values import Draw, fill
 KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
 SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")
 KINDS = ("random", "nonfinite", "cancel", "duplicates", "exact", "tiny")
-ALL = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8,
-       torch.uint8, torch.complex64, torch.complex128)
+ALL = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.complex64,
+    torch.complex128,
+)
 SCALES: Mapping[str, tuple[float, float]] = {
-    "plain": (1, 1), "ignored": (0, 1), "nan_ignored": (0, 1), "half": (0.5, 2), "minus": (2, -1), "thrice": (3, 1)}
+    "plain": (1, 1),
+    "ignored": (0, 1),
+    "nan_ignored": (0, 1),
+    "half": (0.5, 2),
+    "minus": (2, -1),
+    "thrice": (3, 1),
+}
 """beta and alpha."""
 BESIDES = ("full", "row", "rows", "column", "scalar")
 IGNORED = given(scale=("ignored", "nan_ignored"))
@@ -68,8 +86,12 @@ def _addmm(name: str) -> Callable[[Levels], Ask | None]:
             return None
         m, k, n = sizes
         more = {"use_gelu": levels["gelu"] == "gelu"} if "gelu" in levels else {}
-        return Ask(name, (_added((m, n), levels), Arg((m, k), products=k), Arg((k, n), products=k)),
-                   {**_scales(levels), **more})
+        return Ask(
+            name,
+            (_added((m, n), levels), Arg((m, k), products=k), Arg((k, n), products=k)),
+            {**_scales(levels), **more},
+        )
+
     return ask
 
 
@@ -79,8 +101,11 @@ def _baddbmm(levels: Levels) -> Ask | None:
     (m, k, n), b = sizes, int(levels["batch"])
     if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
         return None
-    return Ask("aten.baddbmm.default", (_added((b, m, n), levels), Arg((b, m, k), products=k),
-                                        Arg((b, k, n), products=k)), _scales(levels))
+    return Ask(
+        "aten.baddbmm.default",
+        (_added((b, m, n), levels), Arg((b, m, k), products=k), Arg((b, k, n), products=k)),
+        _scales(levels),
+    )
 
 
 def _addbmm(levels: Levels) -> Ask | None:
@@ -89,8 +114,11 @@ def _addbmm(levels: Levels) -> Ask | None:
     (m, k, n), b = sizes, int(levels["batch"])
     if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
         return None
-    return Ask("aten.addbmm.default", (_added((m, n), levels), Arg((b, m, k), products=b * k),
-                                       Arg((b, k, n), products=b * k)), _scales(levels))
+    return Ask(
+        "aten.addbmm.default",
+        (_added((m, n), levels), Arg((b, m, k), products=b * k), Arg((b, k, n), products=b * k)),
+        _scales(levels),
+    )
 
 
 def _vector(name: str, added: bool) -> Callable[[Levels], Ask | None]:
@@ -100,6 +128,7 @@ def _vector(name: str, added: bool) -> Callable[[Levels], Ask | None]:
         if not added:
             return Ask(name, product, exact=True)
         return Ask(name, (Arg((m,), kind=NAN if levels["scale"] == "nan_ignored" else ""), *product), _scales(levels))
+
     return ask
 
 
@@ -107,6 +136,7 @@ def _dot(name: str) -> Callable[[Levels], Ask | None]:
     def ask(levels: Levels) -> Ask | None:
         k = int(levels["k"])
         return Ask(name, (Arg((k,), products=k), Arg((k,), products=k)), exact=True)
+
     return ask
 
 
@@ -115,8 +145,9 @@ def _addr(levels: Levels) -> Ask:
     return Ask("aten.addr.default", (_added((m, n), levels), Arg((m,)), Arg((n,))), _scales(levels))
 
 
-_EXPANDED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int], list[int], list[int],
-                              list[int]]] = {
+_EXPANDED: Mapping[
+    str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int], list[int], list[int], list[int]]
+] = {
     "bilinear": ((3, 7), (5, 7, 9), (3, 9), [1, 3], [0], [1, 2], [2, 3]),
     "outer": ((4,), (5,), (6,), [1, 2], [0, 2], [0, 1], []),
     "all": ((2, 17), (2, 17), (2, 17), [], [], [], [0, 1]),
@@ -148,9 +179,14 @@ def _weight_int8(levels: Levels) -> Ask | None:
     if (sizes := _sizes(levels)) is None or 0 in sizes:
         return None
     m, k, n = sizes
-    return Ask("aten._weight_int8pack_mm.default", (
-        Arg((m, k), -1, 1, lies="none"), Arg((n, k), dtype=torch.int8, draw=_bytes, lies="none"),
-        Arg((n,), 0.01, 0.2, kind="random", lies="none")))
+    return Ask(
+        "aten._weight_int8pack_mm.default",
+        (
+            Arg((m, k), -1, 1, lies="none"),
+            Arg((n, k), dtype=torch.int8, draw=_bytes, lies="none"),
+            Arg((n,), 0.01, 0.2, kind="random", lies="none"),
+        ),
+    )
 
 
 def _column_major(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
@@ -172,29 +208,51 @@ def _scaled_mm(levels: Levels) -> Ask | None:
     scales = ((m, 1), (1, n)) if rows else ((), ())
     out = {"bf16": torch.bfloat16, "f32": torch.float32}[levels["out"]]
     bias = Arg((n,), dtype=out, kind="random", lies="none") if levels["bias"] == "bias" else None
-    return Ask("aten._scaled_mm.default", (
-        Arg((m, k), draw=_eighths, lies="none"), Arg((k, n), draw=_column_major, lies="none"),
-        *(Arg(s, 0.25, 2.0, torch.float32, "random", lies="none") for s in scales), bias, None, out))
+    return Ask(
+        "aten._scaled_mm.default",
+        (
+            Arg((m, k), draw=_eighths, lies="none"),
+            Arg((k, n), draw=_column_major, lies="none"),
+            *(Arg(s, 0.25, 2.0, torch.float32, "random", lies="none") for s in scales),
+            bias,
+            None,
+            out,
+        ),
+    )
 
 
-_OFFSETS: Mapping[str, tuple[int, ...]] = {"even": (8, 16, 24), "empty_group": (8, 8, 24), "first_empty": (0, 16, 24),
-                                           "one": (8, 16, 32), "uneven": (16, 24, 40)}
+_OFFSETS: Mapping[str, tuple[int, ...]] = {
+    "even": (8, 16, 24),
+    "empty_group": (8, 8, 24),
+    "first_empty": (0, 16, 24),
+    "one": (8, 16, 32),
+    "uneven": (16, 24, 40),
+}
 
 
 def _grouped(levels: Levels) -> Ask:
     ends, k, n = _OFFSETS[levels["ends"]], int(levels["k"]), int(levels["n"])
     groups, total = len(ends), ends[-1]
+
     def offs(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         return torch.tensor(ends, dtype=torch.int32)
+
     listed = Arg((groups,), dtype=torch.int32, draw=offs, lies="none")
-    shapes = {"rows": ((total, k), (groups, k, n)), "columns": ((groups, n, k), (k, total)),
-              "summed": ((n, total), (total, k)), "batch": ((groups, n, k), (groups, k, n))}[levels["grouped"]]
-    return Ask("aten._grouped_mm.default", (
-        *(Arg(s, products=total + k, lies="none") for s in shapes),
-        None if levels["grouped"] == "batch" else listed), exact=True)
+    shapes = {
+        "rows": ((total, k), (groups, k, n)),
+        "columns": ((groups, n, k), (k, total)),
+        "summed": ((n, total), (total, k)),
+        "batch": ((groups, n, k), (groups, k, n)),
+    }[levels["grouped"]]
+    return Ask(
+        "aten._grouped_mm.default",
+        (*(Arg(s, products=total + k, lies="none") for s in shapes), None if levels["grouped"] == "batch" else listed),
+        exact=True,
+    )
 
 
 # -- their domains ----------------------------------------------------------------------------------------------------
+
 
 def _shapes(overload: str, batch: bool = False) -> tuple[Negative, ...]:
     """Ranks, sizes and dtypes that do not go together."""
@@ -205,17 +263,28 @@ def _shapes(overload: str, batch: bool = False) -> tuple[Negative, ...]:
         f"mat2 has {rank} dimensions.": ((*b, 3, 4), (4,)),
         "The last size of self is the last but one of mat2.": ((*b, 3, 4), (*b, 5, 6)),
     }
-    found = [wrong(f"n{i}", sentence, Ask(overload, (Arg(x), Arg(y)))) for i, (sentence, (x, y)) in enumerate(
-        pairs.items())]
+    found = [
+        wrong(f"n{i}", sentence, Ask(overload, (Arg(x), Arg(y)))) for i, (sentence, (x, y)) in enumerate(pairs.items())
+    ]
     mixed = Ask(overload, (Arg((*b, 3, 4)), Arg((*b, 4, 5), dtype=torch.float64)))
     return (*found, wrong("dtypes", "self and mat2 have the same dtype.", mixed))
 
 
 def _telling(*more: Levels) -> tuple[Levels, ...]:
-    return ({"dtype": "f32", "k": "129", "size": "17x9", "values": "random", "layout": "transposed", "which": "rest",
-             "scale": "minus"},
-            {"dtype": "bf16", "k": "1000", "size": "3x5", "values": "random", "scale": "half"},
-            {"dtype": "f32", "k": "9", "size": "3x5", "values": "nonfinite", "scale": "nan_ignored"}, *more)
+    return (
+        {
+            "dtype": "f32",
+            "k": "129",
+            "size": "17x9",
+            "values": "random",
+            "layout": "transposed",
+            "which": "rest",
+            "scale": "minus",
+        },
+        {"dtype": "bf16", "k": "1000", "size": "3x5", "values": "random", "scale": "half"},
+        {"dtype": "f32", "k": "9", "size": "3x5", "values": "nonfinite", "scale": "nan_ignored"},
+        *more,
+    )
 
 
 _K = {"k": KS}
@@ -227,61 +296,190 @@ _WHOLE_SCALES = {"C2": "Eager PyTorch raises for a scale of integers that is no 
 
 
 def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
-    return domain(op, factors, ask, dtypes=ALL, kinds=KINDS, cites={**_ROUNDED, "C2": given(dtype=(
-        "i64", "i32", "i16", "i8", "u8"))}, telling=_telling())
+    return domain(
+        op,
+        factors,
+        ask,
+        dtypes=ALL,
+        kinds=KINDS,
+        cites={**_ROUNDED, "C2": given(dtype=("i64", "i32", "i16", "i8", "u8"))},
+        telling=_telling(),
+    )
 
 
-def _build_added(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]],
-                 untested: Mapping[str, str] = MappingProxyType({})) -> Domain:
+def _build_added(
+    op: Op,
+    ask: Callable[[Levels], Ask | None],
+    factors: Mapping[str, tuple[str, ...]],
+    untested: Mapping[str, str] = MappingProxyType({}),
+) -> Domain:
     floats = FLOATS if "gelu" in factors else tuple(d for d in ALL if d.is_floating_point or d.is_complex)
-    made = domain(op, factors, ask, dtypes=floats, kinds=KINDS, telling=_telling(),
-                  cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
-                  untested=untested)
-    square = [{**{f: levels[0] for f, levels in made.factors.items()}, "dtype": dtype, "k": k,
-               "size": "17x17", "beside": "row", "scale": scale, "values": "random"}
-              for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))
-              if "size" in factors]
+    made = domain(
+        op,
+        factors,
+        ask,
+        dtypes=floats,
+        kinds=KINDS,
+        telling=_telling(),
+        cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
+        untested=untested,
+    )
+    square = [
+        {
+            **{f: levels[0] for f, levels in made.factors.items()},
+            "dtype": dtype,
+            "k": k,
+            "size": "17x17",
+            "beside": "row",
+            "scale": scale,
+            "values": "random",
+        }
+        for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))
+        if "size" in factors
+    ]
     return replace(made, must=tuple(levels for levels in square if made.allows(levels)))
 
 
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("mm", lambda op: domain(op, _MN, _mm, dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(
-    {"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}), negatives=_shapes("aten.mm.default")))
-declare("bmm", lambda op: domain(op, {"k": KS, "size": SIZES[:7], "batch": ("3", "1", "2", "0", "17")}, _bmm,
-                                 dtypes=ALL, kinds=(*KINDS, "wide"), cites=_SUMMED, telling=_telling(),
-                                 negatives=_shapes("aten.bmm.default", True)))
+declare(
+    "mm",
+    lambda op: domain(
+        op,
+        _MN,
+        _mm,
+        dtypes=ALL,
+        kinds=(*KINDS, "wide"),
+        cites=_SUMMED,
+        telling=_telling({"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}),
+        negatives=_shapes("aten.mm.default"),
+    ),
+)
+declare(
+    "bmm",
+    lambda op: domain(
+        op,
+        {"k": KS, "size": SIZES[:7], "batch": ("3", "1", "2", "0", "17")},
+        _bmm,
+        dtypes=ALL,
+        kinds=(*KINDS, "wide"),
+        cites=_SUMMED,
+        telling=_telling(),
+        negatives=_shapes("aten.bmm.default", True),
+    ),
+)
 declare("addmm", lambda op: _build_added(op, _addmm("aten.addmm.default"), _ADDED, _WHOLE_SCALES))
-declare("addmm_activation", lambda op: _build_added(op, _addmm("aten._addmm_activation.default"), {
-    "k": ("64", "1", "9", "129"), "size": SIZES[:6], "scale": tuple(SCALES), "beside": BESIDES[:2],
-    "gelu": ("relu", "gelu")}, _WHOLE_SCALES))
-declare("baddbmm", lambda op: _build_added(op, _baddbmm, {"k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES),
-    "beside": BESIDES, "batch": ("3", "1", "2")}, _WHOLE_SCALES))
-declare("addbmm", lambda op: _build_added(op, _addbmm, {
-    "k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")}))
+declare(
+    "addmm_activation",
+    lambda op: _build_added(
+        op,
+        _addmm("aten._addmm_activation.default"),
+        {
+            "k": ("64", "1", "9", "129"),
+            "size": SIZES[:6],
+            "scale": tuple(SCALES),
+            "beside": BESIDES[:2],
+            "gelu": ("relu", "gelu"),
+        },
+        _WHOLE_SCALES,
+    ),
+)
+declare(
+    "baddbmm",
+    lambda op: _build_added(
+        op,
+        _baddbmm,
+        {"k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES, "batch": ("3", "1", "2")},
+        _WHOLE_SCALES,
+    ),
+)
+declare(
+    "addbmm",
+    lambda op: _build_added(
+        op,
+        _addbmm,
+        {"k": KS[:12], "size": SIZES[:7], "scale": tuple(SCALES), "beside": BESIDES[:2], "batch": ("3", "1", "0")},
+    ),
+)
 declare("mv", lambda op: _mv_like(op, _vector("aten.mv.default", False), {"rows": ("5", "1", "33", "0", "8"), **_K}))
-declare("addmv", lambda op: _build_added(op, _vector("aten.addmv.default", True), {
-    "rows": ("5", "1", "33", "0", "8"), **_K, "scale": tuple(SCALES), "beside": ("full",)}, {
-    "C3": "Integers are tried by mv."}))
+declare(
+    "addmv",
+    lambda op: _build_added(
+        op,
+        _vector("aten.addmv.default", True),
+        {"rows": ("5", "1", "33", "0", "8"), **_K, "scale": tuple(SCALES), "beside": ("full",)},
+        {"C3": "Integers are tried by mv."},
+    ),
+)
 declare("dot", lambda op: _mv_like(op, _dot("aten.dot.default"), {"k": (*KS, "70001")}))
 declare("vdot", lambda op: _mv_like(op, _dot("aten.vdot.default"), {"k": (*KS, "70001")}))
-declare("addr", lambda op: domain(op, {"size": SIZES, "scale": tuple(SCALES), "beside": BESIDES[:3]}, _addr,
-                                  kinds=KINDS, cites={"C1": lambda levels: True},
-                                  untested={"C2": "Bools have no scales to try; the samples have them."}))
+declare(
+    "addr",
+    lambda op: domain(
+        op,
+        {"size": SIZES, "scale": tuple(SCALES), "beside": BESIDES[:3]},
+        _addr,
+        kinds=KINDS,
+        cites={"C1": lambda levels: True},
+        untested={"C2": "Bools have no scales to try; the samples have them."},
+    ),
+)
 declare("trilinear", lambda op: domain(op, {"form": tuple(_EXPANDED)}, _trilinear, kinds=FINITE_AND_NOT))
-declare("int_mm", lambda op: domain(op, {"k": KS, "size": SIZES}, _int_mm, dtypes=(torch.int8,),
-                                    kinds=("random", "specials", "wide", "duplicates"), lay=LAID,
-                                    cites={"C2": NOTHING}, negatives=_shapes("aten._int_mm.default")[:3]))
-declare("weight_int8_mm", lambda op: domain(
-    op, {"k": ("64", "32", "128", "1024"), "size": ("3x16", "1x32", "17x16", "8x64")}, _weight_int8,
-    dtypes=(*FLOATS[:1], *FLOATS[2:]), kinds=("random", "exact", "cancel")))
-declare("scaled_mm", lambda op: domain(op, {"k": ("64", "16", "128", "256"), "size": ("3x16", "1x32", "17x16", "16x64"),
-    "scaled": ("one", "rows"), "out": ("bf16", "f32"), "bias": ("bias", "none")}, _scaled_mm, kinds=("own",),
-    untested={"C3": "Eager PyTorch on a processor gives no float8.", "C4": "It allows, and asks for nothing."}))
-declare("grouped_mm", lambda op: domain(op, {"grouped": ("rows", "columns", "summed", "batch"), "ends": tuple(_OFFSETS),
-                                             "k": ("16", "64", "8"), "n": ("16", "8", "32")}, _grouped,
-                                        dtypes=(torch.bfloat16,), kinds=("random", "exact", "cancel"), cites={
-    "C2": given(ends=("empty_group", "first_empty"))}, untested={
-    "C3": "What is unspecified has no witness."}))
+declare(
+    "int_mm",
+    lambda op: domain(
+        op,
+        {"k": KS, "size": SIZES},
+        _int_mm,
+        dtypes=(torch.int8,),
+        kinds=("random", "specials", "wide", "duplicates"),
+        lay=LAID,
+        cites={"C2": NOTHING},
+        negatives=_shapes("aten._int_mm.default")[:3],
+    ),
+)
+declare(
+    "weight_int8_mm",
+    lambda op: domain(
+        op,
+        {"k": ("64", "32", "128", "1024"), "size": ("3x16", "1x32", "17x16", "8x64")},
+        _weight_int8,
+        dtypes=(*FLOATS[:1], *FLOATS[2:]),
+        kinds=("random", "exact", "cancel"),
+    ),
+)
+declare(
+    "scaled_mm",
+    lambda op: domain(
+        op,
+        {
+            "k": ("64", "16", "128", "256"),
+            "size": ("3x16", "1x32", "17x16", "16x64"),
+            "scaled": ("one", "rows"),
+            "out": ("bf16", "f32"),
+            "bias": ("bias", "none"),
+        },
+        _scaled_mm,
+        kinds=("own",),
+        untested={"C3": "Eager PyTorch on a processor gives no float8.", "C4": "It allows, and asks for nothing."},
+    ),
+)
+declare(
+    "grouped_mm",
+    lambda op: domain(
+        op,
+        {
+            "grouped": ("rows", "columns", "summed", "batch"),
+            "ends": tuple(_OFFSETS),
+            "k": ("16", "64", "8"),
+            "n": ("16", "8", "32"),
+        },
+        _grouped,
+        dtypes=(torch.bfloat16,),
+        kinds=("random", "exact", "cancel"),
+        cites={"C2": given(ends=("empty_group", "first_empty"))},
+        untested={"C3": "What is unspecified has no witness."},
+    ),
+)
 FINITE_AND_NOT = ("random", "nonfinite", "cancel", "duplicates", "exact")
 LAID = ("contiguous", "transposed")

@@ -1,4 +1,5 @@
 """Convolutions: strides, padding, dilation, groups, transposed ones, kernels larger than the input, all ranks."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -15,8 +16,19 @@ from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
 SIZES: Mapping[str, tuple[int, ...]] = {
-    "7x9": (7, 9), "13": (13,), "5x4x6": (5, 4, 6), "33": (33,), "1x1": (1, 1), "8x8": (8, 8), "17x5": (17, 5),
-    "1": (1,), "129": (129,), "2x3x3": (2, 3, 3), "3x3": (3, 3), "4x33": (4, 33)}
+    "7x9": (7, 9),
+    "13": (13,),
+    "5x4x6": (5, 4, 6),
+    "33": (33,),
+    "1x1": (1, 1),
+    "8x8": (8, 8),
+    "17x5": (17, 5),
+    "1": (1,),
+    "129": (129,),
+    "2x3x3": (2, 3, 3),
+    "3x3": (3, 3),
+    "4x33": (4, 33),
+}
 """Of planes."""
 
 
@@ -42,23 +54,80 @@ class Kernel:
 
 
 KERNELS: Mapping[str, Kernel] = {
-    "k3p1": Kernel(3, padding=1), "k1": Kernel(1), "k3": Kernel(3), "k3s2p1": Kernel(3, 2, 1), "k2s2": Kernel(2, 2),
-    "k3d2p2": Kernel(3, padding=2, dilation=2), "k5p2": Kernel(5, padding=2), "k4x3s2p1": Kernel(4, 2, 1, oblong=True),
-    "k7s3p3": Kernel(7, 3, 3), "k3p4": Kernel(3, padding=4), "k1s3": Kernel(1, 3), "k1s2": Kernel(1, 2),
+    "k3p1": Kernel(3, padding=1),
+    "k1": Kernel(1),
+    "k3": Kernel(3),
+    "k3s2p1": Kernel(3, 2, 1),
+    "k2s2": Kernel(2, 2),
+    "k3d2p2": Kernel(3, padding=2, dilation=2),
+    "k5p2": Kernel(5, padding=2),
+    "k4x3s2p1": Kernel(4, 2, 1, oblong=True),
+    "k7s3p3": Kernel(7, 3, 3),
+    "k3p4": Kernel(3, padding=4),
+    "k1s3": Kernel(1, 3),
+    "k1s2": Kernel(1, 2),
     "k2d3s2p3": Kernel(2, 2, 3, 3),
-    "k3s3p1o2": Kernel(3, 3, 1, 1, 2), "k4s2p1o1": Kernel(4, 2, 1, 1, 1), "k2x1": Kernel(2, oblong=True),
-    "k3s1p2u": Kernel(3, 1, 2, uneven=True), "k2x1s2u": Kernel(3, 2, oblong=True, uneven=True)}
+    "k3s3p1o2": Kernel(3, 3, 1, 1, 2),
+    "k4s2p1o1": Kernel(4, 2, 1, 1, 1),
+    "k2x1": Kernel(2, oblong=True),
+    "k3s1p2u": Kernel(3, 1, 2, uneven=True),
+    "k2x1s2u": Kernel(3, 2, oblong=True, uneven=True),
+}
 CHANNELS: Mapping[str, tuple[int, int, int, int]] = {
-    "4to6": (2, 4, 6, 1), "1to1": (1, 1, 1, 1), "3to8": (3, 3, 8, 1), "groups2": (2, 4, 6, 2),
-    "depthwise": (1, 5, 5, 5), "depthwise2": (2, 3, 6, 3), "17to3": (1, 17, 3, 1), "16to32": (1, 16, 32, 1),
-    "no_batch": (0, 4, 6, 1), "33to2": (1, 33, 2, 1)}
+    "4to6": (2, 4, 6, 1),
+    "1to1": (1, 1, 1, 1),
+    "3to8": (3, 3, 8, 1),
+    "groups2": (2, 4, 6, 2),
+    "depthwise": (1, 5, 5, 5),
+    "depthwise2": (2, 3, 6, 3),
+    "17to3": (1, 17, 3, 1),
+    "16to32": (1, 16, 32, 1),
+    "no_batch": (0, 4, 6, 1),
+    "33to2": (1, 33, 2, 1),
+}
 """Batch, channels of the input and of the result, groups."""
-PLANES = ("7x9-k3p1", "13-k3p1", "5x4x6-k3p1", "33-k1", "8x8-k1", "1x1-k1", "7x9-k3", "129-k3", "5x4x6-k3", "3x3-k3",
-          "8x8-k3s2p1", "17x5-k3s2p1", "2x3x3-k3s2p1", "8x8-k2s2", "33-k2s2", "4x33-k3d2p2", "13-k3d2p2",
-          "5x4x6-k3d2p2", "17x5-k5p2", "1-k5p2", "7x9-k4x3s2p1", "4x33-k7s3p3", "33-k7s3p3", "3x3-k3p4",
-          "1x1-k3p4", "7x9-k1s3", "33-k1s2", "5x4x6-k1s2", "17x5-k2d3s2p3", "8x8-k3s3p1o2", "13-k3s3p1o2",
-          "2x3x3-k4s2p1o1", "7x9-k4s2p1o1", "1-k4s2p1o1", "8x8-k2x1",
-          "5x4x6-k2x1", "7x9-k3s1p2u", "17x5-k3s1p2u", "8x8-k2x1s2u", "5x4x6-k3s1p2u")
+PLANES = (
+    "7x9-k3p1",
+    "13-k3p1",
+    "5x4x6-k3p1",
+    "33-k1",
+    "8x8-k1",
+    "1x1-k1",
+    "7x9-k3",
+    "129-k3",
+    "5x4x6-k3",
+    "3x3-k3",
+    "8x8-k3s2p1",
+    "17x5-k3s2p1",
+    "2x3x3-k3s2p1",
+    "8x8-k2s2",
+    "33-k2s2",
+    "4x33-k3d2p2",
+    "13-k3d2p2",
+    "5x4x6-k3d2p2",
+    "17x5-k5p2",
+    "1-k5p2",
+    "7x9-k4x3s2p1",
+    "4x33-k7s3p3",
+    "33-k7s3p3",
+    "3x3-k3p4",
+    "1x1-k3p4",
+    "7x9-k1s3",
+    "33-k1s2",
+    "5x4x6-k1s2",
+    "17x5-k2d3s2p3",
+    "8x8-k3s3p1o2",
+    "13-k3s3p1o2",
+    "2x3x3-k4s2p1o1",
+    "7x9-k4s2p1o1",
+    "1-k4s2p1o1",
+    "8x8-k2x1",
+    "5x4x6-k2x1",
+    "7x9-k3s1p2u",
+    "17x5-k3s1p2u",
+    "8x8-k2x1s2u",
+    "5x4x6-k3s1p2u",
+)
 """Sizes and kernels that go together."""
 
 
@@ -87,8 +156,10 @@ def geometry(levels: Levels) -> Geometry | None:
     if min(outs) < 1 or (k.more and not transposed) or (k.size > 5 and (transposed or rank > 2)):
         return None
     strides, paddings, dilations = ([k.at(r)[i] for r in rest] for i in range(3))
-    if transposed and (any(p > d * (m - 1) for p, d, m in zip(paddings, dilations, kernel, strict=True))
-                       or k.more >= max(k.stride, k.dilation)):
+    if transposed and (
+        any(p > d * (m - 1) for p, d, m in zip(paddings, dilations, kernel, strict=True))
+        or k.more >= max(k.stride, k.dilation)
+    ):
         return None
     weight = (inputs, outputs // groups, *kernel) if transposed else (outputs, inputs // groups, *kernel)
     settings = (strides, paddings, dilations, transposed, [k.more] * rank, groups)
@@ -118,12 +189,23 @@ def _convolution(levels: Levels) -> Ask | None:
 
 def _told_how(levels: Levels) -> Ask | None:
     plain = _convolution(levels)
-    return None if plain is None else Ask("aten._convolution.default", (
-        *plain.args, False, levels["bias"] == "bias", True, levels["plane"] == "7x9-k3"))
+    return (
+        None
+        if plain is None
+        else Ask(
+            "aten._convolution.default",
+            (*plain.args, False, levels["bias"] == "bias", True, levels["plane"] == "7x9-k3"),
+        )
+    )
 
 
-MASKS = {"all": [True, True, True], "input": [True, False, False], "weight": [False, True, False],
-         "no_weight": [True, False, True], "no_input": [False, True, True]}
+MASKS = {
+    "all": [True, True, True],
+    "input": [True, False, False],
+    "weight": [False, True, False],
+    "no_weight": [True, False, True],
+    "no_input": [False, True, True],
+}
 
 
 def _masked(dtype: str, mask: str) -> bool:
@@ -137,17 +219,27 @@ def _backward(levels: Levels) -> Ask | None:
         return None
     n = prod(g.out) + _terms(g)
     mask = MASKS[levels["mask"]]
-    return Ask("aten.convolution_backward.default", (
-        Arg(g.out, products=n), Arg(g.x, products=n), Arg(g.weight, products=n), [g.out[1]], *g.settings, mask))
+    return Ask(
+        "aten.convolution_backward.default",
+        (Arg(g.out, products=n), Arg(g.x, products=n), Arg(g.weight, products=n), [g.out[1]], *g.settings, mask),
+    )
 
 
 def _backward_2d(levels: Levels) -> Ask | None:
     g = geometry(levels)
     if g is None or len(g.size) != 2 or 0 in g.x or g.settings[5] != 1 or g.settings[2] != [1, 1]:
         return None
-    return Ask("aten._slow_conv2d_backward.output_mask", (
-        Arg(g.out, lies="none"), Arg(g.x, lies="none"), Arg(g.weight, lies="none"), list(g.kernel), *g.settings[:2],
-        MASKS[levels["mask"]]))
+    return Ask(
+        "aten._slow_conv2d_backward.output_mask",
+        (
+            Arg(g.out, lies="none"),
+            Arg(g.x, lies="none"),
+            Arg(g.weight, lies="none"),
+            list(g.kernel),
+            *g.settings[:2],
+            MASKS[levels["mask"]],
+        ),
+    )
 
 
 def _tbc(levels: Levels) -> Ask | None:
@@ -155,15 +247,23 @@ def _tbc(levels: Levels) -> Ask | None:
     kernel, pad = int(levels["kernel"]), int(levels["pad"])
     if time + 2 * pad < kernel:
         return None
-    return Ask("aten.conv_tbc.default", (Arg((time, batch, inputs)), Arg((kernel, inputs, outputs), lies="none"),
-                                         Arg((outputs,), lies="none"), pad))
+    return Ask(
+        "aten.conv_tbc.default",
+        (Arg((time, batch, inputs)), Arg((kernel, inputs, outputs), lies="none"), Arg((outputs,), lies="none"), pad),
+    )
 
 
 def _settings(overload: str, g: Geometry, bias: Arg | None) -> tuple[Any, ...] | None:
     """What comes after input and weight, by the overload's parameters; None where it has no dilation and needs one."""
     stride, padding, dilation, _, output_padding, _ = g.settings
-    given = {"kernel_size": list(g.kernel), "bias": bias, "stride": stride, "padding": padding, "dilation": dilation,
-             "output_padding": output_padding}
+    given = {
+        "kernel_size": list(g.kernel),
+        "bias": bias,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "output_padding": output_padding,
+    }
     target = next(t for t in MEMBERS["direct_convolution"].targets if str(t) == overload)
     names = [a.name for a in target._schema.arguments[2:]]  # type: ignore[attr-defined]
     return tuple(given[n] for n in names) if "dilation" in names or set(dilation) == {1} else None
@@ -186,60 +286,142 @@ def _facets() -> Mapping[str, frozenset[str]]:
     found = {}
     for plane in PLANES:
         k = KERNELS[plane.partition("-")[2]]
-        has = {"stride": k.stride > 1, "padding": k.padding > 0, "dilation": k.dilation > 1, "more": k.more > 0,
-               "oblong": k.oblong, "uneven": k.uneven, f"rank {plane.partition('-')[0].count('x')}": True}
+        has = {
+            "stride": k.stride > 1,
+            "padding": k.padding > 0,
+            "dilation": k.dilation > 1,
+            "more": k.more > 0,
+            "oblong": k.oblong,
+            "uneven": k.uneven,
+            f"rank {plane.partition('-')[0].count('x')}": True,
+        }
         found[plane] = frozenset(what for what, holds in has.items() if holds)
     return found
 
 
 # -- their domains ----------------------------------------------------------------------------------------------------
 
-_FACTORS = {"plane": PLANES, "channels": tuple(CHANNELS),
-            "transposed": ("plain", "transposed")}
+_FACTORS = {"plane": PLANES, "channels": tuple(CHANNELS), "transposed": ("plain", "transposed")}
 _LAY = ("contiguous", "channels_last", "transposed", "reversed", "offset", "gapped", "odd_ones")
 _TELLING = (
     {"dtype": "f32", "plane": "13-k3d2p2", "channels": "depthwise", "values": "random"},
     {"dtype": "f32", "plane": "17x5-k3s1p2u", "channels": "4to6", "transposed": "plain", "values": "random"},
-    {"dtype": "f32", "plane": "17x5-k3s2p1", "channels": "groups2", "transposed": "plain", "values": "exact",
-     "layout": "channels_last"},
-    {"dtype": "f32", "plane": "7x9-k4s2p1o1", "channels": "4to6", "transposed": "transposed",
-     "values": "random"},
-    {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"})
-_CITES = {"C1": given(transposed="plain"), "C2": given(transposed="transposed"),
-          "C3": given(values=("random", "exact")), "C4": given(values="nonfinite"), "C5": given(dtype=("f16", "bf16"))}
+    {
+        "dtype": "f32",
+        "plane": "17x5-k3s2p1",
+        "channels": "groups2",
+        "transposed": "plain",
+        "values": "exact",
+        "layout": "channels_last",
+    },
+    {"dtype": "f32", "plane": "7x9-k4s2p1o1", "channels": "4to6", "transposed": "transposed", "values": "random"},
+    {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"},
+)
+_CITES = {
+    "C1": given(transposed="plain"),
+    "C2": given(transposed="transposed"),
+    "C3": given(values=("random", "exact")),
+    "C4": given(values="nonfinite"),
+    "C5": given(dtype=("f16", "bf16")),
+}
 _DOWN: tuple[Any, ...] = (None, [1, 1], [0, 0], [1, 1], False, [0, 0])
 
 
 def _negatives() -> tuple[Negative, ...]:
     name = "aten.convolution.default"
     return (
-        wrong("ranks", "input has 3, 4 or 5 dimensions, and weight as many.",
-              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3)), *_DOWN, 1))),
-        wrong("dtypes", "input and weight have the same dtype.",
-              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3, 3), dtype=torch.float64), *_DOWN, 1))),
-        wrong("channels", "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
-              Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 2, 3, 3)), *_DOWN, 1))))
+        wrong(
+            "ranks",
+            "input has 3, 4 or 5 dimensions, and weight as many.",
+            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3)), *_DOWN, 1)),
+        ),
+        wrong(
+            "dtypes",
+            "input and weight have the same dtype.",
+            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3, 3), dtype=torch.float64), *_DOWN, 1)),
+        ),
+        wrong(
+            "channels",
+            "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
+            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 2, 3, 3)), *_DOWN, 1)),
+        ),
+    )
 
 
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("convolution", lambda op: domain(op, {**_FACTORS, "bias": ("bias", "none")}, _convolution, kinds=KINDS,
-                                         dtypes=FLOATS, lay=_LAY, telling=_TELLING, cites=_CITES,
-                                         negatives=_negatives(), facets=_facets()))
-declare("convolution_told_how", lambda op: domain(op, {
-    "plane": PLANES[:9], "channels": ("4to6", "depthwise"),
-    "bias": ("bias", "none")}, _told_how, kinds=KINDS[:1] + KINDS[3:4], lay=_LAY))
-declare("convolution_backward", lambda op: domain(op, {**_FACTORS, "mask": tuple(MASKS)}, _backward,
-                                                  kinds=("random", "cancel", "exact", "duplicates"), lay=_LAY,
-                                                  telling=_TELLING, facets=_facets(),
-                                                  rules=(Rule(("dtype", "mask"), _masked),), cites={
-    "C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))}))
-declare("convolution_2d_backward", lambda op: domain(op, {**_FACTORS, "transposed": ("plain",), "mask": ("all",
-    "input")}, _backward_2d, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")))
-declare("conv_tbc", lambda op: domain(op, {"size": ("5x2x3x4", "1x1x1x1", "9x3x7x5", "17x1x8x2"), "kernel": ("3", "1",
-    "5"), "pad": ("0", "1", "3")}, _tbc, dtypes=FLOATS[:2], kinds=("random", "exact", "cancel"), lay=("contiguous",
-    "offset", "gapped")))
-declare("direct_convolution", lambda op: domain(op, {
-    "overload": tuple(str(t) for t in op.targets if "slow_conv" in str(t)), "plane": PLANES,
-    "channels": ("4to6", "3to8", "1to1"), "bias": ("bias", "none")}, _direct,
-    dtypes=FLOATS[:2], kinds=("random", "exact", "cancel")))
+declare(
+    "convolution",
+    lambda op: domain(
+        op,
+        {**_FACTORS, "bias": ("bias", "none")},
+        _convolution,
+        kinds=KINDS,
+        dtypes=FLOATS,
+        lay=_LAY,
+        telling=_TELLING,
+        cites=_CITES,
+        negatives=_negatives(),
+        facets=_facets(),
+    ),
+)
+declare(
+    "convolution_told_how",
+    lambda op: domain(
+        op,
+        {"plane": PLANES[:9], "channels": ("4to6", "depthwise"), "bias": ("bias", "none")},
+        _told_how,
+        kinds=KINDS[:1] + KINDS[3:4],
+        lay=_LAY,
+    ),
+)
+declare(
+    "convolution_backward",
+    lambda op: domain(
+        op,
+        {**_FACTORS, "mask": tuple(MASKS)},
+        _backward,
+        kinds=("random", "cancel", "exact", "duplicates"),
+        lay=_LAY,
+        telling=_TELLING,
+        facets=_facets(),
+        rules=(Rule(("dtype", "mask"), _masked),),
+        cites={"C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))},
+    ),
+)
+declare(
+    "convolution_2d_backward",
+    lambda op: domain(
+        op,
+        {**_FACTORS, "transposed": ("plain",), "mask": ("all", "input")},
+        _backward_2d,
+        dtypes=FLOATS[:2],
+        kinds=("random", "exact", "cancel"),
+    ),
+)
+declare(
+    "conv_tbc",
+    lambda op: domain(
+        op,
+        {"size": ("5x2x3x4", "1x1x1x1", "9x3x7x5", "17x1x8x2"), "kernel": ("3", "1", "5"), "pad": ("0", "1", "3")},
+        _tbc,
+        dtypes=FLOATS[:2],
+        kinds=("random", "exact", "cancel"),
+        lay=("contiguous", "offset", "gapped"),
+    ),
+)
+declare(
+    "direct_convolution",
+    lambda op: domain(
+        op,
+        {
+            "overload": tuple(str(t) for t in op.targets if "slow_conv" in str(t)),
+            "plane": PLANES,
+            "channels": ("4to6", "3to8", "1to1"),
+            "bias": ("bias", "none"),
+        },
+        _direct,
+        dtypes=FLOATS[:2],
+        kinds=("random", "exact", "cancel"),
+    ),
+)

@@ -1,4 +1,5 @@
 """Tensors of nothing but sizes and numbers: constants, the places of a triangle; and complex numbers of pairs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -12,8 +13,21 @@ from keel_conformance.cases.domain import Domain, Levels, Rule
 from keel_conformance.cases.domains.calls import OWN, Arg, Ask, domain
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    "0d": (), "1": (1,), "17": (17,), "1025": (1025,), "70001": (70001,), "3x5": (3, 5), "17x17": (17, 17),
-    "2x3x4": (2, 3, 4), "1x7": (1, 7), "7x1": (7, 1), "2x3x4x5": (2, 3, 4, 5), "0": (0,), "3x0": (3, 0), "0x4": (0, 4)}
+    "0d": (),
+    "1": (1,),
+    "17": (17,),
+    "1025": (1025,),
+    "70001": (70001,),
+    "3x5": (3, 5),
+    "17x17": (17, 17),
+    "2x3x4": (2, 3, 4),
+    "1x7": (1, 7),
+    "7x1": (7, 1),
+    "2x3x4x5": (2, 3, 4, 5),
+    "0": (0,),
+    "3x0": (3, 0),
+    "0x4": (0, 4),
+}
 SIDES: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "5": 5, "8": 8, "17": 17, "65": 65}
 OFFSETS = ("none", "0", "1", "-1", "3", "-4", "16", "-70")
 
@@ -22,24 +36,42 @@ def _constant(overload: str) -> Callable[[Op], Domain]:
     def ask(levels: Levels) -> Ask:
         kwargs = {"dtype": OWN} if levels["form"] == "named" else {}
         return Ask(f"aten.{overload}.default", (list(SHAPES[levels["size"]]),), kwargs)
-    return lambda op: domain(op, {"size": tuple(SHAPES), "form": ("named", "default")}, ask, kinds=(), rules=(
-        Rule(("dtype", "form"), lambda dtype, form: form == "named" or dtype == "f32"),))
+
+    return lambda op: domain(
+        op,
+        {"size": tuple(SHAPES), "form": ("named", "default")},
+        ask,
+        kinds=(),
+        rules=(Rule(("dtype", "form"), lambda dtype, form: form == "named" or dtype == "f32"),),
+    )
 
 
 def _places(overload: str) -> Callable[[Op], Domain]:
     def ask(levels: Levels) -> Ask:
         offset = () if levels["offset"] == "none" else (int(levels["offset"]),)
         return Ask(f"aten.{overload}.default", (SIDES[levels["rows"]], SIDES[levels["columns"]], *offset))
-    return lambda op: domain(op, {"rows": tuple(SIDES), "columns": tuple(SIDES), "offset": OFFSETS}, ask, kinds=(),
-                             telling=({"rows": "5", "columns": "8", "offset": "1"},
-                                      {"rows": "17", "columns": "5", "offset": "-4"}))
+
+    return lambda op: domain(
+        op,
+        {"rows": tuple(SIDES), "columns": tuple(SIDES), "offset": OFFSETS},
+        ask,
+        kinds=(),
+        telling=({"rows": "5", "columns": "8", "offset": "1"}, {"rows": "17", "columns": "5", "offset": "-4"}),
+    )
 
 
 def _pairs(op: Op) -> Domain:
     def ask(levels: Levels) -> Ask:
         return Ask("aten.view_as_complex_copy.default", (Arg((*SHAPES[levels["size"]], 2), lies="none"),))
-    return domain(op, {"size": tuple(SHAPES)}, ask, dtypes=(torch.float32, torch.float64),
-                  kinds=("random", "specials", "duplicates", "exact", "wide"), lay=layouts.LAYOUTS[:1])
+
+    return domain(
+        op,
+        {"size": tuple(SHAPES)},
+        ask,
+        dtypes=(torch.float32, torch.float64),
+        kinds=("random", "specials", "duplicates", "exact", "wide"),
+        lay=layouts.LAYOUTS[:1],
+    )
 
 
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()

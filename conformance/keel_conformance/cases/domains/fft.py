@@ -1,4 +1,5 @@
 """Fourier transforms: sizes even, odd, prime and powers of two; norms; one side or both; several dimensions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -14,9 +15,14 @@ from keel_conformance.cases.values import Draw, fill, kinds_of
 
 SIZES = ("8", "1", "2", "3", "7", "9", "13", "16", "17", "30", "64", "97", "127", "128", "243", "1000", "1024")
 DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {
-    "alone": (lambda n: (n,), [0]), "last": (lambda n: (3, n), [1]), "first": (lambda n: (n, 2), [0]),
-    "both": (lambda n: (5, n), [0, 1]), "backwards": (lambda n: (n, 3), [1, 0]), "middle": (lambda n: (2, n, 3), [1]),
-    "three": (lambda n: (2, 3, n), [0, 1, 2])}
+    "alone": (lambda n: (n,), [0]),
+    "last": (lambda n: (3, n), [1]),
+    "first": (lambda n: (n, 2), [0]),
+    "both": (lambda n: (5, n), [0, 1]),
+    "backwards": (lambda n: (n, 3), [1, 0]),
+    "middle": (lambda n: (2, n, 3), [1]),
+    "three": (lambda n: (2, 3, n), [0, 1, 2]),
+}
 """Over dimensions that are no neighbours eager PyTorch's own kernels write outside of their memory in some layouts."""
 NORMS = {"none": 0, "root": 1, "whole": 2}
 FFT: Mapping[str, tuple[str, ...]] = {"size": SIZES, "dims": tuple(DIMS), "norm": tuple(NORMS)}
@@ -56,13 +62,15 @@ def _of_real(dims: list[int], n: int) -> Drawn:
     *others, last = dims
 
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
-        x = fill(draw, values if values in kinds_of(dtype) else "random", dtype, prod(shape), low=-4.0, high=4.0,
-                 terms=2).reshape(shape)
+        x = fill(
+            draw, values if values in kinds_of(dtype) else "random", dtype, prod(shape), low=-4.0, high=4.0, terms=2
+        ).reshape(shape)
         if others:
             image = x.flip(others).roll([1] * len(others), others).conj()
             own = [0, n // 2] if n % 2 == 0 else [0]
             x = x.index_copy(last, torch.tensor(own), ((x + image) / 2).index_select(last, torch.tensor(own)))
         return x
+
     return drawn
 
 
@@ -70,6 +78,7 @@ def _frequencies(name: str) -> Callable[[Levels], Ask]:
     def ask(levels: Levels) -> Ask:
         dtype = {"f32": torch.float32, "f64": torch.float64}[levels["named"]]
         return Ask(f"aten.fft_{name}freq.default", (int(levels["size"]), float(levels["step"])), {"dtype": dtype})
+
     return ask
 
 
@@ -80,14 +89,43 @@ _GROWS = {"C4": given(size=("97", "127", "243", "1000", "1024"))}
 _ASKED = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("fft_c2c", lambda op: domain(op, {**FFT, "side": ("forward", "backward", "nowhere")}, _c2c, dtypes=_COMPLEX,
-                                     lay=LAY, kinds=KINDS, cites={
-    **_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
-    untested={"C3": _NAN, "C6": _OPEN}))
-declare("fft_r2c", lambda op: domain(op, {**FFT, "side": ("one", "both")}, _r2c, dtypes=_REAL, lay=LAY,
-                                     kinds=KINDS, untested={"C3": _NAN}, cites={
-    **_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))}))
-declare("fft_c2r", lambda op: domain(op, FFT, _c2r, dtypes=_COMPLEX, lay=LAY, kinds=KINDS, cites={
-    "C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]}))
+declare(
+    "fft_c2c",
+    lambda op: domain(
+        op,
+        {**FFT, "side": ("forward", "backward", "nowhere")},
+        _c2c,
+        dtypes=_COMPLEX,
+        lay=LAY,
+        kinds=KINDS,
+        cites={**_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
+        untested={"C3": _NAN, "C6": _OPEN},
+    ),
+)
+declare(
+    "fft_r2c",
+    lambda op: domain(
+        op,
+        {**FFT, "side": ("one", "both")},
+        _r2c,
+        dtypes=_REAL,
+        lay=LAY,
+        kinds=KINDS,
+        untested={"C3": _NAN},
+        cites={**_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))},
+    ),
+)
+declare(
+    "fft_c2r",
+    lambda op: domain(
+        op,
+        FFT,
+        _c2r,
+        dtypes=_COMPLEX,
+        lay=LAY,
+        kinds=KINDS,
+        cites={"C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]},
+    ),
+)
 declare("fft_fftfreq", lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)))
 declare("fft_rfftfreq", lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)))

@@ -1,4 +1,5 @@
 """Matrices well and badly conditioned, singular, of no rows, in batches; triangles whose other half is junk."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ def _normal(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Ten
 
 def matrix(condition: str) -> _Drawn:
     """Square or oblong matrices of a condition."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x, n = _normal(draw, dtype, shape), min(shape[-2:])
         eye = torch.eye(*shape[-2:], dtype=x.dtype)
@@ -49,11 +51,13 @@ def matrix(condition: str) -> _Drawn:
             case "scaled":
                 x = 1e4 * x + 1e4 * (n + 1) * eye
         return x.to(dtype)
+
     return drawn
 
 
 def definite(condition: str, half: str = "both") -> _Drawn:
     """Positive definite ones; those of ``half`` have junk, NaN in places, in the other triangle."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = shape[-1]
         x = _normal(draw, dtype, shape)
@@ -65,11 +69,13 @@ def definite(condition: str, half: str = "both") -> _Drawn:
         if half != "both":
             x = x.tril() + junk.triu(1) if half == "lower" else x.triu() + junk.tril(-1)
         return x.to(dtype)
+
     return drawn
 
 
 def triangle(upper: bool, unit: bool, condition: str) -> _Drawn:
     """A triangle with junk in the other one, and on the diagonal where that counts as ones."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = shape[-1]
         x = _normal(draw, dtype, shape) / max(n, 1)
@@ -79,19 +85,23 @@ def triangle(upper: bool, unit: bool, condition: str) -> _Drawn:
         junk = torch.full_like(x, float("nan") if condition == "junk_nan" else 9.0)
         full = torch.ones(n, n)
         return torch.where((full.triu() if upper else full.tril()).bool(), x, junk).to(dtype)
+
     return drawn
 
 
 def cholesky_factor(upper: bool) -> _Drawn:
     """A triangle whose diagonal is real and positive, as that of a Cholesky factor is."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = triangle(upper, False, "well")(draw, dtype, shape, values)
         diagonal = x.diagonal(dim1=-2, dim2=-1)
         return x - torch.diag_embed(diagonal) + torch.diag_embed(diagonal.abs().to(dtype))
+
     return drawn
 
 
 # -- one matrix -------------------------------------------------------------------------------------------------------
+
 
 def _square(levels: Levels) -> tuple[int, ...]:
     n = int(levels["n"])
@@ -113,22 +123,31 @@ def _cholesky(levels: Levels) -> Ask:
 
 
 def _cholesky_raising(levels: Levels) -> Ask:
-    return Ask("aten.cholesky.default", (_of(_square(levels), definite(levels["condition"], levels["triangle"])),
-                                         levels["triangle"] == "upper"))
+    return Ask(
+        "aten.cholesky.default",
+        (_of(_square(levels), definite(levels["condition"], levels["triangle"])), levels["triangle"] == "upper"),
+    )
 
 
 def _plain(overload: str, *more: Any, **keywords: Any) -> Callable[[Levels], Ask | None]:
     """Of one square matrix."""
+
     def ask(levels: Levels) -> Ask | None:
         return Ask(f"aten.{overload}", (_of(_square(levels), matrix(levels["condition"])), *more), keywords)
+
     return ask
 
 
 def _flat(overload: str, **choices: tuple[str, Any]) -> Callable[[Levels], Ask]:
     """Of one oblong matrix, with keywords by levels: the factor and a level for which each is true."""
+
     def ask(levels: Levels) -> Ask:
-        return Ask(f"aten.{overload}", (_of(_oblong(levels), matrix(levels["condition"])),), {
-            k: levels[factor] == level for k, (factor, level) in choices.items()})
+        return Ask(
+            f"aten.{overload}",
+            (_of(_oblong(levels), matrix(levels["condition"])),),
+            {k: levels[factor] == level for k, (factor, level) in choices.items()},
+        )
+
     return ask
 
 
@@ -138,8 +157,10 @@ def _qr(levels: Levels) -> Ask:
 
 def _eigh(levels: Levels) -> Ask:
     half = {"L": "lower", "l": "lower"}.get(levels["uplo"], "upper")
-    return Ask("aten._linalg_eigh.default", (_of(_square(levels), definite(levels["condition"], half)), levels["uplo"],
-                                             levels["vectors"] == "vectors"))
+    return Ask(
+        "aten._linalg_eigh.default",
+        (_of(_square(levels), definite(levels["condition"], half)), levels["uplo"], levels["vectors"] == "vectors"),
+    )
 
 
 def _root(levels: Levels) -> Ask:
@@ -148,19 +169,29 @@ def _root(levels: Levels) -> Ask:
 
 # -- factors, and what solves with them -------------------------------------------------------------------------------
 
+
 def _seed(levels: Levels, shape: tuple[int, ...], dtype: torch.dtype, condition: str = "well") -> torch.Tensor:
     return matrix(condition)(Draw(repr(sorted(levels.items()))), dtype, shape, "random")
 
 
 def _lu(levels: Levels, which: int, condition: str = "well", oblong: bool = False) -> From:
     shape = _oblong(levels) if oblong else _square(levels)
-    return From(lambda drawn, dtype: aten.linalg_lu_factor_ex.default(_seed(levels, shape, dtype, condition))[which],
-                lies="dense" if which == 0 else "none")
+    return From(
+        lambda drawn, dtype: aten.linalg_lu_factor_ex.default(_seed(levels, shape, dtype, condition))[which],
+        lies="dense" if which == 0 else "none",
+    )
 
 
 def _lu_unpack(levels: Levels) -> Ask:
-    return Ask("aten.lu_unpack.default", (_lu(levels, 0, levels["condition"], True), _lu(levels, 1, levels["condition"],
-                                          True), levels["parts"] != "pivots", levels["parts"] != "data"))
+    return Ask(
+        "aten.lu_unpack.default",
+        (
+            _lu(levels, 0, levels["condition"], True),
+            _lu(levels, 1, levels["condition"], True),
+            levels["parts"] != "pivots",
+            levels["parts"] != "data",
+        ),
+    )
 
 
 def _right(levels: Levels, left: bool = True) -> Arg:
@@ -170,8 +201,11 @@ def _right(levels: Levels, left: bool = True) -> Arg:
 
 def _lu_solve(levels: Levels) -> Ask:
     left = levels["side"] == "left"
-    return Ask("aten.linalg_lu_solve.default", (_lu(levels, 0), _lu(levels, 1), _right(levels, left)), {
-        "left": left, "adjoint": levels["adjoint"] == "adjoint"})
+    return Ask(
+        "aten.linalg_lu_solve.default",
+        (_lu(levels, 0), _lu(levels, 1), _right(levels, left)),
+        {"left": left, "adjoint": levels["adjoint"] == "adjoint"},
+    )
 
 
 def _solve(levels: Levels) -> Ask:
@@ -186,8 +220,11 @@ def _solve(levels: Levels) -> Ask:
 def _triangular(levels: Levels) -> Ask:
     upper, unit, left = levels["triangle"] == "upper", levels["diagonal"] == "unit", levels["side"] == "left"
     x = _of(_square(levels), triangle(upper, unit, levels["condition"]))
-    return Ask("aten.linalg_solve_triangular.default", (x, _right(levels, left)), {
-        "upper": upper, "left": left, "unitriangular": unit})
+    return Ask(
+        "aten.linalg_solve_triangular.default",
+        (x, _right(levels, left)),
+        {"upper": upper, "left": left, "unitriangular": unit},
+    )
 
 
 def _triangular_and_copy(levels: Levels) -> Ask:
@@ -203,6 +240,7 @@ def _cholesky_solved(inverse: bool) -> Callable[[Levels], Ask]:
         if inverse:
             return Ask("aten.cholesky_inverse.default", (factor, upper))
         return Ask("aten.cholesky_solve.default", (_right(levels), factor, upper))
+
     return ask
 
 
@@ -211,74 +249,193 @@ def _cholesky_solved(inverse: bool) -> Callable[[Levels], Ask]:
 _LAY = ("contiguous", "transposed", "offset", "gapped", "rows_apart")
 _SQUARE = {"n": SQUARE, "batch": tuple(BATCHES)}
 _OBLONG = {"size": OBLONG, "batch": tuple(BATCHES)}
-_ANY, _GOOD, _HALVES = {"condition": CONDITIONS}, {"condition": ("well", "scaled", "diagonal")}, {
-    "triangle": ("lower", "upper")}
+_ANY, _GOOD, _HALVES = (
+    {"condition": CONDITIONS},
+    {"condition": ("well", "scaled", "diagonal")},
+    {"triangle": ("lower", "upper")},
+)
 _SIDES = {"columns": ("2", "1", "7"), "side": ("left", "right")}
 _BATCHED = given(batch=("three", "none", "two_by_one"))
 _RAISES = "A call that raises is no call with a result; negative cases break preconditions alone."
 
 
-def _made(factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask | None],
-          cites: Mapping[str, Callable[[Levels], bool]] | None = None, **untested: str) -> Callable[[Op], Domain]:
+def _made(
+    factors: Mapping[str, tuple[str, ...]],
+    ask: Callable[[Levels], Ask | None],
+    cites: Mapping[str, Callable[[Levels], bool]] | None = None,
+    **untested: str,
+) -> Callable[[Op], Domain]:
     def build_(op: Op) -> Domain:
         batch = {f"C{i}": _BATCHED for i, c in enumerate(op.clauses, 1) if About.BATCH in c.about}
+
         def few_empty(levels: Levels) -> Ask | None:
             """Of nothing there is little to see: matrices without rows stand alone, and so do batches of none."""
             size = levels.get("n", levels.get("size"))
-            if (size in ("0", "2x0") and levels["batch"] != "one") or (levels["batch"] == "none" and size not in (
-                    "3", "4x3")):
+            if (size in ("0", "2x0") and levels["batch"] != "one") or (
+                levels["batch"] == "none" and size not in ("3", "4x3")
+            ):
                 return None
             return ask(levels)
+
         real = Rule(("dtype", "condition"), lambda dtype, condition: condition != "zero" or dtype[0] == "f")
-        return domain(op, factors, few_empty, rules=(real,) if "condition" in factors else (),
-                      dtypes=op.dtypes or DTYPES, kinds=("own",), lay=_LAY, untested=untested,
-                      cites={**batch, **(cites or {})})
+        return domain(
+            op,
+            factors,
+            few_empty,
+            rules=(real,) if "condition" in factors else (),
+            dtypes=op.dtypes or DTYPES,
+            kinds=("own",),
+            lay=_LAY,
+            untested=untested,
+            cites={**batch, **(cites or {})},
+        )
+
     return build_
 
 
 _ALWAYS: Callable[[Levels], bool] = lambda levels: True  # noqa: E731
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("cholesky", _made({**_SQUARE, **_HALVES, "condition": ("well", "ill", "indefinite")}, _cholesky, {
-    "C1": _ALWAYS, "C3": given(condition="indefinite")}, C4="The samples have a NaN.", C5=_RAISES))
+declare(
+    "cholesky",
+    _made(
+        {**_SQUARE, **_HALVES, "condition": ("well", "ill", "indefinite")},
+        _cholesky,
+        {"C1": _ALWAYS, "C3": given(condition="indefinite")},
+        C4="The samples have a NaN.",
+        C5=_RAISES,
+    ),
+)
 declare("cholesky_or_raise", _made({**_SQUARE, **_HALVES, "condition": ("well", "ill")}, _cholesky_raising))
-declare("lu_factor", _made({**_OBLONG, **_ANY}, _flat("linalg_lu_factor_ex.default"),
-    {"C4": given(condition="singular")}, C5="A backend may refuse that.", C6=_RAISES))
-declare("lu_unpack", _made({**_OBLONG, **_ANY, "parts": ("both", "data", "pivots")}, _lu_unpack, {
-    "C3": given(parts=("data", "pivots"))}))
+declare(
+    "lu_factor",
+    _made(
+        {**_OBLONG, **_ANY},
+        _flat("linalg_lu_factor_ex.default"),
+        {"C4": given(condition="singular")},
+        C5="A backend may refuse that.",
+        C6=_RAISES,
+    ),
+)
+declare(
+    "lu_unpack",
+    _made(
+        {**_OBLONG, **_ANY, "parts": ("both", "data", "pivots")}, _lu_unpack, {"C3": given(parts=("data", "pivots"))}
+    ),
+)
 declare("geqrf", _made({**_OBLONG, **_ANY}, _flat("geqrf.default"), {"C3": given(condition="well")}))
 declare("linalg_qr", _made({**_OBLONG, **_ANY, "mode": ("reduced", "complete", "r")}, _qr, {"C3": _ALWAYS}))
-declare("svd", _made({**_OBLONG, **_ANY, "whole": ("whole", "part"), "vectors": ("vectors", "none")}, _flat(
-    "_linalg_svd.default", full_matrices=("whole", "whole"), compute_uv=("vectors", "vectors")), {
-                "C5": given(vectors="none")}, C4=_RAISES))
-declare("linalg_polar", _made({**_OBLONG, "size": TALL, **_ANY}, _flat("linalg_polar.default"), {
-    "C1": _ALWAYS, "C2": given(condition="singular")}, C3=_RAISES))
-declare("linalg_matrix_sqrth", _made({**_SQUARE, "condition": ("well", "ill", "indefinite")}, _root, {
-    "C1": _ALWAYS, "C2": _ALWAYS, "C3": given(condition="indefinite")}, C4=_RAISES))
-declare("eigh", _made({**_SQUARE, "condition": ("well", "ill", "indefinite"), "uplo": ("L", "U", "l", "u"),
-                       "vectors": ("vectors", "none")}, _eigh, {"C4": _ALWAYS, "C6": given(vectors="none")},
-                      C5="What is not specified has no witness."))
-declare("eig", _made({**_SQUARE, "condition": ("well", "ill", "diagonal", "scaled")}, _plain("linalg_eig.default"),
-                     C4=_RAISES, C5="What becomes of eigenvectors then is open."))
-declare("linalg_eigvals", _made({**_SQUARE, "condition": ("well", "diagonal", "scaled")},
-                                _plain("_linalg_eigvals.default")))
-declare("matrix_exp", _made({**_SQUARE, "condition": ("ill", "diagonal", "identity", "well")},
-                            _plain("linalg_matrix_exp.default"), C1="The samples have zeros.",
-                            C2="The samples have a NaN."))
-declare("linalg_inv_ex", _made({**_SQUARE, "condition": ("well", "scaled", "diagonal", "identity")},
-                               _plain("linalg_inv_ex.default"), C3=_RAISES))
+declare(
+    "svd",
+    _made(
+        {**_OBLONG, **_ANY, "whole": ("whole", "part"), "vectors": ("vectors", "none")},
+        _flat("_linalg_svd.default", full_matrices=("whole", "whole"), compute_uv=("vectors", "vectors")),
+        {"C5": given(vectors="none")},
+        C4=_RAISES,
+    ),
+)
+declare(
+    "linalg_polar",
+    _made(
+        {**_OBLONG, "size": TALL, **_ANY},
+        _flat("linalg_polar.default"),
+        {"C1": _ALWAYS, "C2": given(condition="singular")},
+        C3=_RAISES,
+    ),
+)
+declare(
+    "linalg_matrix_sqrth",
+    _made(
+        {**_SQUARE, "condition": ("well", "ill", "indefinite")},
+        _root,
+        {"C1": _ALWAYS, "C2": _ALWAYS, "C3": given(condition="indefinite")},
+        C4=_RAISES,
+    ),
+)
+declare(
+    "eigh",
+    _made(
+        {
+            **_SQUARE,
+            "condition": ("well", "ill", "indefinite"),
+            "uplo": ("L", "U", "l", "u"),
+            "vectors": ("vectors", "none"),
+        },
+        _eigh,
+        {"C4": _ALWAYS, "C6": given(vectors="none")},
+        C5="What is not specified has no witness.",
+    ),
+)
+declare(
+    "eig",
+    _made(
+        {**_SQUARE, "condition": ("well", "ill", "diagonal", "scaled")},
+        _plain("linalg_eig.default"),
+        C4=_RAISES,
+        C5="What becomes of eigenvectors then is open.",
+    ),
+)
+declare(
+    "linalg_eigvals", _made({**_SQUARE, "condition": ("well", "diagonal", "scaled")}, _plain("_linalg_eigvals.default"))
+)
+declare(
+    "matrix_exp",
+    _made(
+        {**_SQUARE, "condition": ("ill", "diagonal", "identity", "well")},
+        _plain("linalg_matrix_exp.default"),
+        C1="The samples have zeros.",
+        C2="The samples have a NaN.",
+    ),
+)
+declare(
+    "linalg_inv_ex",
+    _made(
+        {**_SQUARE, "condition": ("well", "scaled", "diagonal", "identity")},
+        _plain("linalg_inv_ex.default"),
+        C3=_RAISES,
+    ),
+)
 declare("linalg_det", _made({**_SQUARE, **_ANY}, _plain("_linalg_det.default"), {"C3": given(condition="singular")}))
-declare("linalg_slogdet", _made({**_SQUARE, **_GOOD}, _plain("_linalg_slogdet.default"), {
-    "C1": _ALWAYS, "C3": given(n="0")}))
-declare("linalg_lu_solve", _made({**_SQUARE, **_SIDES, "adjoint": ("plain", "adjoint")}, _lu_solve,
-                                 C2="The samples have one.", C3="The samples broadcast."))
-declare("linalg_solve_ex", _made({**_SQUARE, **_SIDES, **_GOOD, "systems": ("own_sides", "one_side")}, _solve,
-                                 C4="The samples have vectors.", C5=_RAISES))
-declare("triangular_solve", _made({**_SQUARE, **_SIDES, **_HALVES, "diagonal": ("own", "unit"), "condition": (
-    "well", "zero", "junk_nan")}, _triangular, {"C1": _ALWAYS, "C2": given(condition="zero")},
-    C3="The samples broadcast."))
-declare("triangular_solve_and_copy", _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES, "diagonal": ("own",
-    "unit"), "turned": ("plain", "turned")}, _triangular_and_copy))
-declare("cholesky_solve", _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES}, _cholesky_solved(False),
-                                C3="The samples broadcast."))
+declare(
+    "linalg_slogdet",
+    _made({**_SQUARE, **_GOOD}, _plain("_linalg_slogdet.default"), {"C1": _ALWAYS, "C3": given(n="0")}),
+)
+declare(
+    "linalg_lu_solve",
+    _made(
+        {**_SQUARE, **_SIDES, "adjoint": ("plain", "adjoint")},
+        _lu_solve,
+        C2="The samples have one.",
+        C3="The samples broadcast.",
+    ),
+)
+declare(
+    "linalg_solve_ex",
+    _made(
+        {**_SQUARE, **_SIDES, **_GOOD, "systems": ("own_sides", "one_side")},
+        _solve,
+        C4="The samples have vectors.",
+        C5=_RAISES,
+    ),
+)
+declare(
+    "triangular_solve",
+    _made(
+        {**_SQUARE, **_SIDES, **_HALVES, "diagonal": ("own", "unit"), "condition": ("well", "zero", "junk_nan")},
+        _triangular,
+        {"C1": _ALWAYS, "C2": given(condition="zero")},
+        C3="The samples broadcast.",
+    ),
+)
+declare(
+    "triangular_solve_and_copy",
+    _made(
+        {**_SQUARE, "columns": ("2", "1", "7"), **_HALVES, "diagonal": ("own", "unit"), "turned": ("plain", "turned")},
+        _triangular_and_copy,
+    ),
+)
+declare(
+    "cholesky_solve",
+    _made({**_SQUARE, "columns": ("2", "1", "7"), **_HALVES}, _cholesky_solved(False), C3="The samples broadcast."),
+)
 declare("cholesky_inverse", _made({**_SQUARE, **_HALVES}, _cholesky_solved(True)))

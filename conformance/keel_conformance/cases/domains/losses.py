@@ -1,4 +1,5 @@
 """Losses: reductions, ignored targets, weights, thresholds met exactly, and what is far out; their backward members."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,17 +18,26 @@ from keel_conformance.cases.values import Draw
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5), "17": (17,), "0d": (), "2x3x4x5": (2, 3, 4, 5), "1": (1,), "33x65": (33, 65), "1025": (1025,)}
+    "3x5": (3, 5),
+    "17": (17,),
+    "0d": (),
+    "2x3x4x5": (2, 3, 4, 5),
+    "1": (1,),
+    "33x65": (33, 65),
+    "1025": (1025,),
+}
 _Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 
 def _between(low: float, high: float, *ends: float) -> _Drawn:
     """Numbers between, of which some are the ends."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         x = draw.uniform(n, low, high)
         few = torch.tensor(ends or (low,), dtype=torch.float64)
         return torch.where(draw.integers(n, 0, 6) == 0, few[draw.integers(n, 0, len(few))], x).to(dtype)
+
     return drawn
 
 
@@ -55,6 +65,7 @@ def _elementwise(name: str, operands_of: _Of, back: bool) -> Callable[[Levels], 
             return Ask(f"aten.{name}.default", (*operands, reduction, *more))
         gradient = Arg(shape if reduction == 0 else (), -2, 2, kind="random")
         return Ask(f"aten.{name}_backward.default", (gradient, *operands, reduction, *more))
+
     return ask
 
 
@@ -62,16 +73,31 @@ def _logits(levels: Levels) -> Ask:
     shape = SHAPES[levels["shape"]]
     weight = Arg(shape, 0.0, 2.0, kind="random") if "weight" in levels["weight"].split("_") else None
     positive = Arg(shape[-1:], 0.5, 3.0, kind="random", lies="none") if "positive" in levels["weight"] else None
-    return Ask("aten.binary_cross_entropy_with_logits.default", (
-        Arg(shape, *FAR[levels["reach"]]), Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)), weight, positive,
-        REDUCTIONS[levels["reduction"]]))
+    return Ask(
+        "aten.binary_cross_entropy_with_logits.default",
+        (
+            Arg(shape, *FAR[levels["reach"]]),
+            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
+            weight,
+            positive,
+            REDUCTIONS[levels["reduction"]],
+        ),
+    )
 
 
 # -- of classes -------------------------------------------------------------------------------------------------------
 
 CLASSES: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
-    "5of7": (5, 7, ()), "1of2": (1, 2, ()), "33of17": (33, 17, ()), "3of1": (3, 1, ()), "17of129": (17, 129, ()),
-    "2of5at3x4": (2, 5, (3, 4)), "1of3at1x1": (1, 3, (1, 1)), "3of9at7x5": (3, 9, (7, 5)), "lone": (0, 6, ())}
+    "5of7": (5, 7, ()),
+    "1of2": (1, 2, ()),
+    "33of17": (33, 17, ()),
+    "3of1": (3, 1, ()),
+    "17of129": (17, 129, ()),
+    "2of5at3x4": (2, 5, (3, 4)),
+    "1of3at1x1": (1, 3, (1, 1)),
+    "3of9at7x5": (3, 9, (7, 5)),
+    "lone": (0, 6, ()),
+}
 """Samples, classes, sizes of an image."""
 
 
@@ -84,6 +110,7 @@ def _targets(classes: int, ignored: str, index: int) -> _Drawn:
         elif ignored == "some":
             x = torch.where(draw.integers(n, 0, 3) == 0, index, x)
         return x
+
     return drawn
 
 
@@ -108,16 +135,24 @@ def _nll(back: bool) -> Callable[[Levels], Ask | None]:
 
         def total(drawn: Any, dtype: torch.dtype) -> Any:
             return forward(drawn[1], drawn[2], drawn[3] if weight else None, reduction, index)[1]
+
         gradient = Arg((*batch, *image) if reduction == 0 else (), -2, 2, kind="random", lies="none")
-        return Ask(f"aten.nll_loss{rank}_backward.default", (
-            gradient, x, target, weight, reduction, index, From(total)))
+        return Ask(
+            f"aten.nll_loss{rank}_backward.default", (gradient, x, target, weight, reduction, index, From(total))
+        )
+
     return ask
 
 
 def _of_image(image: bool, back: bool) -> dict[str, tuple[str, ...]]:
     sizes = tuple(s for s in CLASSES if not back or (("at" in s) == image))
-    return {"size": sizes, "reduction": tuple(REDUCTIONS), "ignored": ("some", "none", "all"), "index": tuple(INDICES),
-            "weight": ("weight", "none")}
+    return {
+        "size": sizes,
+        "reduction": tuple(REDUCTIONS),
+        "ignored": ("some", "none", "all"),
+        "index": tuple(INDICES),
+        "weight": ("weight", "none"),
+    }
 
 
 def _margin(back: bool) -> Callable[[Levels], Ask | None]:
@@ -127,21 +162,32 @@ def _margin(back: bool) -> Callable[[Levels], Ask | None]:
             return None
         batch, reduction = (samples,) if samples else (), REDUCTIONS[levels["reduction"]]
         weight = Arg((classes,), 0.25, 2.0, kind="random", lies="none") if levels["weight"] == "weight" else None
-        more = (Arg((*batch, classes)), Arg(batch, dtype=torch.int64, draw=_targets(classes, "none", 0), lies="none"),
-                int(levels["p"]), float(levels["margin"]), weight, reduction)
+        more = (
+            Arg((*batch, classes)),
+            Arg(batch, dtype=torch.int64, draw=_targets(classes, "none", 0), lies="none"),
+            int(levels["p"]),
+            float(levels["margin"]),
+            weight,
+            reduction,
+        )
         if not back:
             return Ask("aten.multi_margin_loss.default", more)
-        return Ask("aten.multi_margin_loss_backward.default", (
-            Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"), *more))
+        return Ask(
+            "aten.multi_margin_loss_backward.default",
+            (Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"), *more),
+        )
+
     return ask
 
 
 def _lists(classes: int) -> _Drawn:
     """Classes, some twice, then -1, and others that count no more."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = draw.integers(prod(shape), 0, classes).reshape(-1, classes)
         ends = draw.integers(len(x), 0, classes + 1)
         return torch.where(torch.arange(classes) == ends[:, None], -1, x)
+
     return drawn
 
 
@@ -158,9 +204,17 @@ def _multilabel(back: bool) -> Callable[[Levels], Ask | None]:
         if len(batch) == 0 and reduction == 0:
             return None
         seen = From(lambda drawn, dtype: aten.multilabel_margin_loss_forward.default(drawn[1], drawn[2], reduction)[1])
-        return Ask("aten.multilabel_margin_loss_backward.default", (
-            Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"), Arg(shape, lies="none"), target,
-            reduction, seen))
+        return Ask(
+            "aten.multilabel_margin_loss_backward.default",
+            (
+                Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"),
+                Arg(shape, lies="none"),
+                target,
+                reduction,
+                seen,
+            ),
+        )
+
     return ask
 
 
@@ -171,53 +225,159 @@ BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
 
 
-def _declare(name: str, operands: _Of, untested: Mapping[str, str] = MappingProxyType({}),
-             **more: tuple[str, ...]) -> None:
+def _declare(
+    name: str, operands: _Of, untested: Mapping[str, str] = MappingProxyType({}), **more: tuple[str, ...]
+) -> None:
     """A loss of each element, and its gradient."""
     factors = {"shape": tuple(SHAPES), "reduction": tuple(REDUCTIONS), **more}
     declare(name, lambda op: domain(op, factors, _elementwise(name, operands, False), kinds=_KINDS, untested=untested))
-    declare(f"{name}_backward", lambda op: domain(op, factors, _elementwise(name, operands, True), kinds=_KINDS, cites={
-        "C2": given(reduction="mean")}))
+    declare(
+        f"{name}_backward",
+        lambda op: domain(
+            op, factors, _elementwise(name, operands, True), kinds=_KINDS, cites={"C2": given(reduction="mean")}
+        ),
+    )
 
 
 _declare("mse_loss", lambda shape, levels: (_pair(shape, levels), ()), reach=tuple(FAR))
-_declare("huber_loss", lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
-         reach=tuple(FAR), delta=tuple(DELTAS))
-_declare("smooth_l1_loss", lambda shape, levels: (_pair(shape, levels), (BETAS[levels["delta"]],)),
-         reach=tuple(FAR), delta=tuple(BETAS))
-_declare("soft_margin_loss", lambda shape, levels: (
-    (Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])), Arg(shape, draw=_signs, lies="dense")),
-    ()), reach=tuple(FAR))
-_declare("binary_cross_entropy", lambda shape, levels: (
-    (Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)), Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
-     Arg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None), ()),
-    {"C3": "Eager PyTorch raises for it."}, weight=("weight", "none"))
-declare("binary_cross_entropy_with_logits", lambda op: domain(op, {
-    "shape": tuple(s for s in SHAPES if s != "0d"), "reduction": tuple(REDUCTIONS), "reach": tuple(FAR),
-    "weight": ("weight", "positive", "none", "weight_positive")}, _logits, kinds=_KINDS, cites={
-        "C2": given(reach="far")}))
-declare("nll_loss", lambda op: domain(op, _of_image(False, False), _nll(False), kinds=_KINDS, cites={
-    "C1": given(ignored=("some", "all")), "C3": given(weight="weight"),
-    "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean"},
-    untested={"C5": "Eager PyTorch ends the process in some builds, or raises."}, telling=(
-        {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
-        {"dtype": "f32", "size": "3of9at7x5", "reduction": "sum", "ignored": "some", "index": "-100",
-         "weight": "weight", "layout": "channels_last"},
-        {"dtype": "f32", "size": "33of17", "reduction": "mean", "ignored": "all", "index": "-1"})))
-declare("nll_loss_backward", lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, cites={
-    "C2": given(reduction="mean")}))
-declare("nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS,
-                                                 lay=("contiguous",)))
-declare("multi_margin_loss", lambda op: domain(op, {
-    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
-    "weight": ("weight", "none")}, _margin(False), dtypes=FLOATS[:2], kinds=_KINDS[::2], cites={
-        "C2": lambda levels: True, "C4": given(size="lone")}))
-declare("multi_margin_loss_backward", lambda op: domain(op, {
-    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS), "p": ("1", "2"), "margin": ("1", "0.5", "2"),
-    "weight": ("weight", "none")}, _margin(True), dtypes=FLOATS[:2], kinds=("random", "duplicates")))
-declare("multilabel_margin_loss", lambda op: domain(op, {
-    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(False), dtypes=FLOATS[:2],
-    kinds=("random", "duplicates", "exact")))
-declare("multilabel_margin_loss_backward", lambda op: domain(op, {
-    "size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)}, _multilabel(True), dtypes=FLOATS[:2],
-    kinds=("random", "duplicates"), lay=("contiguous",), few="It is tried in one layout alone."))
+_declare(
+    "huber_loss",
+    lambda shape, levels: (_pair(shape, levels), (DELTAS[levels["delta"]],)),
+    reach=tuple(FAR),
+    delta=tuple(DELTAS),
+)
+_declare(
+    "smooth_l1_loss",
+    lambda shape, levels: (_pair(shape, levels), (BETAS[levels["delta"]],)),
+    reach=tuple(FAR),
+    delta=tuple(BETAS),
+)
+_declare(
+    "soft_margin_loss",
+    lambda shape, levels: (
+        (
+            Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
+            Arg(shape, draw=_signs, lies="dense"),
+        ),
+        (),
+    ),
+    reach=tuple(FAR),
+)
+_declare(
+    "binary_cross_entropy",
+    lambda shape, levels: (
+        (
+            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)),
+            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
+            Arg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None,
+        ),
+        (),
+    ),
+    {"C3": "Eager PyTorch raises for it."},
+    weight=("weight", "none"),
+)
+declare(
+    "binary_cross_entropy_with_logits",
+    lambda op: domain(
+        op,
+        {
+            "shape": tuple(s for s in SHAPES if s != "0d"),
+            "reduction": tuple(REDUCTIONS),
+            "reach": tuple(FAR),
+            "weight": ("weight", "positive", "none", "weight_positive"),
+        },
+        _logits,
+        kinds=_KINDS,
+        cites={"C2": given(reach="far")},
+    ),
+)
+declare(
+    "nll_loss",
+    lambda op: domain(
+        op,
+        _of_image(False, False),
+        _nll(False),
+        kinds=_KINDS,
+        cites={
+            "C1": given(ignored=("some", "all")),
+            "C3": given(weight="weight"),
+            "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean",
+        },
+        untested={"C5": "Eager PyTorch ends the process in some builds, or raises."},
+        telling=(
+            {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
+            {
+                "dtype": "f32",
+                "size": "3of9at7x5",
+                "reduction": "sum",
+                "ignored": "some",
+                "index": "-100",
+                "weight": "weight",
+                "layout": "channels_last",
+            },
+            {"dtype": "f32", "size": "33of17", "reduction": "mean", "ignored": "all", "index": "-1"},
+        ),
+    ),
+)
+declare(
+    "nll_loss_backward",
+    lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, cites={"C2": given(reduction="mean")}),
+)
+declare(
+    "nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS, lay=("contiguous",))
+)
+declare(
+    "multi_margin_loss",
+    lambda op: domain(
+        op,
+        {
+            "size": tuple(CLASSES),
+            "reduction": tuple(REDUCTIONS),
+            "p": ("1", "2"),
+            "margin": ("1", "0.5", "2"),
+            "weight": ("weight", "none"),
+        },
+        _margin(False),
+        dtypes=FLOATS[:2],
+        kinds=_KINDS[::2],
+        cites={"C2": lambda levels: True, "C4": given(size="lone")},
+    ),
+)
+declare(
+    "multi_margin_loss_backward",
+    lambda op: domain(
+        op,
+        {
+            "size": tuple(CLASSES),
+            "reduction": tuple(REDUCTIONS),
+            "p": ("1", "2"),
+            "margin": ("1", "0.5", "2"),
+            "weight": ("weight", "none"),
+        },
+        _margin(True),
+        dtypes=FLOATS[:2],
+        kinds=("random", "duplicates"),
+    ),
+)
+declare(
+    "multilabel_margin_loss",
+    lambda op: domain(
+        op,
+        {"size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)},
+        _multilabel(False),
+        dtypes=FLOATS[:2],
+        kinds=("random", "duplicates", "exact"),
+    ),
+)
+declare(
+    "multilabel_margin_loss_backward",
+    lambda op: domain(
+        op,
+        {"size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)},
+        _multilabel(True),
+        dtypes=FLOATS[:2],
+        kinds=("random", "duplicates"),
+        lay=("contiguous",),
+        few="It is tried in one layout alone.",
+    ),
+)

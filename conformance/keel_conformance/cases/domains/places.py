@@ -2,6 +2,7 @@
 
 Indices are drawn anew at every call: all different, many equal, one and the same, from the end where that is allowed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -20,10 +21,21 @@ from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
 from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, salted
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
-    "7": ((7,), 0), "33": ((33,), 0), "1025": ((1025,), 0), "3x33": ((3, 33), 1), "65x5": ((65, 5), 0),
-    "17x129": ((17, 129), 1), "2x9x7": ((2, 9, 7), 1), "4x1x8": ((4, 1, 8), 1), "2x3x16x5": ((2, 3, 16, 5), 2),
-    "300x257": ((300, 257), 0), "1x1": ((1, 1), 0), "17x17": ((17, 17), 1), "16x16": ((16, 16), 0),
-    "9x3x9": ((9, 3, 9), 0), "70001": ((70001,), 0),
+    "7": ((7,), 0),
+    "33": ((33,), 0),
+    "1025": ((1025,), 0),
+    "3x33": ((3, 33), 1),
+    "65x5": ((65, 5), 0),
+    "17x129": ((17, 129), 1),
+    "2x9x7": ((2, 9, 7), 1),
+    "4x1x8": ((4, 1, 8), 1),
+    "2x3x16x5": ((2, 3, 16, 5), 2),
+    "300x257": ((300, 257), 0),
+    "1x1": ((1, 1), 0),
+    "17x17": ((17, 17), 1),
+    "16x16": ((16, 16), 0),
+    "9x3x9": ((9, 3, 9), 0),
+    "70001": ((70001,), 0),
 }
 """Sizes of the operand, and the dimension that is indexed."""
 HUGE, LAST = "16777221", "last"
@@ -62,7 +74,7 @@ class Given:
         return found % max(size, 1)
 
     def sized(self, n: int) -> tuple[int, ...]:
-        return (*self.x.shape[:self.dim], n, *self.x.shape[self.dim + 1:])
+        return (*self.x.shape[: self.dim], n, *self.x.shape[self.dim + 1 :])
 
 
 Call = Callable[[Given], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -97,17 +109,21 @@ def _gather(end: bool = False) -> Call:
 
 def _scatter(*more: Any, end: bool = False, **keywords: Any) -> Call:
     """The dimension may be counted from the ``end``."""
+
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
         return (g.x, g.dim - g.x.dim() * end, index, g.like(tuple(index.shape)), *more), keywords
+
     return call
 
 
 def _wider() -> Call:
     """Of values beyond the index none is taken; the dimension is counted from the end."""
+
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
         return (g.x, g.dim - g.x.dim(), _fewer(g, index), g.like(tuple(index.shape))), {}
+
     return call
 
 
@@ -124,6 +140,7 @@ def _slices(end: bool = False, **keywords: Any) -> Call:
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index()
         return (g.x, g.dim - g.x.dim() * end, index, g.like(g.sized(len(index)))), keywords
+
     return call
 
 
@@ -172,6 +189,7 @@ def _put(negative: bool, *more: Any) -> Call:
     def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index(negative)
         return (g.x, [*[None] * g.dim, index], g.like(g.sized(len(index))), *more), {}
+
     return call
 
 
@@ -218,17 +236,19 @@ def _rolled_flat(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _rolled_twice(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (g.x, [1, -2][:g.x.dim()], [-1, 0][:g.x.dim()]), {}
+    return (g.x, [1, -2][: g.x.dim()], [-1, 0][: g.x.dim()]), {}
 
 
 def _rolled_again(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (g.x, [1, 3][:2 * g.x.dim()], [g.dim, g.dim][:2 * g.x.dim()]), {}
+    return (g.x, [1, 3][: 2 * g.x.dim()], [g.dim, g.dim][: 2 * g.x.dim()]), {}
 
 
 def _joined(count: int, end: bool = False) -> Call:
     """With others that are longer; the dimension is counted from the ``end``."""
-    return lambda g: (([g.x, *[g.like(g.sized(g.x.shape[g.dim] + i)) for i in range(count)]],
-                       g.dim - g.x.dim() * end), {})
+    return lambda g: (
+        ([g.x, *[g.like(g.sized(g.x.shape[g.dim] + i)) for i in range(count)]], g.dim - g.x.dim() * end),
+        {},
+    )
 
 
 def _joined_mixed(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -246,59 +266,192 @@ def _padded(low: int, high: int, value: float | None = None) -> Call:
     return lambda g: ((g.x, [low, high, *([1, 0] if g.x.dim() > 1 else [])], *([] if value is None else [value])), {})
 
 
-_ADD = Placed({"one": ("aten.scatter_add.default", _scatter()), "wider": ("aten.scatter_add.default", _wider())},
-              sums=True)
-_REDUCES = (("sum", True), ("mean", False), ("amax", True), ("prod", False), ("amin", False), ("sum", False),
-            ("mean", True), ("amax", False), ("prod", True), ("amin", True))
+_ADD = Placed(
+    {"one": ("aten.scatter_add.default", _scatter()), "wider": ("aten.scatter_add.default", _wider())}, sums=True
+)
+_REDUCES = (
+    ("sum", True),
+    ("mean", False),
+    ("amax", True),
+    ("prod", False),
+    ("amin", False),
+    ("sum", False),
+    ("mean", True),
+    ("amax", False),
+    ("prod", True),
+    ("amin", True),
+)
 PLACED: ByMember[Placed] = ByMember()
 declare = PLACED.declare
-declare("gather", Placed({"one": ("aten.gather.default", _gather()), "end": ("aten.gather.default", _gather(True)),
-                          "narrow": ("aten.gather.default", _narrow)}, huge="u8"))
-declare("scatter", Placed({"src": ("aten.scatter.src", _scatter()), "value": ("aten.scatter.value", _scatter_value),
-                           "wider": ("aten.scatter.src", _wider())},
-                          unique=True))
+declare(
+    "gather",
+    Placed(
+        {
+            "one": ("aten.gather.default", _gather()),
+            "end": ("aten.gather.default", _gather(True)),
+            "narrow": ("aten.gather.default", _narrow),
+        },
+        huge="u8",
+    ),
+)
+declare(
+    "scatter",
+    Placed(
+        {
+            "src": ("aten.scatter.src", _scatter()),
+            "value": ("aten.scatter.value", _scatter_value),
+            "wider": ("aten.scatter.src", _wider()),
+        },
+        unique=True,
+    ),
+)
 declare("scatter_add", _ADD)
-declare("scatter_reduce", Placed(
-    {f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
-     for r, own in _REDUCES} | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
-    dtypes=_REALS, sums=True))
-declare("index", Placed({"one": ("aten.index.Tensor", _lists(False)), "negative": ("aten.index.Tensor", _lists(True)),
-                         "apart": ("aten.index.Tensor", _apart), "pairs": ("aten.index.Tensor", _pairs),
-                         "mask": ("aten.index.Tensor", _mask), "all": ("aten.index.Tensor", _both),
-                         "unsafe": ("aten._unsafe_index.Tensor", _lists(False))}, huge="u8"))
-declare("index_put", Placed({"one": ("aten.index_put.default", _put(False)), "negative": ("aten.index_put.default",
-    _put(True)), "broadcast": ("aten.index_put.default", _put_one), "add": ("aten.index_put.default", _put(False,
-    True)), "add_negative": ("aten.index_put.default", _put(True, True)), "unsafe": ("aten._unsafe_index_put.default",
-    _put(False)), "unsafe_add": ("aten._unsafe_index_put.default", _put(False, True))}, unique=True, sums=True))
-declare("index_select", Placed({"one": ("aten.index_select.default", _select()),
-                                "end": ("aten.index_select.default", _select(end=True)),
-                                "narrow": ("aten.index_select.default", _select(torch.int32))}, huge="u8"))
-declare("index_add", Placed({"one": ("aten.index_add.default", _slices()),
-                             "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
-                             "fraction": ("aten.index_add.default", _fraction)}, dtypes=_REALS, sums=True))
-declare("index_copy", Placed({"one": ("aten.index_copy.default", _slices()),
-                              "end": ("aten.index_copy.default", _slices(True))}, unique=True))
-declare("index_fill", Placed({"one": ("aten.index_fill.int_Scalar", _filled(False)),
-                              "end": ("aten.index_fill.int_Scalar", _filled(True)),
-                              "negative": ("aten.index_fill.int_Scalar", _filled(False, True))}))
-declare("embedding", Placed({"one": ("aten.embedding.default", _embedding),
-                             "padded": ("aten.embedding.default", _padded_embedding),
-                             "narrow": ("aten.embedding.default", _narrow_embedding)}, dtypes=_FLOATS))
+declare(
+    "scatter_reduce",
+    Placed(
+        {
+            f"{r}{'' if own else ' without self'}": ("aten.scatter_reduce.two", _scatter(r, include_self=own))
+            for r, own in _REDUCES
+        }
+        | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
+        dtypes=_REALS,
+        sums=True,
+    ),
+)
+declare(
+    "index",
+    Placed(
+        {
+            "one": ("aten.index.Tensor", _lists(False)),
+            "negative": ("aten.index.Tensor", _lists(True)),
+            "apart": ("aten.index.Tensor", _apart),
+            "pairs": ("aten.index.Tensor", _pairs),
+            "mask": ("aten.index.Tensor", _mask),
+            "all": ("aten.index.Tensor", _both),
+            "unsafe": ("aten._unsafe_index.Tensor", _lists(False)),
+        },
+        huge="u8",
+    ),
+)
+declare(
+    "index_put",
+    Placed(
+        {
+            "one": ("aten.index_put.default", _put(False)),
+            "negative": ("aten.index_put.default", _put(True)),
+            "broadcast": ("aten.index_put.default", _put_one),
+            "add": ("aten.index_put.default", _put(False, True)),
+            "add_negative": ("aten.index_put.default", _put(True, True)),
+            "unsafe": ("aten._unsafe_index_put.default", _put(False)),
+            "unsafe_add": ("aten._unsafe_index_put.default", _put(False, True)),
+        },
+        unique=True,
+        sums=True,
+    ),
+)
+declare(
+    "index_select",
+    Placed(
+        {
+            "one": ("aten.index_select.default", _select()),
+            "end": ("aten.index_select.default", _select(end=True)),
+            "narrow": ("aten.index_select.default", _select(torch.int32)),
+        },
+        huge="u8",
+    ),
+)
+declare(
+    "index_add",
+    Placed(
+        {
+            "one": ("aten.index_add.default", _slices()),
+            "alpha": ("aten.index_add.default", _slices(True, alpha=2)),
+            "fraction": ("aten.index_add.default", _fraction),
+        },
+        dtypes=_REALS,
+        sums=True,
+    ),
+)
+declare(
+    "index_copy",
+    Placed(
+        {"one": ("aten.index_copy.default", _slices()), "end": ("aten.index_copy.default", _slices(True))}, unique=True
+    ),
+)
+declare(
+    "index_fill",
+    Placed(
+        {
+            "one": ("aten.index_fill.int_Scalar", _filled(False)),
+            "end": ("aten.index_fill.int_Scalar", _filled(True)),
+            "negative": ("aten.index_fill.int_Scalar", _filled(False, True)),
+        }
+    ),
+)
+declare(
+    "embedding",
+    Placed(
+        {
+            "one": ("aten.embedding.default", _embedding),
+            "padded": ("aten.embedding.default", _padded_embedding),
+            "narrow": ("aten.embedding.default", _narrow_embedding),
+        },
+        dtypes=_FLOATS,
+    ),
+)
 declare("take", Placed({"one": ("aten.take.default", _take)}, huge="u8"))
-declare("flip", Placed({"both": ("aten.flip.default", _flipped(0, 1, 2)), "first": ("aten.flip.default", _flipped(0)),
-                        "last": ("aten.flip.default", _flipped(-1)), "none": ("aten.flip.default", _flipped())},
-                       whole=True))
-declare("roll", Placed({"1": ("aten.roll.default", _rolled(1)), "flat": ("aten.roll.default", _rolled_flat),
-                        "twice": ("aten.roll.default", _rolled_twice), "again": ("aten.roll.default", _rolled_again),
-                        **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)}},
-                       whole=True))
-declare("cat", Placed({"two": ("aten.cat.default", _joined(1)), "four": ("aten.cat.default", _joined(3, True)),
-    "mixed": ("aten.cat.default", _joined_mixed), "one": ("aten.cat.default", _joined(0))}, whole=True))
-declare("stack", Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))},
-                        whole=True))
-declare("pad", Placed({"both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
-                       "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
-                       "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1))}, whole=True))
+declare(
+    "flip",
+    Placed(
+        {
+            "both": ("aten.flip.default", _flipped(0, 1, 2)),
+            "first": ("aten.flip.default", _flipped(0)),
+            "last": ("aten.flip.default", _flipped(-1)),
+            "none": ("aten.flip.default", _flipped()),
+        },
+        whole=True,
+    ),
+)
+declare(
+    "roll",
+    Placed(
+        {
+            "1": ("aten.roll.default", _rolled(1)),
+            "flat": ("aten.roll.default", _rolled_flat),
+            "twice": ("aten.roll.default", _rolled_twice),
+            "again": ("aten.roll.default", _rolled_again),
+            **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)},
+        },
+        whole=True,
+    ),
+)
+declare(
+    "cat",
+    Placed(
+        {
+            "two": ("aten.cat.default", _joined(1)),
+            "four": ("aten.cat.default", _joined(3, True)),
+            "mixed": ("aten.cat.default", _joined_mixed),
+            "one": ("aten.cat.default", _joined(0)),
+        },
+        whole=True,
+    ),
+)
+declare(
+    "stack",
+    Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))}, whole=True),
+)
+declare(
+    "pad",
+    Placed(
+        {
+            "both": ("aten.constant_pad_nd.default", _padded(1, 2, 3)),
+            "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
+            "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1)),
+        },
+        whole=True,
+    ),
+)
 
 
 def build(op: Op) -> Domain | None:
@@ -312,23 +465,46 @@ def build(op: Op) -> Domain | None:
 def _domain(op: Op, placed: Placed) -> Domain:
     dtypes = [d for d in placed.dtypes if not op.dtypes or d in op.dtypes]
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
-    taken = ("all",) if placed.whole else tuple(t for t in TAKEN if not (placed.unique and not placed.sums)
-                                                or t in ("different", "few", "none"))
-    factors = {"dtype": dtype_names(dtypes), "form": tuple(placed.forms), "shape": tuple(SHAPES),
-               "layout": layouts.LAYOUTS, "taken": taken, "values": kinds}
+    taken = (
+        ("all",)
+        if placed.whole
+        else tuple(t for t in TAKEN if not (placed.unique and not placed.sums) or t in ("different", "few", "none"))
+    )
+    factors = {
+        "dtype": dtype_names(dtypes),
+        "form": tuple(placed.forms),
+        "shape": tuple(SHAPES),
+        "layout": layouts.LAYOUTS,
+        "taken": taken,
+        "values": kinds,
+    }
     rules = (
         Rule(("dtype", "values"), lambda dtype, values: values in kinds_of(DTYPES[dtype])),
         Rule(("shape", "layout"), lambda shape, layout: _lies(placed, layout, *SHAPES[shape])),
-        Rule(("form", "taken"), lambda form, taken: not placed.unique or form.startswith("add")
-             or taken in ("different", "few", "none")),
+        Rule(
+            ("form", "taken"),
+            lambda form, taken: not placed.unique or form.startswith("add") or taken in ("different", "few", "none"),
+        ),
         Rule(("form", "shape"), lambda form, shape: form != "cut" or min(SHAPES[shape][0]) > 1),
     )
-    domain = Domain(op, factors, lambda levels, dtype, draw: _make(placed, levels, dtype, draw), rules,
-                    overload=lambda levels: placed.forms[levels["form"]][0])
-    huge = {"dtype": placed.huge, "form": next(iter(placed.forms)), "shape": HUGE, "layout": "contiguous",
-            "taken": LAST, "values": "random"}
-    return replace(domain, telling=_telling(domain), negatives=_outside(op, placed), beyond=(huge,) if placed.huge else
-                   ())
+    domain = Domain(
+        op,
+        factors,
+        lambda levels, dtype, draw: _make(placed, levels, dtype, draw),
+        rules,
+        overload=lambda levels: placed.forms[levels["form"]][0],
+    )
+    huge = {
+        "dtype": placed.huge,
+        "form": next(iter(placed.forms)),
+        "shape": HUGE,
+        "layout": "contiguous",
+        "taken": LAST,
+        "values": "random",
+    }
+    return replace(
+        domain, telling=_telling(domain), negatives=_outside(op, placed), beyond=(huge,) if placed.huge else ()
+    )
 
 
 def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
@@ -343,8 +519,13 @@ def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
         size, index = trial.args[0].shape[SHAPES["17x129"][1]], trial.args[1][-1]
         index[int(draw.integers(1, 0, len(index)))] = size if past else -size - 1
         return trial
-    return tuple(Negative(f"an index {'past' if past else 'below'}", clause, partial(make, past=past),
-                          placed.forms["one"][0], "f32") for past in (True, False))
+
+    return tuple(
+        Negative(
+            f"an index {'past' if past else 'below'}", clause, partial(make, past=past), placed.forms["one"][0], "f32"
+        )
+        for past in (True, False)
+    )
 
 
 def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool:
@@ -368,10 +549,12 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Tri
     def along(negative: bool) -> torch.Tensor:
         places = taken(levels["taken"], shape[dim], draw)
         return torch.where(places % 2 == 1, places - shape[dim], places) if negative else places
+
     x = layouts.place(like(shape), levels["layout"])
     args, kwargs = placed.forms[levels["form"]][1](Given(x, dim, along, like, levels["layout"]))
-    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction"
-                                         else ()))
+    return Trial(
+        args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction" else ())
+    )
 
 
 def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:
@@ -382,7 +565,7 @@ def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:
         case "different":
             return torch.randperm(size, generator=draw.fresh)
         case "few":
-            return torch.randperm(size, generator=draw.fresh)[:(size + 1) // 2]
+            return torch.randperm(size, generator=draw.fresh)[: (size + 1) // 2]
         case "last":
             return size - 1 - torch.randperm(7, generator=draw.fresh)
         case "one":
@@ -397,10 +580,17 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
     first = "f32" if "f32" in names else names[0]
     equal = "equal" if "equal" in kinds else kinds[0]
     third = forms[2 % len(forms)]
-    wishes = ((first, forms[0], "17x17", "transposed", equal, "random"),
-              (first, forms[1 % len(forms)], "2x9x7", "contiguous",
-               equal if all(domain.allows({"form": forms[1 % len(forms)], "taken": k}) for k in kinds) else kinds[0],
-               "specials"),
-              (first, third, "9x3x9", "contiguous", equal, "random"))
+    wishes = (
+        (first, forms[0], "17x17", "transposed", equal, "random"),
+        (
+            first,
+            forms[1 % len(forms)],
+            "2x9x7",
+            "contiguous",
+            equal if all(domain.allows({"form": forms[1 % len(forms)], "taken": k}) for k in kinds) else kinds[0],
+            "specials",
+        ),
+        (first, third, "9x3x9", "contiguous", equal, "random"),
+    )
     found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
     return tuple(levels for levels in found if domain.allows(levels))

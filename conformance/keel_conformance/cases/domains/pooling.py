@@ -1,4 +1,5 @@
 """Pooling: windows that reach over the edge, into padding and beyond, ties, planes of one element, places chosen."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,17 @@ aten = torch.ops.aten
 MAXIMA = ("random", "specials", "duplicates", "ties", "exact", "wide")
 MEANS = ("random", "nonfinite", "cancel", "exact", "duplicates")
 PLANES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
-    2: {"8x9": (2, 3, 8, 9), "1x1": (1, 1, 1, 1), "7x5": (2, 5, 7, 5), "no_batch": (3, 6, 11), "33x17": (1, 2, 33, 17),
-        "3x129": (1, 1, 3, 129), "none": (0, 2, 4, 4)},
-    3: {"6x5x7": (2, 3, 6, 5, 7), "1x1x1": (1, 1, 1, 1, 1), "no_batch": (2, 4, 5, 9), "3x8x17": (1, 2, 3, 8, 17)}}
+    2: {
+        "8x9": (2, 3, 8, 9),
+        "1x1": (1, 1, 1, 1),
+        "7x5": (2, 5, 7, 5),
+        "no_batch": (3, 6, 11),
+        "33x17": (1, 2, 33, 17),
+        "3x129": (1, 1, 3, 129),
+        "none": (0, 2, 4, 4),
+    },
+    3: {"6x5x7": (2, 3, 6, 5, 7), "1x1x1": (1, 1, 1, 1, 1), "no_batch": (2, 4, 5, 9), "3x8x17": (1, 2, 3, 8, 17)},
+}
 
 
 @dataclass(frozen=True)
@@ -46,11 +55,19 @@ class Window:
 
 
 WINDOWS: Mapping[str, Window] = {
-    "k3s2p1": Window(3, 2, 1), "k2": Window(2), "k3s1p1": Window(3, 1, 1), "k1": Window(1), "k3s2": Window(3, 2),
-    "k4s3p2": Window(4, 3, 2), "k3x2s2p1": Window(3, 2, 1, oblong=True),
-    "k3x2s1p1u": Window(3, 1, 1, oblong=True, uneven=True), "k2s3": Window(2, 3),
+    "k3s2p1": Window(3, 2, 1),
+    "k2": Window(2),
+    "k3s1p1": Window(3, 1, 1),
+    "k1": Window(1),
+    "k3s2": Window(3, 2),
+    "k4s3p2": Window(4, 3, 2),
+    "k3x2s2p1": Window(3, 2, 1, oblong=True),
+    "k3x2s1p1u": Window(3, 1, 1, oblong=True, uneven=True),
+    "k2s3": Window(2, 3),
     "k5s1p2": Window(5, 1, 2),
-    "k3s2p1d2": Window(3, 2, 1, 2), "k2s1d3": Window(2, 1, 0, 3)}
+    "k3s2p1d2": Window(3, 2, 1, 2),
+    "k2s1d3": Window(2, 1, 0, 3),
+}
 
 
 def _settings(levels: Levels, rank: int) -> tuple[list[int], list[int], list[int], list[int], bool] | None:
@@ -65,13 +82,19 @@ def _settings(levels: Levels, rank: int) -> tuple[list[int], list[int], list[int
 def _max(rank: int) -> Callable[[Levels], Ask | None]:
     def ask(levels: Levels) -> Ask | None:
         settings = _settings(levels, rank)
-        return settings and Ask(f"aten.max_pool{rank}d_with_indices.default", (
-            Arg(PLANES[rank][levels["plane"]]), *settings))
+        return settings and Ask(
+            f"aten.max_pool{rank}d_with_indices.default", (Arg(PLANES[rank][levels["plane"]]), *settings)
+        )
+
     return ask
 
 
 _DIVISORS: Mapping[str, tuple[bool, int | None]] = {
-    "counted": (True, None), "without": (False, None), "by_3": (True, 3), "by_1": (False, 1)}
+    "counted": (True, None),
+    "without": (False, None),
+    "by_3": (True, 3),
+    "by_1": (False, 1),
+}
 
 
 def _avg(rank: int, back: bool = False) -> Callable[[Levels], Ask | None]:
@@ -89,6 +112,7 @@ def _avg(rank: int, back: bool = False) -> Callable[[Levels], Ask | None]:
             return None
         out = tuple(forward(torch.empty(shape, device="meta"), *settings).shape)
         return Ask(f"{name}_backward.default", (Arg(out), Arg(shape), *settings))
+
     return ask
 
 
@@ -102,14 +126,18 @@ def _max_back(rank: int) -> Callable[[Levels], Ask | None]:
         out = tuple(forward(torch.empty(shape, device="meta"), *settings)[0].shape)
         places = From(lambda drawn, dtype: forward(drawn[1], *settings)[1])
         stride = settings[1] or settings[0]
-        return Ask(f"aten.max_pool{rank}d_with_indices_backward.default", (
-            Arg(out, lies="dense"), Arg(shape, lies="none"), settings[0], stride, *settings[2:], places))
+        return Ask(
+            f"aten.max_pool{rank}d_with_indices_backward.default",
+            (Arg(out, lies="dense"), Arg(shape, lies="none"), settings[0], stride, *settings[2:], places),
+        )
+
     return ask
 
 
 OUTS: Mapping[int, Mapping[str, list[int]]] = {
     2: {"3x4": [3, 4], "1x1": [1, 1], "5x7": [5, 7], "2x1": [2, 1], "9x9": [9, 9], "7x5": [7, 5]},
-    3: {"2x3x4": [2, 3, 4], "1x1x1": [1, 1, 1], "5x5x5": [5, 5, 5], "1x2x3": [1, 2, 3], "6x5x7": [6, 5, 7]}}
+    3: {"2x3x4": [2, 3, 4], "1x1x1": [1, 1, 1], "5x5x5": [5, 5, 5], "1x2x3": [1, 2, 3], "6x5x7": [6, 5, 7]},
+}
 
 
 def _adaptive(kind: str, rank: int) -> Callable[[Levels], Ask | None]:
@@ -118,6 +146,7 @@ def _adaptive(kind: str, rank: int) -> Callable[[Levels], Ask | None]:
     def ask(levels: Levels) -> Ask | None:
         shape = PLANES[rank][levels["plane"]]
         return Ask(f"{name}.default", (Arg(shape, products=64), OUTS[rank][levels["outs"]]))
+
     return ask
 
 
@@ -133,6 +162,7 @@ def _adaptive_back(kind: str, rank: int) -> Callable[[Levels], Ask | None]:
             return Ask(name, tensors)
         forward = getattr(aten, f"adaptive_max_pool{rank}d")
         return Ask(name, (*tensors, From(lambda drawn, dtype: forward(drawn[1], outs)[1])))
+
     return ask
 
 
@@ -153,8 +183,11 @@ def _fractional(rank: int, back: bool = False) -> Callable[[Levels], Ask | None]
             return Ask(f"{name}.default", (Arg(shape), kernel, outs, places))
         middle = torch.full((*batch, rank), 0.4)
         indices = From(lambda drawn, dtype: forward(drawn[1], kernel, outs, middle.to(dtype))[1])
-        return Ask(f"{name}_backward.default", (Arg((*shape[:-rank], *outs), lies="none"), Arg(shape, lies="none"),
-                                                kernel, outs, indices))
+        return Ask(
+            f"{name}_backward.default",
+            (Arg((*shape[:-rank], *outs), lies="none"), Arg(shape, lies="none"), kernel, outs, indices),
+        )
+
     return ask
 
 
@@ -169,9 +202,13 @@ def _unpool(rank: int) -> Callable[[Levels], Ask | None]:
             n = prod(wanted[-rank:])
             rows = [draw.shuffled(torch.arange(prod(size)))[:n] for _ in range(prod(wanted) // n)]
             return torch.stack(rows)
+
         more = ([grown] * rank, [0] * rank) if rank == 3 else ()
-        return Ask(f"aten.max_unpool{rank}d.default", (
-            Arg(shape, lies="dense"), Arg(shape, dtype=torch.int64, draw=places, lies="dense"), size, *more))
+        return Ask(
+            f"aten.max_unpool{rank}d.default",
+            (Arg(shape, lies="dense"), Arg(shape, dtype=torch.int64, draw=places, lies="dense"), size, *more),
+        )
+
     return ask
 
 
@@ -181,15 +218,20 @@ def _columns(back: bool) -> Callable[[Levels], Ask | None]:
         if 0 in shape:
             return None
         kernel, stride, padding = w.along(2)
-        counts = [(n + 2 * p - w.dilation * (k - 1) - 1) // s + 1
-                  for n, k, s, p in zip(shape[-2:], kernel, stride, padding, strict=True)]
+        counts = [
+            (n + 2 * p - w.dilation * (k - 1) - 1) // s + 1
+            for n, k, s, p in zip(shape[-2:], kernel, stride, padding, strict=True)
+        ]
         if min(counts) < 1:
             return None
         settings = (kernel, [w.dilation] * 2, padding, stride)
         if not back:
             return Ask("aten.im2col.default", (Arg(shape), *settings))
-        return Ask("aten.col2im.default", (Arg((*shape[:-3], shape[-3] * prod(kernel), prod(counts)), products=64),
-                                           list(shape[-2:]), *settings))
+        return Ask(
+            "aten.col2im.default",
+            (Arg((*shape[:-3], shape[-3] * prod(kernel), prod(counts)), products=64), list(shape[-2:]), *settings),
+        )
+
     return ask
 
 
@@ -208,68 +250,146 @@ def _places(rank: int) -> dict[str, tuple[str, ...]]:
 
 def _too_much(name: str, rank: int, *more: Any) -> tuple[Negative, ...]:
     shape = PLANES[rank][next(iter(PLANES[rank]))]
-    return (wrong("padding", "padding is at most half the kernel.",
-                  Ask(name, (Arg(shape), [2] * rank, [2] * rank, [2] * rank, *more))),)
+    return (
+        wrong(
+            "padding",
+            "padding is at most half the kernel.",
+            Ask(name, (Arg(shape), [2] * rank, [2] * rank, [2] * rank, *more)),
+        ),
+    )
 
 
 def _telling(rank: int) -> Sequence[Levels]:
     first = next(iter(PLANES[rank]))
-    return ({"dtype": "f32", "plane": first, "window": "k3x2s1p1u", "ceil": "ceil", "values": "random",
-             "divisor": "without"},
-            {"dtype": "f32", "plane": first, "window": "k3s2p1", "ceil": "ceil", "values": "specials",
-             "divisor": "without"},
-            {"dtype": "f32", "plane": first, "window": "k4s3p2", "ceil": "ceil", "values": "duplicates",
-             "layout": "channels_last"},
-            {"dtype": "bf16", "plane": first, "window": "k3s1p1", "values": "random", "layout": "transposed"})
+    return (
+        {
+            "dtype": "f32",
+            "plane": first,
+            "window": "k3x2s1p1u",
+            "ceil": "ceil",
+            "values": "random",
+            "divisor": "without",
+        },
+        {
+            "dtype": "f32",
+            "plane": first,
+            "window": "k3s2p1",
+            "ceil": "ceil",
+            "values": "specials",
+            "divisor": "without",
+        },
+        {
+            "dtype": "f32",
+            "plane": first,
+            "window": "k4s3p2",
+            "ceil": "ceil",
+            "values": "duplicates",
+            "layout": "channels_last",
+        },
+        {"dtype": "bf16", "plane": first, "window": "k3s1p1", "values": "random", "layout": "transposed"},
+    )
 
 
 _TIED = given(values=("duplicates", "ties", "exact"))
 _DTYPES = (*FLOATS, torch.int64)
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
-declare("im2col", lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(False),
-                                    kinds=("random", "specials")))
-declare("col2im", lambda op: domain(op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True),
-                                    kinds=("random", "exact", "cancel")))
+declare(
+    "im2col",
+    lambda op: domain(
+        op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(False), kinds=("random", "specials")
+    ),
+)
+declare(
+    "col2im",
+    lambda op: domain(
+        op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True), kinds=("random", "exact", "cancel")
+    ),
+)
 for _rank in (2, 3):
+
     def _of_rank(rank: int = _rank) -> dict[str, Callable[[Op], Domain]]:
         d = f"{rank}d"
         divided = {**_windows(rank), "divisor": tuple(_DIVISORS)}
         return {
             f"max_pool{d}_with_indices": lambda op: domain(
-                op, _windows(rank), _max(rank), dtypes=_DTYPES, kinds=MAXIMA, telling=_telling(rank),
-                lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"], cites={"C2": _TIED},
-                negatives=_too_much(f"aten.max_pool{d}_with_indices.default", rank)),
+                op,
+                _windows(rank),
+                _max(rank),
+                dtypes=_DTYPES,
+                kinds=MAXIMA,
+                telling=_telling(rank),
+                lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"],
+                cites={"C2": _TIED},
+                negatives=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
+            ),
             f"avg_pool{d}": lambda op: domain(
-                op, divided, _avg(rank), kinds=MEANS, telling=_telling(rank),
-                dtypes=FLOATS if rank == 2 else FLOATS[:2], cites={"C1": given(window=("k3s2p1", "k4s3p2"))},
-                negatives=_too_much(f"aten.avg_pool{d}.default", rank)),
+                op,
+                divided,
+                _avg(rank),
+                kinds=MEANS,
+                telling=_telling(rank),
+                dtypes=FLOATS if rank == 2 else FLOATS[:2],
+                cites={"C1": given(window=("k3s2p1", "k4s3p2"))},
+                negatives=_too_much(f"aten.avg_pool{d}.default", rank),
+            ),
             f"avg_pool{d}_backward": lambda op: domain(
-                op, divided, _avg(rank, True), kinds=("random", "exact", "cancel"), telling=_telling(rank),
-                dtypes=FLOATS if rank == 2 else FLOATS[:2]),
+                op,
+                divided,
+                _avg(rank, True),
+                kinds=("random", "exact", "cancel"),
+                telling=_telling(rank),
+                dtypes=FLOATS if rank == 2 else FLOATS[:2],
+            ),
             f"max_pool{d}_with_indices_backward": lambda op: domain(
-                op, _windows(rank), _max_back(rank), kinds=("random", "exact", "duplicates"), telling=_telling(rank),
-                lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped")),
+                op,
+                _windows(rank),
+                _max_back(rank),
+                kinds=("random", "exact", "duplicates"),
+                telling=_telling(rank),
+                lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped"),
+            ),
             f"adaptive_avg_pool{d}": lambda op: domain(op, _places(rank), _adaptive("avg", rank), kinds=MEANS),
-            f"adaptive_max_pool{d}": lambda op: domain(op, _places(rank), _adaptive("max", rank), kinds=MAXIMA,
-                                                       cites={"C3": _TIED}),
+            f"adaptive_max_pool{d}": lambda op: domain(
+                op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, cites={"C3": _TIED}
+            ),
             f"adaptive_avg_pool{d}_backward": lambda op: domain(
-                op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")),
+                op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")
+            ),
             f"adaptive_max_pool{d}_backward": lambda op: domain(
-                op, _places(rank), _adaptive_back("max", rank), kinds=("random", "exact", "duplicates"),
-                lay=("contiguous",)),
+                op,
+                _places(rank),
+                _adaptive_back("max", rank),
+                kinds=("random", "exact", "duplicates"),
+                lay=("contiguous",),
+            ),
             f"fractional_max_pool{d}": lambda op: domain(
-                op, {**_places(rank), "window": ("2", "1", "3")}, _fractional(rank),
+                op,
+                {**_places(rank), "window": ("2", "1", "3")},
+                _fractional(rank),
                 kinds=("random", "duplicates", "ties"),
-                cites={"C4": _TIED}, untested={"C5": "What eager PyTorch does with NaN here depends on the layout."}),
+                cites={"C4": _TIED},
+                untested={"C5": "What eager PyTorch does with NaN here depends on the layout."},
+            ),
             f"fractional_max_pool{d}_backward": lambda op: domain(
-                op, {**_places(rank), "window": ("2", "1", "3")}, _fractional(rank, True), lay=("contiguous",),
-                kinds=("random", "exact", "duplicates"), few="It is tried in one layout alone."),
+                op,
+                {**_places(rank), "window": ("2", "1", "3")},
+                _fractional(rank, True),
+                lay=("contiguous",),
+                kinds=("random", "exact", "duplicates"),
+                few="It is tried in one layout alone.",
+            ),
             f"max_unpool{d}": lambda op: domain(
-                op, {"plane": tuple(PLANES[rank]), "grown": ("2", "1", "3")}, _unpool(rank),
-                kinds=("random", "specials", "exact"), untested={
+                op,
+                {"plane": tuple(PLANES[rank]), "grown": ("2", "1", "3")},
+                _unpool(rank),
+                kinds=("random", "specials", "exact"),
+                untested={
                     "C2": "Which of several is kept is open, and no other oracle speaks of it.",
-                    "C3": "Eager PyTorch raises for some of them only."}),
+                    "C3": "Eager PyTorch raises for some of them only.",
+                },
+            ),
         }
+
     for _name, _build in _of_rank().items():
         declare(_name, _build)

@@ -1,6 +1,7 @@
 """Random numbers: sizes, dtypes and parameters at the ends of what they may be. Values are none of a case: large ones
 are noted ``statistics``, so that a distribution can be held to what it should be.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -16,15 +17,39 @@ from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, always, 
 from keel_conformance.cases.values import Draw
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    "129x8": (129, 8), "7x33": (7, 33), "2x3x4x50": (2, 3, 4, 50), "70001": (70001,), "1025": (1025,),
-    "33x65": (33, 65), "1000": (1000,), "255": (255,), "127x3": (127, 3), "50x1x9": (50, 1, 9), "257": (257,),
-    "2x0x3": (2, 0, 3), "17": (17,), "0d": (), "1": (1,), "0": (0,)}
+    "129x8": (129, 8),
+    "7x33": (7, 33),
+    "2x3x4x50": (2, 3, 4, 50),
+    "70001": (70001,),
+    "1025": (1025,),
+    "33x65": (33, 65),
+    "1000": (1000,),
+    "255": (255,),
+    "127x3": (127, 3),
+    "50x1x9": (50, 1, 9),
+    "257": (257,),
+    "2x0x3": (2, 0, 3),
+    "17": (17,),
+    "0d": (),
+    "1": (1,),
+    "0": (0,),
+}
 FEW = ("17", "0d", "1", "0", "2x0x3")
 """Sizes of so few draws that these say little: not in each layout."""
-PAIRS: Mapping[str, tuple[float, float]] = {"usual": (0.0, 1.0), "apart": (-3.0, 5.0), "narrow": (0.25, 0.75),
-                                            "below": (-8.0, -1.0)}
-BOUNDS: Mapping[str, tuple[int, int]] = {"coin": (0, 2), "one": (5, 6), "signed": (-7, 8), "byte": (0, 127),
-                                         "below": (-100, -50), "wide": (-2 ** 41, 2 ** 42 + 3)}
+PAIRS: Mapping[str, tuple[float, float]] = {
+    "usual": (0.0, 1.0),
+    "apart": (-3.0, 5.0),
+    "narrow": (0.25, 0.75),
+    "below": (-8.0, -1.0),
+}
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "coin": (0, 2),
+    "one": (5, 6),
+    "signed": (-7, 8),
+    "byte": (0, 127),
+    "below": (-100, -50),
+    "wide": (-(2**41), 2**42 + 3),
+}
 SHARES: Mapping[str, float] = {"half": 0.5, "none": 0.0, "all": 1.0, "few": 0.1, "most": 0.9}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64)
 RANGES = ("own", "to_coin", "to_byte", "to_high")
@@ -32,21 +57,37 @@ RANGES = ("own", "to_coin", "to_byte", "to_high")
 Python has the overload with a lower bound, whose name is ``from``.
 """
 ROWS: Mapping[str, tuple[int, ...]] = {
-    "20000x3": (20000, 3), "1025x5": (1025, 5), "33x65": (33, 65), "7x2": (7, 2), "50x1x9": (50, 1, 9), "3": (3,),
-    "257x33": (257, 33), "129x8": (129, 8), "2x0x3": (2, 0, 3), "0x4": (0, 4), "400x2": (400, 2)}
+    "20000x3": (20000, 3),
+    "1025x5": (1025, 5),
+    "33x65": (33, 65),
+    "7x2": (7, 2),
+    "50x1x9": (50, 1, 9),
+    "3": (3,),
+    "257x33": (257, 33),
+    "129x8": (129, 8),
+    "2x0x3": (2, 0, 3),
+    "0x4": (0, 4),
+    "400x2": (400, 2),
+}
 """Sizes whose last dimension is drawn together."""
-ALPHAS: Mapping[str, tuple[float, float]] = {"small": (0.3, 0.9), "usual": (0.5, 4.0), "large": (20.0, 100.0),
-                                             "ones": (1.0, 1.0)}
+ALPHAS: Mapping[str, tuple[float, float]] = {
+    "small": (0.3, 0.9),
+    "usual": (0.5, 4.0),
+    "large": (20.0, 100.0),
+    "ones": (1.0, 1.0),
+}
 _Make = Callable[[Levels, tuple[int, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def _share(levels: Levels) -> Arg:
     """Probabilities, 0 and 1 among them."""
+
     def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         p = draw.uniform(n)
         which = draw.integers(n, 0, 6)
         return torch.where(which == 0, 0.0, torch.where(which == 1, 1.0, p)).to(dtype)
+
     return Arg(SHAPES[levels["shape"]], draw=drawn, lies="any")
 
 
@@ -71,8 +112,11 @@ def _pair(levels: Levels) -> tuple[float, float]:
 
 def _in_own_dtype(levels: Levels) -> Ask:
     x, kind = Arg(SHAPES[levels["shape"]], kind="random"), levels["range"]
-    return Ask("aten.random.default", (x,)) if kind == "own" else Ask("aten.random.to", (
-        x, HIGHS[kind.removeprefix("to_")]))
+    return (
+        Ask("aten.random.default", (x,))
+        if kind == "own"
+        else Ask("aten.random.to", (x, HIGHS[kind.removeprefix("to_")]))
+    )
 
 
 def _drawn_high(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
@@ -117,92 +161,190 @@ def _permutation(levels: Levels) -> Ask:
     return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
 
 
-def _written(op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask],
-             dtypes: tuple[torch.dtype, ...]) -> Domain:
+def _written(
+    op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask], dtypes: tuple[torch.dtype, ...]
+) -> Domain:
     """Of one whose calls are written out."""
     few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
     held = Rule(("dtype", "n"), lambda dtype, n: int(n) < 128 or dtype in ("i64", "i32"))
     rules = (few,) if "shape" in factors else (held,) if "n" in factors else ()
-    return domain(op, factors, ask, dtypes=dtypes, kinds=("own",), rules=rules,
-                  cites=always(op),
-                  telling=({"dtype": "i64", "shape": "70001", "range": "to_high"},
-                           {"dtype": "f32", "shape": "33x65", "range": "own"}, {"dtype": "i8", "range": "own"},
-                           {"dtype": "f64", "rows": "20000x3"}) if "n" not in factors else ())
+    return domain(
+        op,
+        factors,
+        ask,
+        dtypes=dtypes,
+        kinds=("own",),
+        rules=rules,
+        cites=always(op),
+        telling=(
+            {"dtype": "i64", "shape": "70001", "range": "to_high"},
+            {"dtype": "f32", "shape": "33x65", "range": "own"},
+            {"dtype": "i8", "range": "own"},
+            {"dtype": "f64", "rows": "20000x3"},
+        )
+        if "n" not in factors
+        else (),
+    )
 
 
-def _drawn(op: Op, overload: str, factors: Mapping[str, tuple[str, ...]], make: _Make,
-           dtypes: tuple[torch.dtype, ...], negatives: tuple[Negative, ...]) -> Domain:
+def _drawn(
+    op: Op,
+    overload: str,
+    factors: Mapping[str, tuple[str, ...]],
+    make: _Make,
+    dtypes: tuple[torch.dtype, ...],
+    negatives: tuple[Negative, ...],
+) -> Domain:
     def ask(levels: Levels) -> Ask:
         shape = SHAPES[levels["shape"]]
         args, kwargs = make(levels, shape)
         notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
         return Ask(f"aten.{overload}", args, kwargs, notes=notes)
-    given = [a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0]
-             if isinstance(a, Arg)]
+
+    given = [a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0] if isinstance(a, Arg)]
     rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
     if "bounds" in factors:
         rules.append(Rule(("dtype", "bounds"), lambda dtype, bounds: bounds != "wide" or dtype == "i64"))
     if "p" in factors:
-        rules += [Rule(("p", "layout"), lambda p, layout: p not in SURE or layout == "contiguous"),
-                  Rule(("p", "values"), lambda p, values: p not in SURE or values != "specials")]
-    return domain(op, {"shape": tuple(SHAPES), **factors}, ask, dtypes=dtypes, rules=tuple(rules),
-                  kinds=("random", "specials") if any(not a.kind and a.draw is None for a in given) else ("own",),
-                  negatives=negatives,
-                  telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
-                  cites=always(op))
+        rules += [
+            Rule(("p", "layout"), lambda p, layout: p not in SURE or layout == "contiguous"),
+            Rule(("p", "values"), lambda p, values: p not in SURE or values != "specials"),
+        ]
+    return domain(
+        op,
+        {"shape": tuple(SHAPES), **factors},
+        ask,
+        dtypes=dtypes,
+        rules=tuple(rules),
+        kinds=("random", "specials") if any(not a.kind and a.draw is None for a in given) else ("own",),
+        negatives=negatives,
+        telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
+        cites=always(op),
+    )
 
 
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
 
 
-def _declare(name: str, overload: str, factors: Mapping[str, tuple[str, ...]], make: _Make,
-             dtypes: tuple[torch.dtype, ...], negatives: tuple[Negative, ...] = ()) -> None:
+def _declare(
+    name: str,
+    overload: str,
+    factors: Mapping[str, tuple[str, ...]],
+    make: _Make,
+    dtypes: tuple[torch.dtype, ...],
+    negatives: tuple[Negative, ...] = (),
+) -> None:
     declare(name, lambda op: _drawn(op, overload, factors, make, dtypes, negatives))
 
 
 _declare("uniform", "rand.default", {}, _sized, FLOATS)
 _declare("normal", "randn.default", {}, _sized, FLOATS)
-_declare("randint", "randint.low", _BOUNDED, lambda levels, shape: ((*_bounds(levels), [*shape]), {"dtype": OWN}),
-    _INTEGERS)
-_declare("randint_from_0", "randint.default", _COUNTS, lambda levels, shape: ((HIGHS[levels["bounds"]], [*shape]),
-    {"dtype": OWN}), _INTEGERS)
+_declare(
+    "randint", "randint.low", _BOUNDED, lambda levels, shape: ((*_bounds(levels), [*shape]), {"dtype": OWN}), _INTEGERS
+)
+_declare(
+    "randint_from_0",
+    "randint.default",
+    _COUNTS,
+    lambda levels, shape: ((HIGHS[levels["bounds"]], [*shape]), {"dtype": OWN}),
+    _INTEGERS,
+)
 _declare("rand_like", "rand_like.default", {}, _like(), FLOATS)
 _declare("randn_like", "randn_like.default", {}, _like(), FLOATS)
 _declare("randint_like", "randint_like.default", _COUNTS, _like(lambda levels: (HIGHS[levels["bounds"]],)), _INTEGERS)
 _declare("randint_like_between", "randint_like.low_dtype", _BOUNDED, _like(_bounds), _INTEGERS)
 _declare("uniform_between", "uniform.default", _PAIRED, _like(_pair), FLOATS)
 _declare("normal_functional", "normal_functional.default", _PAIRED, _like(_spread), FLOATS)
-_declare("normal_of_size", "normal.float_float", _PAIRED, lambda levels, shape: ((*_spread(levels), [*shape]),
-    {"dtype": OWN}), FLOATS)
+_declare(
+    "normal_of_size",
+    "normal.float_float",
+    _PAIRED,
+    lambda levels, shape: ((*_spread(levels), [*shape]), {"dtype": OWN}),
+    FLOATS,
+)
 _declare("log_normal", "log_normal.default", {"pair": ("usual",)}, _like(_pair), FLOATS)
 _declare("exponential", "exponential.default", _P, _like(lambda levels: (SHARES[levels["p"]] + 0.5,)), FLOATS)
 _declare("cauchy", "cauchy.default", _PAIRED, _like(_spread), FLOATS)
-_declare("geometric", "geometric.default", {"p": ("half", "few", "most")}, _like(lambda levels: (SHARES[levels["p"]],)),
-    FLOATS, tuple(wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
-                  for p in (1.5, 0.0, -0.25)))
+_declare(
+    "geometric",
+    "geometric.default",
+    {"p": ("half", "few", "most")},
+    _like(lambda levels: (SHARES[levels["p"]],)),
+    FLOATS,
+    tuple(
+        wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
+        for p in (1.5, 0.0, -0.25)
+    ),
+)
 _declare("bernoulli", "bernoulli.default", {}, lambda levels, shape: ((_share(levels),), {}), FLOATS)
 _declare("bernoulli_like", "bernoulli.p", _P, _like(lambda levels: (SHARES[levels["p"]],)), FLOATS)
-_declare("native_dropout", "native_dropout.default", {**_P, "train": ("train", "not")},
-    lambda levels, shape: ((Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}), FLOATS)
-_declare("poisson", "poisson.default", {"rate": tuple(RATES)},
-    lambda levels, shape: ((Arg(shape, *RATES[levels["rate"]], kind="random"),), {}), FLOATS)
-_declare("binomial", "binomial.default", {}, lambda levels, shape: ((Arg(shape, draw=_counts), _share(levels)), {}),
-    FLOATS[:2])
-_declare("normal_around", "normal.Tensor_Tensor", {},
-    lambda levels, shape: ((Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}), FLOATS)
+_declare(
+    "native_dropout",
+    "native_dropout.default",
+    {**_P, "train": ("train", "not")},
+    lambda levels, shape: ((Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}),
+    FLOATS,
+)
+_declare(
+    "poisson",
+    "poisson.default",
+    {"rate": tuple(RATES)},
+    lambda levels, shape: ((Arg(shape, *RATES[levels["rate"]], kind="random"),), {}),
+    FLOATS,
+)
+_declare(
+    "binomial",
+    "binomial.default",
+    {},
+    lambda levels, shape: ((Arg(shape, draw=_counts), _share(levels)), {}),
+    FLOATS[:2],
+)
+_declare(
+    "normal_around",
+    "normal.Tensor_Tensor",
+    {},
+    lambda levels, shape: ((Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}),
+    FLOATS,
+)
 _declare("multinomial", "multinomial.default", {"again": ("with", "without")}, _chosen, FLOATS)
 # rrelu of other floats: eager PyTorch has the noise of these wrong
-_declare("rrelu", "rrelu_with_noise_functional.default", {"train": ("train", "not")},
-    lambda levels, shape: ((Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5,
-                            levels["train"] == "train"), {}), FLOATS[:2])
-_declare("gamma", "_standard_gamma.default", {}, lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
-    FLOATS[:2])
-declare("randperm", lambda op: _written(op, {"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120",
-    "40009", "50021", "70001")}, _permutation, _INTEGERS))
-declare("random_integers", lambda op: _written(op, {"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype,
-    (*_INTEGERS, torch.float16, torch.bfloat16)))
-declare("randint_like_tensor", lambda op: _written(op, {"shape": tuple(SHAPES), "high": ("i64", "i32")},
-    _below_a_tensor, _INTEGERS))
-declare("sample_dirichlet", lambda op: _written(op, {"rows": tuple(ROWS), "alpha": tuple(ALPHAS)}, _together,
-    FLOATS[:2]))
+_declare(
+    "rrelu",
+    "rrelu_with_noise_functional.default",
+    {"train": ("train", "not")},
+    lambda levels, shape: (
+        (Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5, levels["train"] == "train"),
+        {},
+    ),
+    FLOATS[:2],
+)
+_declare(
+    "gamma",
+    "_standard_gamma.default",
+    {},
+    lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
+    FLOATS[:2],
+)
+declare(
+    "randperm",
+    lambda op: _written(
+        op,
+        {"n": ("17", "0", "1", "2", "7", "8", "9", "33", "65", "100", "127", "120", "40009", "50021", "70001")},
+        _permutation,
+        _INTEGERS,
+    ),
+)
+declare(
+    "random_integers",
+    lambda op: _written(
+        op, {"shape": tuple(SHAPES), "range": RANGES}, _in_own_dtype, (*_INTEGERS, torch.float16, torch.bfloat16)
+    ),
+)
+declare(
+    "randint_like_tensor",
+    lambda op: _written(op, {"shape": tuple(SHAPES), "high": ("i64", "i32")}, _below_a_tensor, _INTEGERS),
+)
+declare(
+    "sample_dirichlet", lambda op: _written(op, {"rows": tuple(ROWS), "alpha": tuple(ALPHAS)}, _together, FLOATS[:2])
+)

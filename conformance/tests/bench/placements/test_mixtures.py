@@ -1,4 +1,5 @@
 """Models on lists of backends, what their parts take, and what falls short."""
+
 from __future__ import annotations
 
 import json
@@ -31,8 +32,9 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_parts_are_predicted_and_timed() -> None:
     eager, cpp = find("eager"), find("cpp")
-    nothing = Backend(name="none", device="*", supports=lambda call: "Nothing is taken.", compile=lambda gm: gm.forward,
-                      cost=SHEET)
+    nothing = Backend(
+        name="none", device="*", supports=lambda call: "Nothing is taken.", compile=lambda gm: gm.forward, cost=SHEET
+    )
     rows = timed.timed(JOB, {"cpp": [cpp], "both": [prediction.withheld(cpp, "0"), eager], "none": [nothing]})
     assert rows["none"]["seconds"] is None and "no-owner" in rows["none"]["why"]
     (alone,), parts = rows["cpp"]["parts"], rows["both"]["parts"]
@@ -51,6 +53,7 @@ def test_withheld_operators_are_refused_by_lot() -> None:
     def listen(call: Call) -> str | None:
         said.extend(refusal(prediction.withheld(eager, str(seed)), call) is None for seed in range(40))
         return None
+
     it = Backend(name="it", device="*", supports=listen, compile=lambda gm: gm.forward, cost=SHEET)
     timed.timed(JOB, {"it": [it]})
     assert 0.6 < sum(said) / len(said) < 0.8
@@ -62,6 +65,7 @@ def test_sheets_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(backends: list[Backend], device: str) -> dict[str, Cost]:
         asked.extend(b.name for b in backends)
         return {b.name: SHEET for b in backends}
+
     monkeypatch.setattr(sheets, "calibrate", measured)
     assert [b.cost for b in sheets.backends(["eager"], "cpu")] == [SHEET]
     assert [b.name for b in sheets.backends(["interp", "eager"], "cpu")] == ["interp", "eager"]
@@ -70,10 +74,18 @@ def test_sheets_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def row(**seconds: tuple[float, float]) -> dict[str, Any]:
     """Predicted and measured seconds by backend, and of the whole list, which has a part on each."""
+
     def of(name: str, times: tuple[float, float]) -> dict[str, Any]:
         owners = [n for n in seconds if n != "together"] if name == "together" else [name]
-        return {"predicted": times[0], "seconds": times[1], "steps": [times[1]] * 3, "why": "", "owners": owners,
-                "parts": [{"owner": owner, "calls": 3, "predicted": times[0], "seconds": times[1]} for owner in owners]}
+        return {
+            "predicted": times[0],
+            "seconds": times[1],
+            "steps": [times[1]] * 3,
+            "why": "",
+            "owners": owners,
+            "parts": [{"owner": owner, "calls": 3, "predicted": times[0], "seconds": times[1]} for owner in owners],
+        }
+
     return {name: of(name, times) for name, times in seconds.items()}
 
 
@@ -94,7 +106,7 @@ def test_a_placement_that_is_slower_than_one_backend_falls_short() -> None:
 def test_a_placement_on_one_backend_is_that_backend() -> None:
     same = row(a=(2.0, 2.0), together=(2.0, 2.2))
     assert held(mixtures.never_worse_bars, same) == [True, True]
-    same["together"]["parts"] *= 2                            # as two parts it is another program
+    same["together"]["parts"] *= 2  # as two parts it is another program
     assert held(mixtures.never_worse_bars, same) == [True, False]
 
 
@@ -110,14 +122,15 @@ def test_what_is_predicted_is_the_placement_by_cost_and_what_is_measured_what_wa
 def test_lists_are_placed_by_cost_or_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     real = timed.keel.compile
-    monkeypatch.setattr(timed.keel, "compile", lambda fn, **options: asked.append(options["placement"]) or
-                        real(fn, **options))
+    monkeypatch.setattr(
+        timed.keel, "compile", lambda fn, **options: asked.append(options["placement"]) or real(fn, **options)
+    )
     monkeypatch.setattr(mixtures, "backends", lambda names, device: [find(name) for name in names])
     found = mixtures.measure_tried(JOB)
     assert list(found) == ["cpp", "eager", mixtures.BY_COST, mixtures.TOGETHER]
     assert asked == ["cost", "cost", "cost", "measured"]
     assert not any(each["why"] for each in found.values())
-    assert len(found[mixtures.TOGETHER]["parts"]) >= 1        # of the kept plan alone: others run no more
+    assert len(found[mixtures.TOGETHER]["parts"]) >= 1  # of the kept plan alone: others run no more
 
 
 def test_steps_run_until_one_plan_is_left() -> None:
@@ -129,8 +142,9 @@ def test_steps_run_until_one_plan_is_left() -> None:
     def step() -> None:
         steps.append(next(turns))
         found.ran += plans[steps[-1]]
+
     timed.settle(step, found, timed.STILL)
-    assert steps[-timed.STILL:] == [2] * timed.STILL and len(steps) == 23 + timed.STILL
+    assert steps[-timed.STILL :] == [2] * timed.STILL and len(steps) == 23 + timed.STILL
 
 
 def test_lists_are_compared_round_by_round() -> None:
@@ -144,10 +158,11 @@ def test_lists_are_compared_round_by_round() -> None:
 
 def test_a_mixture_is_the_fastest_or_has_a_reason() -> None:
     for figures, holds, reason in (
-            (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(1.0, 1.9)), True, ""),
-            (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(1.0, 2.1)), False, ""),
-            (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(2.9, 2.1)), True, "is predicted to gain 3.3 %"),
-            (row(a=(2.0, 2.0), together=(2.0, 2.1)), True, "no mixture is predicted to be faster than a alone")):
+        (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(1.0, 1.9)), True, ""),
+        (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(1.0, 2.1)), False, ""),
+        (row(a=(2.0, 3.0), b=(3.0, 2.0), together=(2.9, 2.1)), True, "is predicted to gain 3.3 %"),
+        (row(a=(2.0, 2.0), together=(2.0, 2.1)), True, "no mixture is predicted to be faster than a alone"),
+    ):
         (bar,) = mixtures.mixture_bars({JOB: Outcome(figures)})
         assert bar.holds is holds and reason in bar.note
 
@@ -160,8 +175,15 @@ def test_a_backend_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_ranks_are_held_to_nine_tenths() -> None:
-    good = {"x": {"why": "", "parts": [{"owner": "a", "predicted": p, "seconds": s} for p, s in
-                                       ((1.0, 2.0), (2.0, 3.0), (3.0, 10.0), (4.0, 11.0))]}}
+    good = {
+        "x": {
+            "why": "",
+            "parts": [
+                {"owner": "a", "predicted": p, "seconds": s}
+                for p, s in ((1.0, 2.0), (2.0, 3.0), (3.0, 10.0), (4.0, 11.0))
+            ],
+        }
+    }
     job = Job("prediction", "bert", "cpp+eager")
     assert [bar.holds for bar in prediction.bars({job: Outcome(good)})] == [True, None]
     good["x"]["parts"][0]["seconds"] = 20.0
@@ -170,7 +192,13 @@ def test_ranks_are_held_to_nine_tenths() -> None:
 
 def test_models_and_modes_are_asked_for() -> None:
     assert [(j.model, j.mode) for j in mixtures.never_worse_jobs(EVERYTHING)] == [
-        ("bert", "inference"), ("bert", "training"), ("vit", "inference"), ("vit", "training")]
+        ("bert", "inference"),
+        ("bert", "training"),
+        ("vit", "inference"),
+        ("vit", "training"),
+    ]
     assert [(j.model, j.compiler) for j in mixtures.mixture_jobs(EVERYTHING)] == [
-        ("bert", "cpp+inductor+eager"), ("bert", "cpp+openvino+eager")]
+        ("bert", "cpp+inductor+eager"),
+        ("bert", "cpp+openvino+eager"),
+    ]
     assert len(prediction.jobs(EVERYTHING)) == 4

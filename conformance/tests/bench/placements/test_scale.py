@@ -1,4 +1,5 @@
 """Graphs of given sizes, what is timed on them, and how figures become bars."""
+
 from __future__ import annotations
 
 import operator
@@ -44,8 +45,13 @@ def test_a_size_is_measured() -> None:
 
 
 def row(calls: int, seconds: float) -> dict[str, float]:
-    return {"calls": calls, **dict.fromkeys(("read", "alone", "solve", "three", "split", "check", "module"), seconds),
-            **dict.fromkeys(("parts", "three_parts", "fewest"), 3), "gap": 0.0, "three_gap": 0.0}
+    return {
+        "calls": calls,
+        **dict.fromkeys(("read", "alone", "solve", "three", "split", "check", "module"), seconds),
+        **dict.fromkeys(("parts", "three_parts", "fewest"), 3),
+        "gap": 0.0,
+        "three_gap": 0.0,
+    }
 
 
 def bars(sizes: list[dict[str, float]], beside: float) -> list[bool | None]:

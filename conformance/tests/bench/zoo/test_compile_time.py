@@ -1,4 +1,5 @@
 """Compile time against ``aot_eager``'s: twice its seconds, and some for each kernel, are within the bar."""
+
 from __future__ import annotations
 
 import pytest
@@ -45,6 +46,7 @@ def test_the_kernel_cache_starts_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds(job: Job, by: object) -> float:
         seen.append(os.environ["KEEL_CACHE_DIR"])
         return 1.0
+
     monkeypatch.setattr(compile_time, "seconds", seconds)
     assert compile_time.measure(Job("zoo-compile", "bert", "cpp")) == {"kernels": 0, "aot_eager": 1.0, "seconds": 1.0}
     assert "mine" not in seen and len(set(seen)) == 1 and len(seen) == 3 and os.environ["KEEL_CACHE_DIR"] == "mine"

@@ -1,4 +1,5 @@
 """A model of the zoo is run at three sizes; what holds, is wrong, raises or cannot run is told apart."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,10 +19,12 @@ JOB = Job("zoo-models", "small", "cpp", "training", along="dynamic")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A zoo of one model of a layer."""
+
     def build(name: str, seed: int = 0, size: zoo.Size | None = None, device: str = "cpu") -> ModelCase:
         torch.manual_seed(seed)
         x = torch.randn(size.batch if size else 2, 4)
         return ModelCase(name, nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (x,), {}, {}, lambda out: out.square().sum())
+
     monkeypatch.setattr(zoo, "build", build)
     monkeypatch.setattr(zoo, "sizes", lambda name: (zoo.Size(2), zoo.Size(3), zoo.Size(5)))
 
@@ -56,7 +59,8 @@ def test_an_error_counts_where_aot_eager_runs(monkeypatch: pytest.MonkeyPatch) -
 def test_jobs_are_every_way_of_the_models_that_the_zoo_has() -> None:
     chosen = Selection(("bert", "add"), ("inference", "training"), "cpp")
     assert [(job.model, job.mode, job.along) for job in models.jobs(chosen)] == [
-        ("bert", mode, along) for mode in ("inference", "training") for along in ("static", "dynamic")]
+        ("bert", mode, along) for mode in ("inference", "training") for along in ("static", "dynamic")
+    ]
 
 
 def test_a_run_that_is_cut_short_has_ended_the_cheap_ways_of_all_models() -> None:

@@ -1,4 +1,5 @@
 """An OpInfo's samples compiled as a user's functions: what is right holds, what is wrong or raises is told apart."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def test_what_draws_other_numbers_each_time_is_not_judged(monkeypatch: pytest.Mo
 def test_a_wrong_number_and_a_wrong_type_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def other(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
         return lambda fn, job: lambda *inputs: tuple(change(out) for out in fn(*inputs))
+
     monkeypatch.setattr(ways, "keel", other(lambda out: out * 1.001))
     assert "times eager's" in ends("tanh")[ways.WRONG][0]
     monkeypatch.setattr(ways, "keel", other(lambda out: out.double()))
@@ -48,7 +50,9 @@ def test_an_error_counts_where_aot_eager_runs(monkeypatch: pytest.MonkeyPatch) -
     def refuse(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
         def run(*inputs: Any) -> Any:
             raise ValueError("never")
+
         return run
+
     monkeypatch.setattr(ways, "keel", refuse)
     assert "ValueError: never" in ends("tanh")[ways.RAISED][0]
     monkeypatch.setattr(ways, "aot_eager", refuse)
@@ -59,5 +63,8 @@ def test_gradients_are_asked_of_what_promises_them() -> None:
     chosen = Selection(("tanh", "nonzero", "bert"), ("inference", "training"), "cpp", samples=3)
     jobs = samples.jobs(chosen)
     assert {(job.model, job.mode) for job in jobs} == {
-        ("tanh", "inference"), ("tanh", "training"), ("nonzero", "inference")}
+        ("tanh", "inference"),
+        ("tanh", "training"),
+        ("nonzero", "inference"),
+    }
     assert {job.rounds for job in jobs} == {3} and len(jobs) == 6

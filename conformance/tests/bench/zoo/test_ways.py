@@ -1,4 +1,5 @@
 """What comes of the runs of the zoo becomes bars: nothing wrong, nothing that raises where ``aot_eager`` runs."""
+
 from __future__ import annotations
 
 from keel_conformance.bench.jobs import Job
@@ -10,16 +11,24 @@ STATIC, DYNAMIC = (Job("zoo-models", "bert", "cpp", along=along) for along in ("
 
 
 def test_runs_that_hold_are_counted_by_way() -> None:
-    held, *others = bars("models", {STATIC: Outcome({"ends": {HOLDS: ["2", "3"]}}),
-                                    DYNAMIC: Outcome({"ends": {HOLDS: ["2"]}})})
+    held, *others = bars(
+        "models", {STATIC: Outcome({"ends": {HOLDS: ["2", "3"]}}), DYNAMIC: Outcome({"ends": {HOLDS: ["2"]}})}
+    )
     assert (held.value, held.note) == (3, "inference dynamic: 1, inference static: 2")
     assert [bar.holds for bar in others] == [True, True, True, None, None, None]
 
 
 def test_a_wrong_run_and_one_that_raises_fall_short_by_name() -> None:
-    found = {bar.name: bar for bar in bars("models", {
-        STATIC: Outcome({"ends": {HOLDS: ["2"], WRONG: ["3: off"]}}),
-        DYNAMIC: Outcome({"ends": {RAISED: ["2: KeelError"], NOT_AOT: ["3: no"]}})})}
+    found = {
+        bar.name: bar
+        for bar in bars(
+            "models",
+            {
+                STATIC: Outcome({"ends": {HOLDS: ["2"], WRONG: ["3: off"]}}),
+                DYNAMIC: Outcome({"ends": {RAISED: ["2: KeelError"], NOT_AOT: ["3: no"]}}),
+            },
+        )
+    }
     wrong, raised = found["models: wrong"], found["models: raised where aot_eager runs"]
     assert (wrong.value, wrong.holds, wrong.note) == (1, False, "bert inference static 3: off")
     assert (raised.value, raised.holds, raised.note) == (1, False, "bert inference dynamic 2: KeelError")

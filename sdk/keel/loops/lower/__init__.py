@@ -1,4 +1,5 @@
 """FX operators as loop definitions: one rule per overload, by family."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -27,13 +28,30 @@ from . import (
 )
 
 RULES: Mapping[Any, Rule] = {
-    **unary.RULES, **arithmetic.RULES, **choice.RULES, **activations.RULES, **creation.RULES, **views.RULES,
-    **shaping.RULES, **reductions.RULES, **windows.RULES, **indexing.RULES, **scatters.RULES,
+    **unary.RULES,
+    **arithmetic.RULES,
+    **choice.RULES,
+    **activations.RULES,
+    **creation.RULES,
+    **views.RULES,
+    **shaping.RULES,
+    **reductions.RULES,
+    **windows.RULES,
+    **indexing.RULES,
+    **scatters.RULES,
 }
 
-MOVING = frozenset((
-    *views.RULES, *shaping.RULES, *indexing.RULES, *creation.RULES, *scatters.RULES, *choice.CHOOSING, *unary.COPYING,
-))
+MOVING = frozenset(
+    (
+        *views.RULES,
+        *shaping.RULES,
+        *indexing.RULES,
+        *creation.RULES,
+        *scatters.RULES,
+        *choice.CHOOSING,
+        *unary.COPYING,
+    )
+)
 """Operators that may do no more than move elements about: their rules hold for complex numbers as well."""
 COMPLEX_MOVED = frozenset((torch.complex64, torch.complex128))
 
@@ -65,8 +83,14 @@ def _lower(call: Call) -> Definition | str:
     if rule is None:
         return f"{call.name} has no loop form."
     tensors = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
-    odd = next((t.dtype for t in tensors if t.dtype not in COMPLEX_MOVED and (
-        t.dtype.is_complex or t.dtype not in DTYPE_NAMES)), None)
+    odd = next(
+        (
+            t.dtype
+            for t in tensors
+            if t.dtype not in COMPLEX_MOVED and (t.dtype.is_complex or t.dtype not in DTYPE_NAMES)
+        ),
+        None,
+    )
     if odd is None and call.op not in MOVING:
         odd = next((t.dtype for t in tensors if t.dtype.is_complex), None)
     if odd is not None:

@@ -4,6 +4,7 @@ Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit fl
 there.  Where its vectorised code answers NaN and infinity differently from its scalar code, the scalar code (which CUDA
 shares) is followed.
 """
+
 from __future__ import annotations
 
 import math
@@ -25,16 +26,20 @@ CUBIC = 0.044715
 
 def of_one(body: Callable[..., Value]) -> Rule:
     """``body(b, x, *parameters)`` on the operand in the dtype of arithmetic."""
+
     def rule(b: Builder, x: Operand, *args: Any, **kwargs: Any) -> Value:
         return store(b, body(b, lift(b, x, out_dtype(b)), *args, **kwargs))
+
     return rule
 
 
 def of_two(body: Callable[..., Value]) -> Rule:
     """``body(b, x, y, *parameters)``: a gradient and what it is the gradient at, in the schema's order."""
+
     def rule(b: Builder, x: Operand, y: Operand, *args: Any, **kwargs: Any) -> Value:
         dtype = out_dtype(b)
         return store(b, body(b, lift(b, x, dtype), lift(b, y, dtype), *args, **kwargs))
+
     return rule
 
 
@@ -43,6 +48,7 @@ def sigmoid(b: Builder, x: Value) -> Value:
 
 
 # -- rectifiers --------------------------------------------------------------------------------------
+
 
 def relu(b: Builder, x: Operand) -> Value:
     value = lift(b, x, out_dtype(b))
@@ -97,16 +103,18 @@ def elu(b: Builder, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scal
     return b.where(x < 0.0, below, x * scale)
 
 
-def elu_backward(b: Builder, grad: Value, alpha: float, scale: float, input_scale: float, is_result: bool,
-                 x: Value) -> Value:
+def elu_backward(
+    b: Builder, grad: Value, alpha: float, scale: float, input_scale: float, is_result: bool, x: Value
+) -> Value:
     down, up = alpha * scale, scale
     slope = x + down if is_result else down * b.apply("exp", x * input_scale)
     below = grad * input_scale * slope
     return b.where(x <= 0.0, below, grad * up)
 
 
-def elu_backward_rule(b: Builder, grad: Operand, alpha: float, scale: float, input_scale: float, is_result: bool,
-                      x: Operand) -> Value:
+def elu_backward_rule(
+    b: Builder, grad: Operand, alpha: float, scale: float, input_scale: float, is_result: bool, x: Operand
+) -> Value:
     dtype = out_dtype(b)
     return store(b, elu_backward(b, lift(b, grad, dtype), alpha, scale, input_scale, is_result, lift(b, x, dtype)))
 
@@ -125,6 +133,7 @@ def softshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
 
 
 # -- piecewise polynomials ---------------------------------------------------------------------------
+
 
 def _ramp(b: Builder, x: Value) -> Value:
     return b.apply("minimum", b.apply("maximum", x + 3.0, 0.0), 6.0)
@@ -148,6 +157,7 @@ def hardswish_backward(b: Builder, grad: Value, x: Value) -> Value:
 
 # -- smooth ------------------------------------------------------------------------------------------
 
+
 def sigmoid_backward(b: Builder, grad: Value, y: Value) -> Value:
     return grad * ((1.0 - y) * y)
 
@@ -157,7 +167,7 @@ def tanh_backward(b: Builder, grad: Value, y: Value) -> Value:
 
 
 def silu(b: Builder, x: Value) -> Value:
-    return x * b.apply("sigmoid", x)                           # exp(-x) would overflow before the result is 0
+    return x * b.apply("sigmoid", x)  # exp(-x) would overflow before the result is 0
 
 
 def both_sides(b: Builder, x: Value) -> tuple[Value, Value]:
@@ -204,7 +214,7 @@ def mish_backward(b: Builder, grad: Value, x: Value) -> Value:
     e, below = b.apply("exp", -b.apply("abs", x)), x < 0.0
     low = e * (e + 2.0)
     high = 1.0 + 2.0 * e
-    d = b.where(below, low + 2.0, high + 2.0 * (e * e))        # for x >= 0 both are divided by w^2
+    d = b.where(below, low + 2.0, high + 2.0 * (e * e))  # for x >= 0 both are divided by w^2
     rest = 4.0 * (e * (1.0 + e)) * b.where(below, 1.0, e)
     return grad * (b.apply("fma", x, rest / d, b.where(below, low, high)) / d)
 
@@ -218,10 +228,10 @@ def gelu(b: Builder, x: Value, approximate: str = "none") -> Value:
 
 def gelu_backward(b: Builder, grad: Value, x: Value, approximate: str = "none") -> Value:
     if approximate == "tanh":
-        square = x * x                                         # the function is x * sigmoid(twice)
+        square = x * x  # the function is x * sigmoid(twice)
         twice = x * (1.0 + CUBIC * square) * (2 * SQRT_2_OVER_PI)
         return gated_slope(b, grad, twice, x * (1.0 + 3 * CUBIC * square) * (2 * SQRT_2_OVER_PI))
-    cdf = 0.5 * b.apply("erfc", x * -SQRT_HALF)               # 1 + erf would cancel far below 0
+    cdf = 0.5 * b.apply("erfc", x * -SQRT_HALF)  # 1 + erf would cancel far below 0
     pdf = b.apply("exp", x * x * -0.5) * (0.5 * SQRT_2_OVER_PI)
     return grad * (cdf + x * pdf)
 
@@ -264,20 +274,37 @@ def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand)
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.relu.default: relu, aten.threshold.default: threshold, aten.threshold_backward.default: threshold_backward,
-    aten.hardtanh.default: hardtanh, aten.hardtanh_backward.default: of_two(hardtanh_backward),
-    aten.leaky_relu.default: of_one(leaky_relu), aten.leaky_relu_backward.default: of_two(leaky_relu_backward),
-    aten._prelu_kernel.default: of_two(prelu), aten._prelu_kernel_backward.default: prelu_backward,
-    aten.elu.default: of_one(elu), aten.elu_backward.default: elu_backward_rule,
-    aten.hardshrink.default: of_one(hardshrink), aten.hardshrink_backward.default: of_two(hardshrink_backward),
-    aten.softshrink.default: of_one(softshrink), aten.softshrink_backward.default: of_two(hardshrink_backward),
-    aten.hardsigmoid.default: of_one(hardsigmoid), aten.hardsigmoid_backward.default: of_two(hardsigmoid_backward),
-    aten.hardswish.default: of_one(hardswish), aten.hardswish_backward.default: of_two(hardswish_backward),
-    aten.sigmoid_backward.default: of_two(sigmoid_backward), aten.tanh_backward.default: of_two(tanh_backward),
-    aten.silu.default: of_one(silu), aten.silu_backward.default: of_two(silu_backward),
-    aten.softplus.default: of_one(softplus), aten.softplus_backward.default: of_two(softplus_backward),
-    aten.mish.default: of_one(mish), aten.mish_backward.default: of_two(mish_backward),
-    aten.gelu.default: of_one(gelu), aten.gelu_backward.default: of_two(gelu_backward),
-    aten.logit_backward.default: of_two(logit_backward), aten.glu.default: glu,
-    aten.log_sigmoid_forward.default: log_sigmoid_rule, aten.log_sigmoid_backward.default: log_sigmoid_backward,
+    aten.relu.default: relu,
+    aten.threshold.default: threshold,
+    aten.threshold_backward.default: threshold_backward,
+    aten.hardtanh.default: hardtanh,
+    aten.hardtanh_backward.default: of_two(hardtanh_backward),
+    aten.leaky_relu.default: of_one(leaky_relu),
+    aten.leaky_relu_backward.default: of_two(leaky_relu_backward),
+    aten._prelu_kernel.default: of_two(prelu),
+    aten._prelu_kernel_backward.default: prelu_backward,
+    aten.elu.default: of_one(elu),
+    aten.elu_backward.default: elu_backward_rule,
+    aten.hardshrink.default: of_one(hardshrink),
+    aten.hardshrink_backward.default: of_two(hardshrink_backward),
+    aten.softshrink.default: of_one(softshrink),
+    aten.softshrink_backward.default: of_two(hardshrink_backward),
+    aten.hardsigmoid.default: of_one(hardsigmoid),
+    aten.hardsigmoid_backward.default: of_two(hardsigmoid_backward),
+    aten.hardswish.default: of_one(hardswish),
+    aten.hardswish_backward.default: of_two(hardswish_backward),
+    aten.sigmoid_backward.default: of_two(sigmoid_backward),
+    aten.tanh_backward.default: of_two(tanh_backward),
+    aten.silu.default: of_one(silu),
+    aten.silu_backward.default: of_two(silu_backward),
+    aten.softplus.default: of_one(softplus),
+    aten.softplus_backward.default: of_two(softplus_backward),
+    aten.mish.default: of_one(mish),
+    aten.mish_backward.default: of_two(mish_backward),
+    aten.gelu.default: of_one(gelu),
+    aten.gelu_backward.default: of_two(gelu_backward),
+    aten.logit_backward.default: of_two(logit_backward),
+    aten.glu.default: glu,
+    aten.log_sigmoid_forward.default: log_sigmoid_rule,
+    aten.log_sigmoid_backward.default: log_sigmoid_backward,
 }

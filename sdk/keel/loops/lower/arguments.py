@@ -3,6 +3,7 @@
 Promotion is PyTorch's: tensors with dimensions outrank 0-d tensors, which outrank Python numbers, within one category
 of bool, integer, float (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
 """
+
 from __future__ import annotations
 
 import math
@@ -37,9 +38,10 @@ def math_dtype(dtype: torch.dtype) -> torch.dtype:
 
 # -- promotion ---------------------------------------------------------------------------------------
 
+
 def result_dtype(*args: Argument) -> torch.dtype:
     """The dtype that PyTorch promotes ``args`` to."""
-    ranks: list[torch.dtype | None] = [None, None, None]           # dimensioned tensors, 0-d tensors, numbers
+    ranks: list[torch.dtype | None] = [None, None, None]  # dimensioned tensors, 0-d tensors, numbers
     for a in args:
         rank, dtype = _ranked(a)
         had = ranks[rank]
@@ -66,6 +68,7 @@ def _outranked(high: torch.dtype | None, low: torch.dtype | None) -> torch.dtype
 
 
 # -- values ------------------------------------------------------------------------------------------
+
 
 def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
     """The element of ``a``, broadcast to the result, rounded to ``dtype`` and ready for arithmetic."""
@@ -116,6 +119,7 @@ def store(b: Builder, value: Value, n: int = 0) -> Value:
 
 # -- dimensions --------------------------------------------------------------------------------------
 
+
 def canonical(dim: int, rank: int) -> int:
     """``dim`` counted from the front; a 0-d tensor counts as one dimension."""
     return dim % max(rank, 1)
@@ -128,6 +132,7 @@ def canonical_all(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...
 
 
 # -- tables ------------------------------------------------------------------------------------------
+
 
 def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
     """``rule`` for those overloads of ``packet`` that this PyTorch has."""

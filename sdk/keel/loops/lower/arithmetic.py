@@ -3,6 +3,7 @@
 Operands are brought to the dtype that PyTorch promotes to, computed in float32 where that is a 16-bit float, and cast
 once to the result's dtype.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,9 +21,11 @@ aten = torch.ops.aten
 
 def binary(scalar: str) -> Rule:
     """A rule that applies one floating-point scalar op in the result's dtype."""
+
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         return store(b, b.apply(scalar, lift(b, x, dtype), lift(b, y, dtype)))
+
     return rule
 
 
@@ -96,12 +99,14 @@ def floor_quotient(b: Builder, x: Value, y: Value) -> Value:
 
 def remainder(scalar: str) -> Rule:
     """mod (the divisor's sign) or fmod (the dividend's)."""
+
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         left, right = rounded(b, x, dtype), rounded(b, y, dtype)
         if dtype.is_floating_point:
             return store(b, b.apply(scalar, left, right))
         return unless_zero(b, scalar, left, right)
+
     return rule
 
 
@@ -160,7 +165,7 @@ def next_after(b: Builder, x: Operand, y: Operand) -> Value:
     # The neighbour in a 16-bit float: one step of its bits, away from zero where y lies farther out.
     bits = b.apply("bitcast", b.cast(left, dtype), dtype=torch.int16)
     outward = b.apply("eq", right > left, left > 0.0)
-    least = b.where(right > 0.0, b.const(1, torch.int16), b.const(-0x7fff, torch.int16))
+    least = b.where(right > 0.0, b.const(1, torch.int16), b.const(-0x7FFF, torch.int16))
     moved = b.where(left.equals(0.0), least, b.where(outward, bits + 1, bits - 1))
     there = b.cast(b.apply("bitcast", moved, dtype=dtype), torch.float32)
     found = b.where(left.equals(right), right, there)
@@ -176,8 +181,11 @@ def power(b: Builder, x: Argument, y: Argument) -> Value:
     if dtype.is_floating_point:
         return store(b, b.apply("pow", base, exponent))
     odd = ~(exponent & 1).equals(0)
-    unit = b.where(base.equals(1), 1, b.where(base.equals(-1), b.where(odd, b.const(-1, dtype), 1), 0))         \
-        if torch.iinfo(dtype).min < 0 else None
+    unit = (
+        b.where(base.equals(1), 1, b.where(base.equals(-1), b.where(odd, b.const(-1, dtype), 1), 0))
+        if torch.iinfo(dtype).min < 0
+        else None
+    )
     result, square = b.const(1, dtype), base
     bits = torch.iinfo(dtype).bits
     for n in range(bits - (unit is not None)):
@@ -188,11 +196,13 @@ def power(b: Builder, x: Argument, y: Argument) -> Value:
 
 def xlogy(log: str) -> Rule:
     """x log(y), 0 where x is 0 unless y is NaN."""
+
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         left, right = lift(b, x, dtype), lift(b, y, dtype)
         product = b.where(left.equals(0.0), 0.0, left * b.apply(log, right))
         return store(b, b.where(b.apply("isnan", right), float("nan"), product))
+
     return rule
 
 
@@ -218,6 +228,7 @@ def hypot(b: Builder, x: Operand, y: Operand) -> Value:
 
 def log_add_exp(exp: str, log: Callable[[Builder, Value], Value]) -> Rule:
     """log(e^x + e^y), by the larger operand, so that nothing overflows."""
+
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
         left, right = lift(b, x, dtype), lift(b, y, dtype)
@@ -225,6 +236,7 @@ def log_add_exp(exp: str, log: Callable[[Builder, Value], Value]) -> Rule:
         gap = b.apply("abs", left - right)
         total = b.apply("maximum", left, right) + log(b, b.apply(exp, -gap))
         return store(b, b.where(same_end, left, total))
+
     return rule
 
 
@@ -253,20 +265,28 @@ def lerp(b: Builder, start: Operand, end: Operand, weight: Argument) -> Value:
 
 
 RULES: Mapping[Any, Rule] = {
-    **overloads(aten.add, add, "Tensor", "Scalar"), **overloads(aten.sub, sub, "Tensor", "Scalar"),
-    **overloads(aten.rsub, rsub, "Tensor", "Scalar"), **overloads(aten.mul, mul, "Tensor", "Scalar"),
+    **overloads(aten.add, add, "Tensor", "Scalar"),
+    **overloads(aten.sub, sub, "Tensor", "Scalar"),
+    **overloads(aten.rsub, rsub, "Tensor", "Scalar"),
+    **overloads(aten.mul, mul, "Tensor", "Scalar"),
     **overloads(aten.div, div, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
     **overloads(aten.true_divide, div, "Tensor", "Scalar"),
     **overloads(aten.floor_divide, floor_divide, "default", "Scalar"),
     **overloads(aten.remainder, remainder("mod"), "Tensor", "Scalar", "Scalar_Tensor"),
     **overloads(aten.fmod, remainder("fmod"), "Tensor", "Scalar"),
-    aten.pow.Tensor_Scalar: pow_scalar, aten.pow.Tensor_Tensor: power, aten.pow.Scalar: power,
-    aten.atan2.default: binary("atan2"), aten.nextafter.default: next_after,
+    aten.pow.Tensor_Scalar: pow_scalar,
+    aten.pow.Tensor_Tensor: power,
+    aten.pow.Scalar: power,
+    aten.atan2.default: binary("atan2"),
+    aten.nextafter.default: next_after,
     **overloads(aten.copysign, binary("copysign"), "Tensor", "Scalar"),
     **overloads(aten.xlogy, xlogy("log"), "Tensor", "Scalar_Self", "Scalar_Other"),
     **overloads(aten.special_xlog1py, xlogy("log1p"), "default", "self_scalar", "other_scalar"),
-    aten.heaviside.default: heaviside, aten.hypot.default: hypot,
+    aten.heaviside.default: heaviside,
+    aten.hypot.default: hypot,
     aten.logaddexp.default: log_add_exp("exp", lambda b, x: b.apply("log1p", x)),
     aten.logaddexp2.default: log_add_exp("exp2", lambda b, x: b.apply("log1p", x) * (1 / math.log(2))),
-    aten.addcmul.default: addcmul, aten.addcdiv.default: addcdiv, **overloads(aten.lerp, lerp, "Scalar", "Tensor"),
+    aten.addcmul.default: addcmul,
+    aten.addcdiv.default: addcdiv,
+    **overloads(aten.lerp, lerp, "Scalar", "Tensor"),
 }

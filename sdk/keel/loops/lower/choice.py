@@ -1,4 +1,5 @@
 """Comparisons, logic on bits and truth values, and the choice of one element among several."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ def comparison(scalar: str) -> Rule:
     def rule(b: Builder, x: Operand, y: Argument) -> Value:
         common = result_dtype(x, y)
         return store(b, b.apply(scalar, rounded(b, x, common), rounded(b, y, common)))
+
     return rule
 
 
@@ -24,6 +26,7 @@ def bitwise(scalar: str) -> Rule:
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         return b.apply(scalar, lift(b, x, dtype), lift(b, y, dtype))
+
     return rule
 
 
@@ -31,11 +34,13 @@ def logical(scalar: str) -> Rule:
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         common = result_dtype(x, y)
         return store(b, b.apply(scalar, *(b.cast(rounded(b, t, common), torch.bool) for t in (x, y))))
+
     return rule
 
 
 def shift(scalar: str) -> Rule:
     """Shifts by a negative amount, or by the width and more, drop every bit; to the right the sign fills."""
+
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         if dtype.is_floating_point:
@@ -47,14 +52,17 @@ def shift(scalar: str) -> Rule:
         done = b.apply(scalar, value, b.where(beyond, 0, amount))
         rest = b.apply("shr", value, last) if scalar == "shr" and info.min < 0 else 0
         return b.where(beyond, rest, done)
+
     return rule
 
 
 def extremum(scalar: str) -> Rule:
     """maximum or minimum; NaN wins. Bools: or, and."""
+
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
         return store(b, _farther(b, scalar, lift(b, x, dtype), lift(b, y, dtype)))
+
     return rule
 
 
@@ -71,17 +79,17 @@ def number_extremum(scalar: str) -> Rule:
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
         if not dtype.is_floating_point:
-            return plain(b, x, y)                                                              # type: ignore[no-any-return]
+            return plain(b, x, y)  # type: ignore[no-any-return]
         left, right = lift(b, x, dtype), lift(b, y, dtype)
         best = b.where(b.apply("isnan", right), left, b.apply(scalar, left, right))
         return store(b, b.where(b.apply("isnan", left), right, best))
+
     return rule
 
 
 def where(b: Builder, mask: Operand, x: Argument, y: Argument) -> Value:
     dtype = out_dtype(b)
-    chosen = b.where(b.cast(b.broadcast(mask), torch.bool),
-                     lift(b, _exact(b, x), dtype), lift(b, _exact(b, y), dtype))
+    chosen = b.where(b.cast(b.broadcast(mask), torch.bool), lift(b, _exact(b, x), dtype), lift(b, _exact(b, y), dtype))
     return store(b, chosen)
 
 
@@ -113,18 +121,27 @@ CHOOSING: Mapping[Any, Rule] = {
 
 RULES: Mapping[Any, Rule] = {
     **CHOOSING,
-    **{o: r for name in ("eq", "ne", "lt", "le", "gt", "ge")
-       for o, r in overloads(getattr(aten, name), comparison(name), "Tensor", "Scalar").items()},
-    **{o: r for name in ("and", "or", "xor")
-       for o, r in overloads(getattr(aten, f"bitwise_{name}"), bitwise(name), "Tensor", "Scalar",
-                             "Scalar_Tensor").items()},
+    **{
+        o: r
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for o, r in overloads(getattr(aten, name), comparison(name), "Tensor", "Scalar").items()
+    },
+    **{
+        o: r
+        for name in ("and", "or", "xor")
+        for o, r in overloads(
+            getattr(aten, f"bitwise_{name}"), bitwise(name), "Tensor", "Scalar", "Scalar_Tensor"
+        ).items()
+    },
     **{getattr(aten, f"logical_{name}").default: logical(name) for name in ("and", "or", "xor")},
     **overloads(aten.bitwise_left_shift, shift("shl"), "Tensor", "Tensor_Scalar", "Scalar_Tensor"),
     **overloads(aten.bitwise_right_shift, shift("shr"), "Tensor", "Tensor_Scalar", "Scalar_Tensor"),
     **overloads(aten.__lshift__, shift("shl"), "Tensor", "Scalar"),
     **overloads(aten.__rshift__, shift("shr"), "Tensor", "Scalar"),
-    aten.maximum.default: extremum("maximum"), aten.minimum.default: extremum("minimum"),
-    aten.fmax.default: number_extremum("maximum"), aten.fmin.default: number_extremum("minimum"),
+    aten.maximum.default: extremum("maximum"),
+    aten.minimum.default: extremum("minimum"),
+    aten.fmax.default: number_extremum("maximum"),
+    aten.fmin.default: number_extremum("minimum"),
     **overloads(aten.clamp, clamp, "default", "Tensor"),
     **overloads(aten.clamp_min, clamp, "default", "Tensor"),
     **overloads(aten.clamp_max, clamp_max, "default", "Tensor"),

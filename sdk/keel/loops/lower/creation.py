@@ -1,4 +1,5 @@
 """Tensors made from numbers alone: constants, ranges, identity matrices."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ prims = torch.ops.prims
 
 def constant(value: Number) -> Rule:
     """Zeros, ones, and memory that holds no value yet, which is given one so that programs repeat."""
+
     def rule(b: Builder, *_: Any, **__: Any) -> Value:
         return store(b, literal(b, value, out_dtype(b)))
+
     return rule
 
 
@@ -84,13 +87,30 @@ def linspace(b: Builder, start: Number, end: Number, steps: Dim, **_: Any) -> Va
 
 
 RULES: Mapping[Any, Rule] = {
-    **{getattr(aten, name).default: constant(0) for name in (
-        "zeros", "zeros_like", "new_zeros", "empty_like", "new_empty", "new_empty_strided", "empty_strided",
-        "empty_permuted")},
+    **{
+        getattr(aten, name).default: constant(0)
+        for name in (
+            "zeros",
+            "zeros_like",
+            "new_zeros",
+            "empty_like",
+            "new_empty",
+            "new_empty_strided",
+            "empty_strided",
+            "empty_permuted",
+        )
+    },
     aten.empty.memory_format: constant(0),
     **{getattr(aten, name).default: constant(1) for name in ("ones", "ones_like", "new_ones")},
-    aten.full.default: full, aten.full_like.default: full, aten.new_full.default: new_full,
+    aten.full.default: full,
+    aten.full_like.default: full,
+    aten.new_full.default: new_full,
     aten.scalar_tensor.default: scalar_tensor,
-    aten.arange.default: arange, aten.arange.start: arange_start, aten.arange.start_step: arange_step,
-    prims.iota.default: iota, aten.eye.default: eye, aten.eye.m: eye, aten.linspace.default: linspace,
+    aten.arange.default: arange,
+    aten.arange.start: arange_start,
+    aten.arange.start_step: arange_step,
+    prims.iota.default: iota,
+    aten.eye.default: eye,
+    aten.eye.m: eye,
+    aten.linspace.default: linspace,
 }

@@ -2,6 +2,7 @@
 
 Eager raises an error for an index out of range; a kernel checks each, and its caller raises after it has run.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,12 @@ aten = torch.ops.aten
 def gather(b: Builder, x: Operand, dim: int, index: Operand, *, sparse_grad: bool = False) -> Value:
     if not x.type.rank:
         return x[()]
-    if index.type.rank not in (x.type.rank, 0):              # an empty index may have any rank
+    if index.type.rank not in (x.type.rank, 0):  # an empty index may have any rank
         return _nothing(b)
     dim = canonical(dim, x.type.rank)
     at = list(b.at) or [Index()]
     place = b.as_index(b.read(index, b.at), x.type.shape[dim])
-    return x[[*at[:dim], place, *at[dim + 1:]]]
+    return x[[*at[:dim], place, *at[dim + 1 :]]]
 
 
 def _nothing(b: Builder) -> Value:
@@ -40,7 +41,7 @@ def index_select(b: Builder, x: Operand, dim: int, index: Operand) -> Value:
         return x[()]
     dim = canonical(dim, x.type.rank)
     place = b.as_index(index[[b.at[dim]] if index.type.rank else ()], x.type.shape[dim])
-    return x[[*b.at[:dim], place, *b.at[dim + 1:]]]
+    return x[[*b.at[:dim], place, *b.at[dim + 1 :]]]
 
 
 def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any) -> Value:
@@ -55,8 +56,9 @@ def take(b: Builder, x: Operand, index: Operand) -> Value:
     return x[unflatten(place, x.type.shape)]
 
 
-def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index],
-            mask: Value | None = None) -> list[Index]:
+def indexed(
+    b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index], mask: Value | None = None
+) -> list[Index]:
     """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap, and
     are checked where ``mask`` holds.
 
@@ -72,12 +74,13 @@ def indexed(b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None],
         return list(at)
     rank = max(i.type.rank for i in indices if i is not None)
     front = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
-    chosen, rest = at[front:front + rank], iter([*at[:front], *at[front + rank:]])
+    chosen, rest = at[front : front + rank], iter([*at[:front], *at[front + rank :]])
     out: list[Index] = []
     for d in range(len(shape)):
         index = indices[d] if d < len(indices) else None
-        out.append(next(rest) if index is None else
-                   b.as_index(b.broadcast(index, chosen), shape[d], wrap=True, mask=mask))
+        out.append(
+            next(rest) if index is None else b.as_index(b.broadcast(index, chosen), shape[d], wrap=True, mask=mask)
+        )
     return out
 
 
@@ -95,7 +98,11 @@ def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operan
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.gather.default: gather, aten.index_select.default: index_select, aten.embedding.default: embedding,
-    aten.take.default: take, aten.index.Tensor: index_tensor, aten._unsafe_index.Tensor: index_tensor,
+    aten.gather.default: gather,
+    aten.index_select.default: index_select,
+    aten.embedding.default: embedding,
+    aten.take.default: take,
+    aten.index.Tensor: index_tensor,
+    aten._unsafe_index.Tensor: index_tensor,
     aten._unsafe_masked_index.default: masked_index,
 }

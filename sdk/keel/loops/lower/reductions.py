@@ -2,6 +2,7 @@
 
 16-bit floats are summed in float32 and rounded once.  Sums of integers and bools are int64, as PyTorch's are.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,13 @@ def converted(b: Builder, x: Operand, at: Sequence[Index]) -> Value:
 
 def total(monoid: str) -> Rule:
     """sum or prod"""
-    def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *,
-             dtype: torch.dtype | None = None) -> Value:
+
+    def rule(
+        b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    ) -> Value:
         dims = canonical_all(dim, x.type.rank)
         return store(b, folded(b, monoid, converted(b, x, over(b, x, dims, keepdim)), dims))
+
     return rule
 
 
@@ -60,17 +64,20 @@ def mean(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dty
 
 def extreme(monoid: str) -> Rule:
     """max or min over dimensions; of bools, any or all."""
+
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
         dims = canonical_all(dim, x.type.rank)
         some(b, x, dims)
         value = b.math(x[over(b, x, dims, keepdim)])
         name = {"max": "any", "min": "all"}[monoid] if value.dtype == torch.bool else monoid
         return store(b, folded(b, name, value, dims))
+
     return rule
 
 
 def truth(monoid: str) -> Rule:
     """any or all: whether elements are not zero; the result of uint8 is uint8."""
+
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
         # Of ``any.dims`` alone, an empty list names no dimension.
         named_none = isinstance(dim, list | tuple) and not dim
@@ -78,11 +85,13 @@ def truth(monoid: str) -> Rule:
         if named_none and keepdim and b.shape == x.type.shape:
             dims = ()
         return store(b, folded(b, monoid, b.cast(x[over(b, x, dims, keepdim)], torch.bool), dims))
+
     return rule
 
 
 def position_of_extreme(monoid: str) -> Rule:
     """argmax or argmin: the first, or the first NaN; counted through the whole tensor where no dimension is named."""
+
     def rule(b: Builder, x: Operand, dim: int | None = None, keepdim: bool = False) -> Value:
         dims = canonical_all(dim, x.type.rank)
         if not dims:
@@ -91,11 +100,13 @@ def position_of_extreme(monoid: str) -> Rule:
         at = over(b, x, dims, keepdim)
         place = flatten([at[d] for d in dims], contiguous_strides(tuple(x.type.shape[d] for d in dims)))
         return b.reduce_all(monoid, _ordered(b, x[at]), b.position(place))[1]
+
     return rule
 
 
 def extreme_with_position(monoid: str) -> Rule:
     """max or min over one dimension and where it stands."""
+
     def rule(b: Builder, x: Operand, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         if not x.type.rank:
             return x[()], b.const(0, torch.int64)
@@ -104,6 +115,7 @@ def extreme_with_position(monoid: str) -> Rule:
         at = over(b, x, dims, keepdim)
         best, place = b.reduce_all(monoid, _ordered(b, x[at]), b.position(at[dims[0]]))
         return store(b, best), place
+
     return rule
 
 
@@ -113,6 +125,7 @@ def _ordered(b: Builder, value: Value) -> Value:
 
 def running(monoid: str) -> Rule:
     """cumsum or cumprod.  On CPU, as in eager, float32 is accumulated in float64: a long row keeps its digits."""
+
     def rule(b: Builder, x: Operand, dim: int, *, dtype: torch.dtype | None = None) -> Value:
         value = converted(b, x, b.at)
         if not x.type.rank:
@@ -120,18 +133,30 @@ def running(monoid: str) -> Rule:
         if value.dtype == torch.float32 and x.type.device.type == "cpu":
             value = b.cast(value, torch.float64)
         return store(b, b.scan(monoid, canonical(dim, x.type.rank), value)[0])
+
     return rule
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.sum.default: total("sum"), aten.sum.dim_IntList: total("sum"),
-    aten.prod.default: total("prod"), aten.prod.dim_int: total("prod"),
-    aten.mean.default: mean, aten.mean.dim: mean,
-    aten.amax.default: extreme("max"), aten.amin.default: extreme("min"),
-    aten.max.default: extreme("max"), aten.min.default: extreme("min"),
-    **{getattr(packet, name): truth(monoid) for packet, monoid in ((aten.any, "any"), (aten.all, "all"))
-       for name in ("default", "dim", "dims")},
-    aten.argmax.default: position_of_extreme("argmax"), aten.argmin.default: position_of_extreme("argmin"),
-    aten.max.dim: extreme_with_position("argmax"), aten.min.dim: extreme_with_position("argmin"),
-    aten.cumsum.default: running("sum"), aten.cumprod.default: running("prod"),
+    aten.sum.default: total("sum"),
+    aten.sum.dim_IntList: total("sum"),
+    aten.prod.default: total("prod"),
+    aten.prod.dim_int: total("prod"),
+    aten.mean.default: mean,
+    aten.mean.dim: mean,
+    aten.amax.default: extreme("max"),
+    aten.amin.default: extreme("min"),
+    aten.max.default: extreme("max"),
+    aten.min.default: extreme("min"),
+    **{
+        getattr(packet, name): truth(monoid)
+        for packet, monoid in ((aten.any, "any"), (aten.all, "all"))
+        for name in ("default", "dim", "dims")
+    },
+    aten.argmax.default: position_of_extreme("argmax"),
+    aten.argmin.default: position_of_extreme("argmin"),
+    aten.max.dim: extreme_with_position("argmax"),
+    aten.min.dim: extreme_with_position("argmin"),
+    aten.cumsum.default: running("sum"),
+    aten.cumprod.default: running("prod"),
 }

@@ -2,6 +2,7 @@
 
 Where several updates meet, sums come out in any order and of plain writes any one stays, as in eager.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,12 @@ from .indexing import indexed
 aten = torch.ops.aten
 
 MODES: Mapping[str, StoreMode] = {
-    "sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
 }
 
 
@@ -31,7 +37,7 @@ def along(b: Builder, x: Operand, dim: int, index: Operand) -> list[Index]:
     dim = canonical(dim, x.type.rank)
     at = at or [Index()]
     place = b.as_index(b.read(index, at if index.type.rank else ()), x.type.shape[dim])
-    return [*at[:dim], place, *at[dim + 1:]]
+    return [*at[:dim], place, *at[dim + 1 :]]
 
 
 def _source(b: Builder, x: Operand, index: Operand, source: Operand | Number) -> Value:
@@ -42,8 +48,9 @@ def _source(b: Builder, x: Operand, index: Operand, source: Operand | Number) ->
     return store(b, literal(b, source, x.type.dtype))
 
 
-def scatter(b: Builder, x: Operand, dim: int, index: Operand, source: Operand | Number, *,
-            reduce: str | None = None) -> None:
+def scatter(
+    b: Builder, x: Operand, dim: int, index: Operand, source: Operand | Number, *, reduce: str | None = None
+) -> None:
     at = along(b, x, dim, index)
     b.scatter(x, at, _source(b, x, index, source), "write" if reduce is None else _mode(b, x, reduce))
 
@@ -52,8 +59,9 @@ def scatter_add(b: Builder, x: Operand, dim: int, index: Operand, source: Operan
     scatter(b, x, dim, index, source, reduce="add")
 
 
-def scatter_reduce(b: Builder, x: Operand, dim: int, index: Operand, source: Operand, reduce: str, *,
-                   include_self: bool = True) -> None:
+def scatter_reduce(
+    b: Builder, x: Operand, dim: int, index: Operand, source: Operand, reduce: str, *, include_self: bool = True
+) -> None:
     if not include_self:
         refuse(b, "leaves out what stood where it writes.")
     scatter(b, x, dim, index, source, reduce=reduce)
@@ -67,8 +75,9 @@ def _mode(b: Builder, x: Operand, reduce: str) -> StoreMode:
     return MODES[reduce]
 
 
-def index_put(b: Builder, x: Operand, indices: Sequence[Operand | None], values: Operand,
-              accumulate: bool = False) -> None:
+def index_put(
+    b: Builder, x: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool = False
+) -> None:
     shape = put_shape(x, indices)
     at = indexed(b, x.type.shape, indices, b.updates_over(shape))
     mode: StoreMode = _mode(b, x, "add") if accumulate else "write"
@@ -124,14 +133,20 @@ def _row(b: Builder, x: Operand, dim: int, index: Operand, at: list[Index]) -> l
     if not x.type.rank:
         return []
     place = b.as_index(index[[at[dim]] if index.type.rank else ()], x.type.shape[dim], wrap=True)
-    return [*at[:dim], place, *at[dim + 1:]]
+    return [*at[:dim], place, *at[dim + 1 :]]
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.scatter.src: scatter, aten.scatter.value: scatter,
-    aten.scatter.reduce: scatter, aten.scatter.value_reduce: scatter,
-    aten.scatter_add.default: scatter_add, aten.scatter_reduce.two: scatter_reduce,
-    aten.index_put.default: index_put, aten._unsafe_index_put.default: index_put,
-    aten.index_add.default: index_add, aten.index_copy.default: index_copy,
-    aten.index_fill.int_Scalar: index_fill, aten.index_fill.int_Tensor: index_fill,
+    aten.scatter.src: scatter,
+    aten.scatter.value: scatter,
+    aten.scatter.reduce: scatter,
+    aten.scatter.value_reduce: scatter,
+    aten.scatter_add.default: scatter_add,
+    aten.scatter_reduce.two: scatter_reduce,
+    aten.index_put.default: index_put,
+    aten._unsafe_index_put.default: index_put,
+    aten.index_add.default: index_add,
+    aten.index_copy.default: index_copy,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
 }

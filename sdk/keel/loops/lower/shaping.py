@@ -1,4 +1,5 @@
 """Results put together from parts of their operands: joined, padded, flipped, repeated, cut to a triangle."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ aten = torch.ops.aten
 
 # -- joining -----------------------------------------------------------------------------------------
 
+
 def cat(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     """An empty tensor of rank 1 joins anything, as it always has."""
     parts = [x for x in tensors if not (x.type.rank == 1 and x.type.shape[0] == 0)] or [tensors[0]]
@@ -28,17 +30,18 @@ def cat(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     for x in parts:
         pieces.append((x, start))
         start = as_dim(start + x.type.shape[dim])
-    return _piecewise(b, pieces, dim, lambda x, i: [*b.at[:dim], i, *b.at[dim + 1:]])
+    return _piecewise(b, pieces, dim, lambda x, i: [*b.at[:dim], i, *b.at[dim + 1 :]])
 
 
 def stack(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     dim = canonical(dim, len(b.shape))
-    rest = [*b.at[:dim], *b.at[dim + 1:]]
+    rest = [*b.at[:dim], *b.at[dim + 1 :]]
     return _piecewise(b, [(x, n) for n, x in enumerate(tensors)], dim, lambda x, i: rest)
 
 
-def _piecewise(b: Builder, pieces: Sequence[tuple[Operand, Dim]], dim: int,
-               at: Callable[[Operand, Index], Sequence[Index]]) -> Value:
+def _piecewise(
+    b: Builder, pieces: Sequence[tuple[Operand, Dim]], dim: int, at: Callable[[Operand, Index], Sequence[Index]]
+) -> Value:
     """The piece that coordinate ``dim`` falls into; each is given with where it starts, and read at where in it."""
     dtype = out_dtype(b)
     here = b.position(b.at[dim])
@@ -92,6 +95,7 @@ def _all(conditions: Sequence[Value]) -> Value:
 
 # -- one part of a whole -----------------------------------------------------------------------------
 
+
 def _slice_mask(b: Builder, dim: int, start: Dim, count: Dim, step: int) -> tuple[Value | None, Index]:
     """Whether coordinate ``dim`` lies in the slice of ``count`` elements, and where in it; None if it always does."""
     here = b.at[dim] - start
@@ -105,8 +109,9 @@ def _slice_mask(b: Builder, dim: int, start: Dim, count: Dim, step: int) -> tupl
     return (_all(conditions) if conditions else None), floordiv(here, step)
 
 
-def slice_scatter(b: Builder, x: Operand, part: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None,
-                  step: int = 1) -> Value:
+def slice_scatter(
+    b: Builder, x: Operand, part: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Value:
     dim = canonical(dim, x.type.rank)
     first = start_of(b, start, x.type.shape[dim])
     return _written(b, x, part, dim, first, part.type.shape[dim], step)
@@ -119,7 +124,7 @@ def slice_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, st
 
 def _written(b: Builder, x: Operand | None, part: Operand, dim: int, start: Dim, count: Dim, step: int) -> Value:
     mask, within = _slice_mask(b, dim, start, count, step)
-    at = [*b.at[:dim], within, *b.at[dim + 1:]]
+    at = [*b.at[:dim], within, *b.at[dim + 1 :]]
     if mask is None:
         return store(b, part[at])
     new = b.math(b.cast(part.where(mask, at), out_dtype(b)))
@@ -138,7 +143,7 @@ def select_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, i
 
 def _placed(b: Builder, x: Operand | None, part: Operand, dim: int, index: Dim) -> Value:
     mask = b.position(b.at[dim]).equals(b.number(index, torch.int64))
-    new = b.math(b.cast(part.where(mask, [*b.at[:dim], *b.at[dim + 1:]]), out_dtype(b)))
+    new = b.math(b.cast(part.where(mask, [*b.at[:dim], *b.at[dim + 1 :]]), out_dtype(b)))
     return store(b, new if x is None else b.where(mask, new, b.math(x[b.at])))
 
 
@@ -169,14 +174,18 @@ def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, s
     (back,) = b.fold_over([covering])
     window = floordiv(b.at[dim], step) - back
     within = b.at[dim] - window * step
-    mask = (b.position(window) >= 0) & (b.position(window) < b.number(grad.type.shape[dim], torch.int64)) \
+    mask = (
+        (b.position(window) >= 0)
+        & (b.position(window) < b.number(grad.type.shape[dim], torch.int64))
         & (b.position(within) < size)
-    at = [*b.at[:dim], window, *b.at[dim + 1:], within]
+    )
+    at = [*b.at[:dim], window, *b.at[dim + 1 :], within]
     element = b.math(grad.where(mask, [0 if n == 1 else i for n, i in zip(grad.type.shape, at, strict=True)]))
     return store(b, b.reduce("any" if element.dtype == torch.bool else "sum", element))
 
 
 # -- order -------------------------------------------------------------------------------------------
+
 
 def flip(b: Builder, x: Operand, dims: Sequence[int]) -> Value:
     at = list(b.at)
@@ -186,9 +195,13 @@ def flip(b: Builder, x: Operand, dims: Sequence[int]) -> Value:
 
 
 def repeat(b: Builder, x: Operand, repeats: Sequence[Dim]) -> Value:
-    at = b.at[len(b.shape) - x.type.rank:]
-    return x[[i if r == 1 else mod(i, n) if n != 0 else i
-              for i, r, n in zip(at, repeats[len(repeats) - x.type.rank:], x.type.shape, strict=True)]]
+    at = b.at[len(b.shape) - x.type.rank :]
+    return x[
+        [
+            i if r == 1 else mod(i, n) if n != 0 else i
+            for i, r, n in zip(at, repeats[len(repeats) - x.type.rank :], x.type.shape, strict=True)
+        ]
+    ]
 
 
 def roll(b: Builder, x: Operand, shifts: Dim | Sequence[Dim], dims: int | Sequence[int] = ()) -> Value:
@@ -213,6 +226,7 @@ def _rolled(i: Index, move: Dim, size: Dim) -> Index:
 
 # -- triangles ---------------------------------------------------------------------------------------
 
+
 def tril(b: Builder, x: Operand, diagonal: Dim = 0) -> Value:
     i, j = b.at[-2:]
     return _kept(b, x, b.position(j) <= b.position(i + diagonal))
@@ -229,8 +243,10 @@ def _kept(b: Builder, x: Operand, mask: Value) -> Value:
 
 # -- edges -------------------------------------------------------------------------------------------
 
+
 def edge_pad(place: Callable[[Builder, Value, Value], Value]) -> Rule:
     """Padding from the tensor itself: ``place(b, i, n)`` is the coordinate in 0..n-1 that stands for coordinate i."""
+
     def rule(b: Builder, x: Operand, padding: Sequence[Dim]) -> Value:
         at = list(b.at)
         for n in range(len(padding) // 2):
@@ -241,6 +257,7 @@ def edge_pad(place: Callable[[Builder, Value, Value], Value]) -> Rule:
             size = x.type.shape[dim]
             at[dim] = b.sure_index(place(b, b.position(at[dim] - low), b.number(size, torch.int64)), size)
         return x[at]
+
     return rule
 
 
@@ -256,6 +273,7 @@ def replicated(b: Builder, i: Value, n: Value) -> Value:
 
 # -- whole values ------------------------------------------------------------------------------------
 
+
 def copy(b: Builder, x: Operand, source: Operand, non_blocking: bool = False) -> Value:
     if x.type.device != source.type.device:
         refuse(b, f"copies from {source.type.device} to another device.")
@@ -269,14 +287,24 @@ def fill(b: Builder, x: Operand, value: Operand | Number) -> Value:
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.cat.default: cat, aten.stack.default: stack, aten.constant_pad_nd.default: pad,
-    aten.slice_scatter.default: slice_scatter, aten.slice_backward.default: slice_backward,
-    aten.select_scatter.default: select_scatter, aten.select_backward.default: select_backward,
-    aten.diagonal_scatter.default: diagonal_scatter, aten.diagonal_backward.default: diagonal_backward,
+    aten.cat.default: cat,
+    aten.stack.default: stack,
+    aten.constant_pad_nd.default: pad,
+    aten.slice_scatter.default: slice_scatter,
+    aten.slice_backward.default: slice_backward,
+    aten.select_scatter.default: select_scatter,
+    aten.select_backward.default: select_backward,
+    aten.diagonal_scatter.default: diagonal_scatter,
+    aten.diagonal_backward.default: diagonal_backward,
     aten.unfold_backward.default: unfold_backward,
-    aten.flip.default: flip, aten.repeat.default: repeat, aten.roll.default: roll,
-    aten.tril.default: tril, aten.triu.default: triu,
+    aten.flip.default: flip,
+    aten.repeat.default: repeat,
+    aten.roll.default: roll,
+    aten.tril.default: tril,
+    aten.triu.default: triu,
     **{getattr(aten, f"reflection_pad{n}d").default: edge_pad(reflected) for n in (1, 2, 3)},
     **{getattr(aten, f"replication_pad{n}d").default: edge_pad(replicated) for n in (1, 2, 3)},
-    aten.copy.default: copy, aten.fill.Scalar: fill, aten.fill.Tensor: fill,
+    aten.copy.default: copy,
+    aten.fill.Scalar: fill,
+    aten.fill.Tensor: fill,
 }

@@ -2,6 +2,7 @@
 
 Operands are brought to the dtype of the result, computed in float32 where that is a 16-bit float, and cast once.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -19,24 +20,30 @@ prims = torch.ops.prims
 
 def unary(scalar: str) -> Rule:
     """A rule that applies one scalar op in the result's dtype."""
+
     def rule(b: Builder, x: Operand) -> Value:
         return store(b, b.apply(scalar, lift(b, x, out_dtype(b))))
+
     return rule
 
 
 def rounding(scalar: str) -> Rule:
     """floor, ceil, trunc, round: integers are what they are."""
+
     def rule(b: Builder, x: Operand) -> Value:
         value = lift(b, x, out_dtype(b))
         return store(b, b.apply(scalar, value) if value.dtype.is_floating_point else value)
+
     return rule
 
 
 def float_test(test: Callable[[Builder, Value], Value]) -> Rule:
     """A question about floating-point values; False for integers."""
+
     def rule(b: Builder, x: Operand) -> Value:
         value = lift(b, x, x.type.dtype)
         return test(b, value) if value.dtype.is_floating_point else b.const(False, torch.bool)
+
     return rule
 
 
@@ -101,8 +108,9 @@ def angle(b: Builder, x: Operand) -> Value:
     return store(b, b.where(b.apply("isnan", value), value, b.where(value < 0, torch.pi, b.const(0, value.dtype))))
 
 
-def nan_to_num(b: Builder, x: Operand, nan: float | None = None, posinf: float | None = None,
-               neginf: float | None = None) -> Value:
+def nan_to_num(
+    b: Builder, x: Operand, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Value:
     dtype = out_dtype(b)
     value = lift(b, x, dtype)
     if not dtype.is_floating_point:
@@ -124,6 +132,7 @@ def logical_not(b: Builder, x: Operand) -> Value:
 
 # -- conversion --------------------------------------------------------------------------------------
 
+
 def convert(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
     """A copy in the result's dtype; on another device it is no loop."""
     out = b.call.out[0]
@@ -140,15 +149,45 @@ def bitcast(b: Builder, x: Operand, dtype: torch.dtype) -> Value:
 
 
 SAME_NAME = (
-    "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
-    "reciprocal", "neg",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
+    "digamma",
+    "sigmoid",
+    "reciprocal",
+    "neg",
 )
 
 COPYING: Mapping[Any, Rule] = {
-    aten._to_copy.default: convert, prims.convert_element_type.default: convert,
-    aten.clone.default: identity, aten.alias.default: identity, aten.detach.default: identity,
-    aten.lift_fresh_copy.default: identity, aten.lift_fresh.default: identity,
+    aten._to_copy.default: convert,
+    prims.convert_element_type.default: convert,
+    aten.clone.default: identity,
+    aten.alias.default: identity,
+    aten.detach.default: identity,
+    aten.lift_fresh_copy.default: identity,
+    aten.lift_fresh.default: identity,
 }
 
 RULES: Mapping[Any, Rule] = {
@@ -156,13 +195,21 @@ RULES: Mapping[Any, Rule] = {
     **{getattr(aten, name).default: unary(name) for name in SAME_NAME},
     **{getattr(aten, name).default: rounding(name) for name in ("floor", "ceil", "trunc", "round")},
     aten.round.decimals: round_decimals,
-    aten.abs.default: absolute, aten.sign.default: sign, aten.sgn.default: sign, aten.frac.default: frac,
-    aten.signbit.default: signbit, aten.sinc.default: sinc, aten.logit.default: logit,
-    aten.special_entr.default: entr, aten.angle.default: angle, aten.nan_to_num.default: nan_to_num,
+    aten.abs.default: absolute,
+    aten.sign.default: sign,
+    aten.sgn.default: sign,
+    aten.frac.default: frac,
+    aten.signbit.default: signbit,
+    aten.sinc.default: sinc,
+    aten.logit.default: logit,
+    aten.special_entr.default: entr,
+    aten.angle.default: angle,
+    aten.nan_to_num.default: nan_to_num,
     aten.isnan.default: float_test(lambda b, x: b.apply("isnan", x)),
     aten.isinf.default: float_test(lambda b, x: b.apply("isinf", x)),
     aten.isposinf.default: float_test(lambda b, x: x.equals(float("inf"))),
     aten.isneginf.default: float_test(lambda b, x: x.equals(float("-inf"))),
-    aten.bitwise_not.default: bitwise_not, aten.logical_not.default: logical_not,
+    aten.bitwise_not.default: bitwise_not,
+    aten.logical_not.default: logical_not,
     aten.view.dtype: bitcast,
 }

@@ -1,4 +1,5 @@
 """Views: each element of the result is one element of the operand, wherever it is.  Pure index maps."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -76,8 +77,9 @@ def start_of(b: Builder, start: Dim | None, size: Dim) -> Dim:
     refuse(b, f"starts at {start}, whose sign is not known.")
 
 
-def slice_(b: Builder, x: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None,
-           step: int = 1) -> Value:
+def slice_(
+    b: Builder, x: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Value:
     dim = canonical(dim, x.type.rank)
     size = x.type.shape[dim]
     to_the_end = step == 1 and (end is None or (isinstance(end, int) and end >= MAX_SIZE))
@@ -126,8 +128,9 @@ def unfold(b: Builder, x: Operand, dim: int, size: int, step: int) -> Value:
     return x[at]
 
 
-def as_strided(b: Builder, x: Operand, size: Sequence[Dim], stride: Sequence[Dim],
-               storage_offset: Dim | None = None) -> Value:
+def as_strided(
+    b: Builder, x: Operand, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+) -> Value:
     """Only from where the operand begins, and only if the operand leaves no gaps in its memory."""
     if storage_offset is not None:
         refuse(b, "counts from the start of a storage that may hold more than its operand.")
@@ -171,19 +174,36 @@ def pixel_unshuffle(b: Builder, x: Operand, factor: int) -> Value:
 
 
 RULES: Mapping[Any, Rule] = {
-    aten.view.default: view, aten._unsafe_view.default: view, aten._reshape_alias.default: view,
-    aten.view_copy.default: view, aten._reshape_copy.default: view, aten.reshape.default: view,
-    aten.expand.default: expand, aten.expand_copy.default: expand,
-    aten.permute.default: permute, aten.permute_copy.default: permute,
-    aten.transpose.int: transpose, aten.transpose_copy.int: transpose, aten.t.default: t, aten.t_copy.default: t,
-    aten.unsqueeze.default: unsqueeze, aten.unsqueeze_copy.default: unsqueeze,
+    aten.view.default: view,
+    aten._unsafe_view.default: view,
+    aten._reshape_alias.default: view,
+    aten.view_copy.default: view,
+    aten._reshape_copy.default: view,
+    aten.reshape.default: view,
+    aten.expand.default: expand,
+    aten.expand_copy.default: expand,
+    aten.permute.default: permute,
+    aten.permute_copy.default: permute,
+    aten.transpose.int: transpose,
+    aten.transpose_copy.int: transpose,
+    aten.t.default: t,
+    aten.t_copy.default: t,
+    aten.unsqueeze.default: unsqueeze,
+    aten.unsqueeze_copy.default: unsqueeze,
     **overloads(aten.squeeze, squeeze, "default", "dim", "dims"),
     **overloads(aten.squeeze_copy, squeeze, "default", "dim", "dims"),
-    aten.slice.Tensor: slice_, aten.slice_copy.Tensor: slice_,
-    aten.select.int: select, aten.select_copy.int: select,
-    aten.diagonal.default: diagonal, aten.diagonal_copy.default: diagonal,
-    aten.unfold.default: unfold, aten.unfold_copy.default: unfold,
-    aten.as_strided.default: as_strided, aten.as_strided_copy.default: as_strided,
-    aten.alias_copy.default: identity, aten.detach_copy.default: identity,
-    aten.pixel_shuffle.default: pixel_shuffle, aten.pixel_unshuffle.default: pixel_unshuffle,
+    aten.slice.Tensor: slice_,
+    aten.slice_copy.Tensor: slice_,
+    aten.select.int: select,
+    aten.select_copy.int: select,
+    aten.diagonal.default: diagonal,
+    aten.diagonal_copy.default: diagonal,
+    aten.unfold.default: unfold,
+    aten.unfold_copy.default: unfold,
+    aten.as_strided.default: as_strided,
+    aten.as_strided_copy.default: as_strided,
+    aten.alias_copy.default: identity,
+    aten.detach_copy.default: identity,
+    aten.pixel_shuffle.default: pixel_shuffle,
+    aten.pixel_unshuffle.default: pixel_unshuffle,
 }

@@ -1,4 +1,5 @@
 """Folds over windows of the last dimensions: pooling and its gradients, and resampling to the nearest element."""
+
 from __future__ import annotations
 
 import math
@@ -39,10 +40,18 @@ def _all(masks: Sequence[Value]) -> Value:
 
 # -- averages ----------------------------------------------------------------------------------------
 
+
 def avg_pool(n: int) -> Rule:
-    def rule(b: Builder, x: Operand, kernel: Sequence[int], stride: Sequence[int] = (),
-             padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-             divisor_override: int | None = None) -> Value:
+    def rule(
+        b: Builder,
+        x: Operand,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:
         kernel, padding = spread(kernel, n), spread(padding, n)
         stride = spread(stride, n) if stride else kernel
         batch, out = b.at[:-n], b.at[-n:]
@@ -57,6 +66,7 @@ def avg_pool(n: int) -> Rule:
         if not _math(b).is_floating_point:
             return store(b, b.apply("truncdiv", total, b.cast(count, _math(b))))
         return store(b, total / b.cast(count, _math(b)))
+
     return rule
 
 
@@ -67,8 +77,17 @@ def _math(b: Builder) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _count(b: Builder, out: Sequence[Index], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-           sizes: Sequence[Dim], include_pad: bool, override: int | None, whole: bool) -> Value:
+def _count(
+    b: Builder,
+    out: Sequence[Index],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    sizes: Sequence[Dim],
+    include_pad: bool,
+    override: int | None,
+    whole: bool,
+) -> Value:
     """What a window's sum is divided by: its elements, those in the padding or not, never those beyond it."""
     if override is not None:
         return b.const(override, torch.int64)
@@ -87,8 +106,18 @@ def _count(b: Builder, out: Sequence[Index], kernel: Sequence[int], stride: Sequ
 
 def avg_pool_backward(n: int) -> Rule:
     """Each input element gathers its share from every window that it lies in."""
-    def rule(b: Builder, grad: Operand, x: Operand, kernel: Sequence[int], stride: Sequence[int],
-             padding: Sequence[int], ceil_mode: bool, count_include_pad: bool, divisor_override: int | None) -> Value:
+
+    def rule(
+        b: Builder,
+        grad: Operand,
+        x: Operand,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Value:
         kernel, padding = spread(kernel, n), spread(padding, n)
         stride = spread(stride, n) if stride else kernel
         batch, here = b.at[:-n], b.at[-n:]
@@ -104,6 +133,7 @@ def avg_pool_backward(n: int) -> Rule:
         count = _count(b, windows, kernel, stride, padding, sizes, count_include_pad, divisor_override, whole)
         share = b.where(_all(masks), element / b.cast(count, element.dtype), 0.0)
         return store(b, b.reduce("sum", share))
+
     return rule
 
 
@@ -131,10 +161,14 @@ def adaptive_avg_pool(n: int) -> Rule:
         within = b.fold_over(_longest(s, o) for s, o in zip(sizes, outs, strict=True))
         spans = [_adaptive(i, s, o) for i, s, o in zip(out, sizes, outs, strict=True)]
         at = [*batch, *(start + w for (start, _), w in zip(spans, within, strict=True))]
-        masks = [b.position(w) < b.position(end - start) for (start, end), w in zip(spans, within, strict=True)
-                 if not (end - start).is_const]
+        masks = [
+            b.position(w) < b.position(end - start)
+            for (start, end), w in zip(spans, within, strict=True)
+            if not (end - start).is_const
+        ]
         total = b.reduce("sum", b.math(x.where(_all(masks), at) if masks else x[at]))
         return store(b, total / b.cast(_product(b, [end - start for start, end in spans]), _math(b)))
+
     return rule
 
 
@@ -149,8 +183,9 @@ def adaptive_avg_pool_backward(n: int) -> Rule:
     def rule(b: Builder, grad: Operand, x: Operand) -> Value:
         batch, here = b.at[:-n], b.at[-n:]
         sizes, outs = x.type.shape[-n:], grad.type.shape[-n:]
-        after = b.fold_over(1 if sympy.sympify(s) % o == 0 else _longest(o, s)
-                            for s, o in zip(sizes, outs, strict=True))
+        after = b.fold_over(
+            1 if sympy.sympify(s) % o == 0 else _longest(o, s) for s, o in zip(sizes, outs, strict=True)
+        )
         windows, masks, lengths = [], [], []
         for i, size, o, t in zip(here, sizes, outs, after, strict=True):
             window = floordiv(i * o, size) + t
@@ -163,19 +198,28 @@ def adaptive_avg_pool_backward(n: int) -> Rule:
         element = b.math(grad.where(_all(masks), at) if masks else grad[at])
         share = element / b.cast(_product(b, lengths), element.dtype)
         return store(b, b.reduce("sum", b.where(_all(masks), share, 0.0) if masks else share))
+
     return rule
 
 
 # -- maxima ------------------------------------------------------------------------------------------
+
 
 def max_pool(n: int) -> Rule:
     """The largest element of each window and where it stands in its plane.
 
     Padding never wins; the first of equals does, and the first NaN (eager keeps the last one's place).
     """
-    def rule(b: Builder, x: Operand, kernel: Sequence[int], stride: Sequence[int] = (),
-             padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-             ceil_mode: bool = False) -> tuple[Value, Value]:
+
+    def rule(
+        b: Builder,
+        x: Operand,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        ceil_mode: bool = False,
+    ) -> tuple[Value, Value]:
         kernel, padding, dilation = spread(kernel, n), spread(padding, n), spread(dilation, n)
         stride = spread(stride, n) if stride else kernel
         batch, out = b.at[:-n], b.at[-n:]
@@ -185,6 +229,7 @@ def max_pool(n: int) -> Rule:
         if not any(padding) and not ceil_mode:
             return _largest(b, x, [*batch, *at], at, None)
         return _largest(b, x, [*batch, *at], at, _all([_inside(b, i, n) for i, n in zip(at, sizes, strict=True)]))
+
     return rule
 
 
@@ -195,15 +240,20 @@ def adaptive_max_pool(n: int) -> Rule:
         within = b.fold_over(_longest(s, o) for s, o in zip(sizes, outs, strict=True))
         spans = [_adaptive(i, s, o) for i, s, o in zip(out, sizes, outs, strict=True)]
         at = [start + w for (start, _), w in zip(spans, within, strict=True)]
-        masks = [b.position(w) < b.position(end - start) for (start, end), w in zip(spans, within, strict=True)
-                 if not (end - start).is_const]
+        masks = [
+            b.position(w) < b.position(end - start)
+            for (start, end), w in zip(spans, within, strict=True)
+            if not (end - start).is_const
+        ]
         return _largest(b, x, [*batch, *at], at, _all(masks) if masks else None)
+
     return rule
 
 
-def _largest(b: Builder, x: Operand, at: Sequence[Index], plane: Sequence[Index],
-             mask: Value | None) -> tuple[Value, Value]:
-    place = b.position(flatten(plane, contiguous_strides(x.type.shape[-len(plane):])))
+def _largest(
+    b: Builder, x: Operand, at: Sequence[Index], plane: Sequence[Index], mask: Value | None
+) -> tuple[Value, Value]:
+    place = b.position(flatten(plane, contiguous_strides(x.type.shape[-len(plane) :])))
     if mask is None:
         value = b.math(x[at])
     else:
@@ -216,13 +266,17 @@ def _largest(b: Builder, x: Operand, at: Sequence[Index], plane: Sequence[Index]
 
 # -- nearest element ---------------------------------------------------------------------------------
 
+
 def upsample_nearest(n: int, *, centred: bool = False) -> Rule:
     def rule(b: Builder, x: Operand, _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, out = b.at[:-n], b.at[-n:]
         given = [*scales, *[None] * (n - len(scales))]
-        at = [_nearest(b, i, size, o, scale, centred)
-              for i, size, o, scale in zip(out, x.type.shape[-n:], b.shape[-n:], given, strict=True)]
+        at = [
+            _nearest(b, i, size, o, scale, centred)
+            for i, size, o, scale in zip(out, x.type.shape[-n:], b.shape[-n:], given, strict=True)
+        ]
         return x[[*batch, *at]]
+
     return rule
 
 
@@ -268,6 +322,7 @@ def _ratio(size: Dim, outs: Dim, scale: float | None) -> float:
 
 def upsample_nearest_backward(n: int) -> Rule:
     """Only for whole factors: each input element sums the block that it was copied to."""
+
     def rule(b: Builder, grad: Operand, _outs: Sequence[Dim], _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, here = b.at[:-n], b.at[-n:]
         given = [*scales, *[None] * (n - len(scales))]
@@ -279,6 +334,7 @@ def upsample_nearest_backward(n: int) -> Rule:
         within = b.fold_over(whole)
         at = [i * f + w for i, f, w in zip(here, whole, within, strict=True)]
         return store(b, b.reduce("sum", b.math(grad[[*batch, *at]])))
+
     return rule
 
 
@@ -287,10 +343,12 @@ def _each(name: str, make: Callable[[int], Rule], *dims: int) -> dict[Any, Rule]
 
 
 RULES: Mapping[Any, Rule] = {
-    **_each("avg_pool{}d", avg_pool, 2, 3), **_each("avg_pool{}d_backward", avg_pool_backward, 2, 3),
+    **_each("avg_pool{}d", avg_pool, 2, 3),
+    **_each("avg_pool{}d_backward", avg_pool_backward, 2, 3),
     **_each("_adaptive_avg_pool{}d", adaptive_avg_pool, 2, 3),
     **_each("_adaptive_avg_pool{}d_backward", adaptive_avg_pool_backward, 2, 3),
-    **_each("max_pool{}d_with_indices", max_pool, 2, 3), **_each("adaptive_max_pool{}d", adaptive_max_pool, 2, 3),
+    **_each("max_pool{}d_with_indices", max_pool, 2, 3),
+    **_each("adaptive_max_pool{}d", adaptive_max_pool, 2, 3),
     **_each("upsample_nearest{}d", upsample_nearest, 1, 2, 3),
     **_each("_upsample_nearest_exact{}d", lambda n: upsample_nearest(n, centred=True), 1, 2, 3),
     **_each("upsample_nearest{}d_backward", upsample_nearest_backward, 1, 2, 3),

@@ -3,6 +3,7 @@
 PyTorch has an overload per kernel, which differ in what they return beside the result; all are members ``sdpa`` and
 ``sdpa_backward``. Dropout is refused: the backward would have to draw the forward's numbers again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -47,8 +48,11 @@ def _scores(q: Tensor, k: Tensor, is_causal: bool, mask: Tensor | None, scale: f
         columns = aten.arange.default(k.shape[-2], device=q.device)
         scores = aten.where.self(aten.ge.Tensor(rows, columns), scores, _minus_infinity(scores))
     if mask is not None:
-        scores = (aten.where.self(mask, scores, _minus_infinity(scores)) if mask.dtype == torch.bool
-                  else scores + accurate(mask))
+        scores = (
+            aten.where.self(mask, scores, _minus_infinity(scores))
+            if mask.dtype == torch.bool
+            else scores + accurate(mask)
+        )
     return scores
 
 
@@ -71,8 +75,9 @@ def attended(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return out, aten.squeeze.dim(top + aten.log.default(total), -1)
 
 
-def gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, scores: Tensor,
-              factor: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, scores: Tensor, factor: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients with respect to query, key, value and the scores."""
     heads = q.shape[-3]
     weights = aten.exp.default(scores - aten.unsqueeze.default(logsumexp, -1))
@@ -89,8 +94,10 @@ def gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsum
 
 # -- forward ----------------------------------------------------------------------------------------------------------
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool,
-               scale: float | None) -> tuple[Tensor, Tensor]:
+
+def _attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor]:
     out, lse = attended(_scores(q, k, is_causal, mask, scale_of(q, scale)), v)
     return out.to(q.dtype), lse
 
@@ -100,8 +107,16 @@ def _nothing(q: Tensor, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor
     return aten.full.default(list(shape), 0, dtype=dtype, device=q.device)
 
 
-def _flash(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
-           return_debug_mask: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+def _flash(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p or return_debug_mask:
         return NotImplemented
     out, lse = _attention(q, k, v, None, is_causal, scale)
@@ -109,28 +124,58 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: b
     return out, lse, None, None, q.shape[2], k.shape[2], seed, offset, _nothing(q, 0, dtype=q.dtype)
 
 
-def _efficient(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool,
-               dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+def _efficient(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p:
         return NotImplemented
     out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
     queries = q.shape[2]
-    padded = (aten.constant_pad_nd.default(lse, [0, (queries + 31) // 32 * 32 - queries], float("inf"))
-              if compute_log_sumexp else aten.slice.Tensor(lse, 2, 0, 0))
+    padded = (
+        aten.constant_pad_nd.default(lse, [0, (queries + 31) // 32 * 32 - queries], float("inf"))
+        if compute_log_sumexp
+        else aten.slice.Tensor(lse, 2, 0, 0)
+    )
     return out, padded, _nothing(q), _nothing(q)
 
 
-def _cudnn(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool, dropout_p: float = 0.0,
-           is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+def _cudnn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p or return_debug_mask:
         return NotImplemented
     out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
     return (out, aten.unsqueeze.default(lse, -1), None, None, q.shape[2], k.shape[2], _nothing(q), _nothing(q), None)
 
 
-def _overrideable(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None = None, dropout_p: float = 0.0,
-                  is_causal: bool = False, return_debug_mask: bool = False, *,
-                  scale: float | None = None) -> tuple[Any, ...]:
+def _overrideable(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p or return_debug_mask:
         return NotImplemented
     out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
@@ -138,25 +183,46 @@ def _overrideable(q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None = No
     return out, lse, None, None, q.shape[-2], k.shape[-2], _nothing(q), _nothing(q), None
 
 
-@family("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-        "_scaled_dot_product_fused_attention_overrideable", clauses=(
-            Clause("The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root "
-                   "of 1 / q.size(-1), and a bool mask is -inf where it is False.", About.BOOL),
-            Clause("logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, "
-                   "per query, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
-            Clause("With is_causal, query i sees keys 0 to i.", parameters=("is_causal",)),
-            "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
-            "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
-            "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
-        ), forms={
-            "aten._scaled_dot_product_flash_attention.default": _flash,
-            "aten._scaled_dot_product_efficient_attention.default": _efficient,
-            "aten._scaled_dot_product_cudnn_attention.default": _cudnn,
-            "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
-        }, tags=frozenset({"contraction"}))
-def sdpa(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
-         attn_mask: Tensor | None = None, scale: float | None = None) -> tuple[Tensor, Tensor]:
+@family(
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    clauses=(
+        Clause(
+            "The output is softmax(q k^T * scale + mask) v, the softmax over keys; scale defaults to the root "
+            "of 1 / q.size(-1), and a bool mask is -inf where it is False.",
+            About.BOOL,
+        ),
+        Clause(
+            "logsumexp is the natural logarithm of the sum of exponentials of the scaled and masked scores, "
+            "per query, in float32 for 16-bit floats.",
+            About.HALF | About.FLOAT32,
+        ),
+        Clause("With is_causal, query i sees keys 0 to i.", parameters=("is_causal",)),
+        "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
+        "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
+        "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
+    ),
+    forms={
+        "aten._scaled_dot_product_flash_attention.default": _flash,
+        "aten._scaled_dot_product_efficient_attention.default": _efficient,
+        "aten._scaled_dot_product_cudnn_attention.default": _cudnn,
+        "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
+    },
+    tags=frozenset({"contraction"}),
+)
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """Attention and the logsumexp of its scores, [batch, heads, queries]."""
     if dropout_p:
         return NotImplemented  # eager has no dropout here either
@@ -165,22 +231,60 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: boo
 
 # -- backward ---------------------------------------------------------------------------------------------------------
 
-def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, logsumexp: Tensor,
-              is_causal: bool, scale: float | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+
+def _backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     factor = scale_of(q, scale)
     scores = _scores(q, k, is_causal, mask, factor)
     return gradients(grad, q, k, v, out, logsumexp, scores, factor)
 
 
-def _flash_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor,
-                    cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool,
-                    seed: Any, offset: Any, *, scale: float | None = None) -> tuple[Any, ...]:
+def _flash_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    seed: Any,
+    offset: Any,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     return NotImplemented if dropout_p else _backward(grad, q, k, v, None, out, logsumexp, is_causal, scale)[:3]
 
 
-def _efficient_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, out: Tensor,
-                        logsumexp: Tensor, seed: Any, offset: Any, dropout_p: float, grad_input_mask: Sequence[bool],
-                        is_causal: bool = False, *, scale: float | None = None) -> tuple[Any, ...]:
+def _efficient_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    seed: Any,
+    offset: Any,
+    dropout_p: float,
+    grad_input_mask: Sequence[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p:
         return NotImplemented
     lse = aten.slice.Tensor(logsumexp, 2, 0, q.shape[2])
@@ -198,9 +302,25 @@ def _in_sixteens(x: Tensor) -> Tensor:
     return aten.slice.Tensor(aten.constant_pad_nd.default(x, [0, more]), -1, 0, n)
 
 
-def _cudnn_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, seed: Any,
-                    offset: Any, attn_bias: Tensor | None, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any,
-                    dropout_p: float, is_causal: bool, *, scale: float | None = None) -> tuple[Any, ...]:
+def _cudnn_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    seed: Any,
+    offset: Any,
+    attn_bias: Tensor | None,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p:
         return NotImplemented
     lse = aten.squeeze.dim(logsumexp, -1)
@@ -208,9 +328,25 @@ def _cudnn_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, 
 
 
 def _overrideable_backward(
-        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_bias: Tensor | None, grad_input_mask: Sequence[bool],
-        out: Tensor, logsumexp: Tensor, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float,
-        is_causal: bool, seed: Any, offset: Any, *, scale: float | None = None) -> tuple[Any, ...]:
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Tensor | None,
+    grad_input_mask: Sequence[bool],
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    seed: Any,
+    offset: Any,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if dropout_p:
         return NotImplemented
     lse = logsumexp if q.dim() == 4 else aten.squeeze.dim(logsumexp, 0)
@@ -230,21 +366,41 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
     return aten.reshape.default(found, list(mask.shape)).to(mask.dtype)
 
 
-@family("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
-        "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
-        "_scaled_dot_product_fused_attention_overrideable_backward", clauses=(
-            "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
-            Clause("The gradient of an additive mask is that of the scores, summed over what it was broadcast over; "
-                   "None where grad_input_mask says so.", About.BROADCAST),
-        ), forms={
-            "aten._scaled_dot_product_flash_attention_backward.default": _flash_backward,
-            "aten._scaled_dot_product_efficient_attention_backward.default": _efficient_backward,
-            "aten._scaled_dot_product_cudnn_attention_backward.default": _cudnn_backward,
-            "aten._scaled_dot_product_fused_attention_overrideable_backward.default": _overrideable_backward,
-        }, tags=frozenset({"contraction"}))
-def sdpa_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
-                  is_causal: bool, *, attn_mask: Tensor | None = None,
-                  scale: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+@family(
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_dot_product_flash_attention_backward",
+    "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_cudnn_attention_backward",
+    "_scaled_dot_product_fused_attention_overrideable_backward",
+    clauses=(
+        "The gradients are those of the forward's definition, with weights exp(scores - logsumexp).",
+        Clause(
+            "The gradient of an additive mask is that of the scores, summed over what it was broadcast over; "
+            "None where grad_input_mask says so.",
+            About.BROADCAST,
+        ),
+    ),
+    forms={
+        "aten._scaled_dot_product_flash_attention_backward.default": _flash_backward,
+        "aten._scaled_dot_product_efficient_attention_backward.default": _efficient_backward,
+        "aten._scaled_dot_product_cudnn_attention_backward.default": _cudnn_backward,
+        "aten._scaled_dot_product_fused_attention_overrideable_backward.default": _overrideable_backward,
+    },
+    tags=frozenset({"contraction"}),
+)
+def sdpa_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to query, key and value."""
     if dropout_p:
         return NotImplemented

@@ -3,6 +3,7 @@
 Written out, the former is dense attention of all tokens with all tokens under a mask that keeps sequences apart: right,
 but work and memory grow with the square of the total, so a backend that has it should claim it.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -46,9 +47,9 @@ def _visible(q: Tensor, k: Tensor, cum_q: Tensor | None, cum_k: Tensor | None, l
     if cum_q is not None and cum_k is not None:
         own_q, own_k = _sequences(at_q, cum_q), _sequences(at_k, cum_k)
         found.append(aten.eq.Tensor(*_outer(own_q, own_k)))
-        last = cum_q.shape[0] - 2                                # tokens behind the last sequence see what they like
+        last = cum_q.shape[0] - 2  # tokens behind the last sequence see what they like
         own_q, own_k = (aten.clamp_max.default(own, last) for own in (own_q, own_k))
-        ends = aten.slice.Tensor(cum_k - cum_q, 0, 1)            # the last tokens meet on the diagonal
+        ends = aten.slice.Tensor(cum_k - cum_q, 0, 1)  # the last tokens meet on the diagonal
         shift = aten.index.Tensor(ends, [own_q])
     place, key = _outer(at_q + shift, at_k)
     if right is not None:
@@ -79,16 +80,38 @@ def _bounds(is_causal: bool, left: Any, right: Any) -> tuple[Any, Any]:
     return left, 0 if is_causal else right
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, cum_q: Tensor | None, cum_k: Tensor | None, is_causal: bool, scale: Any,
-             left: Any, right: Any, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cum_q: Tensor | None,
+    cum_k: Tensor | None,
+    is_causal: bool,
+    scale: Any,
+    left: Any,
+    right: Any,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     visible = _visible(q, k, cum_q, cum_k, *_bounds(is_causal, left, right))
     scores = _scores(_heads_first(q), _heads_first(k), visible, bias, scale_of(q, scale))
     out, lse = attended(scores, _heads_first(v))
     return _heads_first(out).to(q.dtype), lse
 
 
-def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cum_q: Tensor | None,
-              cum_k: Tensor | None, is_causal: bool, scale: Any, left: Any, right: Any) -> tuple[Tensor, ...]:
+def _backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cum_q: Tensor | None,
+    cum_k: Tensor | None,
+    is_causal: bool,
+    scale: Any,
+    left: Any,
+    right: Any,
+) -> tuple[Tensor, ...]:
     visible, factor = _visible(q, k, cum_q, cum_k, *_bounds(is_causal, left, right)), scale_of(q, scale)
     grad, q, k, v, out = (_heads_first(x) for x in (grad, q, k, v, out))
     found = gradients(grad, q, k, v, out, lse, _scores(q, k, visible, None, factor), factor)[:3]
@@ -99,10 +122,22 @@ def _state(q: Tensor, *shape: int, dtype: torch.dtype = torch.uint64) -> Tensor:
     return aten.full.default(list(shape), 0, dtype=dtype, device=q.device)
 
 
-def _varlen(q: Tensor, k: Tensor, v: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor | None, max_q: Any, max_k: Any,
-            is_causal: bool = False, scale: float | None = None, window_size: Any = None, enable_gqa: bool = False,
-            seqused_k: Tensor | None = None, block_table: Tensor | None = None,
-            num_splits: Any = None) -> tuple[Any, ...]:
+def _varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: Any,
+    max_k: Any,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window_size: Any = None,
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: Any = None,
+) -> tuple[Any, ...]:
     if cu_seq_k is None or seqused_k is not None or block_table is not None:
         return NotImplemented
     left, right = window_size or (None, None)
@@ -110,67 +145,141 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor 
     return out, lse, _state(q, 2)
 
 
-def _varlen_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seq_q: Tensor,
-                     cu_seq_k: Tensor, max_q: Any, max_k: Any, is_causal: bool, rng_state: Tensor,
-                     scale: float | None = None, window_size: Any = None) -> tuple[Tensor, ...]:
+def _varlen_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: Any,
+    max_k: Any,
+    is_causal: bool,
+    rng_state: Tensor,
+    scale: float | None = None,
+    window_size: Any = None,
+) -> tuple[Tensor, ...]:
     left, right = window_size or (None, None)
     return _backward(grad, q, k, v, out, lse, cu_seq_q, cu_seq_k, is_causal, scale, left, right)
 
 
-@family("_flash_attention_forward", "torch_attn::_varlen_attn", clauses=(
-    "Tokens are [batch, tokens, heads, d] of sequences of one length, or [tokens, heads, d] of sequences that end "
-    "where cum_seq_q and cum_seq_k say; a query sees the keys of its own sequence.",
-    Clause("A query sees window_size_left keys to the left of the diagonal and window_size_right to the right; -1 or "
-           "None is all of them, and is_causal is none to the right. The diagonal ends with the sequences' last "
-           "tokens.", parameters=("query",)),
-    "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
-    Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
-    "Tokens behind the last sequence give anything.",
-), forms={"torch_attn._varlen_attn.default": _varlen}, tags=frozenset({"contraction"}), cpu=None)
-def varlen_attention(q: Tensor, k: Tensor, v: Tensor, cum_seq_q: Tensor | None, cum_seq_k: Tensor | None, max_q: Any,
-                     max_k: Any, dropout_p: float, is_causal: bool, return_debug_mask: bool, *,
-                     scale: float | None = None, window_size_left: Any = None, window_size_right: Any = None,
-                     seqused_k: Tensor | None = None, alibi_slopes: Tensor | None = None,
-                     block_table: Tensor | None = None, num_splits: Any = None) -> tuple[Any, ...]:
+@family(
+    "_flash_attention_forward",
+    "torch_attn::_varlen_attn",
+    clauses=(
+        "Tokens are [batch, tokens, heads, d] of sequences of one length, or [tokens, heads, d] of sequences that end "
+        "where cum_seq_q and cum_seq_k say; a query sees the keys of its own sequence.",
+        Clause(
+            "A query sees window_size_left keys to the left of the diagonal and window_size_right to the right; -1 or "
+            "None is all of them, and is_causal is none to the right. The diagonal ends with the sequences' last "
+            "tokens.",
+            parameters=("query",),
+        ),
+        "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
+        Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
+        "Tokens behind the last sequence give anything.",
+    ),
+    forms={"torch_attn._varlen_attn.default": _varlen},
+    tags=frozenset({"contraction"}),
+    cpu=None,
+)
+def varlen_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    return_debug_mask: bool,
+    *,
+    scale: float | None = None,
+    window_size_left: Any = None,
+    window_size_right: Any = None,
+    seqused_k: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: Any = None,
+) -> tuple[Any, ...]:
     """Attention of tokens before heads: of a batch, or of sequences laid end to end."""
     unusual = (seqused_k, alibi_slopes, block_table)
-    if dropout_p or return_debug_mask or any(t is not None for t in unusual) or (cum_seq_q is None) != (
-            cum_seq_k is None):
+    if (
+        dropout_p
+        or return_debug_mask
+        or any(t is not None for t in unusual)
+        or (cum_seq_q is None) != (cum_seq_k is None)
+    ):
         return NotImplemented
     out, lse = _forward(q, k, v, cum_seq_q, cum_seq_k, is_causal, scale, window_size_left, window_size_right)
     return out, lse, _state(q, 2), _state(q), _state(q, 0, dtype=q.dtype)
 
 
-@family("_flash_attention_backward", "torch_attn::_varlen_attn_backward", clauses=(
-    "The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",
-), forms={"torch_attn._varlen_attn_backward.default": _varlen_backward}, tags=frozenset({"contraction"}), cpu=None)
+@family(
+    "_flash_attention_backward",
+    "torch_attn::_varlen_attn_backward",
+    clauses=("The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",),
+    forms={"torch_attn._varlen_attn_backward.default": _varlen_backward},
+    tags=frozenset({"contraction"}),
+    cpu=None,
+)
 def varlen_attention_backward(
-        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, cum_seq_q: Tensor | None,
-        cum_seq_k: Tensor | None, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, rng_state: Any,
-        unused: Any, *, scale: float | None = None, window_size_left: Any = None,
-        window_size_right: Any = None) -> tuple[Tensor, ...]:
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    rng_state: Any,
+    unused: Any,
+    *,
+    scale: float | None = None,
+    window_size_left: Any = None,
+    window_size_right: Any = None,
+) -> tuple[Tensor, ...]:
     """Gradients with respect to query, key and value."""
     if dropout_p or (cum_seq_q is None) != (cum_seq_k is None):
         return NotImplemented
-    return _backward(grad, q, k, v, out, logsumexp, cum_seq_q, cum_seq_k, is_causal, scale, window_size_left,
-                     window_size_right)
+    return _backward(
+        grad, q, k, v, out, logsumexp, cum_seq_q, cum_seq_k, is_causal, scale, window_size_left, window_size_right
+    )
 
 
 _WHOLE = frozenset({"contraction", "control"})
 family.primitive(
-    "flex_attention", "higher_order::flex_attention", tags=_WHOLE, dtypes=(torch.float32, torch.bfloat16),
-    doc="Attention whose scores are what a graph makes of each score and its place.", clauses=(
+    "flex_attention",
+    "higher_order::flex_attention",
+    tags=_WHOLE,
+    dtypes=(torch.float32, torch.bfloat16),
+    doc="Attention whose scores are what a graph makes of each score and its place.",
+    clauses=(
         "score_mod gets a scaled score, its batch, head, query and key; mask_mod of the block mask tells from the same "
         "four whether the query sees the key.",
         "A block that the block mask leaves out is not seen; one that it calls full is seen whole, without mask_mod.",
         "The output is softmax(scores) v over the keys seen, 0 where there are none.",
         Clause("logsumexp is to base 2, in float32; the third result has each query's largest score.", About.FLOAT32),
-    ))
+    ),
+)
 family.primitive(
-    "flex_attention_backward", "higher_order::flex_attention_backward", tags=_WHOLE, cpu=None,
+    "flex_attention_backward",
+    "higher_order::flex_attention_backward",
+    tags=_WHOLE,
+    cpu=None,
     dtypes=(torch.float32, torch.bfloat16),
-    doc="The gradients of flex_attention with respect to query, key, value and what score_mod captures.", clauses=(
+    doc="The gradients of flex_attention with respect to query, key, value and what score_mod captures.",
+    clauses=(
         "The gradient of a score is weight * (gradient of the weight - the row's sum of output times its gradient), "
-        "and goes through joint_graph.", "A gradient of logsumexp counts, if there is one.",
+        "and goes through joint_graph.",
+        "A gradient of logsumexp counts, if there is one.",
         "Gradients of captured tensors are None where they need none.",
-    ))
+    ),
+)

@@ -1,4 +1,5 @@
 """Batch normalisation in ATen's many overloads, which differ in what they return beside the result."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,8 +23,10 @@ _CLAUSES = (
     "In training the statistics are those of the batch, per channel (dimension 1): the mean and the biased variance.",
     "The new running statistics are (1 - momentum) * old + momentum * the batch's, with the unbiased variance.",
     "Otherwise the statistics are the running ones, which stay.",
-    Clause("For 16-bit x, saved statistics are float32; on CPU only if the first of weight, bias, running statistics "
-           "is.", About.HALF),
+    Clause(
+        "For 16-bit x, saved statistics are float32; on CPU only if the first of weight, bias, running statistics is.",
+        About.HALF,
+    ),
 )
 
 
@@ -43,8 +46,15 @@ def _applied(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias:
     return (out if bias is None else out + _per_channel(bias, x)).to(x.dtype)
 
 
-def _trained(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-             running_var: Tensor | None, momentum: float, eps: float) -> tuple[Any, ...]:
+def _trained(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """(result, saved mean, saved reciprocal deviation, new running mean, new running variance)"""
     var, mean = aten.var_mean.correction(accurate(x), _other(x), correction=0, keepdim=True)
     rstd = aten.rsqrt.default(var + eps)
@@ -60,8 +70,9 @@ def _moved(old: Tensor | None, new: Tensor, momentum: float) -> Tensor | None:
     return None if old is None else (accurate(old) * (1 - momentum) + new * momentum).to(old.dtype)
 
 
-def _inferred(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
-              eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _inferred(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """(result, saved mean, saved reciprocal deviation); on CPU nothing is saved."""
     rstd = aten.rsqrt.default(accurate(running_var) + eps)
     out = _applied(x, _per_channel(running_mean, x), _per_channel(rstd, x), weight, bias)
@@ -71,27 +82,47 @@ def _inferred(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mea
     return out, nothing, nothing
 
 
-@family(aten._native_batch_norm_legit_functional.default, clauses=_CLAUSES, numerics=_BY_RUNNING,
-        unspecified=infinite(1, 3))
-def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-                          running_var: Tensor, training: bool, momentum: float, eps: float) -> tuple[Any, ...]:
+@family(
+    aten._native_batch_norm_legit_functional.default, clauses=_CLAUSES, numerics=_BY_RUNNING, unspecified=infinite(1, 3)
+)
+def batch_norm_functional(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """The result, saved mean and reciprocal deviation, new running mean and variance."""
     if training:
         return _trained(x, weight, bias, running_mean, running_var, momentum, eps)
-    return (*_inferred(x, weight, bias, running_mean, running_var, eps), aten.clone.default(running_mean),
-            aten.clone.default(running_var))
+    return (
+        *_inferred(x, weight, bias, running_mean, running_var, eps),
+        aten.clone.default(running_mean),
+        aten.clone.default(running_var),
+    )
 
 
 @family(aten._native_batch_norm_legit.no_stats, clauses=_CLAUSES, numerics=_SCALES, unspecified=infinite(1))
-def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
-                        eps: float) -> tuple[Any, ...]:
+def batch_norm_no_stats(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
     """The result, saved mean and reciprocal deviation; without running statistics."""
     return _trained(x, weight, bias, None, None, momentum, eps)[:3]
 
 
 @family(aten._native_batch_norm_legit_no_training.default, clauses=_CLAUSES, numerics=_BY_RUNNING)
-def batch_norm_no_training(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-                           running_var: Tensor, momentum: float, eps: float) -> tuple[Any, ...]:
+def batch_norm_no_training(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """The result by the running statistics."""
     return _inferred(x, weight, bias, running_mean, running_var, eps)
 
@@ -102,28 +133,54 @@ def _reserve(x: Tensor) -> Tensor:
 
 
 @family(aten._batch_norm_with_update_functional.default, clauses=_CLAUSES, numerics=_SCALES, unspecified=infinite(1, 4))
-def batch_norm_with_update(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-                           running_var: Tensor, momentum: float, eps: float) -> tuple[Any, ...]:
+def batch_norm_with_update(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """The result, saved statistics, an empty reserve, new running mean and variance."""
     out, mean, rstd, *moved = _trained(x, weight, bias, running_mean, running_var, momentum, eps)
     return (out, mean, rstd, _reserve(x), *moved)
 
 
 @family(aten._batch_norm_no_update.default, clauses=_CLAUSES, numerics=_BY_RUNNING)
-def batch_norm_no_update(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-                         running_var: Tensor | None, momentum: float, eps: float) -> tuple[Any, ...]:
+def batch_norm_no_update(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """The result by the running statistics, saved statistics, an empty reserve."""
     if running_mean is None or running_var is None:
         return NotImplemented
     return (*_inferred(x, weight, bias, running_mean, running_var, eps), _reserve(x))
 
 
-@family(aten.native_batch_norm_backward.default, clauses=(
-    "The gradients are those of the forward for the statistics that it used; those not in output_mask are None.",
-))
-def batch_norm_backward(grad: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
-                        running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, train: bool,
-                        eps: float, output_mask: Sequence[bool]) -> tuple[Any, ...]:
+@family(
+    aten.native_batch_norm_backward.default,
+    clauses=(
+        "The gradients are those of the forward for the statistics that it used; those not in output_mask are None.",
+    ),
+)
+def batch_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> tuple[Any, ...]:
     """Gradients with respect to input, weight and bias."""
     if train:
         center, deviation = save_mean, save_invstd
@@ -149,13 +206,24 @@ def batch_norm_backward(grad: Tensor, x: Tensor, weight: Tensor | None, running_
     return dx, dweight, dbias
 
 
-@family(aten.batch_norm_backward.default, clauses=(
-    "As native_batch_norm_backward; the reserve is cuDNN's own and not read.",
-))
-def batch_norm_backward_with_reserve(grad: Tensor, x: Tensor, weight: Tensor, running_mean: Tensor | None,
-                                     running_var: Tensor | None, save_mean: Tensor | None, save_var: Tensor | None,
-                                     update: bool, eps: float, output_mask: Sequence[bool],
-                                     reserve: Tensor) -> tuple[Any, ...]:
+@family(
+    aten.batch_norm_backward.default,
+    clauses=("As native_batch_norm_backward; the reserve is cuDNN's own and not read.",),
+)
+def batch_norm_backward_with_reserve(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_var: Tensor | None,
+    update: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+    reserve: Tensor,
+) -> tuple[Any, ...]:
     """Gradients with respect to input, weight and bias."""
-    return batch_norm_backward(grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps,
-                               output_mask)
+    return batch_norm_backward(
+        grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
+    )

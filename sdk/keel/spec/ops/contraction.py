@@ -3,6 +3,7 @@
 A product of a matrix and a vector reads every element once, so no library does better than a sum of products that fuses
 with what surrounds it: ``mv``, ``dot`` and ``vdot`` are made of that. ``addmm`` and its like are a product and a sum.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -55,8 +56,11 @@ def _alike(a: str, b: str) -> Requires:
 
 
 def _inner(a: str, b: str) -> Requires:
-    return Requires("inner-sizes", f"The last size of {a} is the last but one of {b}.",
-                    lambda args: args[a].shape[-1] == args[b].shape[-2])
+    return Requires(
+        "inner-sizes",
+        f"The last size of {a} is the last but one of {b}.",
+        lambda args: args[a].shape[-1] == args[b].shape[-2],
+    )
 
 
 MATRIX = ShapeRule("[self.size(0), mat2.size(1)]", lambda args: (args["self"].shape[0], args["mat2"].shape[1]))
@@ -83,28 +87,63 @@ def _batches(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "mm", "mm", "mm.dtype", doc="The product of two matrices.", clauses=_ADDS,
-    out=(Out(chosen(like("self"), "out_dtype"), MATRIX, DENSE),), dtypes=NUMBERS, samples=_matrices, budget=_BUDGET,
+    "mm",
+    "mm",
+    "mm.dtype",
+    doc="The product of two matrices.",
+    clauses=_ADDS,
+    out=(Out(chosen(like("self"), "out_dtype"), MATRIX, DENSE),),
+    dtypes=NUMBERS,
+    samples=_matrices,
+    budget=_BUDGET,
     requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS), blas=True)
+    tags=frozenset({"contraction"}),
+    numerics=Numerics(results=Results.SUMS),
+    blas=True,
+)
 family.primitive(
-    "bmm", "bmm", "bmm.dtype", doc="The products of matrices in two batches, pair by pair.", clauses=_ADDS,
-    out=(Out(chosen(like("self"), "out_dtype"), ShapeRule(
-        "[self.size(0), self.size(1), mat2.size(2)]",
-        lambda args: (*args["self"].shape[:2], args["mat2"].shape[2])), DENSE),),
-    dtypes=NUMBERS, samples=_batches, budget=_BUDGET,
+    "bmm",
+    "bmm",
+    "bmm.dtype",
+    doc="The products of matrices in two batches, pair by pair.",
+    clauses=_ADDS,
+    out=(
+        Out(
+            chosen(like("self"), "out_dtype"),
+            ShapeRule(
+                "[self.size(0), self.size(1), mat2.size(2)]",
+                lambda args: (*args["self"].shape[:2], args["mat2"].shape[2]),
+            ),
+            DENSE,
+        ),
+    ),
+    dtypes=NUMBERS,
+    samples=_batches,
+    budget=_BUDGET,
     requires=(_rank("self", 3), _rank("mat2", 3), _inner("self", "mat2"), _alike("self", "mat2")),
-    tags=frozenset({"contraction"}), numerics=Numerics(results=Results.SUMS), blas=True)
+    tags=frozenset({"contraction"}),
+    numerics=Numerics(results=Results.SUMS),
+    blas=True,
+)
 quantized.primitive(
-    "int_mm", "_int_mm", doc="The product of two int8 matrices, in int32.",
-    clauses=(Clause("Products are summed in int32, which wraps around.", About.INTEGER_EDGE),
-        Clause("With nothing to sum the result is 0.", About.EMPTY)),
-    out=(Out(fixed(torch.int32), MATRIX, DENSE),), dtypes=(torch.int8,), samples=_matrices,
+    "int_mm",
+    "_int_mm",
+    doc="The product of two int8 matrices, in int32.",
+    clauses=(
+        Clause("Products are summed in int32, which wraps around.", About.INTEGER_EDGE),
+        Clause("With nothing to sum the result is 0.", About.EMPTY),
+    ),
+    out=(Out(fixed(torch.int32), MATRIX, DENSE),),
+    dtypes=(torch.int8,),
+    samples=_matrices,
     requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), _alike("self", "mat2")),
-    budget={torch.int8: Budget(ulps=0)}, tags=frozenset({"contraction"}))
+    budget={torch.int8: Budget(ulps=0)},
+    tags=frozenset({"contraction"}),
+)
 
 
 # -- scaled and grouped products --------------------------------------------------------------------------------------
+
 
 def _scaled(dtype: torch.dtype) -> Iterator[Sample]:
     one = torch.tensor(0.5)
@@ -117,20 +156,37 @@ def _scaled(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 quantized.primitive(
-    "scaled_mm", "_scaled_mm", "_scaled_mm_v2", doc="The product of two float8 matrices whose elements have scales.",
+    "scaled_mm",
+    "_scaled_mm",
+    "_scaled_mm_v2",
+    doc="The product of two float8 matrices whose elements have scales.",
     clauses=(
         "An element of self or mat2 is its value times its scale: one scale for all, one per row of self and one per "
         "column of mat2, or one per block.",
-        Clause("Products are summed in float32 or better, or cut at 2^-13 of the largest addend before they are; bias "
-               "is added before the one rounding to out_dtype.", About.FLOAT32),
+        Clause(
+            "Products are summed in float32 or better, or cut at 2^-13 of the largest addend before they are; bias "
+            "is added before the one rounding to out_dtype.",
+            About.FLOAT32,
+        ),
         "Values beyond the range of a float8 out_dtype saturate to its largest.",
         "use_fast_accum allows sums of less precision.",
     ),
-    out=(Out(chosen(chosen(like("self"), "output_dtype"), "out_dtype"), MATRIX, DENSE),), dtypes=FP8, samples=_scaled,
-    requires=(_rank("self", 2), _rank("mat2", 2), _inner("self", "mat2"), Requires("no-scale-result",
-        "scale_result is not given: devices differ in whether it multiplies or divides.",
-        lambda args: args.get("scale_result") is None)),
-    budget={d: Budget(times=2.0) for d in FP8}, tags=frozenset({"contraction"}))
+    out=(Out(chosen(chosen(like("self"), "output_dtype"), "out_dtype"), MATRIX, DENSE),),
+    dtypes=FP8,
+    samples=_scaled,
+    requires=(
+        _rank("self", 2),
+        _rank("mat2", 2),
+        _inner("self", "mat2"),
+        Requires(
+            "no-scale-result",
+            "scale_result is not given: devices differ in whether it multiplies or divides.",
+            lambda args: args.get("scale_result") is None,
+        ),
+    ),
+    budget={d: Budget(times=2.0) for d in FP8},
+    tags=frozenset({"contraction"}),
+)
 
 
 def _group_sizes(args: Args) -> Shape:
@@ -152,14 +208,20 @@ def _group_strides(args: Args, shape: Shape) -> Shape:
     return contiguous_strides((*shape[:-1], padded))
 
 
-GROUPS = ShapeRule("[groups, self.size(0), mat2.size(1)] of two matrices, [self.size(-2), mat2.size(-1)] of one and a "
-                   "batch, those of bmm of two batches", _group_sizes)
-GROUP_ROWS = LayoutRule("row-major, rows beginning at multiples of 16 bytes where PyTorch is built for CUDA",
-                        _group_strides)
+GROUPS = ShapeRule(
+    "[groups, self.size(0), mat2.size(1)] of two matrices, [self.size(-2), mat2.size(-1)] of one and a "
+    "batch, those of bmm of two batches",
+    _group_sizes,
+)
+GROUP_ROWS = LayoutRule(
+    "row-major, rows beginning at multiples of 16 bytes where PyTorch is built for CUDA", _group_strides
+)
 _GROUPS = (
-    Clause("offs has the end of each group along the dimension that is grouped: rows of a matrix self against a batch "
-           "mat2, columns of mat2 against a batch self, or the dimension summed over of two matrices.",
-           parameters=("offs",)),
+    Clause(
+        "offs has the end of each group along the dimension that is grouped: rows of a matrix self against a batch "
+        "mat2, columns of mat2 against a batch self, or the dimension summed over of two matrices.",
+        parameters=("offs",),
+    ),
     Clause("offs does not decrease; a group may be empty.", About.EMPTY),
     "Rows or columns after the last group are unspecified.",
     Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
@@ -175,11 +237,17 @@ def _grouped(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "grouped_mm", "_grouped_mm", doc="Products of groups of rows, or of columns, each with a matrix of its own.",
-    clauses=_GROUPS, out=(Out(chosen(like("self"), "out_dtype"), GROUPS, GROUP_ROWS),),
-    dtypes=(torch.bfloat16,), samples=_grouped, budget={torch.bfloat16: Budget(times=2.0)},
+    "grouped_mm",
+    "_grouped_mm",
+    doc="Products of groups of rows, or of columns, each with a matrix of its own.",
+    clauses=_GROUPS,
+    out=(Out(chosen(like("self"), "out_dtype"), GROUPS, GROUP_ROWS),),
+    dtypes=(torch.bfloat16,),
+    samples=_grouped,
+    budget={torch.bfloat16: Budget(times=2.0)},
     requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
-    tags=frozenset({"contraction"}))
+    tags=frozenset({"contraction"}),
+)
 
 
 def _scaled_groups(dtype: torch.dtype) -> Iterator[Sample]:
@@ -189,12 +257,19 @@ def _scaled_groups(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 quantized.primitive(
-    "scaled_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2",
+    "scaled_grouped_mm",
+    "_scaled_grouped_mm",
+    "_scaled_grouped_mm_v2",
     doc="grouped_mm of float8 matrices whose elements have scales.",
     clauses=(*_GROUPS, "Scales are per row of self and per column of mat2, within each group."),
-    out=(Out(chosen(fixed(torch.bfloat16), "out_dtype"), GROUPS, GROUP_ROWS),), dtypes=FP8[:1], samples=_scaled_groups,
+    out=(Out(chosen(fixed(torch.bfloat16), "out_dtype"), GROUPS, GROUP_ROWS),),
+    dtypes=FP8[:1],
+    samples=_scaled_groups,
     requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
-    budget={FP8[0]: Budget(times=2.0)}, tags=frozenset({"contraction"}), cpu="2.14")
+    budget={FP8[0]: Budget(times=2.0)},
+    tags=frozenset({"contraction"}),
+    cpu="2.14",
+)
 
 
 def _nibbles(dtype: torch.dtype) -> Iterator[Sample]:
@@ -203,21 +278,39 @@ def _nibbles(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 quantized.primitive(
-    "weight_int4_mm", "_weight_int4pack_mm", doc="x w^T of a packed 4-bit weight, with a scale and a zero per group.",
+    "weight_int4_mm",
+    "_weight_int4pack_mm",
+    doc="x w^T of a packed 4-bit weight, with a scale and a zero per group.",
     clauses=(
         "The packed weight is what _convert_weight_to_int4pack of the same device gave, in a layout of its own.",
         "A weight is (nibble - 8) * scale + zero, of its group of qGroupSize elements along the dimension summed over.",
     ),
-    out=(Out(like("self"), ShapeRule("[self.size(0), 8 mat2.size(0)]", lambda args: (
-        args["self"].shape[0], as_dim(args["mat2"].shape[0] * 8))), DENSE),),
-    dtypes=(torch.bfloat16,), samples=_nibbles, budget={torch.bfloat16: Budget(times=2.0)},
-    tags=frozenset({"contraction"}), cpu=None)
+    out=(
+        Out(
+            like("self"),
+            ShapeRule(
+                "[self.size(0), 8 mat2.size(0)]",
+                lambda args: (args["self"].shape[0], as_dim(args["mat2"].shape[0] * 8)),
+            ),
+            DENSE,
+        ),
+    ),
+    dtypes=(torch.bfloat16,),
+    samples=_nibbles,
+    budget={torch.bfloat16: Budget(times=2.0)},
+    tags=frozenset({"contraction"}),
+    cpu=None,
+)
 
 
-@quantized("_weight_int8pack_mm", clauses=(
-    "The result is (x w^T) * scales, the weight's rows being output columns.",
-    "The sum is rounded to x's dtype once, before or after scaling.",
-), tags=frozenset({"contraction"}))
+@quantized(
+    "_weight_int8pack_mm",
+    clauses=(
+        "The result is (x w^T) * scales, the weight's rows being output columns.",
+        "The sum is rounded to x's dtype once, before or after scaling.",
+    ),
+    tags=frozenset({"contraction"}),
+)
 def weight_int8_mm(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     """x w^T of an int8 weight with a scale per row."""
     product = aten.mm.default(accurate(x), aten.permute.default(weight.to(accurate(x).dtype), [1, 0]))
@@ -250,29 +343,47 @@ def _addmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, bet
     return _plus(x, aten.mm.dtype(a, b, out_dtype), beta, alpha, out_dtype)
 
 
-def _baddbmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, beta: Any = 1,
-                   alpha: Any = 1) -> Tensor:
+def _baddbmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     return _plus(x, aten.bmm.dtype(a, b, out_dtype), beta, alpha, out_dtype)
 
 
-@family("addmm", "addmm.dtype", blas=True, clauses=_PLUS, forms={"aten.addmm.dtype": _addmm_dtype},
-        tags=frozenset({"contraction"}))
+@family(
+    "addmm",
+    "addmm.dtype",
+    blas=True,
+    clauses=_PLUS,
+    forms={"aten.addmm.dtype": _addmm_dtype},
+    tags=frozenset({"contraction"}),
+)
 def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The product of two matrices, added to what broadcasts to it."""
     return _plus(x, aten.mm.default(a, b), beta, alpha, a.dtype)
 
 
-@family("baddbmm", "baddbmm.dtype", blas=True, clauses=_PLUS, forms={"aten.baddbmm.dtype": _baddbmm_dtype},
-        tags=frozenset({"contraction"}))
+@family(
+    "baddbmm",
+    "baddbmm.dtype",
+    blas=True,
+    clauses=_PLUS,
+    forms={"aten.baddbmm.dtype": _baddbmm_dtype},
+    tags=frozenset({"contraction"}),
+)
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The products of two batches of matrices, added to what broadcasts to them."""
     return _plus(x, aten.bmm.default(a, b), beta, alpha, a.dtype)
 
 
-@family(aten.addbmm.default, clauses=(
-    Clause("The result is beta * x + alpha * the sum over the batch of batch1[i] @ batch2[i]; x is not read if beta "
-           "is 0.", parameters=("beta",)),
-), tags=frozenset({"contraction"}))
+@family(
+    aten.addbmm.default,
+    clauses=(
+        Clause(
+            "The result is beta * x + alpha * the sum over the batch of batch1[i] @ batch2[i]; x is not read if beta "
+            "is 0.",
+            parameters=("beta",),
+        ),
+    ),
+    tags=frozenset({"contraction"}),
+)
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The batch is one more dimension contracted over."""
     b, n, k = batch1.shape
@@ -281,10 +392,14 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: A
     return aten.addmm.default(x, rows, columns, beta=beta, alpha=alpha)
 
 
-@family("_addmm_activation", clauses=(*_PLUS, "Then relu, or gelu: on CPU by erf, elsewhere by tanh."),
-        tags=frozenset({"contraction"}))
-def addmm_activation(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1,
-                     use_gelu: bool = False) -> Tensor:
+@family(
+    "_addmm_activation",
+    clauses=(*_PLUS, "Then relu, or gelu: on CPU by erf, elsewhere by tanh."),
+    tags=frozenset({"contraction"}),
+)
+def addmm_activation(
+    x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+) -> Tensor:
     """addmm with relu or gelu after it."""
     out = aten.addmm.default(x, a, b, beta=beta, alpha=alpha)
     if use_gelu:
@@ -294,13 +409,16 @@ def addmm_activation(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: A
 
 # -- sums of products -------------------------------------------------------------------------------------------------
 
+
 def _summed(products: Tensor, dims: list[int], dtype: torch.dtype) -> Tensor:
     return (aten.sum.dim_IntList(products, dims) if dims else products).to(dtype)
 
 
-_SUM = (Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
-        Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER),
-        Clause("With nothing to sum the result is 0.", About.EMPTY))
+_SUM = (
+    Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
+    Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER),
+    Clause("With nothing to sum the result is 0.", About.EMPTY),
+)
 
 
 @family("mv", blas=True, clauses=_SUM, tags=frozenset({"contraction"}))
@@ -324,18 +442,28 @@ def dot(x: Tensor, other: Tensor) -> Tensor:
     return _summed(accurate(x) * accurate(other), [0], x.dtype)
 
 
-@family("vdot", clauses=(*_SUM, Clause("Of complex vectors the first is conjugated.", About.COMPLEX)),
-    tags=frozenset({"contraction"}))
+@family(
+    "vdot",
+    clauses=(*_SUM, Clause("Of complex vectors the first is conjugated.", About.COMPLEX)),
+    tags=frozenset({"contraction"}),
+)
 def vdot(x: Tensor, other: Tensor) -> Tensor:
     """The sum of the products of the first vector's conjugate and the second."""
     return dot(aten._conj_physical.default(x) if x.dtype.is_complex else x, other)
 
 
-@family("addr", clauses=(
-    Clause("The result is beta * x + alpha * the products of every element of vec1 with every one of vec2; x is not "
-           "read if beta is 0.", parameters=("beta",)),
-           Clause("Of bools, products are their conjunction and the sum is their disjunction.", About.BOOL),
-), tags=frozenset({"contraction", "pointwise"}))
+@family(
+    "addr",
+    clauses=(
+        Clause(
+            "The result is beta * x + alpha * the products of every element of vec1 with every one of vec2; x is not "
+            "read if beta is 0.",
+            parameters=("beta",),
+        ),
+        Clause("Of bools, products are their conjunction and the sum is their disjunction.", About.BOOL),
+    ),
+    tags=frozenset({"contraction", "pointwise"}),
+)
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The outer product of two vectors, added to what broadcasts to it."""
     dtype = torch.result_type(vec1, vec2)
@@ -349,13 +477,28 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
     return _plus(x, product, beta, alpha, dtype)
 
 
-@family("_trilinear", clauses=(
-    Clause("The operands get a dimension of size 1 at each place in their expand list, and broadcast; the result is "
-           "the sum over sumdim of their products.", About.BROADCAST),
-           Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
-), tags=frozenset({"contraction"}))
-def trilinear(i1: Tensor, i2: Tensor, i3: Tensor, expand1: Sequence[int], expand2: Sequence[int],
-              expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1) -> Tensor:
+@family(
+    "_trilinear",
+    clauses=(
+        Clause(
+            "The operands get a dimension of size 1 at each place in their expand list, and broadcast; the result is "
+            "the sum over sumdim of their products.",
+            About.BROADCAST,
+        ),
+        Clause("16-bit floats are multiplied and summed in float32, and rounded once.", About.HALF | About.FLOAT32),
+    ),
+    tags=frozenset({"contraction"}),
+)
+def trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
     """The sum of the products of three operands' elements; ``unroll_dim`` is eager's own affair."""
     given = []
     for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):

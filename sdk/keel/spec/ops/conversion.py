@@ -1,4 +1,5 @@
 """Conversion between dtypes, placement on devices, quantization."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ Tensor = torch.Tensor
 
 
 # -- conversion ---------------------------------------------------------------------------------------
+
 
 def _given(args: Args) -> TensorType:
     """ATen names the operand self, prims name it a."""
@@ -61,31 +63,57 @@ def _small(dtype: torch.dtype) -> Tensor:
 
 
 family.primitive(
-    "convert", "_to_copy", "prims::convert_element_type",
+    "convert",
+    "_to_copy",
+    "prims::convert_element_type",
     doc="The elements in another dtype, on another device, or in another layout.",
     clauses=(
-        Clause("Floats to floats: the nearest, ties to even; NaN stays NaN, infinities and the signs of zeros stay.",
-               About.NONFINITE | About.HALFWAY),
-        Clause("What is beyond the largest finite number of float16, bfloat16, float32 and float8_e5m2 by half an ulp "
-               "or more becomes the infinity of its sign.", About.NONFINITE),
+        Clause(
+            "Floats to floats: the nearest, ties to even; NaN stays NaN, infinities and the signs of zeros stay.",
+            About.NONFINITE | About.HALFWAY,
+        ),
+        Clause(
+            "What is beyond the largest finite number of float16, bfloat16, float32 and float8_e5m2 by half an ulp "
+            "or more becomes the infinity of its sign.",
+            About.NONFINITE,
+        ),
         Clause("float8_e4m3fn has no infinities: what is beyond 448 becomes 448 of its sign, or NaN.", About.NONFINITE),
-        Clause("float8_e4m3fnuz and float8_e5m2fnuz have neither infinities nor -0: what is beyond the largest "
-               "becomes NaN, and a zero +0.", About.NONFINITE | About.ZERO),
-        Clause("Floats to integers: towards zero; what the integer dtype cannot hold, NaN and infinities are not "
-               "specified.", About.NONFINITE | About.INTEGER),
+        Clause(
+            "float8_e4m3fnuz and float8_e5m2fnuz have neither infinities nor -0: what is beyond the largest "
+            "becomes NaN, and a zero +0.",
+            About.NONFINITE | About.ZERO,
+        ),
+        Clause(
+            "Floats to integers: towards zero; what the integer dtype cannot hold, NaN and infinities are not "
+            "specified.",
+            About.NONFINITE | About.INTEGER,
+        ),
         Clause("Integers to smaller integers keep the low bits.", About.INTEGER),
         Clause("Integers to floats: the nearest, ties to even.", About.INTEGER),
-        Clause("To bool: 0 of either sign is false, all else true, NaN too. Bool becomes 0 or 1.",
-               About.NONFINITE | About.ZERO | About.BOOL),
-        Clause("Complex to real keeps the real part; real to complex has an imaginary part of +0.",
-               About.ZERO | About.COMPLEX),
+        Clause(
+            "To bool: 0 of either sign is false, all else true, NaN too. Bool becomes 0 or 1.",
+            About.NONFINITE | About.ZERO | About.BOOL,
+        ),
+        Clause(
+            "Complex to real keeps the real part; real to complex has an imaginary part of +0.",
+            About.ZERO | About.COMPLEX,
+        ),
         "Float8 is converted to other dtypes by way of float32.",
-        "The result has memory of its own; dense operands keep their strides unless memory_format says otherwise."),
-    out=(Out(DtypeRule("dtype or dtype(self)", lambda args: args.get("dtype") or _given(args).dtype),
-             ShapeRule("shape(self)", lambda args: _given(args).shape),
-             LayoutRule("preserve(self) or memory_format", _converted_strides)),),
-    dtypes=(*ALL, *FLOAT8), samples=_conversions, budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
-    tags=frozenset({"pointwise"}), unspecified=converted)
+        "The result has memory of its own; dense operands keep their strides unless memory_format says otherwise.",
+    ),
+    out=(
+        Out(
+            DtypeRule("dtype or dtype(self)", lambda args: args.get("dtype") or _given(args).dtype),
+            ShapeRule("shape(self)", lambda args: _given(args).shape),
+            LayoutRule("preserve(self) or memory_format", _converted_strides),
+        ),
+    ),
+    dtypes=(*ALL, *FLOAT8),
+    samples=_conversions,
+    budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
+    tags=frozenset({"pointwise"}),
+    unspecified=converted,
+)
 
 
 def _put_strides(args: Args, shape: Shape) -> Sequence[Dim]:
@@ -94,22 +122,40 @@ def _put_strides(args: Args, shape: Shape) -> Sequence[Dim]:
 
 
 family.primitive(
-    "device_put", "prims::device_put", doc="The elements on another device.",
-    clauses=("Every element keeps its bits.",
-        Clause("With non_blocking the host may go on before the copy is done; what follows on the device may not.",
-               parameters=("non_blocking",))),
-    out=(Out(dtype_of("a"), ShapeRule("shape(a)", lambda args: args["a"].shape),
-             LayoutRule("strides(a); preserve(a) on another device", _put_strides)),),
-    dtypes=ALL, samples=lambda dtype: (Sample((*s.args, torch.device("cpu"))) for s in unary(dtype)),
-    budget={d: Budget(ulps=0) for d in ALL}, tags=frozenset({"pointwise"}))
+    "device_put",
+    "prims::device_put",
+    doc="The elements on another device.",
+    clauses=(
+        "Every element keeps its bits.",
+        Clause(
+            "With non_blocking the host may go on before the copy is done; what follows on the device may not.",
+            parameters=("non_blocking",),
+        ),
+    ),
+    out=(
+        Out(
+            dtype_of("a"),
+            ShapeRule("shape(a)", lambda args: args["a"].shape),
+            LayoutRule("strides(a); preserve(a) on another device", _put_strides),
+        ),
+    ),
+    dtypes=ALL,
+    samples=lambda dtype: (Sample((*s.args, torch.device("cpu"))) for s in unary(dtype)),
+    budget={d: Budget(ulps=0) for d in ALL},
+    tags=frozenset({"pointwise"}),
+)
 
 
 # -- quantization -------------------------------------------------------------------------------------
 
-_ROUND = (Clause("Elements are round(x * (1 / scale)) + zero_point, ties to even, brought into [quant_min, quant_max].",
-                 About.HALFWAY),
-          "1 / scale is rounded to float32 before it multiplies.",
-          Clause("NaN is not specified.", About.NONFINITE | About.UNSPECIFIED))
+_ROUND = (
+    Clause(
+        "Elements are round(x * (1 / scale)) + zero_point, ties to even, brought into [quant_min, quant_max].",
+        About.HALFWAY,
+    ),
+    "1 / scale is rounded to float32 before it multiplies.",
+    Clause("NaN is not specified.", About.NONFINITE | About.UNSPECIFIED),
+)
 _WIDEN = ("Elements are (x - zero_point) * scale, the difference taken in the dtype of the result.",)
 _TAGS = frozenset({"pointwise"})
 
@@ -148,11 +194,18 @@ def _dequantizations(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((x, 0.1, 3, max(info.min, -128), min(info.max, 255), dtype))
 
 
-@quantized("quantized_decomposed::quantize_per_tensor", "quantized_decomposed::quantize_per_tensor.tensor",
-           "quantized_decomposed::quantize_per_tensor.tensor2", clauses=_ROUND, samples=_quantizations,
-           dtypes=(torch.float32,), tags=_TAGS)
-def quantize_per_tensor(x: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any,
-                        dtype: torch.dtype) -> Tensor:
+@quantized(
+    "quantized_decomposed::quantize_per_tensor",
+    "quantized_decomposed::quantize_per_tensor.tensor",
+    "quantized_decomposed::quantize_per_tensor.tensor2",
+    clauses=_ROUND,
+    samples=_quantizations,
+    dtypes=(torch.float32,),
+    tags=_TAGS,
+)
+def quantize_per_tensor(
+    x: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: torch.dtype
+) -> Tensor:
     """Numbers as small integers, by one scale and zero point."""
     if not isinstance(quant_min, torch.Tensor):
         return _steps(_float(x), scale, zero_point, quant_min, quant_max).to(dtype)
@@ -161,29 +214,60 @@ def quantize_per_tensor(x: Tensor, scale: Any, zero_point: Any, quant_min: Any, 
     return aten.minimum.default(aten.maximum.default(steps, low), high).to(dtype)
 
 
-@quantized("quantized_decomposed::dequantize_per_tensor", "quantized_decomposed::dequantize_per_tensor.tensor",
-           "quantized_decomposed::dequantize_per_tensor.tensor2", clauses=_WIDEN, samples=_dequantizations,
-           dtypes=(torch.int8, torch.uint8, torch.int16, torch.int32), tags=_TAGS)
-def dequantize_per_tensor(x: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: torch.dtype,
-                          *, out_dtype: torch.dtype | None = None) -> Tensor:
+@quantized(
+    "quantized_decomposed::dequantize_per_tensor",
+    "quantized_decomposed::dequantize_per_tensor.tensor",
+    "quantized_decomposed::dequantize_per_tensor.tensor2",
+    clauses=_WIDEN,
+    samples=_dequantizations,
+    dtypes=(torch.int8, torch.uint8, torch.int16, torch.int32),
+    tags=_TAGS,
+)
+def dequantize_per_tensor(
+    x: Tensor,
+    scale: Any,
+    zero_point: Any,
+    quant_min: Any,
+    quant_max: Any,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
     """Small integers as numbers, by one scale and zero point."""
     return (x.to(out_dtype or torch.float32) - zero_point) * scale
 
 
-@quantized("quantized_decomposed::quantize_per_channel", clauses=(*_ROUND, "Each index of axis has its own scale."),
-           dtypes=(torch.float32,), tags=_TAGS)
-def quantize_per_channel(x: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int,
-                         dtype: torch.dtype) -> Tensor:
+@quantized(
+    "quantized_decomposed::quantize_per_channel",
+    clauses=(*_ROUND, "Each index of axis has its own scale."),
+    dtypes=(torch.float32,),
+    tags=_TAGS,
+)
+def quantize_per_channel(
+    x: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int, dtype: torch.dtype
+) -> Tensor:
     """Numbers as small integers, by a scale and zero point per index of a dimension."""
     value = _float(x)
     return _steps(value, _along(scales, x, axis), _along(zero_points, x, axis), quant_min, quant_max).to(dtype)
 
 
-@quantized("quantized_decomposed::dequantize_per_channel", clauses=(
-    *_WIDEN, "Each index of axis has its own scale.", "Without zero_points they are 0."), dtypes=(torch.int8,),
-    tags=_TAGS)
-def dequantize_per_channel(x: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, quant_min: int,
-                           quant_max: int, dtype: torch.dtype, *, out_dtype: torch.dtype | None = None) -> Tensor:
+@quantized(
+    "quantized_decomposed::dequantize_per_channel",
+    clauses=(*_WIDEN, "Each index of axis has its own scale.", "Without zero_points they are 0."),
+    dtypes=(torch.int8,),
+    tags=_TAGS,
+)
+def dequantize_per_channel(
+    x: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
     """Small integers as numbers, by a scale and zero point per index of a dimension."""
     value = x.to(out_dtype or torch.float32)
     if zero_points is not None:
@@ -193,8 +277,10 @@ def dequantize_per_channel(x: Tensor, scales: Tensor, zero_points: Tensor | None
 
 # -- quantization as training sees it -----------------------------------------------------------------
 
-_FAKE = ("The result is quantized as quantize_per_tensor does, and dequantized.",
-         "The mask is true where the rounded number is within [quant_min, quant_max] before it is brought there.")
+_FAKE = (
+    "The result is quantized as quantize_per_tensor does, and dequantized.",
+    "The mask is true where the rounded number is within [quant_min, quant_max] before it is brought there.",
+)
 
 
 def _fake(x: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> tuple[Tensor, Tensor]:
@@ -208,30 +294,39 @@ def _fakes(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((*sample.args[:3], *((-128, 127) if sample.args[3] else (0, 255))))
 
 
-@quantized("fake_quantize_per_tensor_affine_cachemask", clauses=_FAKE, samples=_fakes, dtypes=(torch.float32,),
-           tags=_TAGS)
-def fake_quantize_per_tensor(x: Tensor, scale: float, zero_point: int, quant_min: int,
-                             quant_max: int) -> tuple[Tensor, Tensor]:
+@quantized(
+    "fake_quantize_per_tensor_affine_cachemask", clauses=_FAKE, samples=_fakes, dtypes=(torch.float32,), tags=_TAGS
+)
+def fake_quantize_per_tensor(
+    x: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
     """Numbers rounded to what small integers of one scale can hold, and where the gradient passes."""
     return _fake(x, scale, zero_point, quant_min, quant_max)
 
 
-@quantized("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", clauses=(
-    *_FAKE, "Where fake_quant_enabled is 0 the result is the operand, and the mask true."), dtypes=(torch.float32,),
-    tags=_TAGS)
-def fake_quantize_by_tensors(x: Tensor, scale: Tensor, zero_point: Tensor, fake_quant_enabled: Tensor, quant_min: int,
-                             quant_max: int) -> tuple[Tensor, Tensor]:
+@quantized(
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    clauses=(*_FAKE, "Where fake_quant_enabled is 0 the result is the operand, and the mask true."),
+    dtypes=(torch.float32,),
+    tags=_TAGS,
+)
+def fake_quantize_by_tensors(
+    x: Tensor, scale: Tensor, zero_point: Tensor, fake_quant_enabled: Tensor, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
     """As fake_quantize_per_tensor, with the scale, zero point and switch in tensors of one element."""
     on = aten.ne.Scalar(aten.view.default(fake_quant_enabled, []), 0)
     out, mask = _fake(x, aten.view.default(scale, []), aten.view.default(zero_point, []), quant_min, quant_max)
     return aten.where.self(on, out, x), aten.bitwise_or.Tensor(mask, aten.bitwise_not.default(on))
 
 
-@quantized("fake_quantize_per_channel_affine_cachemask", clauses=(*_FAKE, "Each index of axis has its own scale."),
-           dtypes=(torch.float32,), tags=_TAGS)
-def fake_quantize_per_channel(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int,
-                              quant_max: int) -> tuple[Tensor, Tensor]:
+@quantized(
+    "fake_quantize_per_channel_affine_cachemask",
+    clauses=(*_FAKE, "Each index of axis has its own scale."),
+    dtypes=(torch.float32,),
+    tags=_TAGS,
+)
+def fake_quantize_per_channel(
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
     """As fake_quantize_per_tensor, with a scale and zero point per index of a dimension."""
     return _fake(x, _along(scale, x, axis), _along(zero_point, x, axis), quant_min, quant_max)
-
-

@@ -1,4 +1,5 @@
 """Convolution of any number of dimensions, and the overloads that are a convolution by another name."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -50,9 +51,14 @@ def _strides(args: Args, shape: Shape) -> Shape:
 
 WINDOWS = ShapeRule(
     "[N, weight.size(0), *floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1]; transposed: [N, "
-    "weight.size(1) groups, *(size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1]", _sizes)
-IMAGE = LayoutRule("channels last if input or weight is and has 4 or 5 dimensions, else row-major; of float64 always "
-                   "row-major in 5 dimensions, and in 4 but on CPU", _strides)
+    "weight.size(1) groups, *(size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1]",
+    _sizes,
+)
+IMAGE = LayoutRule(
+    "channels last if input or weight is and has 4 or 5 dimensions, else row-major; of float64 always "
+    "row-major in 5 dimensions, and in 4 but on CPU",
+    _strides,
+)
 
 
 def _configurations() -> Iterator[tuple[int, dict[str, Any]]]:
@@ -87,8 +93,14 @@ def _values(dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor, Tensor | None,
 def _arguments(x: Tensor, given: dict[str, Any]) -> list[Any]:
     """stride, padding, dilation, transposed, output_padding, groups"""
     n = x.dim() - 2
-    return [given.get("stride", [1] * n), given.get("padding", [0] * n), given.get("dilation", [1] * n),
-            given.get("transposed", False), given.get("output_padding", [0] * n), given.get("groups", 1)]
+    return [
+        given.get("stride", [1] * n),
+        given.get("padding", [0] * n),
+        given.get("dilation", [1] * n),
+        given.get("transposed", False),
+        given.get("output_padding", [0] * n),
+        given.get("groups", 1),
+    ]
 
 
 def _forward(dtype: torch.dtype) -> Iterator[Sample]:
@@ -103,44 +115,75 @@ def _forward(dtype: torch.dtype) -> Iterator[Sample]:
 def _backward(dtype: torch.dtype) -> Iterator[Sample]:
     for i, (x, weight, bias, given) in enumerate(_values(dtype)):
         rest = _arguments(x, given)
-        shape = _sizes({"input": TensorType.dense(dtype, x.shape), "weight": TensorType.dense(dtype, weight.shape),
-                        **dict(zip(("stride", "padding", "dilation", "transposed", "output_padding", "groups"), rest,
-                                   strict=True))})
+        shape = _sizes(
+            {
+                "input": TensorType.dense(dtype, x.shape),
+                "weight": TensorType.dense(dtype, weight.shape),
+                **dict(
+                    zip(("stride", "padding", "dilation", "transposed", "output_padding", "groups"), rest, strict=True)
+                ),
+            }
+        )
         mask = [[True, True, bias is not None], [True, False, False], [False, True, False]][i % 3]
         outs = None if bias is None else [bias.shape[0]]
         yield Sample((drawn(dtype, *map(int, shape), seed=i), x, weight, outs, *rest, mask))
 
 
-_ADDS = ("The order of the sum, and whether products are rounded before it, are the implementation's; 16-bit floats "
-         "are summed in float32 or better, and rounded once")
+_ADDS = (
+    "The order of the sum, and whether products are rounded before it, are the implementation's; 16-bit floats "
+    "are summed in float32 or better, and rounded once"
+)
 _BUDGET = {d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)}
 _REQUIRES = (
-    Requires("rank", "input has 3, 4 or 5 dimensions, and weight as many.",
-             lambda args: args["input"].rank in (3, 4, 5) and args["weight"].rank == args["input"].rank),
-    Requires("same-dtype", "input and weight have the same dtype.",
-        lambda args: args["input"].dtype == args["weight"].dtype),
-    Requires("channels", "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
-        lambda args: as_dim(
-        args["input"].shape[1]) == (args["weight"].shape[0] if args["transposed"] else as_dim(
-            args["weight"].shape[1] * number(args["groups"])))),
+    Requires(
+        "rank",
+        "input has 3, 4 or 5 dimensions, and weight as many.",
+        lambda args: args["input"].rank in (3, 4, 5) and args["weight"].rank == args["input"].rank,
+    ),
+    Requires(
+        "same-dtype", "input and weight have the same dtype.", lambda args: args["input"].dtype == args["weight"].dtype
+    ),
+    Requires(
+        "channels",
+        "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
+        lambda args: (
+            as_dim(args["input"].shape[1])
+            == (
+                args["weight"].shape[0]
+                if args["transposed"]
+                else as_dim(args["weight"].shape[1] * number(args["groups"]))
+            )
+        ),
+    ),
 )
 
 family.primitive(
-    "convolution", "convolution", "convolution_overrideable",
+    "convolution",
+    "convolution",
+    "convolution_overrideable",
     doc="Cross-correlation with a kernel over the last one to three dimensions, or the transposed map; channels in "
-        "dimension 1, in groups.",
+    "dimension 1, in groups.",
     clauses=(
         "An element is bias plus the sum, over the input channels of its group and the kernel, of weight times the "
         "input at out * stride - padding + k * dilation; outside the input is 0.",
         "Transposed, every input element adds weight times itself at in * stride - padding + k * dilation; "
         "output_padding makes the result larger on the right, without moving it.",
         "The kernel is not flipped.",
-        Clause("An infinity or NaN under a window makes its result one, times 0 too; padding takes no part, or takes "
-               "part as 0: 0 times an infinite weight may give NaN or nothing.", About.NONFINITE),
+        Clause(
+            "An infinity or NaN under a window makes its result one, times 0 too; padding takes no part, or takes "
+            "part as 0: 0 times an infinite weight may give NaN or nothing.",
+            About.NONFINITE,
+        ),
         Clause(f"{_ADDS}, or once more before bias is added.", About.HALF | About.FLOAT32),
     ),
-    out=(Out(like("input"), WINDOWS, IMAGE),), dtypes=(*FLOATS, *COMPLEX), samples=_forward, budget=_BUDGET,
-    requires=_REQUIRES, tags=frozenset({"convolution"}), numerics=_SUMS)
+    out=(Out(like("input"), WINDOWS, IMAGE),),
+    dtypes=(*FLOATS, *COMPLEX),
+    samples=_forward,
+    budget=_BUDGET,
+    requires=_REQUIRES,
+    tags=frozenset({"convolution"}),
+    numerics=_SUMS,
+)
 
 
 def _gradients(args: Args) -> tuple[TensorType | None, ...]:
@@ -155,66 +198,139 @@ def _gradients(args: Args) -> tuple[TensorType | None, ...]:
 
 
 family.primitive(
-    "convolution_backward", "convolution_backward", "convolution_backward_overrideable",
+    "convolution_backward",
+    "convolution_backward",
+    "convolution_backward_overrideable",
     doc="The gradients of convolution with respect to input, weight and bias.",
-    clauses=("They are those of convolution of the same arguments; the bias's is the sum of grad_output over all but "
-             "the channels.", "A result whose output_mask is False is None.",
-             Clause(f"{_ADDS}.", About.HALF | About.FLOAT32)),
-    out=_gradients, dtypes=FLOATS, samples=_backward, budget={d: _BUDGET[d] for d in FLOATS}, requires=_REQUIRES,
-    tags=frozenset({"convolution"}), numerics=_SUMS)
+    clauses=(
+        "They are those of convolution of the same arguments; the bias's is the sum of grad_output over all but "
+        "the channels.",
+        "A result whose output_mask is False is None.",
+        Clause(f"{_ADDS}.", About.HALF | About.FLOAT32),
+    ),
+    out=_gradients,
+    dtypes=FLOATS,
+    samples=_backward,
+    budget={d: _BUDGET[d] for d in FLOATS},
+    requires=_REQUIRES,
+    tags=frozenset({"convolution"}),
+    numerics=_SUMS,
+)
 
 
 # -- other names ------------------------------------------------------------------------------------------------------
 
-@family("conv_tbc", clauses=("As convolution of one dimension, with time first, then batch, then channels; so has the "
-                             "weight: kernel, input channels, output channels.",), tags=frozenset({"convolution"}))
+
+@family(
+    "conv_tbc",
+    clauses=(
+        "As convolution of one dimension, with time first, then batch, then channels; so has the "
+        "weight: kernel, input channels, output channels.",
+    ),
+    tags=frozenset({"convolution"}),
+)
 def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over the first dimension."""
-    out = aten.convolution.default(aten.permute.default(x, [1, 2, 0]), aten.permute.default(weight, [2, 1, 0]), bias,
-                                   [1], [pad], [1], False, [0], 1)
+    out = aten.convolution.default(
+        aten.permute.default(x, [1, 2, 0]),
+        aten.permute.default(weight, [2, 1, 0]),
+        bias,
+        [1],
+        [pad],
+        [1],
+        False,
+        [0],
+        1,
+    )
     return aten.permute.default(out, [2, 0, 1])
 
 
-def _same(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes, dilation: Sizes,
-          transposed: bool = False, output_padding: Sizes = (0,), groups: Any = 1) -> Tensor:
+def _same(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool = False,
+    output_padding: Sizes = (0,),
+    groups: Any = 1,
+) -> Tensor:
     """Convolution of one sample, or of a batch."""
     lone = x.dim() == weight.dim() - 1
     out = aten.convolution.default(
-        aten.unsqueeze.default(x, 0) if lone else x, weight, bias, stride, padding, dilation, transposed,
-        list(output_padding) * (weight.dim() - 2 if len(output_padding) == 1 else 1), groups)
+        aten.unsqueeze.default(x, 0) if lone else x,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        list(output_padding) * (weight.dim() - 2 if len(output_padding) == 1 else 1),
+        groups,
+    )
     return aten.squeeze.dim(out, 0) if lone else out
 
 
-def _without_dilation(x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes,
-                      padding: Sizes) -> Tensor:
-    if weight.dim() == 2:                                          # kernels as rows
+def _without_dilation(
+    x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes, padding: Sizes
+) -> Tensor:
+    if weight.dim() == 2:  # kernels as rows
         weight = aten.view.default(weight, [weight.shape[0], -1, *kernel_size])
     return _same(x, weight, bias, stride, padding, [1] * len(stride))
 
 
-def _transposed(x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None = None, stride: Sizes = (),
-                padding: Sizes = (), output_padding: Sizes = (), dilation: Sizes = ()) -> Tensor:
+def _transposed(
+    x: Tensor,
+    weight: Tensor,
+    kernel_size: Sizes,
+    bias: Tensor | None = None,
+    stride: Sizes = (),
+    padding: Sizes = (),
+    output_padding: Sizes = (),
+    dilation: Sizes = (),
+) -> Tensor:
     n = weight.dim() - 2
-    return _same(x, weight, bias, stride or [1] * n, padding or [0] * n, dilation or [1] * n, True,
-                 output_padding or [0] * n)
+    return _same(
+        x, weight, bias, stride or [1] * n, padding or [0] * n, dilation or [1] * n, True, output_padding or [0] * n
+    )
 
 
-def _depthwise(x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes, padding: Sizes,
-               dilation: Sizes) -> Tensor:
+def _depthwise(
+    x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Tensor:
     return _same(x, weight, bias, stride, padding, dilation, groups=x.shape[-weight.dim() + 1])
 
 
-@family("slow_conv_dilated2d", "slow_conv_dilated3d", "_slow_conv2d_forward", "slow_conv3d_forward",
-        "slow_conv_transpose2d", "slow_conv_transpose3d", "_conv_depthwise2d", "conv_depthwise3d", clauses=(
-            "As convolution with the same arguments; depthwise, with as many groups as channels.",
-        ), forms={
-            "aten._slow_conv2d_forward.default": _without_dilation, "aten.slow_conv3d_forward.default":
-            _without_dilation, "aten.slow_conv_transpose2d.default": _transposed,
-            "aten.slow_conv_transpose3d.default": _transposed, "aten._conv_depthwise2d.default": _depthwise,
-            "aten.conv_depthwise3d.default": _depthwise,
-        }, tags=frozenset({"convolution"}))
-def direct_convolution(x: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None = None, stride: Sizes = (),
-                       padding: Sizes = (), dilation: Sizes = ()) -> Tensor:
+@family(
+    "slow_conv_dilated2d",
+    "slow_conv_dilated3d",
+    "_slow_conv2d_forward",
+    "slow_conv3d_forward",
+    "slow_conv_transpose2d",
+    "slow_conv_transpose3d",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+    clauses=("As convolution with the same arguments; depthwise, with as many groups as channels.",),
+    forms={
+        "aten._slow_conv2d_forward.default": _without_dilation,
+        "aten.slow_conv3d_forward.default": _without_dilation,
+        "aten.slow_conv_transpose2d.default": _transposed,
+        "aten.slow_conv_transpose3d.default": _transposed,
+        "aten._conv_depthwise2d.default": _depthwise,
+        "aten.conv_depthwise3d.default": _depthwise,
+    },
+    tags=frozenset({"convolution"}),
+)
+def direct_convolution(
+    x: Tensor,
+    weight: Tensor,
+    kernel_size: Sizes,
+    bias: Tensor | None = None,
+    stride: Sizes = (),
+    padding: Sizes = (),
+    dilation: Sizes = (),
+) -> Tensor:
     """PyTorch's own convolution kernels, called by name."""
     n = weight.dim() - 2
     return _same(x, weight, bias, stride or [1] * n, padding or [0] * n, dilation or [1] * n)

@@ -1,4 +1,5 @@
 """Tensors made of numbers: constants, progressions, memory without values."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -61,14 +62,30 @@ def _constants(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "full", "full", doc="Every element is fill_value.",
-    clauses=(Clause("fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to "
-                    "true.", About.NONFINITE, parameters=("fill_value",)),
-             "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
-             "A number that an integer dtype cannot hold is an error."),
-    out=(Out(DtypeRule("dtype or that of fill_value", lambda args: args["dtype"] or _kind(args["fill_value"])), SIZE,
-             DENSE),),
-    dtypes=ALL, samples=_constants, budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+    "full",
+    "full",
+    doc="Every element is fill_value.",
+    clauses=(
+        Clause(
+            "fill_value is converted to the dtype: rounded to a float, towards zero to an integer, NaN to true.",
+            About.NONFINITE,
+            parameters=("fill_value",),
+        ),
+        "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
+        "A number that an integer dtype cannot hold is an error.",
+    ),
+    out=(
+        Out(
+            DtypeRule("dtype or that of fill_value", lambda args: args["dtype"] or _kind(args["fill_value"])),
+            SIZE,
+            DENSE,
+        ),
+    ),
+    dtypes=ALL,
+    samples=_constants,
+    budget={d: Budget(ulps=0) for d in ALL},
+    tags=_CREATION,
+)
 
 
 def _numbers(dtype: torch.dtype) -> Iterator[Sample]:
@@ -78,11 +95,22 @@ def _numbers(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "scalar_tensor", "scalar_tensor", doc="A number as a tensor without dimensions.",
+    "scalar_tensor",
+    "scalar_tensor",
+    doc="A number as a tensor without dimensions.",
     clauses=("Without a dtype it is the default float.", "It is converted as full converts its fill_value."),
-    out=(Out(DtypeRule("dtype or the default float", lambda args: args["dtype"] or torch.get_default_dtype()),
-             ShapeRule("()", lambda args: ()), DENSE),),
-    dtypes=ALL, samples=_numbers, budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+    out=(
+        Out(
+            DtypeRule("dtype or the default float", lambda args: args["dtype"] or torch.get_default_dtype()),
+            ShapeRule("()", lambda args: ()),
+            DENSE,
+        ),
+    ),
+    dtypes=ALL,
+    samples=_numbers,
+    budget={d: Budget(ulps=0) for d in ALL},
+    tags=_CREATION,
+)
 
 
 def _progression_dtype(args: Args) -> torch.dtype:
@@ -119,20 +147,32 @@ def _towards(args: Args) -> bool:
 
 
 family.primitive(
-    "iota", "arange.start_step", doc="start, start + step, start + 2 step and so on, before end.",
-    clauses=("Element i is start + i * step, rounded once; it is not summed up step by step.",
-             "There are ceil((end - start) / step) elements; end is not among them.",
-             "In an integer dtype the numbers are rounded towards zero first.",
-             "Without a dtype it is int64 if all numbers are integers, else the default float."),
-    out=(Out(DtypeRule("dtype or int64, or the default float if a number is a float", _progression_dtype),
-             ShapeRule("(ceil((end - start) / step),)", _length), DENSE),),
+    "iota",
+    "arange.start_step",
+    doc="start, start + step, start + 2 step and so on, before end.",
+    clauses=(
+        "Element i is start + i * step, rounded once; it is not summed up step by step.",
+        "There are ceil((end - start) / step) elements; end is not among them.",
+        "In an integer dtype the numbers are rounded towards zero first.",
+        "Without a dtype it is int64 if all numbers are integers, else the default float.",
+    ),
+    out=(
+        Out(
+            DtypeRule("dtype or int64, or the default float if a number is a float", _progression_dtype),
+            ShapeRule("(ceil((end - start) / step),)", _length),
+            DENSE,
+        ),
+    ),
     requires=(Requires("step-leads-to-end", "step is not 0 and leads from start towards end.", _towards),),
-    dtypes=(*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8), samples=_progressions,
+    dtypes=(*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    samples=_progressions,
     budget={d: Budget(ulps=1) for d in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)},
-    tags=_CREATION)
+    tags=_CREATION,
+)
 
 
 # -- memory -------------------------------------------------------------------------------------------
+
 
 def _memory_dtype(args: Args) -> torch.dtype:
     own = args["self"].dtype if "self" in args else torch.get_default_dtype()
@@ -176,18 +216,38 @@ def _memories(dtype: torch.dtype) -> Iterator[Sample]:
 
 MEMORY = ShapeRule("size or shape(self)", lambda args: sizes(args["size"]) if "size" in args else args["self"].shape)
 family.primitive(
-    "empty", "empty.memory_format", "empty_permuted", "empty_strided", "empty_like", "new_empty", "new_empty_strided",
+    "empty",
+    "empty.memory_format",
+    "empty_permuted",
+    "empty_strided",
+    "empty_like",
+    "new_empty",
+    "new_empty_strided",
     doc="Memory without values.",
     clauses=("What the elements are is not specified, nor whether two reads of one give the same.",),
-    out=(Out(DtypeRule("dtype, or that of self, or the default float", _memory_dtype), MEMORY,
-             LayoutRule("stride, physical_layout or memory_format, or preserve(self), or row-major",
-                        _memory_strides)),),
-    dtypes=ALL, samples=_memories, budget={d: Budget() for d in ALL}, tags=_CREATION)
+    out=(
+        Out(
+            DtypeRule("dtype, or that of self, or the default float", _memory_dtype),
+            MEMORY,
+            LayoutRule("stride, physical_layout or memory_format, or preserve(self), or row-major", _memory_strides),
+        ),
+    ),
+    dtypes=ALL,
+    samples=_memories,
+    budget={d: Budget() for d in ALL},
+    tags=_CREATION,
+)
 family.primitive(
-    "constant", "lift_fresh_copy", doc="A tensor that the program holds, as a value of its own.",
+    "constant",
+    "lift_fresh_copy",
+    doc="A tensor that the program holds, as a value of its own.",
     clauses=(Clause("Every run gives the same elements, NaN and the signs of zeros too.", About.NONFINITE),),
-    out=(Out(like("self"), shape_of("self"), DENSE),), dtypes=ALL, samples=unary,
-    budget={d: Budget(ulps=0) for d in ALL}, tags=_CREATION)
+    out=(Out(like("self"), shape_of("self"), DENSE),),
+    dtypes=ALL,
+    samples=unary,
+    budget={d: Budget(ulps=0) for d in ALL},
+    tags=_CREATION,
+)
 
 
 # -- made of these ------------------------------------------------------------------------------------
@@ -212,19 +272,40 @@ def _sized(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 2), [2]), {"dtype": torch.int32})
 
 
-@family("zeros", clauses=("Every element is +0; the default float without a dtype.",),
-        samples=_shapes, dtypes=ALL,
-        tags=_CREATION)
-def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-          pin_memory: Any = None) -> Tensor:
+@family(
+    "zeros",
+    clauses=("Every element is +0; the default float without a dtype.",),
+    samples=_shapes,
+    dtypes=ALL,
+    tags=_CREATION,
+)
+def zeros(
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Zeros."""
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
 
 
-@family("ones", clauses=("Every element is 1; the default float without a dtype.",), samples=_shapes, dtypes=ALL,
-        tags=_CREATION)
-def ones(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-         pin_memory: Any = None) -> Tensor:
+@family(
+    "ones",
+    clauses=("Every element is 1; the default float without a dtype.",),
+    samples=_shapes,
+    dtypes=ALL,
+    tags=_CREATION,
+)
+def ones(
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Ones."""
     return aten.full.default(size, 1, dtype=dtype or torch.get_default_dtype(), device=device)
 
@@ -233,64 +314,132 @@ def _same(x: Tensor, size: Sequence[Any], value: Any, dtype: torch.dtype | None,
     return aten.full.default(size, value, dtype=dtype or x.dtype, device=device or x.device)
 
 
-@family("full_like", clauses=("Every element is fill_value.", _LIKE), samples=lambda dtype: (
-        Sample((s.args[0], 1), s.kwargs) for s in _operands(dtype)), dtypes=ALL, tags=_CREATION)
-def full_like(x: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-              pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+@family(
+    "full_like",
+    clauses=("Every element is fill_value.", _LIKE),
+    samples=lambda dtype: (Sample((s.args[0], 1), s.kwargs) for s in _operands(dtype)),
+    dtypes=ALL,
+    tags=_CREATION,
+)
+def full_like(
+    x: Tensor,
+    fill_value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """A constant of the operand's sizes."""
     return _same(x, x.shape, fill_value, dtype, device)
 
 
-@family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL,
-    tags=_CREATION)
-def zeros_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-               pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+@family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL, tags=_CREATION)
+def zeros_like(
+    x: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Zeros of the operand's sizes."""
     return _same(x, x.shape, 0, dtype, device)
 
 
 @family("ones_like", clauses=("Every element is 1.", _LIKE), samples=_operands, dtypes=ALL, tags=_CREATION)
-def ones_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-              pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+def ones_like(
+    x: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Ones of the operand's sizes."""
     return _same(x, x.shape, 1, dtype, device)
 
 
-@family("new_full", clauses=("Every element is fill_value.", _NEW), samples=lambda dtype: (
-        Sample((*s.args, 1), s.kwargs) for s in _sized(dtype)), dtypes=ALL, tags=_CREATION)
-def new_full(x: Tensor, size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, layout: Any = None,
-             device: Any = None, pin_memory: Any = None) -> Tensor:
+@family(
+    "new_full",
+    clauses=("Every element is fill_value.", _NEW),
+    samples=lambda dtype: (Sample((*s.args, 1), s.kwargs) for s in _sized(dtype)),
+    dtypes=ALL,
+    tags=_CREATION,
+)
+def new_full(
+    x: Tensor,
+    size: Sequence[Any],
+    fill_value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """A constant of the operand's dtype."""
     return _same(x, size, fill_value, dtype, device)
 
 
-@family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL,
-    tags=_CREATION)
-def new_zeros(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
-              device: Any = None, pin_memory: Any = None) -> Tensor:
+@family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL, tags=_CREATION)
+def new_zeros(
+    x: Tensor,
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Zeros of the operand's dtype."""
     return _same(x, size, 0, dtype, device)
 
 
 @family("new_ones", clauses=("Every element is 1.", _NEW), samples=_sized, dtypes=ALL, tags=_CREATION)
-def new_ones(x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
-             device: Any = None, pin_memory: Any = None) -> Tensor:
+def new_ones(
+    x: Tensor,
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Ones of the operand's dtype."""
     return _same(x, size, 1, dtype, device)
 
 
-@family("_efficientzerotensor", clauses=("Every element is +0.",), samples=_shapes, dtypes=ALL,
-        tags=_CREATION,
-        name="zero_tensor")
-def zero_tensor(size: Sequence[Any], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-                pin_memory: Any = None) -> Tensor:
+@family(
+    "_efficientzerotensor",
+    clauses=("Every element is +0.",),
+    samples=_shapes,
+    dtypes=ALL,
+    tags=_CREATION,
+    name="zero_tensor",
+)
+def zero_tensor(
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Zeros, which eager does not store."""
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
 
 
-@family("fill.Scalar", "fill.Tensor", clauses=("Every element is value, converted to the operand's dtype.",),
-        samples=lambda dtype: (Sample((*s.args, 1)) for s in _operands(dtype) if not s.kwargs), dtypes=ALL,
-        tags=frozenset({"pointwise"}))
+@family(
+    "fill.Scalar",
+    "fill.Tensor",
+    clauses=("Every element is value, converted to the operand's dtype.",),
+    samples=lambda dtype: (Sample((*s.args, 1)) for s in _operands(dtype) if not s.kwargs),
+    dtypes=ALL,
+    tags=frozenset({"pointwise"}),
+)
 def fill(x: Tensor, value: Any) -> Tensor:
     """The operand with every element replaced."""
     if isinstance(value, torch.Tensor):
@@ -298,21 +447,42 @@ def fill(x: Tensor, value: Any) -> Tensor:
     return _same(x, x.shape, value, None, None)
 
 
-@family("zero", clauses=("Every element is +0.",), samples=lambda dtype: (
-        s for s in _operands(dtype) if not s.kwargs), dtypes=ALL, tags=frozenset({"pointwise"}))
+@family(
+    "zero",
+    clauses=("Every element is +0.",),
+    samples=lambda dtype: (s for s in _operands(dtype) if not s.kwargs),
+    dtypes=ALL,
+    tags=frozenset({"pointwise"}),
+)
 def zero(x: Tensor) -> Tensor:
     """The operand with every element replaced by 0."""
     return _same(x, x.shape, 0, None, None)
 
 
-@family(*(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")), clauses=(
-    "Numbers are measured from the nearer end, so that the first is start and the last end, exactly.",
-    "One number is start.", "In an integer dtype numbers are rounded towards zero.",
-    "Without a dtype it is the default float."), tags=_CREATION, dtypes=(*FLOATS, torch.int64),
-        samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50)
-                               for ends in ((0, 1), (3, -7), (-100, 100))))
-def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, layout: Any = None,
-             device: Any = None, pin_memory: Any = None) -> Tensor:
+@family(
+    *(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
+    clauses=(
+        "Numbers are measured from the nearer end, so that the first is start and the last end, exactly.",
+        "One number is start.",
+        "In an integer dtype numbers are rounded towards zero.",
+        "Without a dtype it is the default float.",
+    ),
+    tags=_CREATION,
+    dtypes=(*FLOATS, torch.int64),
+    samples=lambda dtype: (
+        Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50) for ends in ((0, 1), (3, -7), (-100, 100))
+    ),
+)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """steps numbers from start to end, at equal distances."""
     given = [v for v in (start, end) if isinstance(v, torch.Tensor)]
     dtype = dtype or floating_dtype(start, end)
@@ -329,22 +499,50 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
     return aten.where.self(near, up, down).to(dtype)
 
 
-family.composite("arange", "arange", "arange.start", doc="0 or start, then 1 more each time, before end.",
-                 clauses=("It is iota with a step of 1.",), tags=_CREATION,
-                 dtypes=(*FLOATS, torch.int64, torch.int32),
-                 samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5, 2.5)))
-family.composite("eye", "eye", "eye.m", doc="1 where row and column are the same, else 0.",
-                 clauses=("The default float without a dtype.",), tags=_CREATION, dtypes=ALL,
-                 samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5)))
+family.composite(
+    "arange",
+    "arange",
+    "arange.start",
+    doc="0 or start, then 1 more each time, before end.",
+    clauses=("It is iota with a step of 1.",),
+    tags=_CREATION,
+    dtypes=(*FLOATS, torch.int64, torch.int32),
+    samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5, 2.5)),
+)
+family.composite(
+    "eye",
+    "eye",
+    "eye.m",
+    doc="1 where row and column are the same, else 0.",
+    clauses=("The default float without a dtype.",),
+    tags=_CREATION,
+    dtypes=ALL,
+    samples=lambda dtype: (Sample((n,), {"dtype": dtype}) for n in (0, 1, 5)),
+)
 
 
-@family(*(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")), clauses=(
-    "One number is base ** start.", "In an integer dtype start and end are cut to whole numbers first.",
-    Clause("Of a base below 0 the powers that are no whole ones are NaN.", About.NONFINITE)), tags=_CREATION,
-        dtypes=(torch.float32, torch.float64), samples=lambda dtype: (
-            Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50) for ends in ((0, 1), (3, -7))))
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None,
-             layout: Any = None, device: Any = None, pin_memory: Any = None) -> Tensor:
+@family(
+    *(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
+    clauses=(
+        "One number is base ** start.",
+        "In an integer dtype start and end are cut to whole numbers first.",
+        Clause("Of a base below 0 the powers that are no whole ones are NaN.", About.NONFINITE),
+    ),
+    tags=_CREATION,
+    dtypes=(torch.float32, torch.float64),
+    samples=lambda dtype: (Sample((*ends, n), {"dtype": dtype}) for n in (0, 1, 2, 50) for ends in ((0, 1), (3, -7))),
+)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """base to the powers that linspace gives."""
     dtype = dtype or floating_dtype(start, end)
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -354,8 +552,14 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: tor
 
 
 for _name, _doc in (("tril_indices", "not above"), ("triu_indices", "not below")):
-    family.composite(_name, _name, doc=f"Row and column of each element of a matrix that is {_doc} a diagonal.",
-                     clauses=("Elements are in the order of rows.", "offset moves the diagonal to the right."),
-                     tags=_CREATION, dtypes=(torch.int64,),
-                     samples=lambda dtype: (Sample(args, {"dtype": dtype}) for args in (
-                         (3, 4), (4, 3, 1), (3, 3, -1), (0, 2), (2, 2, 5))))
+    family.composite(
+        _name,
+        _name,
+        doc=f"Row and column of each element of a matrix that is {_doc} a diagonal.",
+        clauses=("Elements are in the order of rows.", "offset moves the diagonal to the right."),
+        tags=_CREATION,
+        dtypes=(torch.int64,),
+        samples=lambda dtype: (
+            Sample(args, {"dtype": dtype}) for args in ((3, 4), (4, 3, 1), (3, 3, -1), (0, 2), (2, 2, 5))
+        ),
+    )

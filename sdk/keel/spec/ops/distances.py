@@ -3,6 +3,7 @@
 Differences are taken first and summed after. Eager's euclidean distance of many rows multiplies matrices instead
 (|a|^2 + |b|^2 - 2ab), which cancels where rows are close; these do not.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,9 +20,11 @@ family = Family("distances")
 Tensor = torch.Tensor
 
 TAGS = frozenset({"reduction"})
-_NORM = (Clause("p of 0 counts the components that differ; p of infinity takes the greatest difference.",
-                About.NONFINITE),
-         Clause("Rows without components have distance 0.", About.EMPTY), Clause("NaN gives NaN.", About.NONFINITE))
+_NORM = (
+    Clause("p of 0 counts the components that differ; p of infinity takes the greatest difference.", About.NONFINITE),
+    Clause("Rows without components have distance 0.", About.EMPTY),
+    Clause("NaN gives NaN.", About.NONFINITE),
+)
 _SLOPE = ("Where the distance is 0 so is the gradient.",)
 
 
@@ -58,7 +61,7 @@ def _slope(apart: Tensor, dist: Tensor, grad: Tensor, p: float) -> Tensor:
     over = aten.where.self(flat, aten.full_like.default(dist, 1.0), dist)
     if p == 2:
         return aten.where.self(flat, nothing, grad * apart / over)
-    if p < 1:                                                  # an infinite slope where a component does not differ
+    if p < 1:  # an infinite slope where a component does not differ
         flat = aten.bitwise_or.Tensor(flat, aten.eq.Scalar(apart, 0))
         apart = aten.where.self(flat, aten.full_like.default(apart, 1.0), apart)
     share = aten.pow.Tensor_Scalar(aten.abs.default(apart) / over, p - 1)
@@ -83,8 +86,9 @@ def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor
     """
     if any(isinstance(s, int) and s == 0 for s in (*x1.shape, *x2.shape)):
         return aten.full_like.default(x1, 0.0)
-    slope = _slope(_apart(x1, x2), aten.unsqueeze.default(accurate(cdist), -1),
-                   aten.unsqueeze.default(accurate(grad), -1), p)
+    slope = _slope(
+        _apart(x1, x2), aten.unsqueeze.default(accurate(cdist), -1), aten.unsqueeze.default(accurate(grad), -1), p
+    )
     return aten.sum.dim_IntList(slope, [-2]).to(x1.dtype)
 
 
@@ -107,13 +111,20 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     return _norm(_pairs_apart(x, *_pairs(x)), p).to(x.dtype)
 
 
-@family("_pdist_backward.default", tags=TAGS | UNORDERED, clauses=(
-    *_SLOPE, "It is the gradient of pdist.", "What goes to one row adds up, in no specified order."))
+@family(
+    "_pdist_backward.default",
+    tags=TAGS | UNORDERED,
+    clauses=(*_SLOPE, "It is the gradient of pdist.", "What goes to one row adds up, in no specified order."),
+)
 def pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
     """The gradient of pdist."""
     first, second = _pairs(x)
-    slope = _slope(_pairs_apart(x, first, second), aten.unsqueeze.default(accurate(pdist), -1),
-                   aten.unsqueeze.default(accurate(grad), -1), p)
+    slope = _slope(
+        _pairs_apart(x, first, second),
+        aten.unsqueeze.default(accurate(pdist), -1),
+        aten.unsqueeze.default(accurate(grad), -1),
+        p,
+    )
     base = aten.full.default(list(x.shape), 0, dtype=slope.dtype, device=x.device)
     found = aten.index_put.default(aten.index_put.default(base, [first], slope, True), [second], -slope, True)
     return found.to(x.dtype)

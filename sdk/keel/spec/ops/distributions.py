@@ -3,6 +3,7 @@
 An overload with a generator is made of the same draws where the generator is None, and of nothing otherwise: a
 generator is no value of a graph. Where a backend takes the operator whole, its own way of drawing stands.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,18 +22,23 @@ family = Family("distributions", profile="random")
 
 Tensor = torch.Tensor
 _TAGS = frozenset({"random"})
-_NO_BITS = ("The distribution is promised, not the bits: where it is written out it draws other numbers from a seed "
-            "than where it stays whole.")
+_NO_BITS = (
+    "The distribution is promised, not the bits: where it is written out it draws other numbers from a seed "
+    "than where it stays whole."
+)
 
 
 def distribution(*overloads: Any, clauses: Stated, **more: Any) -> Callable[..., Any]:
     """Declares the decomposition below it, which draws only where no generator is given."""
+
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
             given = [a for a in (*args, kwargs.pop("generator", None)) if isinstance(a, torch.Generator)]
             return NotImplemented if given else function(*args, **kwargs)
+
         draw.__name__, draw.__doc__ = function.__name__, function.__doc__
         return family(*overloads, clauses=(*clauses, _NO_BITS), tags=_TAGS, **more)(draw)
+
     return declare
 
 
@@ -53,10 +59,15 @@ def _normal(size: list[Any], dtype: torch.dtype, device: torch.device | None) ->
 
 # -- of a given range -------------------------------------------------------------------------------------------------
 
-@distribution("uniform", name="uniform_between", clauses=(
-    "Numbers from the lower bound to the upper, all equally probable; the upper may not be drawn.",
-    "The operand gives sizes, dtype and strides; its values are not read.",
-))
+
+@distribution(
+    "uniform",
+    name="uniform_between",
+    clauses=(
+        "Numbers from the lower bound to the upper, all equally probable; the upper may not be drawn.",
+        "The operand gives sizes, dtype and strides; its values are not read.",
+    ),
+)
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, **bounds: float) -> Tensor:
     """Numbers between two bounds."""
     low, high = bounds.get("from", low), bounds.get("to", high)
@@ -69,47 +80,114 @@ _LIKE = "The operand gives sizes, device and, where none is asked for, the dtype
 
 
 @distribution("rand_like", "rand_like.generator", clauses=("Numbers between 0 and 1 as rand draws them.", _LIKE))
-def rand_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-              pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+def rand_like(
+    x: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Uniform numbers of the sizes of a tensor."""
     return aten.rand.default(list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
 @distribution("randn_like", "randn_like.generator", clauses=("Normal numbers as randn draws them.", _LIKE))
-def randn_like(x: Tensor, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-               pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+def randn_like(
+    x: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Normal numbers of the sizes of a tensor."""
     return aten.randn.default(list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
-@distribution("randint", "randint.generator", name="randint_from_0", clauses=(
-    Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),))
-def randint(high: Any, size: list[Any], *, dtype: Any = torch.int64, layout: Any = None, device: Any = None,
-            pin_memory: Any = None) -> Tensor:
+@distribution(
+    "randint",
+    "randint.generator",
+    name="randint_from_0",
+    clauses=(Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),),
+)
+def randint(
+    high: Any,
+    size: list[Any],
+    *,
+    dtype: Any = torch.int64,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Integers from 0 on."""
     return aten.randint.low(0, high, size, dtype=dtype, device=device)
 
 
-@distribution("randint_like", "randint_like.generator", clauses=(
-    Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER), _LIKE,))
-def randint_like(x: Tensor, high: Any, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-                 pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+@distribution(
+    "randint_like",
+    "randint_like.generator",
+    clauses=(
+        Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),
+        _LIKE,
+    ),
+)
+def randint_like(
+    x: Tensor,
+    high: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Integers of the sizes of a tensor."""
     return aten.randint.low(0, high, list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
-@distribution("randint_like.Tensor", "randint_like.Tensor_generator", name="randint_like_tensor", clauses=(
-    Clause("Integers from 0 on and less than the one element of high, which the host reads.", About.INTEGER), _LIKE,))
+@distribution(
+    "randint_like.Tensor",
+    "randint_like.Tensor_generator",
+    name="randint_like_tensor",
+    clauses=(
+        Clause("Integers from 0 on and less than the one element of high, which the host reads.", About.INTEGER),
+        _LIKE,
+    ),
+)
 def randint_like_tensor(x: Tensor, high: Tensor, *, dtype: torch.dtype | None = None, **others: Any) -> Tensor:
     """Integers of the sizes of a tensor, below a number in a tensor."""
-    return aten.randint.low(0, aten._local_scalar_dense.default(high), list(x.shape), dtype=dtype or x.dtype,
-                            device=others.get("device") or x.device)
+    return aten.randint.low(
+        0,
+        aten._local_scalar_dense.default(high),
+        list(x.shape),
+        dtype=dtype or x.dtype,
+        device=others.get("device") or x.device,
+    )
 
 
-@distribution("randint_like.low_dtype", "randint_like.low_generator_dtype", name="randint_like_between", clauses=(
-    Clause("Integers from low on and less than high, all equally probable.", About.INTEGER), _LIKE,))
-def randint_like_between(x: Tensor, low: Any, high: Any, *, dtype: torch.dtype | None = None, layout: Any = None,
-                         device: Any = None, pin_memory: Any = None, memory_format: Any = None) -> Tensor:
+@distribution(
+    "randint_like.low_dtype",
+    "randint_like.low_generator_dtype",
+    name="randint_like_between",
+    clauses=(
+        Clause("Integers from low on and less than high, all equally probable.", About.INTEGER),
+        _LIKE,
+    ),
+)
+def randint_like_between(
+    x: Tensor,
+    low: Any,
+    high: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Integers of the sizes of a tensor."""
     return aten.randint.low(low, high, list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
@@ -120,15 +198,25 @@ def _integers(dtype: torch.dtype) -> int:
         return 2
     if dtype.is_floating_point:
         return int(2 / torch.finfo(dtype).eps) + 1
-    return min(torch.iinfo(dtype).max, 2 ** 63 - 2) + 1
+    return min(torch.iinfo(dtype).max, 2**63 - 2) + 1
 
 
-@distribution("random", "random.to", "random.from", name="random_integers", clauses=(
-    Clause("Integers from the lower bound on and less than the upper, all equally probable.", About.INTEGER),
-    "The lower bound defaults to 0, the upper to all that the dtype holds exactly, counted from 0.",
-    "The operand gives sizes, dtype and strides; its values are not read.",
-), forms={"aten.random.from": lambda x, *bounds, generator=None, **named: NotImplemented if generator is not None else
-          _between(x, *bounds, **named)})
+@distribution(
+    "random",
+    "random.to",
+    "random.from",
+    name="random_integers",
+    clauses=(
+        Clause("Integers from the lower bound on and less than the upper, all equally probable.", About.INTEGER),
+        "The lower bound defaults to 0, the upper to all that the dtype holds exactly, counted from 0.",
+        "The operand gives sizes, dtype and strides; its values are not read.",
+    ),
+    forms={
+        "aten.random.from": lambda x, *bounds, generator=None, **named: (
+            NotImplemented if generator is not None else _between(x, *bounds, **named)
+        )
+    },
+)
 def random_integers(x: Tensor, to: Any = None) -> Tensor:
     """Integers in a tensor's own dtype."""
     return _between(x, 0, to)
@@ -142,18 +230,31 @@ def _between(x: Tensor, *bounds: Any, **named: Any) -> Tensor:
 
 # -- normal and what is made of it ------------------------------------------------------------------------------------
 
-@distribution("normal_functional", clauses=(
-    "Normal numbers of the mean and the standard deviation given.",
-    "The operand gives sizes, dtype and strides; its values are not read.",
-))
+
+@distribution(
+    "normal_functional",
+    clauses=(
+        "Normal numbers of the mean and the standard deviation given.",
+        "The operand gives sizes, dtype and strides; its values are not read.",
+    ),
+)
 def normal_functional(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal numbers of the sizes of a tensor."""
     return (_normal(list(x.shape), x.dtype if x.is_complex() else _working(x.dtype), x.device) * std + mean).to(x.dtype)
 
 
-@distribution("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor", name="normal_around", clauses=(
-    Clause("Normal numbers, each of the mean and the standard deviation at its place; both are broadcast.",
-           About.BROADCAST),))
+@distribution(
+    "normal.Tensor_Tensor",
+    "normal.Tensor_float",
+    "normal.float_Tensor",
+    name="normal_around",
+    clauses=(
+        Clause(
+            "Normal numbers, each of the mean and the standard deviation at its place; both are broadcast.",
+            About.BROADCAST,
+        ),
+    ),
+)
 def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     """Normal numbers around means."""
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
@@ -161,10 +262,24 @@ def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     return (_normal(size, accurate(given[0]).dtype, given[0].device) * std + mean).to(given[0].dtype)
 
 
-@distribution("normal.float_float", name="normal_of_size", clauses=(
-    "Normal numbers of the mean and the standard deviation given.", "The dtype is dtype, or the default float.",))
-def normal_of_size(mean: float, std: float, size: list[Any], *, dtype: torch.dtype | None = None, layout: Any = None,
-                   device: Any = None, pin_memory: Any = None) -> Tensor:
+@distribution(
+    "normal.float_float",
+    name="normal_of_size",
+    clauses=(
+        "Normal numbers of the mean and the standard deviation given.",
+        "The dtype is dtype, or the default float.",
+    ),
+)
+def normal_of_size(
+    mean: float,
+    std: float,
+    size: list[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:
     """Normal numbers of given sizes."""
     wanted = dtype or torch.get_default_dtype()
     drawn = _normal(size, wanted if wanted.is_complex else _working(wanted), device)
@@ -174,8 +289,9 @@ def normal_of_size(mean: float, std: float, size: list[Any], *, dtype: torch.dty
 _OPERAND = "The operand gives sizes, dtype and strides; its values are not read."
 
 
-@distribution("log_normal", clauses=(
-    "e to the power of normal numbers of the mean and the standard deviation given.", _OPERAND))
+@distribution(
+    "log_normal", clauses=("e to the power of normal numbers of the mean and the standard deviation given.", _OPERAND)
+)
 def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
     """Numbers whose logarithm is normal."""
     return aten.exp.default(_normal(list(x.shape), _working(x.dtype), x.device) * std + mean).to(x.dtype)
@@ -183,9 +299,15 @@ def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
 
 # -- inverted distribution functions ----------------------------------------------------------------------------------
 
-@distribution("exponential", clauses=(
-    "Numbers of density lambd * exp(-lambd x), for x greater than 0.",
-    Clause("0 is not drawn, nor an infinity.", About.NONFINITE), _OPERAND))
+
+@distribution(
+    "exponential",
+    clauses=(
+        "Numbers of density lambd * exp(-lambd x), for x greater than 0.",
+        Clause("0 is not drawn, nor an infinity.", About.NONFINITE),
+        _OPERAND,
+    ),
+)
 def exponential(x: Tensor, lambd: float = 1.0) -> Tensor:
     """Waiting times between independent events of rate lambd."""
     return (_waiting(x, _working(x.dtype)) / lambd).to(x.dtype)
@@ -204,10 +326,15 @@ def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
     return (aten.tan.default((_uniform(x) - 0.5) * pi) * sigma + median).to(x.dtype)
 
 
-@distribution("geometric", clauses=(
-    "The number of trials of probability p up to and with the first success: 1 or more.",
-    "A probability of 0 or 1 is an error.", _OPERAND), requires=(
-        Requires("probability", "p is between 0 and 1.", lambda args: 0 < args["p"] < 1),))
+@distribution(
+    "geometric",
+    clauses=(
+        "The number of trials of probability p up to and with the first success: 1 or more.",
+        "A probability of 0 or 1 is an error.",
+        _OPERAND,
+    ),
+    requires=(Requires("probability", "p is between 0 and 1.", lambda args: 0 < args["p"] < 1),),
+)
 def geometric(x: Tensor, p: float) -> Tensor:
     """Counts of trials."""
     counts = aten.ceil.default(_waiting(x, _working(x.dtype)) / -log1p(-p))
@@ -216,8 +343,10 @@ def geometric(x: Tensor, p: float) -> Tensor:
 
 # -- choices ----------------------------------------------------------------------------------------------------------
 
-_BERNOULLI = ("Each element is 1 with its probability and 0 otherwise.",
-              "Probabilities are met to within 2^-24; 0 and 1 exactly.")
+_BERNOULLI = (
+    "Each element is 1 with its probability and 0 otherwise.",
+    "Probabilities are met to within 2^-24; 0 and 1 exactly.",
+)
 
 
 @distribution("bernoulli", clauses=(*_BERNOULLI, "The elements are the probabilities."))
@@ -234,14 +363,21 @@ def bernoulli_like(x: Tensor, p: Any = 0.5) -> Tensor:
     return aten.lt.Tensor(_uniform(x, _working(p.dtype)), p).to(x.dtype)
 
 
-@distribution("multinomial", clauses=(
-    "Each row of weights gives num_samples indices, each drawn in proportion to its weight.",
-    "Without replacement no index is drawn twice; weights of 0 are drawn when nothing else is left.",
-    Clause("With replacement an index of weight 0 is never drawn, provided that a weight is positive.",
-           parameters=("replacement",)),
-    Clause("Weights that are negative, not finite or all 0 are an error or give indices that are not specified.",
-           About.NONFINITE),
-))
+@distribution(
+    "multinomial",
+    clauses=(
+        "Each row of weights gives num_samples indices, each drawn in proportion to its weight.",
+        "Without replacement no index is drawn twice; weights of 0 are drawn when nothing else is left.",
+        Clause(
+            "With replacement an index of weight 0 is never drawn, provided that a weight is positive.",
+            parameters=("replacement",),
+        ),
+        Clause(
+            "Weights that are negative, not finite or all 0 are an error or give indices that are not specified.",
+            About.NONFINITE,
+        ),
+    ),
+)
 def multinomial(weights: Tensor, num_samples: Any, replacement: bool = False) -> Tensor:
     """Indices drawn by weight."""
     w = accurate(weights)
@@ -254,8 +390,10 @@ def multinomial(weights: Tensor, num_samples: Any, replacement: bool = False) ->
     return aten.searchsorted.Tensor(shares, drawn, right=True)
 
 
-@distribution("_sample_dirichlet", clauses=(
-    "Each row along the last dimension is gamma numbers of those shape parameters over their sum: of sum 1.",))
+@distribution(
+    "_sample_dirichlet",
+    clauses=("Each row along the last dimension is gamma numbers of those shape parameters over their sum: of sum 1.",),
+)
 def sample_dirichlet(alpha: Tensor, generator: None = None) -> Tensor:
     """Numbers of the Dirichlet distribution."""
     drawn = accurate(aten._standard_gamma.default(alpha))
@@ -264,17 +402,22 @@ def sample_dirichlet(alpha: Tensor, generator: None = None) -> Tensor:
 
 # -- dropout ----------------------------------------------------------------------------------------------------------
 
-@family("native_dropout", clauses=(
-    "In training each element is kept with probability 1 - p, independently, and then divided by it; the mask says "
-    "which are kept.",
-    Clause("Dropped elements are x * 0, so NaN and infinity become NaN.", About.NONFINITE),
-    "Otherwise the result is the input, and the mask is true everywhere.",
-    "On CPU the mask is what bernoulli draws from the same seed.",
-), tags=_TAGS)
+
+@family(
+    "native_dropout",
+    clauses=(
+        "In training each element is kept with probability 1 - p, independently, and then divided by it; the mask says "
+        "which are kept.",
+        Clause("Dropped elements are x * 0, so NaN and infinity become NaN.", About.NONFINITE),
+        "Otherwise the result is the input, and the mask is true everywhere.",
+        "On CPU the mask is what bernoulli draws from the same seed.",
+    ),
+    tags=_TAGS,
+)
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """The result and the mask."""
     if x.device.type == "cpu" and any(isinstance(n, int) and n == 0 for n in x.shape):
-        return aten.clone.default(x), aten.clone.default(x)   # PyTorch's mask of no elements is no bool there
+        return aten.clone.default(x), aten.clone.default(x)  # PyTorch's mask of no elements is no bool there
     if train is False:
         return aten.clone.default(x), aten.full_like.default(x, True, dtype=torch.bool)
     keep = 1.0 - p
@@ -284,10 +427,14 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     return out.to(x.dtype), mask
 
 
-@family("native_dropout_backward", clauses=(
-    "The gradient is grad * mask * scale, where mask is that of the forward and scale is 1 / (1 - p), or 0 for p of 1.",
-    "It has the gradient's dtype, or the default float where that is none.",
-))
+@family(
+    "native_dropout_backward",
+    clauses=(
+        "The gradient is grad * mask * scale, where mask is that of the forward and scale is 1 / (1 - p), or "
+        "0 for p of 1.",
+        "It has the gradient's dtype, or the default float where that is none.",
+    ),
+)
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient with respect to what was dropped from."""
     value = accurate(grad)

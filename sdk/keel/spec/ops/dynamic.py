@@ -1,4 +1,5 @@
 """What depends on data: results whose size only the run tells, numbers read on the host, checks."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -38,14 +39,27 @@ def _found(args: Args) -> Any:
 
 
 family.primitive(
-    "nonzero", "nonzero.default", doc="The indices of the elements that are not zero.", clauses=(
+    "nonzero",
+    "nonzero.default",
+    doc="The indices of the elements that are not zero.",
+    clauses=(
         "There is a row of indices per element, in row-major order.",
         Clause("NaN is not zero; zeros of both signs are.", About.NONFINITE | About.ZERO),
-        Clause("A scalar gives rows without indices.", About.SCALAR)),
-    out=(Out(INT64, ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
-             LayoutRule("column-major", lambda args, shape: (1, shape[0]))),),
-    dtypes=ALL, samples=_tensors, tags=DYNAMIC, budget={d: Budget(ulps=0) for d in ALL},
-    numerics=Numerics(steps=True))
+        Clause("A scalar gives rows without indices.", About.SCALAR),
+    ),
+    out=(
+        Out(
+            INT64,
+            ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
+            LayoutRule("column-major", lambda args, shape: (1, shape[0])),
+        ),
+    ),
+    dtypes=ALL,
+    samples=_tensors,
+    tags=DYNAMIC,
+    budget={d: Budget(ulps=0) for d in ALL},
+    numerics=Numerics(steps=True),
+)
 
 
 def _items(dtype: torch.dtype) -> Iterator[Sample]:
@@ -57,17 +71,31 @@ def _number(args: Args) -> tuple[Type | None, ...]:
     """A number on the host: a float of a float, a bool of a bool, an int of any other dtype."""
     dtype = args["self"].dtype
     kind = "float" if dtype.is_floating_point else "bool" if dtype == torch.bool else "int"
-    return (SymType(unknown(), kind),)                         # type: ignore[arg-type]
+    return (SymType(unknown(), kind),)  # type: ignore[arg-type]
 
 
 family.primitive(
-    "item", "_local_scalar_dense.default", doc="The one element of a tensor, as a number on the host.", clauses=(
-        "The host waits for the tensor.", "A float is exact: 16- and 32-bit floats are widened to 64 bits.",
-        Clause("Bools give a bool, integers an int.", About.BOOL)),
-    out=_number, dtypes=tuple(d for d in ALL if d not in COMPLEX), samples=_items, tags=HOST,
-    requires=(Requires("one-element", "The tensor has one element.",
-        lambda args: args["self"].numel == 1 or not isinstance(
-        args["self"].numel, int)),), budget={d: Budget(ulps=0) for d in ALL})
+    "item",
+    "_local_scalar_dense.default",
+    doc="The one element of a tensor, as a number on the host.",
+    clauses=(
+        "The host waits for the tensor.",
+        "A float is exact: 16- and 32-bit floats are widened to 64 bits.",
+        Clause("Bools give a bool, integers an int.", About.BOOL),
+    ),
+    out=_number,
+    dtypes=tuple(d for d in ALL if d not in COMPLEX),
+    samples=_items,
+    tags=HOST,
+    requires=(
+        Requires(
+            "one-element",
+            "The tensor has one element.",
+            lambda args: args["self"].numel == 1 or not isinstance(args["self"].numel, int),
+        ),
+    ),
+    budget={d: Budget(ulps=0) for d in ALL},
+)
 
 
 def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
@@ -75,46 +103,99 @@ def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((torch.ones(shape, dtype=dtype), "it holds", torch.zeros(3)))
 
 
-_ASSERTS = ("A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
-            Clause("A NaN holds, a zero of either sign does not.", About.NONFINITE | About.ZERO),
-            "A check is neither moved before what comes first, nor left out because its result is not used.")
-_TOKEN = (Out(like("dep_token"), ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
-              LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides)),)
+_ASSERTS = (
+    "A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
+    Clause("A NaN holds, a zero of either sign does not.", About.NONFINITE | About.ZERO),
+    "A check is neither moved before what comes first, nor left out because its result is not used.",
+)
+_TOKEN = (
+    Out(
+        like("dep_token"),
+        ShapeRule("shape(dep_token)", lambda args: args["dep_token"].shape),
+        LayoutRule("strides(dep_token)", lambda args, shape: args["dep_token"].strides),
+    ),
+)
 family.primitive(
-    "assert_async", "_functional_assert_async.msg", doc="Goes on if a condition holds; gives its token.",
-    clauses=_ASSERTS, out=_TOKEN,
-    dtypes=ALL, samples=_conditions, tags=EFFECT)
+    "assert_async",
+    "_functional_assert_async.msg",
+    doc="Goes on if a condition holds; gives its token.",
+    clauses=_ASSERTS,
+    out=_TOKEN,
+    dtypes=ALL,
+    samples=_conditions,
+    tags=EFFECT,
+)
 family.primitive(
-    "assert_now", "_assert_async.msg", "_assert_async.default", doc="Goes on if a condition holds.", clauses=_ASSERTS,
-    out=(), dtypes=ALL, tags=EFFECT)
+    "assert_now",
+    "_assert_async.msg",
+    "_assert_async.default",
+    doc="Goes on if a condition holds.",
+    clauses=_ASSERTS,
+    out=(),
+    dtypes=ALL,
+    tags=EFFECT,
+)
 family.primitive(
-    "assert_number", "_assert_scalar.default", doc="Goes on if a number on the host is not zero.",
-    clauses=_ASSERTS[::2], out=(), tags=EFFECT)
+    "assert_number",
+    "_assert_scalar.default",
+    doc="Goes on if a number on the host is not zero.",
+    clauses=_ASSERTS[::2],
+    out=(),
+    tags=EFFECT,
+)
 family.primitive(
-    "assert_number_token", "_functional_assert_scalar.default",
-    doc="Goes on if a number on the host is not zero; gives its token.", clauses=_ASSERTS[::2], tags=EFFECT,
-    out=_TOKEN)
-_RANGES = ("min and max, where given, are bounds that the number may have itself.",
-           "A number outside stops the program; that it lies inside may be relied on afterwards.")
+    "assert_number_token",
+    "_functional_assert_scalar.default",
+    doc="Goes on if a number on the host is not zero; gives its token.",
+    clauses=_ASSERTS[::2],
+    tags=EFFECT,
+    out=_TOKEN,
+)
+_RANGES = (
+    "min and max, where given, are bounds that the number may have itself.",
+    "A number outside stops the program; that it lies inside may be relied on afterwards.",
+)
 family.primitive(
-    "constrain_range", "sym_constrain_range.default", "sym_constrain_range_for_size.default",
-    doc="A promise that a number on the host lies within bounds.", clauses=_RANGES, out=(), tags=EFFECT)
+    "constrain_range",
+    "sym_constrain_range.default",
+    "sym_constrain_range_for_size.default",
+    doc="A promise that a number on the host lies within bounds.",
+    clauses=_RANGES,
+    out=(),
+    tags=EFFECT,
+)
 family.primitive(
-    "constrain_range_token", "_functional_sym_constrain_range.default",
-    "_functional_sym_constrain_range_for_size.default", doc="A promise that a number on the host lies within bounds; "
-    "gives its token.", clauses=_RANGES, tags=EFFECT,
-    out=_TOKEN)
+    "constrain_range_token",
+    "_functional_sym_constrain_range.default",
+    "_functional_sym_constrain_range_for_size.default",
+    doc="A promise that a number on the host lies within bounds; gives its token.",
+    clauses=_RANGES,
+    tags=EFFECT,
+    out=_TOKEN,
+)
 family.primitive(
-    "assert_metadata", "_assert_tensor_metadata.default",
+    "assert_metadata",
+    "_assert_tensor_metadata.default",
     doc="Goes on if a tensor has the sizes, strides, dtype, device and layout given.",
-    clauses=("What is not given is not checked.", "It can be checked before the program runs."), out=(), tags=EFFECT)
+    clauses=("What is not given is not checked.", "It can be checked before the program runs."),
+    out=(),
+    tags=EFFECT,
+)
 
 
 # -- composites -------------------------------------------------------------------------------------------------------
 
-@family("masked_select.default", tags=DYNAMIC, clauses=(
-    Clause("Operand and mask are broadcast; the elements where the mask is true come in row-major order.",
-           About.BROADCAST),))
+
+@family(
+    "masked_select.default",
+    tags=DYNAMIC,
+    clauses=(
+        Clause(
+            "Operand and mask are broadcast; the elements where the mask is true come in row-major order.",
+            About.BROADCAST,
+        ),
+    ),
+)
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
@@ -132,8 +213,9 @@ def _before(x: Tensor) -> Tensor:
 def _breaks(x: Tensor) -> Tensor:
     """Along dimension 0, whether an element is not equal to the one before; True for the first one."""
     first = aten.eq.Scalar(aten.arange.default(x.shape[0], device=x.device), 0)
-    return aten.logical_or.default(aten.ne.Tensor(x, _before(x)),
-                                   aten.reshape.default(first, [x.shape[0], *[1] * (x.dim() - 1)]))
+    return aten.logical_or.default(
+        aten.ne.Tensor(x, _before(x)), aten.reshape.default(first, [x.shape[0], *[1] * (x.dim() - 1)])
+    )
 
 
 def _runs(begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,20 +233,33 @@ def _nothing(x: Tensor) -> Tensor:
     return aten.full.default([0], 0, dtype=torch.int64, device=x.device)
 
 
-def _values_and(x: Tensor, values: Tensor, inverse: Tensor | None, counts: Tensor | None,
-                ) -> tuple[Tensor, Tensor, Tensor]:
+def _values_and(
+    x: Tensor,
+    values: Tensor,
+    inverse: Tensor | None,
+    counts: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
     return values, _nothing(x) if inverse is None else inverse, _nothing(x) if counts is None else counts
 
 
-_UNIQUE = ("The values come in ascending order.",
-    Clause("inverse says of each element which value it has, counts how often each value occurs; what is not asked "
-           "for has no elements.", About.TIES),
-           Clause("NaN equals nothing, not even itself.", About.NONFINITE))
+_UNIQUE = (
+    "The values come in ascending order.",
+    Clause(
+        "inverse says of each element which value it has, counts how often each value occurs; what is not asked "
+        "for has no elements.",
+        About.TIES,
+    ),
+    Clause("NaN equals nothing, not even itself.", About.NONFINITE),
+)
 
 
 @family("_unique2.default", tags=DYNAMIC, clauses=_UNIQUE)
-def _unique2(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-             ) -> tuple[Tensor, Tensor, Tensor]:
+def _unique2(
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct values of all elements."""
     flat = aten.reshape.default(x, [x.numel()])
     ordered, order = aten.sort.stable(flat, stable=True)
@@ -180,24 +275,41 @@ def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> tup
     return _unique2(x, sorted, return_inverse)[:2]
 
 
-@family("unique_consecutive.default", tags=DYNAMIC, clauses=(
-    "Of each run of equal neighbours one stays, in their order.", *_UNIQUE[1:]))
-def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None,
-                       ) -> tuple[Tensor, Tensor, Tensor]:
+@family(
+    "unique_consecutive.default",
+    tags=DYNAMIC,
+    clauses=("Of each run of equal neighbours one stays, in their order.", *_UNIQUE[1:]),
+)
+def unique_consecutive(
+    x: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The operand without elements, or slices along ``dim``, equal to the one before."""
     if dim is not None:
         return unique_dim_consecutive(x, dim, return_inverse, return_counts)
     flat = aten.reshape.default(x, [x.numel()])
     starts, number, lengths = _runs(_breaks(flat))
-    return _values_and(x, aten.index.Tensor(flat, [starts]),
-                       aten.reshape.default(number, list(x.shape)) if return_inverse else None,
-                       lengths if return_counts else None)
+    return _values_and(
+        x,
+        aten.index.Tensor(flat, [starts]),
+        aten.reshape.default(number, list(x.shape)) if return_inverse else None,
+        lengths if return_counts else None,
+    )
 
 
-@family("unique_dim_consecutive.default", tags=DYNAMIC, clauses=(
-    "Of each run of equal neighbouring slices along dim one stays, in their order.", *_UNIQUE[1:]))
-def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False,
-                           ) -> tuple[Tensor, Tensor, Tensor]:
+@family(
+    "unique_dim_consecutive.default",
+    tags=DYNAMIC,
+    clauses=("Of each run of equal neighbouring slices along dim one stays, in their order.", *_UNIQUE[1:]),
+)
+def unique_dim_consecutive(
+    x: Tensor,
+    dim: int,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The operand without slices equal to the one before."""
     dim = dim % max(x.dim(), 1)
     if _is_empty(x.shape[dim]):
@@ -207,21 +319,34 @@ def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, re
     return _slices_and(x, values, number, lengths, return_inverse, return_counts)
 
 
-@family("unique_dim.default", tags=DYNAMIC, clauses=(
-    "Equal slices along dim come once, in lexicographic order.", *_UNIQUE[1:-1],
-    Clause("With NaN among the elements, their order, and which equal ones come once, are not specified.",
-           About.NONFINITE)))
-def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-               ) -> tuple[Tensor, Tensor, Tensor]:
+@family(
+    "unique_dim.default",
+    tags=DYNAMIC,
+    clauses=(
+        "Equal slices along dim come once, in lexicographic order.",
+        *_UNIQUE[1:-1],
+        Clause(
+            "With NaN among the elements, their order, and which equal ones come once, are not specified.",
+            About.NONFINITE,
+        ),
+    ),
+)
+def unique_dim(
+    x: Tensor,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct slices along a dimension."""
     dim = dim % max(x.dim(), 1)
     if _is_empty(x.shape[dim]):
         return aten.clone.default(x), _nothing(x), _nothing(x)
     rows = _rows(x, dim)
     if (width := _width(rows)) is None:
-        return NotImplemented                                  # the number of rounds is that of width's digits
+        return NotImplemented  # the number of rounds is that of width's digits
     ranks = _ranks(aten.constant_pad_nd.default(rows, [0, width - rows.shape[1]]))
-    while width > 1:                                           # of pairs of neighbouring columns, and of pairs of these
+    while width > 1:  # of pairs of neighbouring columns, and of pairs of these
         width //= 2
         high, low = aten.unbind.int(aten.reshape.default(ranks, [x.shape[dim], width, 2]), 2)
         ranks = _ranks(high * x.shape[dim] + low)
@@ -232,12 +357,19 @@ def unique_dim(x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = 
     return _slices_and(x, values, inverse, lengths, return_inverse, return_counts)
 
 
-def _slices_and(x: Tensor, values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool,
-                ) -> tuple[Tensor, Tensor, Tensor]:
+def _slices_and(
+    x: Tensor,
+    values: Tensor,
+    inverse: Tensor,
+    counts: Tensor,
+    return_inverse: bool,
+    return_counts: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
     """ATen's CPU kernels give places and counts of slices even if they are not asked for."""
     always = x.device.type == "cpu"
-    return _values_and(x, values, inverse if always or return_inverse else None,
-                       counts if always or return_counts else None)
+    return _values_and(
+        x, values, inverse if always or return_inverse else None, counts if always or return_counts else None
+    )
 
 
 def _is_empty(size: Any) -> bool:
@@ -256,7 +388,7 @@ def _width(rows: Tensor) -> int | None:
     if hint is None:
         return None
     width = 1 << max(hint - 1, 0).bit_length()
-    return width if columns <= width else None                 # of symbolic sizes, a guard
+    return width if columns <= width else None  # of symbolic sizes, a guard
 
 
 def _ranks(keys: Tensor) -> Tensor:
@@ -266,9 +398,14 @@ def _ranks(keys: Tensor) -> Tensor:
     return aten.scatter.src(number, 0, order, number)
 
 
-@family("repeat_interleave.Tensor", tags=DYNAMIC, clauses=(
-    "Index i comes repeats[i] times; output_size, where given, is how many there are in all.",
-    "Numbers of repeats are 0 or more."))
+@family(
+    "repeat_interleave.Tensor",
+    tags=DYNAMIC,
+    clauses=(
+        "Index i comes repeats[i] times; output_size, where given, is how many there are in all.",
+        "Numbers of repeats are 0 or more.",
+    ),
+)
 def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     """Each index as often as its number of repeats says."""
     ends = aten.cumsum.default(repeats, 0)
@@ -279,17 +416,25 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     return aten.searchsorted.Tensor(ends, places, right=True).to(repeats.dtype)
 
 
-@family("bincount.default", tags=DYNAMIC | UNORDERED, clauses=(
-    "There are as many counts as the greatest element and 1, and at least minlength.", "Elements are 0 or more.",
-    Clause("With weights those are added up, in no specified order, in float64 unless they are float32.",
-           parameters=("weights",))))
+@family(
+    "bincount.default",
+    tags=DYNAMIC | UNORDERED,
+    clauses=(
+        "There are as many counts as the greatest element and 1, and at least minlength.",
+        "Elements are 0 or more.",
+        Clause(
+            "With weights those are added up, in no specified order, in float64 unless they are float32.",
+            parameters=("weights",),
+        ),
+    ),
+)
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     """How often each integer occurs."""
     size: Any = minlength
     if not _is_empty(x.numel()):
         places = x.to(torch.int64)
         if hint_of(x.numel()) is None:
-            places = aten.constant_pad_nd.default(places, [0, 1], -1)   # without elements there are 0
+            places = aten.constant_pad_nd.default(places, [0, 1], -1)  # without elements there are 0
         least = aten.full.default([], minlength, dtype=torch.int64, device=x.device)
         size = aten._local_scalar_dense.default(aten.maximum.default(aten.amax.default(places) + 1, least))
         promise(size >= 0)

@@ -1,4 +1,5 @@
 """Elementwise functions of two operands, each a tensor or a number, with PyTorch's promotion."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,7 @@ _BY_ZERO = Clause("An integer divided by 0 is an error or any value.", About.INT
 
 
 # -- samples ------------------------------------------------------------------------------------------
+
 
 def mixed(dtype: torch.dtype, numbers: Iterable[Any], partners: Iterable[torch.dtype]) -> Iterator[Sample]:
     """Numbers as second operands, and tensors of other dtypes with and without dimensions."""
@@ -79,8 +81,12 @@ def divided(dtype: torch.dtype) -> Iterator[Sample]:
     """As ``numbers``; integers are divided by no 0, nor the least by -1."""
     for sample in numbers(dtype):
         x, y = sample.args
-        if isinstance(y, torch.Tensor) and not y.is_floating_point() and not y.is_complex() and not (
-                isinstance(x, torch.Tensor) and x.is_floating_point()):
+        if (
+            isinstance(y, torch.Tensor)
+            and not y.is_floating_point()
+            and not y.is_complex()
+            and not (isinstance(x, torch.Tensor) and x.is_floating_point())
+        ):
             y = torch.where((y == 0) | (y == -1), torch.ones((), dtype=y.dtype), y)
         yield Sample((x, y))
 
@@ -114,96 +120,194 @@ def shifts(dtype: torch.dtype) -> Iterator[Sample]:
 
 # -- declarations -------------------------------------------------------------------------------------
 
-def _declare(name: str, doc: str, *clauses: Clause | str,
-             overloads: tuple[str, ...] = ("Tensor", "Scalar"), aten: str = "", dtypes: tuple[torch.dtype, ...],
-             dtype: DtypeRule = PAIR, ulps: float = 0.0, complex_ulps: float | None = None, samples: Samples = numbers,
-             operands: tuple[str, str] = ("self", "other"), compute: DtypeRule | None = None,
-             requires: tuple[Requires, ...] = (), more: tuple[str, ...] = (),
-             numerics: Numerics = UNSTATED, unspecified: Unspecified | None = None) -> None:
+
+def _declare(
+    name: str,
+    doc: str,
+    *clauses: Clause | str,
+    overloads: tuple[str, ...] = ("Tensor", "Scalar"),
+    aten: str = "",
+    dtypes: tuple[torch.dtype, ...],
+    dtype: DtypeRule = PAIR,
+    ulps: float = 0.0,
+    complex_ulps: float | None = None,
+    samples: Samples = numbers,
+    operands: tuple[str, str] = ("self", "other"),
+    compute: DtypeRule | None = None,
+    requires: tuple[Requires, ...] = (),
+    more: tuple[str, ...] = (),
+    numerics: Numerics = UNSTATED,
+    unspecified: Unspecified | None = None,
+) -> None:
     """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
     in float32 and rounded once; integers are exact. ``compute`` is the result's dtype unless another is given.
     """
     whole = 0.0 if dtype in (PAIR, BOOL) else ulps
     packet = aten or name
     family.primitive(
-        name, *(f"{packet}.{o}" for o in overloads), *more, doc=doc, clauses=clauses,
-        out=(Out(dtype, broadcast(*operands), elementwise(*operands)),), operands=operands,
-        compute=compute or dtype, dtypes=dtypes, samples=samples,
-        requires=(broadcasts(*operands), *requires), tags=frozenset({"pointwise"}), numerics=numerics,
+        name,
+        *(f"{packet}.{o}" for o in overloads),
+        *more,
+        doc=doc,
+        clauses=clauses,
+        out=(Out(dtype, broadcast(*operands), elementwise(*operands)),),
+        operands=operands,
+        compute=compute or dtype,
+        dtypes=dtypes,
+        samples=samples,
+        requires=(broadcasts(*operands), *requires),
+        tags=frozenset({"pointwise"}),
+        numerics=numerics,
         unspecified=unspecified,
-        budget={d: Budget(ulps=min(ulps, 1.0) if d in HALVES else ulps if d in FLOATS else whole if d not in COMPLEX
-                          else complex_ulps or ulps) for d in dtypes})
+        budget={
+            d: Budget(
+                ulps=min(ulps, 1.0)
+                if d in HALVES
+                else ulps
+                if d in FLOATS
+                else whole
+                if d not in COMPLEX
+                else complex_ulps or ulps
+            )
+            for d in dtypes
+        },
+    )
 
 
 _SUM = Numerics(overflows=True, exact_zero=True, rounded_once=True, identities=(0.0, 0.0), keeps_dyadics=True)
-_declare("add", "self + alpha * other.", _NAN, _WRAP,
-         Clause("Infinities of different signs give NaN.", About.NONFINITE),
-         Clause("A sum of 0 from operands that are not both -0 is +0.", About.ZERO),
-         Clause("Of bools it is self or (alpha and other).", About.BOOL),
-         Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED, dtypes=ALL, ulps=1,
-         samples=scaled, numerics=_SUM)
+_declare(
+    "add",
+    "self + alpha * other.",
+    _NAN,
+    _WRAP,
+    Clause("Infinities of different signs give NaN.", About.NONFINITE),
+    Clause("A sum of 0 from operands that are not both -0 is +0.", About.ZERO),
+    Clause("Of bools it is self or (alpha and other).", About.BOOL),
+    Clause("An alpha that is a float needs floats.", parameters=("alpha",)),
+    _MIXED,
+    dtypes=ALL,
+    ulps=1,
+    samples=scaled,
+    numerics=_SUM,
+)
 
 
 def _no_bool(args: Args) -> bool:
-    return not any(isinstance(v, bool) or (isinstance(v, TensorType) and v.dtype == torch.bool)
-                   for v in (args["self"], args["other"]))
+    return not any(
+        isinstance(v, bool) or (isinstance(v, TensorType) and v.dtype == torch.bool)
+        for v in (args["self"], args["other"])
+    )
 
 
-_declare("sub", "self - alpha * other.", _NAN, _WRAP,
-         Clause("Infinities of the same sign give NaN.", About.NONFINITE),
-         Clause("A difference of equal finite numbers is +0.", About.NONFINITE | About.ZERO),
-         Clause("An alpha that is a float needs floats.", parameters=("alpha",)), _MIXED,
-         dtypes=NUMBERS, ulps=1, samples=scaled, requires=(Requires("no-bool", "No operand is a bool.", _no_bool),),
-         numerics=_SUM)
-_declare("mul", "self * other.", _NAN, _WRAP, Clause("0 times an infinity gives NaN.", About.NONFINITE),
-         "The sign of a result, zero too, is that of self xor that of other.",
-         Clause("Of bools it is self and other.", About.BOOL),
-         Clause("Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.",
-                About.NONFINITE | About.COMPLEX), _MIXED,
-         dtypes=ALL, ulps=2, numerics=Numerics(overflows=True, rounded_once=True, identities=(1.0, 1.0),
-                                               keeps_dyadics=True, zero_absorbs=True))
+_declare(
+    "sub",
+    "self - alpha * other.",
+    _NAN,
+    _WRAP,
+    Clause("Infinities of the same sign give NaN.", About.NONFINITE),
+    Clause("A difference of equal finite numbers is +0.", About.NONFINITE | About.ZERO),
+    Clause("An alpha that is a float needs floats.", parameters=("alpha",)),
+    _MIXED,
+    dtypes=NUMBERS,
+    ulps=1,
+    samples=scaled,
+    requires=(Requires("no-bool", "No operand is a bool.", _no_bool),),
+    numerics=_SUM,
+)
+_declare(
+    "mul",
+    "self * other.",
+    _NAN,
+    _WRAP,
+    Clause("0 times an infinity gives NaN.", About.NONFINITE),
+    "The sign of a result, zero too, is that of self xor that of other.",
+    Clause("Of bools it is self and other.", About.BOOL),
+    Clause(
+        "Of complex numbers it is (ac - bd) + (ad + bc)i; how infinities combine is not specified.",
+        About.NONFINITE | About.COMPLEX,
+    ),
+    _MIXED,
+    dtypes=ALL,
+    ulps=2,
+    numerics=Numerics(overflows=True, rounded_once=True, identities=(1.0, 1.0), keeps_dyadics=True, zero_absorbs=True),
+)
 
 
 def _quotient(args: Args) -> torch.dtype:
     return (PAIR if args.get("rounding_mode") else FLOATING).of(args)
 
 
-_declare("div", "self / other, rounded to an integer if rounding_mode says so.", _NAN,
-         Clause("Integers and bools are converted to the default float first, without a rounding mode.",
-                About.INTEGRAL),
-         Clause("A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
-                About.NONFINITE | About.ZERO),
-         Clause("An infinity over an infinity gives NaN.", About.NONFINITE),
-         Clause("Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
-                About.NONFINITE | About.COMPLEX),
-         'The mode "floor" rounds the exact quotient down, however self / other rounds.',
-         Clause('The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
-                parameters=("rounding_mode",)),
-         _BY_ZERO, Clause('The least signed integer over -1 is that integer or an error.',
-                          About.INTEGER_EDGE | About.INTEGER), _MIXED,
-         overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"), dtypes=ALL, ulps=2, complex_ulps=4,
-         samples=rounded,
-         dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
-         requires=(Requires("rounding-mode", 'rounding_mode is None, "floor" or "trunc".',
-                            lambda args: args.get("rounding_mode") in (None, "floor", "trunc")),),
-         numerics=Numerics(overflows=True, pole=Pole(1), quotient="exact", rounded_once=True, identities=(None, 1.0)),
-         unspecified=by_zero)
-_declare("remainder", "self - other * floor(self / other): the remainder with the sign of other.", _NAN,
-         Clause("A result of zero has the sign of self.", About.ZERO),
-         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
-         Clause("An infinite self gives NaN.", About.NONFINITE),
-         Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
-         _BY_ZERO, _MIXED,
-         overloads=("Tensor", "Scalar", "Scalar_Tensor"), dtypes=REALS, ulps=1, samples=divided,
-         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True, quotient="floor"),
-         unspecified=by_zero)
-_declare("fmod", "self - other * trunc(self / other): the remainder with the sign of self, exactly.", _NAN,
-         Clause("A result of zero has the sign of self.", About.ZERO),
-         Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
-         Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE), _BY_ZERO, _MIXED,
-         dtypes=REALS, samples=divided, requires=(no_complex("self", "other"),),
-         numerics=Numerics(steps=True, quotient="trunc"),
-         unspecified=by_zero)
+_declare(
+    "div",
+    "self / other, rounded to an integer if rounding_mode says so.",
+    _NAN,
+    Clause("Integers and bools are converted to the default float first, without a rounding mode.", About.INTEGRAL),
+    Clause(
+        "A finite number over a zero gives the infinity of the product of the signs; 0 / 0 gives NaN.",
+        About.NONFINITE | About.ZERO,
+    ),
+    Clause("An infinity over an infinity gives NaN.", About.NONFINITE),
+    Clause(
+        "Of complex numbers, how infinities, NaN and what overflows combine is not specified.",
+        About.NONFINITE | About.COMPLEX,
+    ),
+    'The mode "floor" rounds the exact quotient down, however self / other rounds.',
+    Clause(
+        'The mode "trunc" rounds towards zero; a quotient within rounding of an integer may become it first.',
+        parameters=("rounding_mode",),
+    ),
+    _BY_ZERO,
+    Clause("The least signed integer over -1 is that integer or an error.", About.INTEGER_EDGE | About.INTEGER),
+    _MIXED,
+    overloads=("Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
+    dtypes=ALL,
+    ulps=2,
+    complex_ulps=4,
+    samples=rounded,
+    dtype=DtypeRule(f"{PAIR.text} with a rounding mode, else {FLOATING.text}", _quotient),
+    requires=(
+        Requires(
+            "rounding-mode",
+            'rounding_mode is None, "floor" or "trunc".',
+            lambda args: args.get("rounding_mode") in (None, "floor", "trunc"),
+        ),
+    ),
+    numerics=Numerics(overflows=True, pole=Pole(1), quotient="exact", rounded_once=True, identities=(None, 1.0)),
+    unspecified=by_zero,
+)
+_declare(
+    "remainder",
+    "self - other * floor(self / other): the remainder with the sign of other.",
+    _NAN,
+    Clause("A result of zero has the sign of self.", About.ZERO),
+    Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
+    Clause("An infinite self gives NaN.", About.NONFINITE),
+    Clause("An infinite other gives self where the signs agree or self is 0, else other.", About.NONFINITE),
+    _BY_ZERO,
+    _MIXED,
+    overloads=("Tensor", "Scalar", "Scalar_Tensor"),
+    dtypes=REALS,
+    ulps=1,
+    samples=divided,
+    requires=(no_complex("self", "other"),),
+    numerics=Numerics(steps=True, quotient="floor"),
+    unspecified=by_zero,
+)
+_declare(
+    "fmod",
+    "self - other * trunc(self / other): the remainder with the sign of self, exactly.",
+    _NAN,
+    Clause("A result of zero has the sign of self.", About.ZERO),
+    Clause("A divisor of 0 gives NaN, of floats.", About.NONFINITE | About.ZERO),
+    Clause("An infinite self gives NaN, an infinite other self.", About.NONFINITE),
+    _BY_ZERO,
+    _MIXED,
+    dtypes=REALS,
+    samples=divided,
+    requires=(no_complex("self", "other"),),
+    numerics=Numerics(steps=True, quotient="trunc"),
+    unspecified=by_zero,
+)
 
 
 def _whole(args: Args) -> bool:
@@ -212,79 +316,179 @@ def _whole(args: Args) -> bool:
     return not (whole and isinstance(exponent, int) and exponent < 0)
 
 
-_declare("pow", "self to the power of exponent.", Clause("An exponent of 0 gives 1, for NaN too.",
-                                                         About.NONFINITE | About.EDGE, parameters=("exponent",)),
-         Clause("A base of 1 gives 1, for an exponent of NaN too.", About.NONFINITE | About.EDGE),
-         Clause("Otherwise NaN in an operand gives NaN.", About.NONFINITE),
-         Clause("A negative base with an exponent that is no integer gives NaN.", About.NONFINITE | About.EDGE),
-         Clause("A zero to a negative exponent gives inf, with the sign of the zero where the exponent is odd.",
-                About.NONFINITE | About.ZERO),
-         Clause("-1 to an infinite exponent gives 1.", About.NONFINITE | About.ZERO), _WRAP,
-         Clause("Of complex numbers it is exp(exponent * log(self)), with the error that the size of the exponent "
-                "brings.", About.COMPLEX),
-         Clause("An integer to a negative exponent, both tensors, gives 0, but for the bases 1 and -1.", About.INTEGER),
-         _MIXED,
-         overloads=("Tensor_Tensor", "Tensor_Scalar", "Scalar"), dtypes=NUMBERS, ulps=4,
-         complex_ulps=32, dtype=promoted("self", "exponent"), operands=("self", "exponent"), samples=powers,
-         requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),),
-         numerics=Numerics(overflows=True, free_zero_sign=True, pole=Pole(negative=1)))
-_declare("atan2", "The angle of the point (other, self), in radians between -pi and pi.", _NAN,
-         Clause("Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) "
-                "gives pi/4.", About.NONFINITE | About.ZERO),
-         "A result has the sign of self.", Clause("Integers and bools are converted to the default float first.",
-                                                  About.INTEGRAL),
-         overloads=("default",), dtypes=(*REALS, *BOOLS), dtype=FLOATING, ulps=4, samples=tensors,
-         requires=(no_complex("self", "other"),), numerics=Numerics(free_zero_sign=True, cut=True))
+_declare(
+    "pow",
+    "self to the power of exponent.",
+    Clause("An exponent of 0 gives 1, for NaN too.", About.NONFINITE | About.EDGE, parameters=("exponent",)),
+    Clause("A base of 1 gives 1, for an exponent of NaN too.", About.NONFINITE | About.EDGE),
+    Clause("Otherwise NaN in an operand gives NaN.", About.NONFINITE),
+    Clause("A negative base with an exponent that is no integer gives NaN.", About.NONFINITE | About.EDGE),
+    Clause(
+        "A zero to a negative exponent gives inf, with the sign of the zero where the exponent is odd.",
+        About.NONFINITE | About.ZERO,
+    ),
+    Clause("-1 to an infinite exponent gives 1.", About.NONFINITE | About.ZERO),
+    _WRAP,
+    Clause(
+        "Of complex numbers it is exp(exponent * log(self)), with the error that the size of the exponent brings.",
+        About.COMPLEX,
+    ),
+    Clause("An integer to a negative exponent, both tensors, gives 0, but for the bases 1 and -1.", About.INTEGER),
+    _MIXED,
+    overloads=("Tensor_Tensor", "Tensor_Scalar", "Scalar"),
+    dtypes=NUMBERS,
+    ulps=4,
+    complex_ulps=32,
+    dtype=promoted("self", "exponent"),
+    operands=("self", "exponent"),
+    samples=powers,
+    requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),),
+    numerics=Numerics(overflows=True, free_zero_sign=True, pole=Pole(negative=1)),
+)
+_declare(
+    "atan2",
+    "The angle of the point (other, self), in radians between -pi and pi.",
+    _NAN,
+    Clause(
+        "Signed zeros and infinities are as in IEEE 754: (0, -0) gives pi, (-0, -0) gives -pi, (inf, inf) gives pi/4.",
+        About.NONFINITE | About.ZERO,
+    ),
+    "A result has the sign of self.",
+    Clause("Integers and bools are converted to the default float first.", About.INTEGRAL),
+    overloads=("default",),
+    dtypes=(*REALS, *BOOLS),
+    dtype=FLOATING,
+    ulps=4,
+    samples=tensors,
+    requires=(no_complex("self", "other"),),
+    numerics=Numerics(free_zero_sign=True, cut=True),
+)
 for _name, _doc, _bools in (("maximum", "The larger operand.", "or"), ("minimum", "The smaller operand.", "and")):
-    _declare(_name, _doc, _NAN, Clause("Which zero comes of zeros of both signs is not specified.",
-                                       About.ZERO | About.UNSPECIFIED),
-             Clause(f"Of bools it is self {_bools} other.", About.BOOL), _MIXED, overloads=("default",),
-             dtypes=(*REALS, *BOOLS), samples=tensors, requires=(no_complex("self", "other"),),
-             numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN))
+    _declare(
+        _name,
+        _doc,
+        _NAN,
+        Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED),
+        Clause(f"Of bools it is self {_bools} other.", About.BOOL),
+        _MIXED,
+        overloads=("default",),
+        dtypes=(*REALS, *BOOLS),
+        samples=tensors,
+        requires=(no_complex("self", "other"),),
+        numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN),
+    )
 for _name, _doc in (("eq", "Whether self = other."), ("ne", "Whether self and other differ.")):
-    _declare(_name, _doc, Clause("NaN equals nothing, itself included.", About.NONFINITE),
-             "Zeros of both signs are equal.",
-             Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
-             dtypes=ALL, dtype=BOOL, compute=PAIR, numerics=Numerics(steps=True, point=True))
-for _name, _doc in (("lt", "Whether self < other."), ("le", "Whether self <= other."), ("gt", "Whether self > other."),
-                    ("ge", "Whether self >= other.")):
-    _declare(_name, _doc, Clause("NaN in an operand gives False.", About.NONFINITE), "Zeros of both signs are equal.",
-             Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
-             Clause("False is less than True.", About.BOOL),
-             dtypes=(*REALS, *BOOLS), dtype=BOOL, compute=PAIR, requires=(no_complex("self", "other"),),
-             numerics=Numerics(steps=True))
+    _declare(
+        _name,
+        _doc,
+        Clause("NaN equals nothing, itself included.", About.NONFINITE),
+        "Zeros of both signs are equal.",
+        Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
+        dtypes=ALL,
+        dtype=BOOL,
+        compute=PAIR,
+        numerics=Numerics(steps=True, point=True),
+    )
+for _name, _doc in (
+    ("lt", "Whether self < other."),
+    ("le", "Whether self <= other."),
+    ("gt", "Whether self > other."),
+    ("ge", "Whether self >= other."),
+):
+    _declare(
+        _name,
+        _doc,
+        Clause("NaN in an operand gives False.", About.NONFINITE),
+        "Zeros of both signs are equal.",
+        Clause("Operands are compared in the promoted dtype; a number is rounded to it.", About.PROMOTION),
+        Clause("False is less than True.", About.BOOL),
+        dtypes=(*REALS, *BOOLS),
+        dtype=BOOL,
+        compute=PAIR,
+        requires=(no_complex("self", "other"),),
+        numerics=Numerics(steps=True),
+    )
 _BITS = only("self", "other", dtypes=(*INTS, *BOOLS), which="integers or bools")
 for _name in ("and", "or", "xor"):
-    _declare(f"bitwise_{_name}", f"Bit by bit, self {_name} other.",
-             Clause("Negative integers are in two's complement.", About.INTEGER),
-             Clause("Of bools it is logical.", About.BOOL), _MIXED, overloads=("Tensor", "Scalar", "Scalar_Tensor"),
-             dtypes=(*INTS, *BOOLS), samples=integral, requires=(_BITS,), numerics=Numerics(steps=True))
+    _declare(
+        f"bitwise_{_name}",
+        f"Bit by bit, self {_name} other.",
+        Clause("Negative integers are in two's complement.", About.INTEGER),
+        Clause("Of bools it is logical.", About.BOOL),
+        _MIXED,
+        overloads=("Tensor", "Scalar", "Scalar_Tensor"),
+        dtypes=(*INTS, *BOOLS),
+        samples=integral,
+        requires=(_BITS,),
+        numerics=Numerics(steps=True),
+    )
 _WHOLE = only("self", "other", dtypes=INTS, which="integers")
-_declare("shift_left", "self with its bits moved up by other.", "Bits that leave are lost, zeros come in.",
-         "A negative amount, or one of the width or more, gives 0.", _MIXED,
-         overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_left_shift",
-         more=("__lshift__.Tensor", "__lshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,),
-         numerics=Numerics(steps=True))
-_declare("shift_right", "self with its bits moved down by other.", "Bits that leave are lost, the sign comes in.",
-         Clause("A negative amount, or one of the width or more, leaves nothing but the sign: 0, or -1 of negative "
-                "integers.", About.INTEGER),
-         _MIXED, overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"), aten="bitwise_right_shift",
-         more=("__rshift__.Tensor", "__rshift__.Scalar"), dtypes=INTS, samples=shifts, requires=(_WHOLE,),
-         numerics=Numerics(steps=True))
-_declare("copysign", "The magnitude of self with the sign of other.",
-         Clause("The sign of zeros and of NaN in other counts.", About.NONFINITE | About.ZERO),
-         Clause("NaN in self gives NaN.", About.NONFINITE),
-         Clause("Integers and bools are converted to the default float first.", About.INTEGRAL),
-         dtypes=(*REALS, *BOOLS), dtype=FLOATING,
-         requires=(no_complex("self", "other"),), numerics=Numerics(steps=True))
-_declare("nextafter", "The next number after self towards other.", _NAN,
-         Clause("Equal operands give other.", About.TIES),
-         Clause("From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",
-                About.NONFINITE | About.ZERO),
-         overloads=("default",), dtypes=FLOATS, samples=binary,
-         requires=(only("self", "other", dtypes=FLOATS, which="floats"),), numerics=Numerics(steps=True))
-_declare("gcd", "The greatest common divisor, not negative.",
-         Clause("Of two zeros it is 0, of x and 0 it is |x|.", About.ZERO),
-         Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE), _MIXED, overloads=("default",),
-         dtypes=INTS,
-         samples=binary, requires=(_WHOLE,), numerics=Numerics(steps=True))
+_declare(
+    "shift_left",
+    "self with its bits moved up by other.",
+    "Bits that leave are lost, zeros come in.",
+    "A negative amount, or one of the width or more, gives 0.",
+    _MIXED,
+    overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"),
+    aten="bitwise_left_shift",
+    more=("__lshift__.Tensor", "__lshift__.Scalar"),
+    dtypes=INTS,
+    samples=shifts,
+    requires=(_WHOLE,),
+    numerics=Numerics(steps=True),
+)
+_declare(
+    "shift_right",
+    "self with its bits moved down by other.",
+    "Bits that leave are lost, the sign comes in.",
+    Clause(
+        "A negative amount, or one of the width or more, leaves nothing but the sign: 0, or -1 of negative integers.",
+        About.INTEGER,
+    ),
+    _MIXED,
+    overloads=("Tensor", "Tensor_Scalar", "Scalar_Tensor"),
+    aten="bitwise_right_shift",
+    more=("__rshift__.Tensor", "__rshift__.Scalar"),
+    dtypes=INTS,
+    samples=shifts,
+    requires=(_WHOLE,),
+    numerics=Numerics(steps=True),
+)
+_declare(
+    "copysign",
+    "The magnitude of self with the sign of other.",
+    Clause("The sign of zeros and of NaN in other counts.", About.NONFINITE | About.ZERO),
+    Clause("NaN in self gives NaN.", About.NONFINITE),
+    Clause("Integers and bools are converted to the default float first.", About.INTEGRAL),
+    dtypes=(*REALS, *BOOLS),
+    dtype=FLOATING,
+    requires=(no_complex("self", "other"),),
+    numerics=Numerics(steps=True),
+)
+_declare(
+    "nextafter",
+    "The next number after self towards other.",
+    _NAN,
+    Clause("Equal operands give other.", About.TIES),
+    Clause(
+        "From a zero it goes to the smallest subnormal, from an infinity to the largest finite number.",
+        About.NONFINITE | About.ZERO,
+    ),
+    overloads=("default",),
+    dtypes=FLOATS,
+    samples=binary,
+    requires=(only("self", "other", dtypes=FLOATS, which="floats"),),
+    numerics=Numerics(steps=True),
+)
+_declare(
+    "gcd",
+    "The greatest common divisor, not negative.",
+    Clause("Of two zeros it is 0, of x and 0 it is |x|.", About.ZERO),
+    Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE),
+    _MIXED,
+    overloads=("default",),
+    dtypes=INTS,
+    samples=binary,
+    requires=(_WHOLE,),
+    numerics=Numerics(steps=True),
+)

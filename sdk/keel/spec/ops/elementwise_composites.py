@@ -1,4 +1,5 @@
 """Elementwise functions that are made of others: PyTorch's decompositions where they are sound, ours where not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -26,15 +27,24 @@ _TAGS = frozenset({"pointwise"})
 ANY_REAL = (*REALS, *BOOLS)
 
 
-def _declare(name: str, *overloads: str, doc: str, clauses: Stated, samples: Samples = unary,
-             dtypes: tuple[torch.dtype, ...] = ANY_REAL, **more: Any) -> None:
+def _declare(
+    name: str,
+    *overloads: str,
+    doc: str,
+    clauses: Stated,
+    samples: Samples = unary,
+    dtypes: tuple[torch.dtype, ...] = ANY_REAL,
+    **more: Any,
+) -> None:
     """One whose decomposition is PyTorch's."""
-    family.composite(name, *(overloads or (name,)), doc=doc, clauses=clauses, samples=samples, dtypes=dtypes,
-                     tags=_TAGS, **more)
+    family.composite(
+        name, *(overloads or (name,)), doc=doc, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS, **more
+    )
 
 
-def ours(*overloads: str, clauses: Stated, samples: Samples = unary,
-         dtypes: tuple[torch.dtype, ...] = ANY_REAL, **more: Any) -> Callable[..., Any]:
+def ours(
+    *overloads: str, clauses: Stated, samples: Samples = unary, dtypes: tuple[torch.dtype, ...] = ANY_REAL, **more: Any
+) -> Callable[..., Any]:
     return family(*overloads, clauses=clauses, samples=samples, dtypes=dtypes, tags=_TAGS, **more)
 
 
@@ -46,31 +56,72 @@ def triples(dtype: torch.dtype) -> Iterator[Sample]:
 
 # -- arithmetic ---------------------------------------------------------------------------------------
 
-_declare("rsub", "rsub.Tensor", "rsub.Scalar", doc="other - alpha * self.", clauses=(
-    "It is sub with its operands exchanged.",), samples=numbers, dtypes=NUMBERS)
-_declare("floor_divide", "floor_divide", "floor_divide.Scalar", doc="self / other, rounded down.", clauses=(
-    'It is div with the rounding mode "floor".',), samples=divided, dtypes=REALS, unspecified=by_zero,
-         numerics=Numerics(quotient="floor"))
-_declare("frac", doc="self - trunc(self).", clauses=(Clause("NaN gives NaN.", About.NONFINITE),
-                                                     Clause("An infinity gives NaN.", About.NONFINITE),
-                                                     "A result has the sign of self."), dtypes=FLOATS)
+_declare(
+    "rsub",
+    "rsub.Tensor",
+    "rsub.Scalar",
+    doc="other - alpha * self.",
+    clauses=("It is sub with its operands exchanged.",),
+    samples=numbers,
+    dtypes=NUMBERS,
+)
+_declare(
+    "floor_divide",
+    "floor_divide",
+    "floor_divide.Scalar",
+    doc="self / other, rounded down.",
+    clauses=('It is div with the rounding mode "floor".',),
+    samples=divided,
+    dtypes=REALS,
+    unspecified=by_zero,
+    numerics=Numerics(quotient="floor"),
+)
+_declare(
+    "frac",
+    doc="self - trunc(self).",
+    clauses=(
+        Clause("NaN gives NaN.", About.NONFINITE),
+        Clause("An infinity gives NaN.", About.NONFINITE),
+        "A result has the sign of self.",
+    ),
+    dtypes=FLOATS,
+)
 _declare("deg2rad", doc="Degrees as radians.", clauses=(Clause("NaN gives NaN.", About.NONFINITE), _FLOAT))
 _declare("rad2deg", doc="Radians as degrees.", clauses=(Clause("NaN gives NaN.", About.NONFINITE), _FLOAT))
-_declare("addcdiv", doc="self + value * tensor1 / tensor2.", clauses=(
-    "value times tensor1 is divided by tensor2, and the quotient added.", _NAN,
-    Clause("Integers are not taken.", About.INTEGER)),
-    samples=triples, dtypes=(*FLOATS, *COMPLEX))
-_declare("round_decimals", "round.decimals", doc="The nearest number with as many decimals.", clauses=(
-    Clause("NaN gives NaN.", About.NONFINITE), Clause("Ties go to the even neighbour of self * 10 ** decimals.",
-                                                      About.HALFWAY),
-    "Negative decimals round to tens, hundreds and so on."), samples=lambda dtype: (
-        Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)), dtypes=FLOATS,
-    numerics=Numerics(interval=(-99.0, 99.0)))
-_declare("lcm", doc="The least common multiple, not negative.", clauses=(
-    "With 0 it is 0.", Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE)),
+_declare(
+    "addcdiv",
+    doc="self + value * tensor1 / tensor2.",
+    clauses=(
+        "value times tensor1 is divided by tensor2, and the quotient added.",
+        _NAN,
+        Clause("Integers are not taken.", About.INTEGER),
+    ),
+    samples=triples,
+    dtypes=(*FLOATS, *COMPLEX),
+)
+_declare(
+    "round_decimals",
+    "round.decimals",
+    doc="The nearest number with as many decimals.",
+    clauses=(
+        Clause("NaN gives NaN.", About.NONFINITE),
+        Clause("Ties go to the even neighbour of self * 10 ** decimals.", About.HALFWAY),
+        "Negative decimals round to tens, hundreds and so on.",
+    ),
+    samples=lambda dtype: (Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)),
+    dtypes=FLOATS,
+    numerics=Numerics(interval=(-99.0, 99.0)),
+)
+_declare(
+    "lcm",
+    doc="The least common multiple, not negative.",
+    clauses=("With 0 it is 0.", Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE)),
     samples=lambda dtype: (
         Sample(tuple(a.clamp(-11, 11) if dtype != torch.uint8 else a.clamp(max=11) for a in s.args))
-        for s in binary(dtype)), dtypes=INTS)
+        for s in binary(dtype)
+    ),
+    dtypes=INTS,
+)
 
 
 def _weights(dtype: torch.dtype) -> Iterator[Sample]:
@@ -79,9 +130,17 @@ def _weights(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((*sample.args[:2], 0.75))
 
 
-@ours("lerp.Tensor", "lerp.Scalar", clauses=(
-    "It is measured from the nearer end, so that the weights 0 and 1 give self and end exactly.", _NAN,
-    "The operands have one dtype."), samples=_weights, dtypes=(*FLOATS, *COMPLEX))
+@ours(
+    "lerp.Tensor",
+    "lerp.Scalar",
+    clauses=(
+        "It is measured from the nearer end, so that the weights 0 and 1 give self and end exactly.",
+        _NAN,
+        "The operands have one dtype.",
+    ),
+    samples=_weights,
+    dtypes=(*FLOATS, *COMPLEX),
+)
 def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
     """self + weight * (end - self)."""
     dtype = common_dtype(start, end)
@@ -91,10 +150,16 @@ def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
     return aten.addcmul.default(origin, aten.where.self(near, w, w - 1), last - first).to(dtype)
 
 
-@ours("hypot", clauses=(Clause("An infinity gives +inf, beside NaN too.", About.NONFINITE),
-                        Clause("Otherwise NaN gives NaN.", About.NONFINITE),
-                        Clause("Nothing overflows or underflows on the way.", About.NONFINITE)), samples=binary,
-                        dtypes=FLOATS)
+@ours(
+    "hypot",
+    clauses=(
+        Clause("An infinity gives +inf, beside NaN too.", About.NONFINITE),
+        Clause("Otherwise NaN gives NaN.", About.NONFINITE),
+        Clause("Nothing overflows or underflows on the way.", About.NONFINITE),
+    ),
+    samples=binary,
+    dtypes=FLOATS,
+)
 def hypot(x: Tensor, y: Tensor) -> Tensor:
     """sqrt(self^2 + other^2)."""
     dtype = common_dtype(x, y)
@@ -117,9 +182,16 @@ def _exponents(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype), drawn(torch.int32, 3, 2, seed=43).t()))
 
 
-@ours("ldexp.Tensor", clauses=(Clause("It overflows and underflows only where the result does.", About.NONFINITE),
-                               Clause("NaN gives NaN.", About.NONFINITE),
-                               "An exponent may be a fraction."), samples=_exponents, dtypes=ANY_REAL)
+@ours(
+    "ldexp.Tensor",
+    clauses=(
+        Clause("It overflows and underflows only where the result does.", About.NONFINITE),
+        Clause("NaN gives NaN.", About.NONFINITE),
+        "An exponent may be a fraction.",
+    ),
+    samples=_exponents,
+    dtypes=ANY_REAL,
+)
 def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     """self * 2 ** other."""
     if x.is_complex() or exponent.is_complex():
@@ -132,7 +204,7 @@ def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     high, low = min(reach, _most(exponent.dtype)), -min(reach, _least(exponent.dtype))
     bounded = aten.maximum.default(aten.minimum.default(exponent, like(high, exponent)), like(low, exponent))
     whole = bounded.to(value.dtype)
-    part = aten.trunc.default(whole * 0.25)                  # four factors, none of which overflows by itself
+    part = aten.trunc.default(whole * 0.25)  # four factors, none of which overflows by itself
     step = aten.exp2.default(part)
     rest = aten.exp2.default(whole - part * 3)
     return (value * rest * step * step * step).to(dtype)
@@ -148,15 +220,31 @@ def _least(dtype: torch.dtype) -> float:
 
 # -- logarithms ---------------------------------------------------------------------------------------
 
-_declare("xlogy", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", doc="self * log(other).", clauses=(
-    Clause("NaN in other gives NaN.", About.NONFINITE),
-    Clause("A self of 0 gives 0, unless other is NaN.", About.NONFINITE, parameters=("self",)), _FLOAT),
-    samples=numbers)
+_declare(
+    "xlogy",
+    "xlogy.Tensor",
+    "xlogy.Scalar_Self",
+    "xlogy.Scalar_Other",
+    doc="self * log(other).",
+    clauses=(
+        Clause("NaN in other gives NaN.", About.NONFINITE),
+        Clause("A self of 0 gives 0, unless other is NaN.", About.NONFINITE, parameters=("self",)),
+        _FLOAT,
+    ),
+    samples=numbers,
+)
 for _name, _doc in (("logaddexp", "log(exp(self) + exp(other))"), ("logaddexp2", "log2(2 ** self + 2 ** other)")):
-    _declare(_name, doc=f"{_doc}, without overflow.", clauses=(
-        _NAN, Clause("Equal infinities give that infinity.", About.NONFINITE),
-        "The larger operand is at most the result."), samples=binary,
-        dtypes=FLOATS)
+    _declare(
+        _name,
+        doc=f"{_doc}, without overflow.",
+        clauses=(
+            _NAN,
+            Clause("Equal infinities give that infinity.", About.NONFINITE),
+            "The larger operand is at most the result.",
+        ),
+        samples=binary,
+        dtypes=FLOATS,
+    )
 
 
 def _probabilities(dtype: torch.dtype) -> Iterator[Sample]:
@@ -168,22 +256,42 @@ def _probabilities(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((drawn(dtype, 300, low=0, high=1), 0.7))
 
 
-_declare("logit", doc="log(self / (1 - self)).", clauses=(
-    Clause("NaN gives NaN.", About.NONFINITE), Clause("0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.",
-                                                      About.NONFINITE | About.ZERO),
-    Clause("With eps, what of self is below eps becomes eps, and what else is above 1 - eps becomes that.",
-           parameters=("eps",)), _FLOAT),
-    samples=_probabilities, numerics=Numerics(interval=(-0.25, 1.25)))
+_declare(
+    "logit",
+    doc="log(self / (1 - self)).",
+    clauses=(
+        Clause("NaN gives NaN.", About.NONFINITE),
+        Clause("0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.", About.NONFINITE | About.ZERO),
+        Clause(
+            "With eps, what of self is below eps becomes eps, and what else is above 1 - eps becomes that.",
+            parameters=("eps",),
+        ),
+        _FLOAT,
+    ),
+    samples=_probabilities,
+    numerics=Numerics(interval=(-0.25, 1.25)),
+)
 
 
-@ours("logit_backward", clauses=(
-    Clause("With eps it is 0 outside [eps, 1 - eps].", parameters=("eps",)),
-    Clause("Without, it is NaN outside [0, 1], and infinite at 0 and 1.", About.NONFINITE),
-    Clause("With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN.",
-           About.NONFINITE, parameters=("eps",)),
-    "A negative eps counts as none."),
-    samples=lambda dtype: (Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
-                           for eps in (None, 0.1, -1.0)), dtypes=FLOATS, unspecified=nan_between_bounds)
+@ours(
+    "logit_backward",
+    clauses=(
+        Clause("With eps it is 0 outside [eps, 1 - eps].", parameters=("eps",)),
+        Clause("Without, it is NaN outside [0, 1], and infinite at 0 and 1.", About.NONFINITE),
+        Clause(
+            "With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN.",
+            About.NONFINITE,
+            parameters=("eps",),
+        ),
+        "A negative eps counts as none.",
+    ),
+    samples=lambda dtype: (
+        Sample((drawn(dtype, 300, seed=1), drawn(dtype, 300, low=-0.2, high=1.2, seed=2), eps))
+        for eps in (None, 0.1, -1.0)
+    ),
+    dtypes=FLOATS,
+    unspecified=nan_between_bounds,
+)
 def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     """The gradient of logit: grad / (self * (1 - self))."""
     dtype = common_dtype(grad, x)
@@ -193,25 +301,41 @@ def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     return aten.where.self(inside, slope / (value * (1.0 - value)), like(outside, slope)).to(dtype)
 
 
-_declare("sinc", doc="sin(pi self) / (pi self).", clauses=(Clause("NaN and infinities give NaN.", About.NONFINITE),
-                                                                  Clause("0 gives 1.", About.ZERO), _FLOAT))
+_declare(
+    "sinc",
+    doc="sin(pi self) / (pi self).",
+    clauses=(Clause("NaN and infinities give NaN.", About.NONFINITE), Clause("0 gives 1.", About.ZERO), _FLOAT),
+)
 
 
 # -- parts and signs ----------------------------------------------------------------------------------
 
-_declare("heaviside", doc="0 below 0, 1 above, values at 0.", clauses=(
-    Clause("A zero of either sign counts as 0.", About.ZERO), Clause("NaN in self gives NaN or 0.", About.NONFINITE),
-    "The operands have one dtype."),
-    samples=binary)
-_declare("isposinf", doc="Whether an element is +inf.",
-    clauses=(Clause("An integer or bool never is.", About.INTEGRAL),))
-_declare("isneginf", doc="Whether an element is -inf.",
-    clauses=(Clause("An integer or bool never is.", About.INTEGRAL),))
+_declare(
+    "heaviside",
+    doc="0 below 0, 1 above, values at 0.",
+    clauses=(
+        Clause("A zero of either sign counts as 0.", About.ZERO),
+        Clause("NaN in self gives NaN or 0.", About.NONFINITE),
+        "The operands have one dtype.",
+    ),
+    samples=binary,
+)
+_declare(
+    "isposinf", doc="Whether an element is +inf.", clauses=(Clause("An integer or bool never is.", About.INTEGRAL),)
+)
+_declare(
+    "isneginf", doc="Whether an element is -inf.", clauses=(Clause("An integer or bool never is.", About.INTEGRAL),)
+)
 
 
-@ours("signbit", clauses=(Clause("The sign bit of floats counts, that of zeros and of NaN too.", About.NONFINITE),
-                          Clause("Of integers it is x < 0.", About.INTEGER),
-                          Clause("Of bool and unsigned integers it is false.", About.INTEGRAL | About.UINT8)))
+@ours(
+    "signbit",
+    clauses=(
+        Clause("The sign bit of floats counts, that of zeros and of NaN too.", About.NONFINITE),
+        Clause("Of integers it is x < 0.", About.INTEGER),
+        Clause("Of bool and unsigned integers it is false.", About.INTEGRAL | About.UINT8),
+    ),
+)
 def signbit(x: Tensor) -> Tensor:
     """Whether an element has its sign bit set."""
     if x.dtype == torch.bool:
@@ -225,20 +349,37 @@ def _replacements(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((*sample.args, 1.0, 2.0, 3.0))
 
 
-_declare("nan_to_num", doc="NaN and infinities replaced by numbers.", clauses=(
-    Clause("NaN becomes nan, or 0 without one.", About.NONFINITE),
-    Clause("+inf becomes posinf, or the largest finite number; -inf becomes neginf, or the least.", About.NONFINITE),
-    Clause("Other elements, integers and bools stay.", About.INTEGRAL)), samples=_replacements)
-_declare("masked_fill", "masked_fill.Scalar", "masked_fill.Tensor", doc="value where mask holds, else self.", clauses=(
-    Clause("value has no dimensions, and is converted to the dtype of self.", About.SCALAR, parameters=("value",)),),
-    samples=lambda dtype: (
-        Sample((*s.args, drawn(torch.bool, *s.args[0].shape), 1)) for s in unary(dtype)), dtypes=ALL)
+_declare(
+    "nan_to_num",
+    doc="NaN and infinities replaced by numbers.",
+    clauses=(
+        Clause("NaN becomes nan, or 0 without one.", About.NONFINITE),
+        Clause(
+            "+inf becomes posinf, or the largest finite number; -inf becomes neginf, or the least.", About.NONFINITE
+        ),
+        Clause("Other elements, integers and bools stay.", About.INTEGRAL),
+    ),
+    samples=_replacements,
+)
+_declare(
+    "masked_fill",
+    "masked_fill.Scalar",
+    "masked_fill.Tensor",
+    doc="value where mask holds, else self.",
+    clauses=(
+        Clause("value has no dimensions, and is converted to the dtype of self.", About.SCALAR, parameters=("value",)),
+    ),
+    samples=lambda dtype: (Sample((*s.args, drawn(torch.bool, *s.args[0].shape), 1)) for s in unary(dtype)),
+    dtypes=ALL,
+)
 
 
 # -- truth --------------------------------------------------------------------------------------------
 
-_CONVERTED = Clause("Operands are converted to their common dtype first: an integer without dimensions may wrap to 0.",
-                    About.SCALAR | About.PROMOTION)
+_CONVERTED = Clause(
+    "Operands are converted to their common dtype first: an integer without dimensions may wrap to 0.",
+    About.SCALAR | About.PROMOTION,
+)
 
 
 def _truths(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,8 +418,10 @@ def _number_over_nan(x: Tensor, y: Tensor, better: Callable[..., Tensor]) -> Ten
     return aten.where.self(aten.isnan.default(left), right, best)
 
 
-_LOSES = (Clause("NaN beside a number gives the number; two give NaN.", About.NONFINITE),
-          Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED))
+_LOSES = (
+    Clause("NaN beside a number gives the number; two give NaN.", About.NONFINITE),
+    Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED),
+)
 
 
 @ours("fmax", clauses=_LOSES, samples=tensors)
@@ -295,6 +438,7 @@ def fmin(x: Tensor, y: Tensor) -> Tensor:
 
 # -- gradients of primitives --------------------------------------------------------------------------
 
+
 def _in_range(dtype: torch.dtype) -> Iterator[Sample]:
     """Gradients, and results of a function between -1 and 1 (0 and 1)."""
     for i, shape in enumerate(((), (7,), (2, 0), (300,))):
@@ -302,19 +446,24 @@ def _in_range(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((drawn(dtype, *shape, seed=50 + i), 1 - drawn(dtype, *shape, seed=60 + i, low=0, high=0.01)))
 
 
-_declare("sigmoid_backward", doc="grad * (1 - output) * output.",
-         clauses=(Clause("output is what sigmoid gave.", parameters=("output",)),),
-         samples=_in_range, dtypes=(*FLOATS, *COMPLEX))
+_declare(
+    "sigmoid_backward",
+    doc="grad * (1 - output) * output.",
+    clauses=(Clause("output is what sigmoid gave.", parameters=("output",)),),
+    samples=_in_range,
+    dtypes=(*FLOATS, *COMPLEX),
+)
 
 
-@ours("tanh_backward", clauses=(Clause("output is what tanh gave.", parameters=("output",)),
-      "It does not cancel where output is near 1."),
-      samples=_in_range, dtypes=(*FLOATS, *COMPLEX))
+@ours(
+    "tanh_backward",
+    clauses=(Clause("output is what tanh gave.", parameters=("output",)), "It does not cancel where output is near 1."),
+    samples=_in_range,
+    dtypes=(*FLOATS, *COMPLEX),
+)
 def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
     """grad * (1 - output^2)."""
     dtype = common_dtype(grad, output)
     g, y = in_math(dtype, grad, output)
     slope = (1 - y) * (1 + y)
     return (g * (aten.conj_physical.default(slope) if slope.is_complex() else slope)).to(dtype)
-
-

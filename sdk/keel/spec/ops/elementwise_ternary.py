@@ -1,4 +1,5 @@
 """Elementwise functions of three operands: the choice, the product added without rounding, the bounds."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -43,17 +44,35 @@ def _choices(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "where", *(f"where.{o}" for o in ("self", "ScalarSelf", "ScalarOther", "Scalar")),
+    "where",
+    *(f"where.{o}" for o in ("self", "ScalarSelf", "ScalarOther", "Scalar")),
     doc="self where condition is true, else other.",
-    clauses=(Clause("The element that is not chosen has no influence: NaN, infinities and errors in it are not seen.",
-                    About.NONFINITE),
-             Clause("NaN and the signs of zeros are kept.", About.NONFINITE), _MIXED),
-    out=(Out(promoted("self", "other"), broadcast("condition", "self", "other"),
-             elementwise("condition", "self", "other")),),
-    operands=("self", "other"), compute=promoted("self", "other"), dtypes=(*ALL, *FLOAT8), samples=_choices,
-    requires=(broadcasts("condition", "self", "other"),
-              only("condition", dtypes=(torch.bool, torch.uint8), which="bools where they are the condition")),
-    budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)}, tags=frozenset({"pointwise"}))
+    clauses=(
+        Clause(
+            "The element that is not chosen has no influence: NaN, infinities and errors in it are not seen.",
+            About.NONFINITE,
+        ),
+        Clause("NaN and the signs of zeros are kept.", About.NONFINITE),
+        _MIXED,
+    ),
+    out=(
+        Out(
+            promoted("self", "other"),
+            broadcast("condition", "self", "other"),
+            elementwise("condition", "self", "other"),
+        ),
+    ),
+    operands=("self", "other"),
+    compute=promoted("self", "other"),
+    dtypes=(*ALL, *FLOAT8),
+    samples=_choices,
+    requires=(
+        broadcasts("condition", "self", "other"),
+        only("condition", dtypes=(torch.bool, torch.uint8), which="bools where they are the condition"),
+    ),
+    budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
+    tags=frozenset({"pointwise"}),
+)
 
 
 def _sums(dtype: torch.dtype) -> Iterator[Sample]:
@@ -77,21 +96,34 @@ def _whole_value(args: Args) -> bool:
 
 _TRIPLE = promoted("self", "tensor1", "tensor2")
 family.primitive(
-    "fma", "addcmul", doc="self + value * tensor1 * tensor2, without rounding before the sum.",
-    clauses=("The product by tensor2 is not rounded before it is added; that of value and tensor1 may be.",
-             Clause("NaN in an operand gives NaN.", About.NONFINITE),
-             Clause("0 times an infinity gives NaN, whatever is added.", About.NONFINITE),
-             Clause("Infinities of different signs give NaN.", About.NONFINITE),
-             Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER), _MIXED),
+    "fma",
+    "addcmul",
+    doc="self + value * tensor1 * tensor2, without rounding before the sum.",
+    clauses=(
+        "The product by tensor2 is not rounded before it is added; that of value and tensor1 may be.",
+        Clause("NaN in an operand gives NaN.", About.NONFINITE),
+        Clause("0 times an infinity gives NaN, whatever is added.", About.NONFINITE),
+        Clause("Infinities of different signs give NaN.", About.NONFINITE),
+        Clause("Integers wrap around.", About.INTEGER_EDGE | About.INTEGER),
+        _MIXED,
+    ),
     out=(Out(_TRIPLE, broadcast("self", "tensor1", "tensor2"), elementwise("self", "tensor1", "tensor2")),),
-    operands=("self", "tensor1", "tensor2"), compute=_TRIPLE, dtypes=NUMBERS, samples=_sums,
-    requires=(broadcasts("self", "tensor1", "tensor2"),
-              Requires("value-fits-dtype", "A value that is a float needs floats.", _whole_value)),
+    operands=("self", "tensor1", "tensor2"),
+    compute=_TRIPLE,
+    dtypes=NUMBERS,
+    samples=_sums,
+    requires=(
+        broadcasts("self", "tensor1", "tensor2"),
+        Requires("value-fits-dtype", "A value that is a float needs floats.", _whole_value),
+    ),
     budget={d: Budget(ulps=16 if d in COMPLEX else 0 if d in INTS else 1) for d in NUMBERS},
-    tags=frozenset({"pointwise"}), numerics=Numerics(overflows=True, free_zero_sign=True, rounded_once=True))
+    tags=frozenset({"pointwise"}),
+    numerics=Numerics(overflows=True, free_zero_sign=True, rounded_once=True),
+)
 
 
 # -- bounds -------------------------------------------------------------------------------------------
+
 
 def _bounded(x: Tensor, low: Any, high: Any) -> Tensor:
     dtype = common_dtype(x, *(b for b in (low, high) if b is not None))
@@ -115,11 +147,18 @@ def _bounds(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((x, None, drawn(torch.float32, 3, seed=2)))
 
 
-_BOUND = (Clause("NaN in the operand or in a bound gives NaN.", About.NONFINITE),
-    "Where the bounds cross, max is the result.", _MIXED)
-_FACTS = {"samples": _bounds, "dtypes": (*REALS, *BOOLS), "tags": frozenset({"pointwise"}),
-          "requires": (no_complex("self", "min", "max"), broadcasts("self", "min", "max")),
-          "budget": {d: Budget(ulps=0) for d in (*REALS, *BOOLS)}}
+_BOUND = (
+    Clause("NaN in the operand or in a bound gives NaN.", About.NONFINITE),
+    "Where the bounds cross, max is the result.",
+    _MIXED,
+)
+_FACTS = {
+    "samples": _bounds,
+    "dtypes": (*REALS, *BOOLS),
+    "tags": frozenset({"pointwise"}),
+    "requires": (no_complex("self", "min", "max"), broadcasts("self", "min", "max")),
+    "budget": {d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
+}
 
 
 @family("clamp", "clamp.Tensor", clauses=_BOUND, **_FACTS)
@@ -128,17 +167,29 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return _bounded(x, min, max)
 
 
-@family("clamp_min", "clamp_min.Tensor", clauses=_BOUND[::2], **{**_FACTS, "samples": lambda dtype: (
-        Sample((s.args[0], s.args[1])) for s in _bounds(dtype) if s.args[1] is not None)})
+@family(
+    "clamp_min",
+    "clamp_min.Tensor",
+    clauses=_BOUND[::2],
+    **{
+        **_FACTS,
+        "samples": lambda dtype: (Sample((s.args[0], s.args[1])) for s in _bounds(dtype) if s.args[1] is not None),
+    },
+)
 def clamp_min(x: Tensor, min: Any) -> Tensor:
     """The operand, not less than min."""
     return _bounded(x, min, None)
 
 
-@family("clamp_max", "clamp_max.Tensor", clauses=_BOUND[::2], **{**_FACTS, "samples": lambda dtype: (
-        Sample((s.args[0], s.args[2])) for s in _bounds(dtype) if s.args[2] is not None)})
+@family(
+    "clamp_max",
+    "clamp_max.Tensor",
+    clauses=_BOUND[::2],
+    **{
+        **_FACTS,
+        "samples": lambda dtype: (Sample((s.args[0], s.args[2])) for s in _bounds(dtype) if s.args[2] is not None),
+    },
+)
 def clamp_max(x: Tensor, max: Any) -> Tensor:
     """The operand, not more than max."""
     return _bounded(x, None, max)
-
-

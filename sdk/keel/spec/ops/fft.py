@@ -1,4 +1,5 @@
 """Discrete Fourier transforms: three primitives, by what is real; everything else of ``torch.fft`` is made of them."""
+
 from __future__ import annotations
 
 import math
@@ -26,8 +27,10 @@ aten = torch.ops.aten
 family = Family("fft", profile="fft")
 
 _DOUBLES = (torch.float32, torch.float64)
-_SUM = ("X[k] is the sum over n of x[n] exp(-2 pi i k n / N), over each of dim in any order, times 1 for normalization "
-        "0, 1 / sqrt(N) for 1 and 1 / N for 2, where N is the product of the sizes transformed over.")
+_SUM = (
+    "X[k] is the sum over n of x[n] exp(-2 pi i k n / N), over each of dim in any order, times 1 for normalization "
+    "0, 1 / sqrt(N) for 1 and 1 / N for 2, where N is the product of the sizes transformed over."
+)
 _FINITE = Clause("A transform over values of which one is not finite has no finite element.", About.NONFINITE)
 _ACCURATE = "The error against the exact transform grows no faster than log N ulps of the largest element, for every N."
 
@@ -41,13 +44,16 @@ def _not_empty(args: Args) -> bool:
     return not args["dim"] or all(n != 0 for n in args["self"].shape)
 
 
-_FRONT = Requires("dims-not-negative",
-                  "Dimensions are counted from the front: PyTorch's own kernels write wrong strides for others.",
-                  lambda args: all(d >= 0 for d in args["dim"]))
+_FRONT = Requires(
+    "dims-not-negative",
+    "Dimensions are counted from the front: PyTorch's own kernels write wrong strides for others.",
+    lambda args: all(d >= 0 for d in args["dim"]),
+)
 _ONCE = Requires("dims-unique", "No dimension is transformed twice.", _one_each)
 _SOME = Requires("dims-nonempty", "At least one dimension is transformed.", lambda args: bool(args["dim"]))
-_SIZED = Requires("nonempty", "What is transformed has at least one element: PyTorch's own kernels raise for none.",
-    _not_empty)
+_SIZED = Requires(
+    "nonempty", "What is transformed has at least one element: PyTorch's own kernels raise for none.", _not_empty
+)
 
 
 def _has_half(args: Args) -> bool:
@@ -57,9 +63,11 @@ def _has_half(args: Args) -> bool:
     return want >= 1 and have in (want, want // 2 + 1)
 
 
-_HALF = Requires("half-spectrum",
-                 "The last transformed dimension has the n // 2 + 1 frequencies of the n elements that are asked for, "
-                 "or all n.", _has_half)
+_HALF = Requires(
+    "half-spectrum",
+    "The last transformed dimension has the n // 2 + 1 frequencies of the n elements that are asked for, or all n.",
+    _has_half,
+)
 
 
 def _inputs(dtype: torch.dtype) -> Iterator[tuple[torch.Tensor, list[int]]]:
@@ -95,48 +103,104 @@ def _c2r(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "fft_c2c", "_fft_c2c", doc="The discrete Fourier transform of complex numbers over the dimensions dim.",
-    clauses=(_SUM, Clause("With forward false the sign of the exponent is the other one.", parameters=("forward",)),
-             _FINITE, _ACCURATE,
-             Clause("Over no dimension it is the identity.", About.SCALAR),
-             "Forward and then back, with normalizations whose product is 1 / N, gives the input but for rounding."),
+    "fft_c2c",
+    "_fft_c2c",
+    doc="The discrete Fourier transform of complex numbers over the dimensions dim.",
+    clauses=(
+        _SUM,
+        Clause("With forward false the sign of the exponent is the other one.", parameters=("forward",)),
+        _FINITE,
+        _ACCURATE,
+        Clause("Over no dimension it is the identity.", About.SCALAR),
+        "Forward and then back, with normalizations whose product is 1 / N, gives the input but for rounding.",
+    ),
     out=(Out(like("self"), shape_of("self"), LayoutRule("fft_c2c", c2c_strides)),),
-    requires=(_FRONT, _ONCE, _SIZED), dtypes=COMPLEX, samples=_c2c, budget={d: Budget(times=2.0) for d in COMPLEX})
+    requires=(_FRONT, _ONCE, _SIZED),
+    dtypes=COMPLEX,
+    samples=_c2c,
+    budget={d: Budget(times=2.0) for d in COMPLEX},
+)
 
 family.primitive(
-    "fft_r2c", "_fft_r2c", doc="The discrete Fourier transform of real numbers over the dimensions dim.",
-    clauses=(_SUM,
-             Clause("With onesided the last of dim keeps its first n // 2 + 1 frequencies only; the others are their "
-                    "conjugates, mirrored in all of dim.", parameters=("onesided",)), _FINITE, _ACCURATE,
-             "Over one dimension frequency 0 is real: its imaginary part is 0."),
-    out=(Out(complexed("self"), ShapeRule("shape(self), dim[-1] halved if onesided", halved),
-             LayoutRule("fft_r2c", r2c_strides)),),
-    requires=(_FRONT, _SOME, _ONCE, _SIZED), dtypes=_DOUBLES, samples=_r2c,
-    budget={d: Budget(times=2.0) for d in _DOUBLES})
+    "fft_r2c",
+    "_fft_r2c",
+    doc="The discrete Fourier transform of real numbers over the dimensions dim.",
+    clauses=(
+        _SUM,
+        Clause(
+            "With onesided the last of dim keeps its first n // 2 + 1 frequencies only; the others are their "
+            "conjugates, mirrored in all of dim.",
+            parameters=("onesided",),
+        ),
+        _FINITE,
+        _ACCURATE,
+        "Over one dimension frequency 0 is real: its imaginary part is 0.",
+    ),
+    out=(
+        Out(
+            complexed("self"),
+            ShapeRule("shape(self), dim[-1] halved if onesided", halved),
+            LayoutRule("fft_r2c", r2c_strides),
+        ),
+    ),
+    requires=(_FRONT, _SOME, _ONCE, _SIZED),
+    dtypes=_DOUBLES,
+    samples=_r2c,
+    budget={d: Budget(times=2.0) for d in _DOUBLES},
+)
 
 family.primitive(
-    "fft_c2r", "_fft_c2r", doc="The real numbers whose Fourier transform over the dimensions dim is the input, as the "
-                               "sum with the other sign in the exponent.",
-    clauses=("x[n] is the sum over k of X[k] exp(2 pi i k n / N), over each of dim, times the same factor as in "
-             "fft_r2c; N of the last of dim is last_dim_size.",
-             Clause("The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond "
-                    "is not read, and counts as the conjugate mirror image.", About.COMPLEX),
-             Clause("Over one dimension the imaginary part of frequency 0 is not read, nor, for an even "
-                    "last_dim_size, that of the last one. Over several these frequencies are the conjugate mirror "
-                    "images of each other over the rest of dim; what others give is not specified.", About.COMPLEX),
-             "The input is not changed.", _ACCURATE),
-    out=(Out(real(like("self")), ShapeRule("shape(self), dim[-1] is last_dim_size", restored),
-             LayoutRule("fft_c2r", c2r_strides)),),
-    requires=(_FRONT, _SOME, _ONCE, _SIZED, _HALF), dtypes=COMPLEX, samples=_c2r,
-    budget={d: Budget(times=2.0) for d in COMPLEX})
+    "fft_c2r",
+    "_fft_c2r",
+    doc="The real numbers whose Fourier transform over the dimensions dim is the input, as the "
+    "sum with the other sign in the exponent.",
+    clauses=(
+        "x[n] is the sum over k of X[k] exp(2 pi i k n / N), over each of dim, times the same factor as in "
+        "fft_r2c; N of the last of dim is last_dim_size.",
+        Clause(
+            "The input holds the first last_dim_size // 2 + 1 frequencies of the last of dim; what is beyond "
+            "is not read, and counts as the conjugate mirror image.",
+            About.COMPLEX,
+        ),
+        Clause(
+            "Over one dimension the imaginary part of frequency 0 is not read, nor, for an even "
+            "last_dim_size, that of the last one. Over several these frequencies are the conjugate mirror "
+            "images of each other over the rest of dim; what others give is not specified.",
+            About.COMPLEX,
+        ),
+        "The input is not changed.",
+        _ACCURATE,
+    ),
+    out=(
+        Out(
+            real(like("self")),
+            ShapeRule("shape(self), dim[-1] is last_dim_size", restored),
+            LayoutRule("fft_c2r", c2r_strides),
+        ),
+    ),
+    requires=(_FRONT, _SOME, _ONCE, _SIZED, _HALF),
+    dtypes=COMPLEX,
+    samples=_c2r,
+    budget={d: Budget(times=2.0) for d in COMPLEX},
+)
 
 
-@family("fft_fftfreq", clauses=(
-    "The frequencies are 0, 1, ... (n - 1) // 2, then -(n // 2) ... -1, each times 1 / (n d).",
-    "The dtype is dtype, or the default float.",
-))
-def fft_fftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-                pin_memory: Any = None) -> torch.Tensor:
+@family(
+    "fft_fftfreq",
+    clauses=(
+        "The frequencies are 0, 1, ... (n - 1) // 2, then -(n // 2) ... -1, each times 1 / (n d).",
+        "The dtype is dtype, or the default float.",
+    ),
+)
+def fft_fftfreq(
+    n: Any,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> torch.Tensor:
     """The frequencies of a transform of n elements that are d apart, in cycles."""
     # Each half by itself: in 16 bits, places beyond 256 are not exact, and would not tell the halves apart.
     dtype = dtype or torch.get_default_dtype()
@@ -144,12 +208,22 @@ def fft_fftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, lay
     return aten.cat.default(halves) * _bin(n, d)
 
 
-@family("fft_rfftfreq", clauses=(
-    "The frequencies are 0, 1, ... n // 2, each times 1 / (n d).",
-    "The dtype is dtype, or the default float.",
-))
-def fft_rfftfreq(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-                 pin_memory: Any = None) -> torch.Tensor:
+@family(
+    "fft_rfftfreq",
+    clauses=(
+        "The frequencies are 0, 1, ... n // 2, each times 1 / (n d).",
+        "The dtype is dtype, or the default float.",
+    ),
+)
+def fft_rfftfreq(
+    n: Any,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> torch.Tensor:
     """The frequencies of a one-sided transform of n real elements that are d apart, in cycles."""
     half = n // 2 if n >= 0 else -(-n // 2)
     return aten.arange.default(half + 1, dtype=dtype or torch.get_default_dtype(), device=device) * _bin(n, d)

@@ -2,6 +2,7 @@
 
 A bin has its left edge and not its right one, but for the last, which has both.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,18 +20,23 @@ _FINITE = Numerics(finite=True)
 Tensor = torch.Tensor
 
 TAGS = frozenset({"indexing"})
-_BINS = ("A bin has its left edge, the last bin its right edge too.",
-    Clause("Elements outside, and NaN, do not count.", About.NONFINITE))
-_RANGE = ("Where the bounds are equal they are moved apart, by {} each way.",
-          Clause("Where no bounds are given they are the least and the greatest element; these are finite.",
-                 About.NONFINITE))
+_BINS = (
+    "A bin has its left edge, the last bin its right edge too.",
+    Clause("Elements outside, and NaN, do not count.", About.NONFINITE),
+)
+_RANGE = (
+    "Where the bounds are equal they are moved apart, by {} each way.",
+    Clause("Where no bounds are given they are the least and the greatest element; these are finite.", About.NONFINITE),
+)
 
 
 def _bounds(x: Tensor, low: float | None, high: float | None, apart: float) -> tuple[Tensor, Tensor]:
     """The outer edges: those given, or the extremes of x; 0 and 1 of no elements."""
+
     def number(value: float) -> Tensor:
         made: Tensor = aten.full.default([], value, dtype=x.dtype, device=x.device)
         return made
+
     if low is not None and high is not None:
         first, last = number(low), number(high)
     elif x.numel() == 0:
@@ -51,9 +57,17 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
     return found
 
 
-@family("histc.default", numerics=_FINITE, tags=TAGS, clauses=(
-    *_BINS, "min and max, if equal, give way to the least and the greatest element.", _RANGE[0].format(1),
-    "The bin of x is the integer part of (x - min) * bins / (max - min)."))
+@family(
+    "histc.default",
+    numerics=_FINITE,
+    tags=TAGS,
+    clauses=(
+        *_BINS,
+        "min and max, if equal, give way to the least and the greatest element.",
+        _RANGE[0].format(1),
+        "The bin of x is the integer part of (x - min) * bins / (max - min).",
+    ),
+)
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many elements fall into each of equal bins."""
     flat = aten.reshape.default(x, [x.numel()])
@@ -92,14 +106,23 @@ def _density(hist: Tensor, edges: Sequence[Tensor]) -> Tensor:
     return hist
 
 
-_WEIGHTED = (Clause("weight has an element per element, added up in no specified order; without it every one counts 1.",
-                    parameters=("weight",)),
-             Clause("With density the sum over bins of height times width is 1.", parameters=("density",)))
+_WEIGHTED = (
+    Clause(
+        "weight has an element per element, added up in no specified order; without it every one counts 1.",
+        parameters=("weight",),
+    ),
+    Clause("With density the sum over bins of height times width is 1.", parameters=("density",)),
+)
 
 
 @family("histogram.bins_tensor", tags=TAGS | UNORDERED, clauses=(*_BINS, *_WEIGHTED, "bins are the edges, ascending."))
-def histogram(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False,
-              ) -> tuple[Tensor, Tensor]:
+def histogram(
+    x: Tensor,
+    bins: Tensor,
+    *,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
     """How many elements fall into each bin between given edges, and the edges."""
     flat = aten.reshape.default(x, [x.numel()])
     flat_weight = None if weight is None else aten.reshape.default(weight, [x.numel()])
@@ -107,20 +130,40 @@ def histogram(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density:
     return _density(hist, [bins]) if density else hist, aten.clone.default(bins)
 
 
-@family("histogram.bin_ct", numerics=_FINITE, tags=TAGS | UNORDERED,
-        clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
-def histogram_of_count(x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None,
-                       weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Tensor]:
+@family(
+    "histogram.bin_ct",
+    numerics=_FINITE,
+    tags=TAGS | UNORDERED,
+    clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]),
+)
+def histogram_of_count(
+    x: Tensor,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
     """How many elements fall into each of equal bins, and their edges."""
     low, high = range if range is not None else (None, None)
     edges = _edges(aten.reshape.default(x, [x.numel()]), bins, low, high)
     return histogram(x, edges, weight=weight, density=density)[0], edges
 
 
-@family("_histogramdd_bin_edges.default", numerics=_FINITE, tags=TAGS, clauses=(
-    _RANGE[0].format(0.5), _RANGE[1], Clause("range has two bounds per column.", parameters=("range",))))
-def histogramdd_edges(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
-                      weight: Tensor | None = None, density: bool = False) -> list[Tensor]:
+@family(
+    "_histogramdd_bin_edges.default",
+    numerics=_FINITE,
+    tags=TAGS,
+    clauses=(_RANGE[0].format(0.5), _RANGE[1], Clause("range has two bounds per column.", parameters=("range",))),
+)
+def histogramdd_edges(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> list[Tensor]:
     """The edges of equal bins, for each column of points."""
     rows = aten.reshape.default(x, [-1, x.shape[-1]])
     pairs = [(None, None)] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
@@ -139,14 +182,23 @@ def histogramdd(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = No
         place, cells = place * (edges.shape[0] - 1) + own, cells * (edges.shape[0] - 1)
         inside = within if inside is None else aten.bitwise_and.Tensor(inside, within)
     flat_weight = None if weight is None else aten.reshape.default(weight, [rows.shape[0]])
-    hist = aten.reshape.default(_gathered(place, inside, flat_weight, cells, x.dtype),
-                                [e.shape[0] - 1 for e in bins])
+    hist = aten.reshape.default(_gathered(place, inside, flat_weight, cells, x.dtype), [e.shape[0] - 1 for e in bins])
     return _density(hist, bins) if density else hist
 
 
-@family("_histogramdd_from_bin_cts.default", numerics=_FINITE, tags=TAGS | UNORDERED, clauses=(
-    *_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]))
-def histogramdd_of_counts(x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None,
-                          weight: Tensor | None = None, density: bool = False) -> Tensor:
+@family(
+    "_histogramdd_from_bin_cts.default",
+    numerics=_FINITE,
+    tags=TAGS | UNORDERED,
+    clauses=(*_BINS, *_WEIGHTED, _RANGE[0].format(0.5), _RANGE[1]),
+)
+def histogramdd_of_counts(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Tensor:
     """How many points, the rows of x, fall into each of equal cells."""
     return histogramdd(x, histogramdd_edges(x, bins, range=range), weight=weight, density=density)

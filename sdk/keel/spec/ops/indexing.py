@@ -1,4 +1,5 @@
 """Reads from and writes to places that are data: gathering, scattering, indexing, searching."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +40,9 @@ TAGS = frozenset({"indexing"})
 SAME = like("self")
 _BITS = "Elements keep their bits."
 _INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
-_LAST = Clause("Where indices are equal, one of the elements written stands there; which one is not specified.",
-               About.TIES)
+_LAST = Clause(
+    "Where indices are equal, one of the elements written stands there; which one is not specified.", About.TIES
+)
 _KEEPS = "Places without an index keep the operand's elements."
 EXACT = {d: Budget(ulps=0) for d in ALL}
 SUMS = {d: Budget(times=2.0) for d in ALL}
@@ -50,8 +52,16 @@ _MOVES = Numerics(results=Results.MOVED)
 # -- along one dimension ----------------------------------------------------------------------------------------------
 
 SHAPES: tuple[tuple[tuple[int, ...], int, tuple[int, ...]], ...] = (
-    ((), 0, ()), ((1,), 0, (1,)), ((7,), -1, (4,)), ((7,), 0, (0,)), ((3, 5), 0, (2, 5)), ((3, 5), 1, (3, 8)),
-    ((3, 5), -1, (2, 4)), ((4, 1, 3), 0, (6, 1, 2)), ((2, 0, 3), 2, (2, 0, 1)))
+    ((), 0, ()),
+    ((1,), 0, (1,)),
+    ((7,), -1, (4,)),
+    ((7,), 0, (0,)),
+    ((3, 5), 0, (2, 5)),
+    ((3, 5), 1, (3, 8)),
+    ((3, 5), -1, (2, 4)),
+    ((4, 1, 3), 0, (6, 1, 2)),
+    ((2, 0, 3), 2, (2, 0, 1)),
+)
 """Sizes of an operand, a dimension, and sizes of the indices into it."""
 
 
@@ -73,28 +83,48 @@ def _fits(args: Args, source: str = "index") -> bool:
     return all(not isinstance(n, int) or not isinstance(m, int) or n <= m for d, (n, m) in pairs if d != at)
 
 
-FITS = Requires("index-fits", "index has the operand's rank, and no more elements than it along the other dimensions.",
-    _fits)
+FITS = Requires(
+    "index-fits", "index has the operand's rank, and no more elements than it along the other dimensions.", _fits
+)
 
 
 def _covers(args: Args) -> bool:
     index, src = args["index"], args.get("src")
-    return not isinstance(src, TensorType) or index.numel == 0 or all(
-        not isinstance(n, int) or not isinstance(m, int) or n <= m
-        for n, m in zip(index.shape, src.shape, strict=False))
+    return (
+        not isinstance(src, TensorType)
+        or index.numel == 0
+        or all(
+            not isinstance(n, int) or not isinstance(m, int) or n <= m
+            for n, m in zip(index.shape, src.shape, strict=False)
+        )
+    )
 
 
 COVERS = Requires("source-fits", "src has at least the sizes of index.", _covers)
 family.primitive(
-    "gather", "gather.default", doc="The elements at given indices along a dimension.", clauses=(
-        _BITS, "Element i of the result is the operand's at i, but index[i] along dim.", _INSIDE,
-        Clause("A scalar counts as one element.", About.SCALAR)),
-    out=(Out(SAME, shape_of("index"), DENSE),), requires=(FITS,), dtypes=ALL, samples=_gathers, tags=TAGS,
-    places=Places("self"), budget=EXACT, numerics=_MOVES)
+    "gather",
+    "gather.default",
+    doc="The elements at given indices along a dimension.",
+    clauses=(
+        _BITS,
+        "Element i of the result is the operand's at i, but index[i] along dim.",
+        _INSIDE,
+        Clause("A scalar counts as one element.", About.SCALAR),
+    ),
+    out=(Out(SAME, shape_of("index"), DENSE),),
+    requires=(FITS,),
+    dtypes=ALL,
+    samples=_gathers,
+    tags=TAGS,
+    places=Places("self"),
+    budget=EXACT,
+    numerics=_MOVES,
+)
 
 
 def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samples:
     """``op(x, dim, index, src)`` for every reduction; no index comes twice if they are to be ``distinct``."""
+
     def samples(dtype: torch.dtype) -> Iterator[Sample]:
         for shape, dim, picked in SHAPES:
             x, below = drawn(dtype, *shape), (shape or (1,))[dim]
@@ -102,47 +132,91 @@ def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samp
                 continue
             index = indices(below, *picked)
             if distinct and picked:
-                index = torch.arange(picked[dim]).reshape(
-                    [-1 if d == dim % len(picked) else 1 for d in range(len(picked))]).expand(picked)
+                index = (
+                    torch.arange(picked[dim])
+                    .reshape([-1 if d == dim % len(picked) else 1 for d in range(len(picked))])
+                    .expand(picked)
+                )
             src = drawn(dtype, *picked, seed=1)
             yield Sample((x, dim, index, src, *reductions[:1]), keywords)
             for reduction in reductions[1:]:
                 yield Sample((x, dim, index, src, reduction), keywords)
-            yield Sample((swapped(x) if shape else x, dim, index, drawn(dtype, *picked, seed=2), *reductions[:1]),
-                         keywords)
+            yield Sample(
+                (swapped(x) if shape else x, dim, index, drawn(dtype, *picked, seed=2), *reductions[:1]), keywords
+            )
+
     return samples
 
 
 _PICKED = Places(count=shape_of("index"))
-_FREELY = ("The order of additions is not specified, and of float32 they may take what is below the normal numbers "
-           "for 0.")
+_FREELY = (
+    "The order of additions is not specified, and of float32 they may take what is below the normal numbers for 0."
+)
 COPIED = Out(SAME, shape_of("self"), DENSE)
 family.primitive(
-    "scatter", "scatter.src", "scatter.value", doc="Elements written to given indices along a dimension.", clauses=(
-        _BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
-    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(distinct=True), tags=TAGS,
-    places=_PICKED, budget=EXACT, numerics=_MOVES)
+    "scatter",
+    "scatter.src",
+    "scatter.value",
+    doc="Elements written to given indices along a dimension.",
+    clauses=(_BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
+    out=(COPIED,),
+    requires=(FITS, COVERS),
+    dtypes=ALL,
+    samples=_scatters(distinct=True),
+    tags=TAGS,
+    places=_PICKED,
+    budget=EXACT,
+    numerics=_MOVES,
+)
 family.primitive(
-    "scatter_add", "scatter_add.default", doc="Elements added at given indices along a dimension.", clauses=(
-        "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.", _KEEPS,
+    "scatter_add",
+    "scatter_add.default",
+    doc="Elements added at given indices along a dimension.",
+    clauses=(
+        "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.",
+        _KEEPS,
         Clause("Integers wrap around, and bools give whether one is true.", About.INTEGER_EDGE | About.INTEGRAL),
-        _FREELY, _INSIDE),
-    out=(COPIED,), requires=(FITS, COVERS), dtypes=ALL, samples=_scatters(), tags=TAGS | UNORDERED,
-    places=_PICKED, budget=SUMS, numerics=Numerics(results=Results.SUMS))
+        _FREELY,
+        _INSIDE,
+    ),
+    out=(COPIED,),
+    requires=(FITS, COVERS),
+    dtypes=ALL,
+    samples=_scatters(),
+    tags=TAGS | UNORDERED,
+    places=_PICKED,
+    budget=SUMS,
+    numerics=Numerics(results=Results.SUMS),
+)
 family.primitive(
-    "scatter_reduce", "scatter_reduce.two", doc="Elements reduced into given indices along a dimension.", clauses=(
-        Clause("reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with "
-               "include_self over the operand's too.", parameters=("include_self", "reduce")), _KEEPS,
-               Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
+    "scatter_reduce",
+    "scatter_reduce.two",
+    doc="Elements reduced into given indices along a dimension.",
+    clauses=(
+        Clause(
+            "reduce is sum, prod, mean, amax or amin over all elements of src that go to a place, and with "
+            "include_self over the operand's too.",
+            parameters=("include_self", "reduce"),
+        ),
+        _KEEPS,
+        Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
         Clause("NaN among the elements reduced gives NaN.", About.NONFINITE),
         "The order of the reduction is not specified, and sums and means "
-        "of float32 may take what is below the normal numbers for 0.", _INSIDE),
-    out=(COPIED,), requires=(FITS, COVERS), dtypes=REALS,
-    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False), tags=TAGS | UNORDERED,
-    places=_PICKED, budget=SUMS)
+        "of float32 may take what is below the normal numbers for 0.",
+        _INSIDE,
+    ),
+    out=(COPIED,),
+    requires=(FITS, COVERS),
+    dtypes=REALS,
+    samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False),
+    tags=TAGS | UNORDERED,
+    places=_PICKED,
+    budget=SUMS,
+)
 
 
 # -- by lists of indices ----------------------------------------------------------------------------------------------
+
 
 def _places(dtype: torch.dtype) -> Iterator[tuple[torch.Tensor, list[torch.Tensor | None]]]:
     yield specials(dtype), [indices(len(specials(dtype)), 4)]
@@ -171,35 +245,66 @@ def _puts(dtype: torch.dtype) -> Iterator[Sample]:
 
 def _indexable(args: Args) -> bool:
     given = [i for i in args["indices"] if i is not None]
-    return bool(given) and sum(i.rank if i.dtype in (torch.bool, torch.uint8) else 1 for i in given) + sum(
-        i is None for i in args["indices"]) <= args["self"].rank
+    return (
+        bool(given)
+        and sum(i.rank if i.dtype in (torch.bool, torch.uint8) else 1 for i in given)
+        + sum(i is None for i in args["indices"])
+        <= args["self"].rank
+    )
 
 
 INDEXABLE = Requires("index-count", "There is an index, and no more of them than dimensions.", _indexable)
 family.primitive(
-    "index", "index.Tensor", "_unsafe_index.Tensor", doc="The elements at places given by one index per dimension.",
+    "index",
+    "index.Tensor",
+    "_unsafe_index.Tensor",
+    doc="The elements at places given by one index per dimension.",
     clauses=(
-        _BITS, Clause("The indices broadcast to the sizes of the places; None takes the whole dimension.",
-                      About.BROADCAST),
+        _BITS,
+        Clause("The indices broadcast to the sizes of the places; None takes the whole dimension.", About.BROADCAST),
         "Negative indices count from the end.",
         "The places' dimensions stand where the indexed ones stood, in front if None stood between these.",
-        Clause("A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in "
-               "row-major order.", About.BOOL),
-        Clause("An index outside is an error; _unsafe_index leaves it unnoticed.", About.OUTSIDE)),
-    out=(INDEXED,), requires=(INDEXABLE,), dtypes=ALL, samples=_reads, tags=TAGS, places=Places("self"),
-    budget=EXACT, numerics=_MOVES)
+        Clause(
+            "A mask (bool or uint8) is as many indices as it has dimensions: those of its true elements, in "
+            "row-major order.",
+            About.BOOL,
+        ),
+        Clause("An index outside is an error; _unsafe_index leaves it unnoticed.", About.OUTSIDE),
+    ),
+    out=(INDEXED,),
+    requires=(INDEXABLE,),
+    dtypes=ALL,
+    samples=_reads,
+    tags=TAGS,
+    places=Places("self"),
+    budget=EXACT,
+    numerics=_MOVES,
+)
 family.primitive(
-    "index_put", "index_put.default", "_unsafe_index_put.default",
-    doc="The operand with elements written at places given by one index per dimension.", clauses=(
-        Clause("values broadcast to the sizes that index would give.", About.BROADCAST), _KEEPS, _LAST,
+    "index_put",
+    "index_put.default",
+    "_unsafe_index_put.default",
+    doc="The operand with elements written at places given by one index per dimension.",
+    clauses=(
+        Clause("values broadcast to the sizes that index would give.", About.BROADCAST),
+        _KEEPS,
+        _LAST,
         Clause(f"With accumulate values are added, all that go to one place. {_FREELY}", parameters=("accumulate",)),
         "Negative indices count from the end.",
-        Clause("An index outside is an error; _unsafe_index_put leaves it unnoticed.", About.OUTSIDE)),
-    out=(kept(),), requires=(INDEXABLE,), dtypes=ALL, samples=_puts, tags=TAGS | UNORDERED,
-    places=Places(count=INDEXED.shape), budget=SUMS)
+        Clause("An index outside is an error; _unsafe_index_put leaves it unnoticed.", About.OUTSIDE),
+    ),
+    out=(kept(),),
+    requires=(INDEXABLE,),
+    dtypes=ALL,
+    samples=_puts,
+    tags=TAGS | UNORDERED,
+    places=Places(count=INDEXED.shape),
+    budget=SUMS,
+)
 
 
 # -- searching --------------------------------------------------------------------------------------------------------
+
 
 def _searches(dtype: torch.dtype) -> Iterator[Sample]:
     rows, x = drawn(dtype, 3, 6).sort(-1)[0], drawn(dtype, 3, 4, seed=1)
@@ -210,40 +315,63 @@ def _searches(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((rows[0].contiguous(), specials(dtype)))
     yield Sample((rows[0, :0].contiguous(), x))
     yield Sample((rows, x[:, :0]))
-    yield Sample((rows.flip(-1).contiguous(), x), {"sorter": torch.arange(5, -1, -1).expand(3, 6).contiguous(),
-                                                     "side": "right"})
+    yield Sample(
+        (rows.flip(-1).contiguous(), x), {"sorter": torch.arange(5, -1, -1).expand(3, 6).contiguous(), "side": "right"}
+    )
 
 
 def _rows(args: Args) -> bool:
     sequence, x = args["sorted_sequence"], args["self"]
-    return sequence.rank == 1 or (sequence.rank == x.rank and all(
-        a == b or not isinstance(a, int) or not isinstance(b, int)
-        for a, b in zip(sequence.shape[:-1], x.shape[:-1], strict=True)))
+    return sequence.rank == 1 or (
+        sequence.rank == x.rank
+        and all(
+            a == b or not isinstance(a, int) or not isinstance(b, int)
+            for a, b in zip(sequence.shape[:-1], x.shape[:-1], strict=True)
+        )
+    )
 
 
 def _halved(name: str) -> ShapeRule:
     """A step for each halving of a row of ``name``."""
+
     def of(args: Args) -> Sequence[Any]:
         row, x = args[name].shape[-1:], args["self"]
         steps = [n.bit_length() for n in row if isinstance(n, int)]
         return (*x.shape, *steps) if isinstance(x, TensorType) else steps
+
     return ShapeRule(f"shape(self), and a step for each halving of {name}", of)
 
 
 WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64)
 family.primitive(
-    "searchsorted", "searchsorted.Tensor", doc="Where elements would go in a sorted sequence.", clauses=(
-        Clause("The result is how many of the sequence's elements are less than the element, or with right (side "
-               "right) not greater.", parameters=("right",)), Clause("NaN goes to the end.", About.NONFINITE),
-               Clause("sorter gives the order in which the sequence is sorted.", parameters=("sorter",)),
-        Clause("What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its "
-               "length.", About.NONFINITE),
-        "A sequence of one dimension serves all elements; one of more has a row for each row of them."),
+    "searchsorted",
+    "searchsorted.Tensor",
+    doc="Where elements would go in a sorted sequence.",
+    clauses=(
+        Clause(
+            "The result is how many of the sequence's elements are less than the element, or with right (side "
+            "right) not greater.",
+            parameters=("right",),
+        ),
+        Clause("NaN goes to the end.", About.NONFINITE),
+        Clause("sorter gives the order in which the sequence is sorted.", parameters=("sorter",)),
+        Clause(
+            "What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its length.",
+            About.NONFINITE,
+        ),
+        "A sequence of one dimension serves all elements; one of more has a row for each row of them.",
+    ),
     out=(Out(WHOLE, shape_of("self"), DENSE),),
-    requires=(Requires("sequence-fits", "The sequence has one dimension, or the elements' sizes but for the last.",
-        _rows),),
-    dtypes=REALS, samples=_searches, tags=TAGS,
-    places=Places("sorted_sequence", _halved("sorted_sequence")), budget=EXACT, unspecified=out_of_order)
+    requires=(
+        Requires("sequence-fits", "The sequence has one dimension, or the elements' sizes but for the last.", _rows),
+    ),
+    dtypes=REALS,
+    samples=_searches,
+    tags=TAGS,
+    places=Places("sorted_sequence", _halved("sorted_sequence")),
+    budget=EXACT,
+    unspecified=out_of_order,
+)
 
 
 def _statics(dtype: torch.dtype) -> Iterator[Sample]:
@@ -258,23 +386,50 @@ def _rows_or_columns(args: Args, shape: Shape) -> Shape:
 
 
 family.primitive(
-    "nonzero_static", "nonzero_static.default", doc="The indices of the first size elements that are not zero.",
-    clauses=(Clause("There is a row of indices per element, in row-major order; NaN is not zero.", About.NONFINITE),
-             "Rows without an element have fill_value throughout.",
-             Clause("A scalar gives rows without indices.", About.SCALAR)),
-    out=(Out(DtypeRule("int64", lambda args: torch.int64),
-             ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)),
-             LayoutRule("row-major on CPU, MPS and XPU, column-major on other devices", _rows_or_columns)),),
-    requires=(Requires("size-not-negative", "size is 0 or more.",
-        lambda args: not isinstance(args["size"], int) or args["size"] >= 0),),
-    dtypes=ALL, samples=_statics, tags=TAGS, budget=EXACT, numerics=Numerics(steps=True))
+    "nonzero_static",
+    "nonzero_static.default",
+    doc="The indices of the first size elements that are not zero.",
+    clauses=(
+        Clause("There is a row of indices per element, in row-major order; NaN is not zero.", About.NONFINITE),
+        "Rows without an element have fill_value throughout.",
+        Clause("A scalar gives rows without indices.", About.SCALAR),
+    ),
+    out=(
+        Out(
+            DtypeRule("int64", lambda args: torch.int64),
+            ShapeRule("[size, rank(self)]", lambda args: (number(args["size"]), args["self"].rank)),
+            LayoutRule("row-major on CPU, MPS and XPU, column-major on other devices", _rows_or_columns),
+        ),
+    ),
+    requires=(
+        Requires(
+            "size-not-negative",
+            "size is 0 or more.",
+            lambda args: not isinstance(args["size"], int) or args["size"] >= 0,
+        ),
+    ),
+    dtypes=ALL,
+    samples=_statics,
+    tags=TAGS,
+    budget=EXACT,
+    numerics=Numerics(steps=True),
+)
 
 
 # -- composites -------------------------------------------------------------------------------------------------------
 
-@family("index_select.default", tags=TAGS, places=Places("self"), clauses=(
-    _BITS, _INSIDE, Clause("An index without dimensions is one index.", About.SCALAR, parameters=("index",)),
-    Clause("Of a scalar it is the scalar.", About.SCALAR)))
+
+@family(
+    "index_select.default",
+    tags=TAGS,
+    places=Places("self"),
+    clauses=(
+        _BITS,
+        _INSIDE,
+        Clause("An index without dimensions is one index.", About.SCALAR, parameters=("index",)),
+        Clause("Of a scalar it is the scalar.", About.SCALAR),
+    ),
+)
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The operand's slices of size 1 along a dimension, at given indices."""
     if not x.dim():
@@ -284,34 +439,60 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return aten.index.Tensor(x, [*[None] * dim, at]).contiguous()
 
 
-@family("embedding.default", tags=TAGS, places=Places("weight"), clauses=(
-    _BITS, _INSIDE, "padding_idx, scale_grad_by_freq and sparse matter to the gradient only."))
-def embedding(weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_by_freq: bool = False,
-              sparse: bool = False) -> Tensor:
+@family(
+    "embedding.default",
+    tags=TAGS,
+    places=Places("weight"),
+    clauses=(_BITS, _INSIDE, "padding_idx, scale_grad_by_freq and sparse matter to the gradient only."),
+)
+def embedding(
+    weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
     """The rows of a table at given indices."""
     return aten.index.Tensor(weight, [index]).contiguous()
 
 
-@family("searchsorted.Scalar", tags=TAGS, places=Places("sorted_sequence", _halved("sorted_sequence")),
-        clauses=(Clause("It is searchsorted of a tensor without dimensions.", About.SCALAR),))
-def searchsorted_number(sequence: Tensor, number: Any, *, out_int32: bool = False, right: bool = False,
-                        side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+@family(
+    "searchsorted.Scalar",
+    tags=TAGS,
+    places=Places("sorted_sequence", _halved("sorted_sequence")),
+    clauses=(Clause("It is searchsorted of a tensor without dimensions.", About.SCALAR),),
+)
+def searchsorted_number(
+    sequence: Tensor,
+    number: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Where a number would go in a sorted sequence: as a number of a sum of both."""
     dtype = torch.result_type(sequence, number)
     value = aten.full.default([], number, dtype=dtype, device=sequence.device)
-    return aten.searchsorted.Tensor(sequence.to(dtype), value, out_int32=out_int32, right=right, side=side,
-                                    sorter=sorter)
+    return aten.searchsorted.Tensor(
+        sequence.to(dtype), value, out_int32=out_int32, right=right, side=side, sorter=sorter
+    )
 
 
-@family("bucketize.Tensor", tags=TAGS, places=Places("boundaries", _halved("boundaries")), unspecified=out_of_order,
-        clauses=("It is searchsorted of the boundaries, which have one dimension.",))
+@family(
+    "bucketize.Tensor",
+    tags=TAGS,
+    places=Places("boundaries", _halved("boundaries")),
+    unspecified=out_of_order,
+    clauses=("It is searchsorted of the boundaries, which have one dimension.",),
+)
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie."""
     return aten.searchsorted.Tensor(boundaries, x, out_int32=out_int32, right=right)
 
 
-@family("bucketize.Scalar", tags=TAGS, places=Places("boundaries", _halved("boundaries")),
-        clauses=(Clause("It is bucketize of a tensor without dimensions.", About.SCALAR),))
+@family(
+    "bucketize.Scalar",
+    tags=TAGS,
+    places=Places("boundaries", _halved("boundaries")),
+    clauses=(Clause("It is bucketize of a tensor without dimensions.", About.SCALAR),),
+)
 def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries a number lies: as a number of a sum of both."""
     dtype = torch.result_type(boundaries, number)
@@ -319,31 +500,42 @@ def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False
     return aten.searchsorted.Tensor(boundaries.to(dtype), value, out_int32=out_int32, right=right)
 
 
-@family(aten.put.default, tags=UNORDERED, places=_PICKED, clauses=(
-    Clause("index counts through the whole of x in row-major order, from the end if it is negative.",
-           parameters=("index",)),
-    Clause("With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
-           parameters=("accumulate",)),
-))
+@family(
+    aten.put.default,
+    tags=UNORDERED,
+    places=_PICKED,
+    clauses=(
+        Clause(
+            "index counts through the whole of x in row-major order, from the end if it is negative.",
+            parameters=("index",),
+        ),
+        Clause(
+            "With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
+            parameters=("accumulate",),
+        ),
+    ),
+)
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with source written at index."""
     flat = aten.reshape.default(x, [x.numel()])
     values = aten.reshape.default(source, list(index.shape))
-    return aten.reshape.default(aten.index_put.default(flat, [index], values, accumulate),
-                                list(x.shape))
+    return aten.reshape.default(aten.index_put.default(flat, [index], values, accumulate), list(x.shape))
 
 
-@family(aten.masked_scatter.default, clauses=(
-    "Where the mask is true stand the elements of source, one after the other in row-major order; elsewhere x.",
-    Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
-))
+@family(
+    aten.masked_scatter.default,
+    clauses=(
+        "Where the mask is true stand the elements of source, one after the other in row-major order; elsewhere x.",
+        Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
+    ),
+)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
     x, mask = aten.expand.default(x, shape), aten.expand.default(mask, shape)
     given = aten.reshape.default(source, [source.numel()])
     if hint_of(source.numel()) is None:
-        given = aten.constant_pad_nd.default(given, [0, 1])    # else there may be nothing to look at
+        given = aten.constant_pad_nd.default(given, [0, 1])  # else there may be nothing to look at
     elif not source.numel():
         return aten.clone.default(x)
     flat = aten.reshape.default(mask, [mask.numel()])

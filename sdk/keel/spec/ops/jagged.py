@@ -1,4 +1,5 @@
 """Rows of many lengths one after another, as jagged tensors hold them, and the same padded to one length."""
+
 from __future__ import annotations
 
 import math
@@ -26,30 +27,47 @@ def _wrapped(value: Any, dtype: torch.dtype) -> Any:
     return (int(value) - info.min) % (1 << info.bits) + info.min if math.isfinite(value) else 0
 
 
-@family("_jagged_to_padded_dense_forward", clauses=(
-    _OFFSETS, "The result is [rows, max_lengths[0], *values.shape[1:]].",
-    "Beyond a row's length are padding_value; what is longer than max_lengths[0] is left out."), tags=_TAGS)
-def jagged_to_padded(values: Tensor, offsets: Sequence[Tensor], max_lengths: Sequence[Any],
-                     padding_value: float = 0.0) -> Tensor:
+@family(
+    "_jagged_to_padded_dense_forward",
+    clauses=(
+        _OFFSETS,
+        "The result is [rows, max_lengths[0], *values.shape[1:]].",
+        "Beyond a row's length are padding_value; what is longer than max_lengths[0] is left out.",
+    ),
+    tags=_TAGS,
+)
+def jagged_to_padded(
+    values: Tensor, offsets: Sequence[Tensor], max_lengths: Sequence[Any], padding_value: float = 0.0
+) -> Tensor:
     """Rows of many lengths padded to one."""
     if len(offsets) != 1:
         return NotImplemented
     total, rows = values.shape[0], offsets[0].shape[0] - 1
     starts = aten.slice.Tensor(offsets[0], 0, 0, rows)
     ends = aten.slice.Tensor(offsets[0], 0, 1, rows + 1)
-    at = aten.unsqueeze.default(starts, 1) + aten.arange.start_step(0, max_lengths[0], dtype=starts.dtype,
-                                                                   device=values.device)
+    at = aten.unsqueeze.default(starts, 1) + aten.arange.start_step(
+        0, max_lengths[0], dtype=starts.dtype, device=values.device
+    )
     at = aten.where.ScalarOther(aten.lt.Tensor(at, aten.unsqueeze.default(ends, 1)), at, total)
-    padding = aten.full.default([1, *values.shape[1:]], _wrapped(padding_value, values.dtype), dtype=values.dtype,
-                                device=values.device)
+    padding = aten.full.default(
+        [1, *values.shape[1:]], _wrapped(padding_value, values.dtype), dtype=values.dtype, device=values.device
+    )
     return aten.index.Tensor(aten.cat.default([values, padding], 0), [at])
 
 
-@family("_padded_dense_to_jagged_forward", clauses=(
-    _OFFSETS,
-    Clause("total_L is the sum of the lengths, and read from the offsets where it is not given; elements beyond a "
-           "row's length are left out.", parameters=("total_L",)),
-    "A row that is longer than the padded one has zeros at its end."), tags=_TAGS)
+@family(
+    "_padded_dense_to_jagged_forward",
+    clauses=(
+        _OFFSETS,
+        Clause(
+            "total_L is the sum of the lengths, and read from the offsets where it is not given; elements beyond a "
+            "row's length are left out.",
+            parameters=("total_L",),
+        ),
+        "A row that is longer than the padded one has zeros at its end.",
+    ),
+    tags=_TAGS,
+)
 def padded_to_jagged(dense: Tensor, offsets: Sequence[Tensor], total_L: Any = None) -> Tensor:
     """Rows of one length cut to many lengths, one after another."""
     if len(offsets) != 1:

@@ -2,6 +2,7 @@
 
 What a forward saves for its backward (the factors of determinants and of solve) is part of what it promises.
 """
+
 from __future__ import annotations
 
 from math import inf
@@ -17,12 +18,14 @@ aten = torch.ops.aten
 family = Family("linalg composites", profile="linalg")
 
 Tensor = torch.Tensor
-_INFO = ("info is that of the factorisation: 0, or k where the k-th pivot is exactly 0; the result is then not "
-         "specified.")
+_INFO = (
+    "info is that of the factorisation: 0, or k where the k-th pivot is exactly 0; the result is then not specified."
+)
 _SAVED = "LU and pivots are those of A, and its backward solves with them."
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
+
 
 def _adjoint(x: Tensor) -> Tensor:
     """The conjugate transpose, as a value: no lazy conjugation, which types do not tell."""
@@ -70,14 +73,17 @@ def _exchanged(x: Tensor, permutation: Tensor, inverse: bool, left: bool) -> Ten
 
 # -- with LU ----------------------------------------------------------------------------------------------------------
 
-@family("linalg_lu_solve", clauses=(
-    "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
-    "stands for A.",
-    Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.", About.NONFINITE | About.ZERO),
-    Clause("The batch dimensions of LU and B are broadcast.", About.BROADCAST),
-))
-def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
-                    adjoint: bool = False) -> Tensor:
+
+@family(
+    "linalg_lu_solve",
+    clauses=(
+        "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
+        "stands for A.",
+        Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.", About.NONFINITE | About.ZERO),
+        Clause("The batch dimensions of LU and B are broadcast.", About.BROADCAST),
+    ),
+)
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """Linear equations solved with the factors that lu_factor gives: two triangular ones and an exchange of rows."""
     permutation = aten.lu_unpack.default(LU, pivots, False, True)[0]
     if left and not adjoint:
@@ -94,13 +100,22 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     return _exchanged(x, permutation, inverse=True, left=False)
 
 
-@family("_linalg_solve_ex", factors=2 / 3, clauses=(
-    "The result is X with A X = B, or X A = B without left.", _SAVED, _INFO,
-    Clause("B is one vector per matrix if it has one dimension, or those of A but for the last.", parameters=("B",)),
-    Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
-))
-def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
-                    check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@family(
+    "_linalg_solve_ex",
+    factors=2 / 3,
+    clauses=(
+        "The result is X with A X = B, or X A = B without left.",
+        _SAVED,
+        _INFO,
+        Clause(
+            "B is one vector per matrix if it has one dimension, or those of A but for the last.", parameters=("B",)
+        ),
+        Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
+    ),
+)
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Linear equations solved: the solution, and the factors for the backward."""
     lu, pivots, info = aten.linalg_lu_factor_ex.default(A)
     vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and list(B.shape) == list(A.shape[:-1]))
@@ -110,10 +125,15 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True,
     return aten.squeeze.dim(x, -1) if vector else x, lu, pivots, info
 
 
-@family("linalg_inv_ex", factors=2.0, clauses=(
-    "The result X has A X = X A = I but for rounding.", _INFO,
-    Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
-))
+@family(
+    "linalg_inv_ex",
+    factors=2.0,
+    clauses=(
+        "The result X has A X = X A = I but for rounding.",
+        _INFO,
+        Clause("With check_errors a singular matrix raises.", parameters=("check_errors",)),
+    ),
+)
 def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """The inverse."""
     lu, pivots, info = aten.linalg_lu_factor_ex.default(A)
@@ -122,10 +142,13 @@ def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Ten
     return linalg_lu_solve(lu, pivots, _eye(A)), info
 
 
-@family("linalg_lu", clauses=(
-    "A = P L U: P is a permutation matrix, L has ones on its diagonal and zeros above it, U has zeros below.",
-    "Without pivot P is an empty tensor of shape [0], and A = L U.",
-))
+@family(
+    "linalg_lu",
+    clauses=(
+        "A = P L U: P is a permutation matrix, L has ones on its diagonal and zeros above it, U has zeros below.",
+        "Without pivot P is an empty tensor of shape [0], and A = L U.",
+    ),
+)
 def linalg_lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The factors P, L and U."""
     lu, pivots, _ = aten.linalg_lu_factor_ex.default(A, pivot=pivot)
@@ -145,14 +168,21 @@ def _factored(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return lu, pivots, 1 - 2 * aten.remainder.Scalar(exchanges, 2)
 
 
-_LU_OF = ("LU and pivots factor the transposed matrix where A is real and contiguous, and A otherwise; the backward "
-          "decides by the same layout.")
+_LU_OF = (
+    "LU and pivots factor the transposed matrix where A is real and contiguous, and A otherwise; the backward "
+    "decides by the same layout."
+)
 
 
-@family("_linalg_det", factors=2 / 3, clauses=(
-    "The determinant is the product of the diagonal of U, negated for an odd number of row exchanges.", _LU_OF,
-    Clause("A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.", About.EMPTY),
-))
+@family(
+    "_linalg_det",
+    factors=2 / 3,
+    clauses=(
+        "The determinant is the product of the diagonal of U, negated for an odd number of row exchanges.",
+        _LU_OF,
+        Clause("A singular matrix has 0, or what rounding leaves of it; a matrix of no rows has 1.", About.EMPTY),
+    ),
+)
 def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The determinant, and the factors for the backward."""
     lu, pivots, sign = _factored(A)
@@ -160,12 +190,18 @@ def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return product * sign.to(A.dtype), lu, pivots
 
 
-@family("_linalg_slogdet", factors=2 / 3, clauses=(
-    "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.",
-    _LU_OF,
-    Clause("A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
-           About.EMPTY),
-))
+@family(
+    "_linalg_slogdet",
+    factors=2 / 3,
+    clauses=(
+        "det A = sign * exp(logabsdet); the sign of a complex matrix is a number of magnitude 1.",
+        _LU_OF,
+        Clause(
+            "A U with a zero on its diagonal gives sign 0 and logabsdet -inf; a matrix of no rows gives 1 and 0.",
+            About.EMPTY,
+        ),
+    ),
+)
 def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sign and logarithm of the determinant, and the factors for the backward."""
     lu, pivots, sign = _factored(A)
@@ -177,9 +213,12 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 # -- with Cholesky's factors ------------------------------------------------------------------------------------------
 
-@family("cholesky", name="cholesky_or_raise", clauses=(
-    "The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.",
-))
+
+@family(
+    "cholesky",
+    name="cholesky_or_raise",
+    clauses=("The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.",),
+)
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     """The Cholesky factor, or an error."""
     factor, info = aten.linalg_cholesky_ex.default(x, upper=upper)
@@ -187,11 +226,15 @@ def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     return factor
 
 
-@family("cholesky_solve", "_cholesky_solve_helper", clauses=(
-    Clause("The result is X with L L^H X = B, or U^H U X = B with upper.", parameters=("upper",)),
-    "The other triangle of the factor is not read.",
-    Clause("The batch dimensions of both are broadcast.", About.BROADCAST),
-))
+@family(
+    "cholesky_solve",
+    "_cholesky_solve_helper",
+    clauses=(
+        Clause("The result is X with L L^H X = B, or U^H U X = B with upper.", parameters=("upper",)),
+        "The other triangle of the factor is not read.",
+        Clause("The batch dimensions of both are broadcast.", About.BROADCAST),
+    ),
+)
 def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     """Linear equations solved with a Cholesky factor."""
     turned = _adjoint(factor)
@@ -199,23 +242,34 @@ def cholesky_solve(B: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     return _solve(second, _solve(first, B, upper=False), upper=True)
 
 
-@family("cholesky_inverse", clauses=(
-    Clause("The result is the inverse of L L^H, or of U^H U with upper, Hermitian but for rounding.",
-           parameters=("upper",)),
-    "The other triangle of the factor is not read.",
-))
+@family(
+    "cholesky_inverse",
+    clauses=(
+        Clause(
+            "The result is the inverse of L L^H, or of U^H U with upper, Hermitian but for rounding.",
+            parameters=("upper",),
+        ),
+        "The other triangle of the factor is not read.",
+    ),
+)
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     """The inverse of a matrix from its Cholesky factor."""
     return cholesky_solve(_eye(factor), factor, upper)
 
 
-@family("triangular_solve", name="triangular_solve_and_copy", clauses=(
-    "The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) first with "
-    "transpose; its diagonal counts as ones with unitriangular.",
-    Clause("The second result is a copy of A, broadcast as the solution is.", About.BROADCAST),
-))
-def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
-                     unitriangular: bool = False) -> tuple[Tensor, Tensor]:
+@family(
+    "triangular_solve",
+    name="triangular_solve_and_copy",
+    clauses=(
+        "The solution is X with A X = B for the triangle of A that upper names, A transposed (not conjugated) "
+        "first with "
+        "transpose; its diagonal counts as ones with unitriangular.",
+        Clause("The second result is a copy of A, broadcast as the solution is.", About.BROADCAST),
+    ),
+)
+def triangular_solve(
+    B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
     """Triangular equations solved, and a copy of the matrix."""
     turned = aten.transpose.int(A, -2, -1) if transpose else A
     x = _solve(turned, B, upper != transpose, unit=unitriangular)
@@ -225,12 +279,20 @@ def triangular_solve(B: Tensor, A: Tensor, upper: bool = True, transpose: bool =
 
 # -- with Householder's reflectors ------------------------------------------------------------------------------------
 
-@family("linalg_qr", factors=4.0, clauses=(
-    "A = Q R: the columns of Q are orthonormal, R has zeros below its diagonal.",
-    Clause("Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with "
-           "complete; with r there is only R, and Q is an empty tensor of shape [0].", parameters=("mode",)),
-    "The signs (complex: phases) of the diagonal of R are those of geqrf.",
-))
+
+@family(
+    "linalg_qr",
+    factors=4.0,
+    clauses=(
+        "A = Q R: the columns of Q are orthonormal, R has zeros below its diagonal.",
+        Clause(
+            "Q has k columns and R k rows with mode reduced, the lesser of rows and columns; Q is square with "
+            "complete; with r there is only R, and Q is an empty tensor of shape [0].",
+            parameters=("mode",),
+        ),
+        "The signs (complex: phases) of the diagonal of R are those of geqrf.",
+    ),
+)
 def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """An orthonormal and an upper triangular factor."""
     m, n = A.shape[-2:]
@@ -244,10 +306,16 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     return q, upper if mode == "complete" else _rows(upper, k)
 
 
-@family("ormqr", clauses=(
-    Clause("The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with "
-           "transpose Q^H in place of Q.", parameters=("transpose",)),
-))
+@family(
+    "ormqr",
+    clauses=(
+        Clause(
+            "The result is Q C, or C Q without left, for the square Q that is the product of all reflectors; with "
+            "transpose Q^H in place of Q.",
+            parameters=("transpose",),
+        ),
+    ),
+)
 def ormqr(factored: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """The product with the orthonormal factor that geqrf gives."""
     q = aten.linalg_householder_product.default(_columns(factored, factored.shape[-2]), tau)
@@ -257,20 +325,27 @@ def ormqr(factored: Tensor, tau: Tensor, other: Tensor, left: bool = True, trans
 
 # -- with eigenvalues and singular values -----------------------------------------------------------------------------
 
+
 @family("_linalg_eigvals", clauses=("The eigenvalues are those that linalg_eig gives, in its order.",))
 def linalg_eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of a square matrix, complex."""
     return aten.linalg_eig.default(A)[0]
 
 
-@family("linalg_pinv.atol_rtol_tensor", clauses=(
-    "Singular values above max(atol, rtol * the largest) are inverted, the others give 0.",
-    "rtol defaults to the larger size times epsilon, and to 0 where a positive atol is given; atol defaults to 0.",
-    Clause("With hermitian the magnitudes of eigenvalues stand for singular values; only the lower triangle is read.",
-           parameters=("hermitian",)),
-))
-def linalg_pinv(A: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None,
-                hermitian: bool = False) -> Tensor:
+@family(
+    "linalg_pinv.atol_rtol_tensor",
+    clauses=(
+        "Singular values above max(atol, rtol * the largest) are inverted, the others give 0.",
+        "rtol defaults to the larger size times epsilon, and to 0 where a positive atol is given; atol defaults to 0.",
+        Clause(
+            "With hermitian the magnitudes of eigenvalues stand for singular values; only the lower triangle is read.",
+            parameters=("hermitian",),
+        ),
+    ),
+)
+def linalg_pinv(
+    A: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Tensor:
     """The pseudo-inverse of Moore and Penrose."""
     m, n = A.shape[-2:]
     if hermitian:
@@ -300,23 +375,29 @@ def _number(value: Any, like: Tensor) -> Tensor:
     return aten.full.default([], value, dtype=like.dtype, device=like.device)
 
 
-@family("linalg_polar", clauses=(
-    "A = U H: the columns of U are orthonormal, H is Hermitian and has no eigenvalue below 0.",
-    "Of an A with dependent columns U is not specified beyond that.",
-    Clause("A matrix that holds NaN, or has more columns than rows, is an error.", About.NONFINITE),
-))
+@family(
+    "linalg_polar",
+    clauses=(
+        "A = U H: the columns of U are orthonormal, H is Hermitian and has no eigenvalue below 0.",
+        "Of an A with dependent columns U is not specified beyond that.",
+        Clause("A matrix that holds NaN, or has more columns than rows, is an error.", About.NONFINITE),
+    ),
+)
 def linalg_polar(A: Tensor) -> tuple[Tensor, Tensor]:
     """The polar decomposition: an orthonormal factor and a Hermitian one."""
     u, values, v = aten._linalg_svd.default(A)
     return aten.matmul.default(u, v), _hermitian(_adjoint(v), values)
 
 
-@family("linalg_matrix_sqrth", clauses=(
-    "The result is the Hermitian matrix X without eigenvalues below 0 for which X X = A.",
-    Clause("Only the lower triangle of A is read; the imaginary part of its diagonal is not.", About.COMPLEX),
-    "An eigenvalue of A below 0 counts as 0.",
-    Clause("A matrix that is not finite gives one with NaN, or an error.", About.NONFINITE),
-))
+@family(
+    "linalg_matrix_sqrth",
+    clauses=(
+        "The result is the Hermitian matrix X without eigenvalues below 0 for which X X = A.",
+        Clause("Only the lower triangle of A is read; the imaginary part of its diagonal is not.", About.COMPLEX),
+        "An eigenvalue of A below 0 counts as 0.",
+        Clause("A matrix that is not finite gives one with NaN, or an error.", About.NONFINITE),
+    ),
+)
 def linalg_matrix_sqrth(A: Tensor) -> Tensor:
     """The root of a Hermitian matrix that is positive semidefinite."""
     values, vectors = aten._linalg_eigh.default(A, "L")
@@ -332,16 +413,25 @@ def _hermitian(vectors: Tensor, values: Tensor) -> Tensor:
 
 # -- norms and products of vectors ------------------------------------------------------------------------------------
 
-@family("linalg_vector_norm", profile="core", clauses=(
-    Clause("The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest "
-           "|x|, of -inf the least, of 0 the number of elements that are not 0.", About.NONFINITE),
-    Clause("NaN gives NaN, but for order 0, where it counts.", About.NONFINITE),
-    Clause("Over no elements it is 0; orders below 0 and inf are then an error.", About.EMPTY),
-    Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF | About.FLOAT32),
-    Clause("Overflow and underflow of |x|^p are not avoided.", About.NONFINITE),
-))
-def linalg_vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
-                       dtype: torch.dtype | None = None) -> Tensor:
+
+@family(
+    "linalg_vector_norm",
+    profile="core",
+    clauses=(
+        Clause(
+            "The norm of order p is the sum of |x|^p over dim to the power of 1 / p; of order inf it is the largest "
+            "|x|, of -inf the least, of 0 the number of elements that are not 0.",
+            About.NONFINITE,
+        ),
+        Clause("NaN gives NaN, but for order 0, where it counts.", About.NONFINITE),
+        Clause("Over no elements it is 0; orders below 0 and inf are then an error.", About.EMPTY),
+        Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF | About.FLOAT32),
+        Clause("Overflow and underflow of |x|^p are not avoided.", About.NONFINITE),
+    ),
+)
+def linalg_vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
     """The norm of the elements along ``dim``; all by default."""
     given = x if dtype is None else x.to(dtype)
     result = given.abs().dtype if given.is_complex() else given.dtype
@@ -372,12 +462,17 @@ def _power(size: Tensor, order: float) -> Tensor:
     return aten.pow.Tensor_Scalar(size, order)
 
 
-@family("linalg__powsum", profile="core", clauses=(
-    "The result is the sum of |x|^p over dim, the norm before its root is taken.",
-    Clause("Of p = 0 each element counts as 1, 0 and NaN too.", About.NONFINITE),
-))
-def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
-                  dtype: torch.dtype | None = None) -> Tensor:
+@family(
+    "linalg__powsum",
+    profile="core",
+    clauses=(
+        "The result is the sum of |x|^p over dim, the norm before its root is taken.",
+        Clause("Of p = 0 each element counts as 1, 0 and NaN too.", About.NONFINITE),
+    ),
+)
+def linalg_powsum(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
     """The sum of powers along ``dim``; all by default."""
     given = x if dtype is None else x.to(dtype)
     result = given.abs().dtype if given.is_complex() else given.dtype
@@ -387,10 +482,14 @@ def linalg_powsum(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = Fals
     return aten.sum.dim_IntList(powers, over, keepdim).to(result)
 
 
-@family("linalg_cross", profile="core", clauses=(
-    "Element i along dim is a[i + 1] b[i + 2] - a[i + 2] b[i + 1], indices modulo 3.",
-    Clause("The operands are broadcast; both have 3 elements along dim.", About.BROADCAST),
-))
+@family(
+    "linalg_cross",
+    profile="core",
+    clauses=(
+        "Element i along dim is a[i + 1] b[i + 2] - a[i + 2] b[i + 1], indices modulo 3.",
+        Clause("The operands are broadcast; both have 3 elements along dim.", About.BROADCAST),
+    ),
+)
 def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """The product of vectors of three elements that is orthogonal to both."""
     a, b = torch.broadcast_tensors(a, b)
@@ -398,4 +497,5 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
 
     def turned(x: Tensor, by: int) -> Tensor:
         return aten.cat.default([aten.slice.Tensor(x, at, by, 3), aten.slice.Tensor(x, at, 0, by)], at)
+
     return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1)

@@ -2,6 +2,7 @@
 
 Written out they do; a backend that can chunk should claim it. The forward gives the gradients for a gradient of 1 too.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,8 +19,9 @@ family = Family("linear losses")
 Tensor = torch.Tensor
 
 
-def _scored(x: Tensor, linear_weight: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None,
-            ignore_index: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _scored(
+    x: Tensor, linear_weight: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None, ignore_index: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """(log-probabilities, each sample's weight, [samples, classes]: which class is the target; of targets that are
     probabilities, which PyTorch takes since 2.15, the weighted ones)
     """
@@ -53,34 +55,59 @@ def _averaged(each: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     return each / aten.sum.dim_IntList(each, [0]), own
 
 
-def _gradients(x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, own: Tensor,
-               wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
+def _gradients(
+    x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, own: Tensor, wanted: tuple[bool, bool, bool]
+) -> tuple[Tensor, Tensor, Tensor]:
     """With respect to input, weight and bias, for a gradient of ``each``; empty where they are not wanted."""
     alone = aten.unsqueeze.default(each, 1)
-    down = (aten.exp.default(scores) * alone - own if own.is_floating_point() else
-            (aten.exp.default(scores) - own.to(scores.dtype)) * alone)
+    down = (
+        aten.exp.default(scores) * alone - own
+        if own.is_floating_point()
+        else (aten.exp.default(scores) - own.to(scores.dtype)) * alone
+    )
 
     def empty(*shape: int) -> Tensor:
         return aten.full.default(list(shape), 0, dtype=x.dtype, device=x.device)
+
     dx = aten.mm.default(down, linear_weight.to(down.dtype)).to(x.dtype) if wanted[0] else empty(0, 0)
-    dweight = (aten.mm.default(aten.permute.default(down, [1, 0]), x.to(down.dtype)).to(x.dtype) if wanted[1]
-               else empty(0, 0))
+    dweight = (
+        aten.mm.default(aten.permute.default(down, [1, 0]), x.to(down.dtype)).to(x.dtype) if wanted[1] else empty(0, 0)
+    )
     dbias = aten.sum.dim_IntList(down, [0]).to(x.dtype) if wanted[2] else empty(0)
     return dx, dweight, dbias
 
 
-@family("torch_nn::_linear_cross_entropy_batch_chunked", clauses=(
-    Clause("The loss is that of cross_entropy of input @ linear_weight^T + linear_bias, with reduction mean or sum.",
-           parameters=("reduction",)),
-    "The other results are its gradients with respect to input, linear_weight and linear_bias, in input's dtype; empty "
-    "where compute_*_grad is False.",
-    "batch_chunk_size and acc_policy are what may be traded for memory; sums are in acc_dtype.",
-), tags=frozenset({"contraction"}))
+@family(
+    "torch_nn::_linear_cross_entropy_batch_chunked",
+    clauses=(
+        Clause(
+            "The loss is that of cross_entropy of input @ linear_weight^T + linear_bias, with reduction mean or sum.",
+            parameters=("reduction",),
+        ),
+        "The other results are its gradients with respect to input, linear_weight and linear_bias, in input's "
+        "dtype; empty "
+        "where compute_*_grad is False.",
+        "batch_chunk_size and acc_policy are what may be traded for memory; sums are in acc_dtype.",
+    ),
+    tags=frozenset({"contraction"}),
+)
 def linear_cross_entropy(
-        x: Tensor, linear_weight: Tensor, target: Tensor, linear_bias: Tensor | None, weight: Tensor | None,
-        reduction: str, ignore_index: Any, label_smoothing: float, batch_chunk_size: Any, acc_policy: str,
-        acc_dtype: torch.dtype, allow_retain_graph: bool, compute_input_grad: bool, compute_linear_weight_grad: bool,
-        compute_linear_bias_grad: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: Any,
+    label_smoothing: float,
+    batch_chunk_size: Any,
+    acc_policy: str,
+    acc_dtype: torch.dtype,
+    allow_retain_graph: bool,
+    compute_input_grad: bool,
+    compute_linear_weight_grad: bool,
+    compute_linear_bias_grad: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The cross-entropy of a linear map, and its gradients."""
     if label_smoothing:
         return NotImplemented
@@ -92,12 +119,24 @@ def linear_cross_entropy(
     return loss, *_gradients(x, linear_weight, scores, each, own, wanted)
 
 
-@family("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction", clauses=(
-    "The losses are those of cross_entropy of input @ linear_weight^T + linear_bias, without reduction.",
-    "batch_chunk_size and acc_policy are what may be traded for memory; sums are in acc_dtype.",
-), tags=frozenset({"contraction"}))
+@family(
+    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction",
+    clauses=(
+        "The losses are those of cross_entropy of input @ linear_weight^T + linear_bias, without reduction.",
+        "batch_chunk_size and acc_policy are what may be traded for memory; sums are in acc_dtype.",
+    ),
+    tags=frozenset({"contraction"}),
+)
 def linear_cross_entropy_each(
-        x: Tensor, linear_weight: Tensor, target: Tensor, linear_bias: Tensor | None, weight: Tensor | None,
-        ignore_index: Any, batch_chunk_size: Any, acc_policy: str, acc_dtype: torch.dtype) -> Tensor:
+    x: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: Any,
+    batch_chunk_size: Any,
+    acc_policy: str,
+    acc_dtype: torch.dtype,
+) -> Tensor:
     """The cross-entropy of a linear map, of every sample."""
     return _losses(*_scored(x, linear_weight, target, linear_bias, weight, ignore_index)).to(x.dtype)

@@ -3,6 +3,7 @@
 PyTorch's decomposition of multilabel_margin_loss counts targets behind the first -1, and that of multi_margin_loss
 gives a lone sample a dimension.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -53,6 +54,7 @@ def _of(classes: Any, target: Tensor) -> Tensor:
 
 # -- one target per sample --------------------------------------------------------------------------------------------
 
+
 def _margins(x: Tensor, target: Tensor, margin: Any, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """(margins that are not kept, 0 where they are; weight over the number of classes; which class is the target)"""
     classes = x.shape[1]
@@ -66,24 +68,32 @@ def _margins(x: Tensor, target: Tensor, margin: Any, weight: Tensor | None) -> t
     return aten.where.self(lacking, apart, _zero(apart)), each / classes, own
 
 
-@family("multi_margin_loss", clauses=(
-    "A sample's loss is the sum over the other classes of max(0, margin - x[target] + x) ** p, times the target's "
-    "weight, over the number of classes.", Clause("p is 1 or 2.", parameters=("p",)), _REDUCED,
-    Clause("A lone sample with a target of no dimension gives a loss of no dimension.", About.SCALAR),
-))
-def multi_margin_loss(x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None,
-                      reduction: int = _MEAN) -> Tensor:
+@family(
+    "multi_margin_loss",
+    clauses=(
+        "A sample's loss is the sum over the other classes of max(0, margin - x[target] + x) ** p, times the target's "
+        "weight, over the number of classes.",
+        Clause("p is 1 or 2.", parameters=("p",)),
+        _REDUCED,
+        Clause("A lone sample with a target of no dimension gives a loss of no dimension.", About.SCALAR),
+    ),
+)
+def multi_margin_loss(
+    x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None, reduction: int = _MEAN
+) -> Tensor:
     """How far other classes come closer to the target than the margin."""
     apart, each, _ = _margins(accurate(_rows(x)), target, margin, weight)
     losses = aten.sum.dim_IntList((apart if p == 1 else apart * apart) * each, [1])
     return _reduced(losses, reduction, target.dim() == 0).to(x.dtype)
 
 
-@family("multi_margin_loss_backward", clauses=(
-    "The gradient is that of multi_margin_loss; where a margin is just kept it is 0.",
-))
-def multi_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, p: Any, margin: Any,
-                               weight: Tensor | None = None, reduction: int = _MEAN) -> Tensor:
+@family(
+    "multi_margin_loss_backward",
+    clauses=("The gradient is that of multi_margin_loss; where a margin is just kept it is 0.",),
+)
+def multi_margin_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None = None, reduction: int = _MEAN
+) -> Tensor:
     """The gradient of multi_margin_loss with respect to its input."""
     rows = accurate(_rows(x))
     apart, each, own = _margins(rows, target, margin, weight)
@@ -94,6 +104,7 @@ def multi_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, p: Any, 
 
 
 # -- several targets per sample ---------------------------------------------------------------------------------------
+
 
 def _listed(target: Tensor) -> tuple[Tensor, Tensor]:
     """(which targets stand before the first negative one, [samples, targets, classes]: which class each is)"""
@@ -110,17 +121,22 @@ def _lacking(x: Tensor, target: Tensor, counts: Tensor, own: Tensor) -> Tensor:
     index = aten.clamp_min.default(target, 0)
     apart = 1 - aten.unsqueeze.default(aten.gather.default(x, 1, index), 2) + aten.unsqueeze.default(x, 1)
     other = aten.bitwise_not.default(aten.any.dim(own, 1, True))
-    holds = aten.bitwise_and.Tensor(aten.bitwise_and.Tensor(aten.gt.Scalar(apart, 0), other),
-                                    aten.unsqueeze.default(counts, 2))
+    holds = aten.bitwise_and.Tensor(
+        aten.bitwise_and.Tensor(aten.gt.Scalar(apart, 0), other), aten.unsqueeze.default(counts, 2)
+    )
     return aten.where.self(holds, apart, _zero(apart))
 
 
-@family("multilabel_margin_loss_forward", clauses=(
-    "A sample's targets are the classes listed before the first -1; its loss is the sum over targets and over the "
-    "classes that are none of max(0, 1 - x[target] + x), over the number of classes.",
-    Clause("A target that is listed twice counts twice.", parameters=("target",)), _REDUCED,
-    "The second result is 1 for classes that are targets, else 0.",
-))
+@family(
+    "multilabel_margin_loss_forward",
+    clauses=(
+        "A sample's targets are the classes listed before the first -1; its loss is the sum over targets and over the "
+        "classes that are none of max(0, 1 - x[target] + x), over the number of classes.",
+        Clause("A target that is listed twice counts twice.", parameters=("target",)),
+        _REDUCED,
+        "The second result is 1 for classes that are targets, else 0.",
+    ),
+)
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """How far other classes come closer to the targets than 1, and which classes are targets."""
     rows, places = accurate(_rows(x)), _rows(target)
@@ -130,16 +146,18 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[T
     return _reduced(losses, reduction, target.dim() < 2).to(x.dtype), found
 
 
-@family("multilabel_margin_loss_backward", clauses=(
-    "The gradient is that of multilabel_margin_loss; where a margin is just kept it is 0.",
-))
-def multilabel_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int,
-                                    is_target: Tensor) -> Tensor:
+@family(
+    "multilabel_margin_loss_backward",
+    clauses=("The gradient is that of multilabel_margin_loss; where a margin is just kept it is 0.",),
+)
+def multilabel_margin_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
     """The gradient of multilabel_margin_loss with respect to its input."""
     rows, places = accurate(_rows(x)), _rows(target)
     counts, own = _listed(places)
     slope = aten.gt.Scalar(_lacking(rows, places, counts, own), 0).to(rows.dtype)
-    down = aten.sum.dim_IntList(slope, [2], True)                       # a target goes down once per class it lacks
+    down = aten.sum.dim_IntList(slope, [2], True)  # a target goes down once per class it lacks
     slope = slope - aten.where.self(own, down, _zero(down))
     total = aten.sum.dim_IntList(slope, [1]) * (_share(grad, rows.shape[0], reduction) / rows.shape[1])
     return aten.view.default(total, list(x.shape)).to(x.dtype)

@@ -2,6 +2,7 @@
 
 PyTorch's own decompositions round statistics and their products to 16 bits on the way.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -54,16 +55,26 @@ def _over(x: Tensor, dims: list[int]) -> Tensor:
 
 # -- layer norm --------------------------------------------------------------------------------------
 
-@family(aten.native_layer_norm.default, clauses=(
-    "The result is (x - mean) * rstd * weight + bias, with mean and rstd = 1 / sqrt(variance + eps) of the last "
-    "len(normalized_shape) dimensions and the biased variance.",
-    "mean and rstd have size 1 in the dimensions normalized over.",
-    Clause("A NaN or infinity among the elements normalized over makes all of them NaN.", About.NONFINITE),
-    Clause("For 16-bit x, mean and rstd are float32; on CPU only if weight, or else bias, is.", About.HALF,
-           parameters=("weight",)),
-), numerics=_SCALES, unspecified=infinite(1))
-def layer_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None,
-               eps: float) -> tuple[Tensor, Tensor, Tensor]:
+
+@family(
+    aten.native_layer_norm.default,
+    clauses=(
+        "The result is (x - mean) * rstd * weight + bias, with mean and rstd = 1 / sqrt(variance + eps) of the last "
+        "len(normalized_shape) dimensions and the biased variance.",
+        "mean and rstd have size 1 in the dimensions normalized over.",
+        Clause("A NaN or infinity among the elements normalized over makes all of them NaN.", About.NONFINITE),
+        Clause(
+            "For 16-bit x, mean and rstd are float32; on CPU only if weight, or else bias, is.",
+            About.HALF,
+            parameters=("weight",),
+        ),
+    ),
+    numerics=_SCALES,
+    unspecified=infinite(1),
+)
+def layer_norm(
+    x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Layer normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
     inner = list(range(x.dim() - len(normalized_shape), x.dim()))
     value = accurate(x)
@@ -74,13 +85,23 @@ def layer_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None
     return out.to(x.dtype), mean.to(kept), rstd.to(kept)
 
 
-@family(aten.native_layer_norm_backward.default, clauses=(
-    "The gradients are those of layer_norm for the given mean and rstd; those not in output_mask are None.",
-), numerics=Numerics(split_sums=SplitSums("input", "mean", ShapeRule(
-    "normalized_shape", lambda args: args["normalized_shape"]))))
-def layer_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], mean: Tensor, rstd: Tensor,
-                        weight: Tensor | None, bias: Tensor | None,
-                        output_mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+@family(
+    aten.native_layer_norm_backward.default,
+    clauses=("The gradients are those of layer_norm for the given mean and rstd; those not in output_mask are None.",),
+    numerics=Numerics(
+        split_sums=SplitSums("input", "mean", ShapeRule("normalized_shape", lambda args: args["normalized_shape"]))
+    ),
+)
+def layer_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[Any],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: Mask,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients with respect to input, weight and bias."""
     split = x.dim() - len(normalized_shape)
     inner, outer = list(range(split, x.dim())), list(range(split))
@@ -106,14 +127,21 @@ def _input_gradient(up: Tensor, normal: Tensor, rstd: Tensor, dims: list[int], c
 
 # -- RMS norm ----------------------------------------------------------------------------------------
 
-@family("_fused_rms_norm.default", clauses=(
-    "The result is x * rstd * weight, with rstd = 1 / sqrt(mean of squares + eps) of the last dimensions.",
-    Clause("eps defaults to the machine epsilon of the dtype that is computed in; rstd is float32 for 16-bit x.",
-           About.HALF),
-    Clause("A NaN makes its row NaN; an infinity becomes NaN, and the rest of its row 0.", About.NONFINITE),
-))
-def rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None,
-             eps: float | None) -> tuple[Tensor, Tensor]:
+
+@family(
+    "_fused_rms_norm.default",
+    clauses=(
+        "The result is x * rstd * weight, with rstd = 1 / sqrt(mean of squares + eps) of the last dimensions.",
+        Clause(
+            "eps defaults to the machine epsilon of the dtype that is computed in; rstd is float32 for 16-bit x.",
+            About.HALF,
+        ),
+        Clause("A NaN makes its row NaN; an infinity becomes NaN, and the rest of its row 0.", About.NONFINITE),
+    ),
+)
+def rms_norm(
+    x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
     """RMS normalisation and the reciprocal root of the mean square."""
     inner = list(range(x.dim() - len(normalized_shape), x.dim()))
     value = accurate(x)
@@ -122,11 +150,14 @@ def rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None,
     return _affine(value * rstd, weight, None).to(x.dtype), rstd
 
 
-@family("_fused_rms_norm_backward.default", clauses=(
-    "The gradients are those of rms_norm for the given rstd; those not in output_mask are None.",
-), cpu=None)
-def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], rstd: Tensor, weight: Tensor | None,
-                      output_mask: Mask) -> tuple[Tensor | None, Tensor | None]:
+@family(
+    "_fused_rms_norm_backward.default",
+    clauses=("The gradients are those of rms_norm for the given rstd; those not in output_mask are None.",),
+    cpu=None,
+)
+def rms_norm_backward(
+    grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], rstd: Tensor, weight: Tensor | None, output_mask: Mask
+) -> tuple[Tensor | None, Tensor | None]:
     """Gradients with respect to input and weight."""
     split = x.dim() - len(normalized_shape)
     inner, outer = list(range(split, x.dim())), list(range(split))
@@ -144,15 +175,25 @@ def rms_norm_backward(grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], 
 
 # -- group norm --------------------------------------------------------------------------------------
 
-@family(aten.native_group_norm.default, clauses=(
-    "Channels are normalised in `group` equal groups per sample, with the biased variance; weight and bias are per "
-    "channel.",
-    Clause("mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.", About.HALF,
-           parameters=("weight",)),
-    Clause("A NaN or infinity makes all elements of its group NaN.", About.NONFINITE),
-), numerics=_SCALES, unspecified=infinite(1))
-def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any,
-               eps: float) -> tuple[Tensor, Tensor, Tensor]:
+
+@family(
+    aten.native_group_norm.default,
+    clauses=(
+        "Channels are normalised in `group` equal groups per sample, with the biased variance; weight and bias are per "
+        "channel.",
+        Clause(
+            "mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.",
+            About.HALF,
+            parameters=("weight",),
+        ),
+        Clause("A NaN or infinity makes all elements of its group NaN.", About.NONFINITE),
+    ),
+    numerics=_SCALES,
+    unspecified=infinite(1),
+)
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Group normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
     value = aten.reshape.default(accurate(x), [N, group, C // group, HxW])
     var, mean = _moments(value, [2, 3])
@@ -163,11 +204,23 @@ def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C:
     return aten.view.default(out, list(x.shape)).to(x.dtype), mean, rstd
 
 
-@family(aten.native_group_norm_backward.default, clauses=(
-    "The gradients are those of group_norm for the given mean and rstd; those not in output_mask are None.",
-), numerics=Numerics(split_sums=SplitSums("input", "mean", ShapeRule("[C]", lambda args: (args["C"],)))))
-def group_norm_backward(grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: Any, C: Any,
-                        HxW: Any, group: Any, output_mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+@family(
+    aten.native_group_norm_backward.default,
+    clauses=("The gradients are those of group_norm for the given mean and rstd; those not in output_mask are None.",),
+    numerics=Numerics(split_sums=SplitSums("input", "mean", ShapeRule("[C]", lambda args: (args["C"],)))),
+)
+def group_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: Any,
+    output_mask: Mask,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients with respect to input, weight and bias."""
     shape = [N, group, C // group, HxW]
     g, value = (aten.reshape.default(accurate(t), shape) for t in (grad, x))

@@ -1,4 +1,5 @@
 """How elementwise decompositions read operands: the promoted dtype, that of arithmetic, numbers as tensors."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -45,8 +46,9 @@ def math_dtype(dtype: torch.dtype) -> torch.dtype:
 def in_math(dtype: torch.dtype, *values: Any) -> list[Tensor]:
     """Tensors and numbers in the dtype that arithmetic on ``dtype`` is done in."""
     device = next(v.device for v in values if isinstance(v, torch.Tensor))
-    return [v.to(math_dtype(dtype)) if isinstance(v, torch.Tensor) else number(v, math_dtype(dtype), device)
-            for v in values]
+    return [
+        v.to(math_dtype(dtype)) if isinstance(v, torch.Tensor) else number(v, math_dtype(dtype), device) for v in values
+    ]
 
 
 def number(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -1,4 +1,5 @@
 """Sorting, and what is read off a sorted tensor: order statistics."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,8 +23,10 @@ TAGS = frozenset({"sort"})
 _CHOOSES = Numerics(results=Results.CHOSEN)
 SAME = like("self")
 ORDERED = (*REALS, *BOOLS)
-_NAN = Clause("NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal.",
-              About.NONFINITE | About.ZERO)
+_NAN = Clause(
+    "NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal.",
+    About.NONFINITE | About.ZERO,
+)
 
 
 def _sorts(dtype: torch.dtype) -> Iterator[Sample]:
@@ -33,15 +36,27 @@ def _sorts(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 family.primitive(
-    "sort", "sort.stable", "sort.default", doc="Elements in ascending or descending order along a dimension, and where "
-    "they came from.", clauses=(
+    "sort",
+    "sort.stable",
+    "sort.default",
+    doc="Elements in ascending or descending order along a dimension, and where they came from.",
+    clauses=(
         _NAN,
-        Clause("With stable equal elements keep their order, descending too; without, their order is not specified.",
-               About.TIES, parameters=("stable",)),
+        Clause(
+            "With stable equal elements keep their order, descending too; without, their order is not specified.",
+            About.TIES,
+            parameters=("stable",),
+        ),
         "values are the operand's elements at indices, bits kept.",
-        Clause("A scalar gives itself and index 0.", About.SCALAR)),
-    out=(Out(SAME, shape_of("self"), preserved()), Out(INT64, shape_of("self"), preserved())), dtypes=ORDERED,
-    samples=_sorts, tags=TAGS, budget={d: Budget(ulps=0) for d in ORDERED}, numerics=_CHOOSES)
+        Clause("A scalar gives itself and index 0.", About.SCALAR),
+    ),
+    out=(Out(SAME, shape_of("self"), preserved()), Out(INT64, shape_of("self"), preserved())),
+    dtypes=ORDERED,
+    samples=_sorts,
+    tags=TAGS,
+    budget={d: Budget(ulps=0) for d in ORDERED},
+    numerics=_CHOOSES,
+)
 
 
 def _tops(dtype: torch.dtype) -> Iterator[Sample]:
@@ -59,16 +74,31 @@ def _enough(args: Args) -> bool:
 
 
 family.primitive(
-    "topk", "topk.default", doc="The k greatest or least elements along a dimension, and where they came from.",
-    clauses=(_NAN, Clause("With sorted the greatest (least) comes first; without, the order is not specified.",
-                          parameters=("sorted",)),
-             Clause("values are the operand's elements at indices, bits kept; which of equal elements are taken is "
-                    "not specified.", About.TIES)),
-    out=(Out(SAME, replaced_at("self", "k", lambda args: args["k"]), DENSE),
-         Out(INT64, replaced_at("self", "k", lambda args: args["k"]), DENSE)),
-    requires=(Requires("k-in-range", "k lies within 0 and the size of the dimension.", _enough),), dtypes=REALS,
+    "topk",
+    "topk.default",
+    doc="The k greatest or least elements along a dimension, and where they came from.",
+    clauses=(
+        _NAN,
+        Clause(
+            "With sorted the greatest (least) comes first; without, the order is not specified.", parameters=("sorted",)
+        ),
+        Clause(
+            "values are the operand's elements at indices, bits kept; which of equal elements are taken is "
+            "not specified.",
+            About.TIES,
+        ),
+    ),
+    out=(
+        Out(SAME, replaced_at("self", "k", lambda args: args["k"]), DENSE),
+        Out(INT64, replaced_at("self", "k", lambda args: args["k"]), DENSE),
+    ),
+    requires=(Requires("k-in-range", "k lies within 0 and the size of the dimension.", _enough),),
+    dtypes=REALS,
     samples=_tops,
-    tags=TAGS, budget={d: Budget(ulps=0) for d in REALS}, numerics=_CHOOSES)
+    tags=TAGS,
+    budget={d: Budget(ulps=0) for d in REALS},
+    numerics=_CHOOSES,
+)
 
 
 # -- order statistics -------------------------------------------------------------------------------------------------
@@ -114,46 +144,66 @@ def _middle(x: Tensor, dim: int, keepdim: bool, ignore_nan: bool) -> Pair:
     return _at(_sorted(x, dim), place, dim, keepdim)
 
 
-@family("median.dim", tags=TAGS, clauses=(
-    "Of an even number of elements it is the lower of the two in the middle.",
-    Clause("NaN among the elements gives NaN.", About.NONFINITE),
-    "The index is that of an element with that value; which one is not specified."))
+@family(
+    "median.dim",
+    tags=TAGS,
+    clauses=(
+        "Of an even number of elements it is the lower of the two in the middle.",
+        Clause("NaN among the elements gives NaN.", About.NONFINITE),
+        "The index is that of an element with that value; which one is not specified.",
+    ),
+)
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The element in the middle of the order along a dimension, and its index."""
     return _middle(x, dim, keepdim, ignore_nan=False)
 
 
-@family("nanmedian.dim", tags=TAGS,
-    clauses=(Clause("It is the median of the elements that are not NaN; NaN if all are.", About.NONFINITE),))
+@family(
+    "nanmedian.dim",
+    tags=TAGS,
+    clauses=(Clause("It is the median of the elements that are not NaN; NaN if all are.", About.NONFINITE),),
+)
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The median of what is not NaN along a dimension, and its index."""
     return _middle(x, dim, keepdim, ignore_nan=True)
 
 
 def _flat_middle(x: Tensor, ignore_nan: bool) -> Tensor:
-    if x.numel() == 0:                                         # the median of nothing is NaN, or the least integer
+    if x.numel() == 0:  # the median of nothing is NaN, or the least integer
         nothing = float("nan") if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
         return aten.full.default([], nothing, dtype=x.dtype, device=x.device)
     return _middle(aten.reshape.default(x, [x.numel()]), 0, False, ignore_nan)[0]
 
 
-@family("median.default", tags=TAGS, clauses=(Clause("It is the median along all dimensions; NaN of no elements.",
-                                                     About.EMPTY),))
+@family(
+    "median.default",
+    tags=TAGS,
+    clauses=(Clause("It is the median along all dimensions; NaN of no elements.", About.EMPTY),),
+)
 def median_all(x: Tensor) -> Tensor:
     """The element in the middle of the order of all."""
     return _flat_middle(x, ignore_nan=False)
 
 
-@family("nanmedian.default", tags=TAGS, clauses=(Clause("It is the nanmedian along all dimensions; NaN of no elements.",
-                                                        About.EMPTY),))
+@family(
+    "nanmedian.default",
+    tags=TAGS,
+    clauses=(Clause("It is the nanmedian along all dimensions; NaN of no elements.", About.EMPTY),),
+)
 def nanmedian_all(x: Tensor) -> Tensor:
     """The median of all that is not NaN."""
     return _flat_middle(x, ignore_nan=True)
 
 
-@family("kthvalue.default", tags=TAGS, clauses=(
-    Clause("k counts from 1.", parameters=("k",)), _NAN,
-    "The index is that of an element with that value; which one is not specified."))
+@family(
+    "kthvalue.default",
+    tags=TAGS,
+    clauses=(
+        Clause("k counts from 1.", parameters=("k",)),
+        _NAN,
+        "The index is that of an element with that value; which one is not specified.",
+    ),
+)
 def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th least element along a dimension, and its index."""
     if not x.dim():
@@ -163,9 +213,14 @@ def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
     return (values, where) if keepdim else (aten.squeeze.dims(values, [dim]), aten.squeeze.dims(where, [dim]))
 
 
-@family("mode.default", tags=TAGS, clauses=(
-    "Of values that are equally frequent it is the least.",
-    "The index is that of an element with that value; which one is not specified."))
+@family(
+    "mode.default",
+    tags=TAGS,
+    clauses=(
+        "Of values that are equally frequent it is the least.",
+        "The index is that of an element with that value; which one is not specified.",
+    ),
+)
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     """The most frequent value along a dimension, and the index of one such element."""
     if not x.dim():
@@ -173,12 +228,13 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     dim = dim % x.dim()
     pair = _sorted(x, dim)
     n = x.shape[dim]
-    places = aten.reshape.default(aten.arange.default(n, device=x.device),
-                                  [n if d == dim else 1 for d in range(x.dim())])
+    places = aten.reshape.default(
+        aten.arange.default(n, device=x.device), [n if d == dim else 1 for d in range(x.dim())]
+    )
     before = aten.slice.Tensor(pair[0], dim, 0, n - 1)
     begins = aten.ne.Tensor(aten.slice.Tensor(pair[0], dim, 1, n), before)
     pad = [0, 0] * (x.dim() - 1 - dim) + [1, 0]
     begins = aten.constant_pad_nd.default(begins, pad, True)
     start = aten.cummax.default(aten.where.self(begins, places, aten.full_like.default(places, 0)), dim)[0]
-    longest = aten.argmax.default(places - start, dim, True)   # the first of equal ones, which has the least value
+    longest = aten.argmax.default(places - start, dim, True)  # the first of equal ones, which has the least value
     return _at(pair, longest, dim, keepdim)

@@ -1,4 +1,5 @@
 """What other operators are by another name, with more arguments, or two in one."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,9 +22,13 @@ def _scalar_sum(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return aten.relu.default(aten.add.Scalar(x, other, alpha))
 
 
-@family("_add_relu.Tensor", "_add_relu.Scalar",
-        clauses=("The result is relu(x + alpha * other); in integers alpha is cut to a whole number.",),
-        forms={"aten._add_relu.Scalar": _scalar_sum}, tags=frozenset({"pointwise"}))
+@family(
+    "_add_relu.Tensor",
+    "_add_relu.Scalar",
+    clauses=("The result is relu(x + alpha * other); in integers alpha is cut to a whole number.",),
+    forms={"aten._add_relu.Scalar": _scalar_sum},
+    tags=frozenset({"pointwise"}),
+)
 def add_relu(x: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
     """A sum, and 0 where it is below."""
     if isinstance(alpha, float) and not common_dtype(x, other).is_floating_point:
@@ -35,8 +40,13 @@ def _aminmax_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, 
     return aten.aminmax.default(x, dim=dim, keepdim=keepdim)
 
 
-@family("_aminmax", "_aminmax.dim", clauses=("As aminmax.",), forms={"aten._aminmax.dim": _aminmax_along},
-        tags=frozenset({"reduction"}))
+@family(
+    "_aminmax",
+    "_aminmax.dim",
+    clauses=("As aminmax.",),
+    forms={"aten._aminmax.dim": _aminmax_along},
+    tags=frozenset({"reduction"}),
+)
 def aminmax_older(x: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest and the largest element."""
     return aten.aminmax.default(x)
@@ -66,46 +76,73 @@ def logcumsumexp_unchecked(x: Tensor, dim: int) -> Tensor:
     return aten.logcumsumexp.default(x, dim)
 
 
-@family("_index_put_impl", clauses=("As index_put; unsafe says that indices are known to be in range.",),
-        tags=frozenset({"indexing"}) | UNORDERED, places=Places(count=INDEXED.shape))
-def index_put_impl(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False,
-                   unsafe: bool = False) -> Tensor:
+@family(
+    "_index_put_impl",
+    clauses=("As index_put; unsafe says that indices are known to be in range.",),
+    tags=frozenset({"indexing"}) | UNORDERED,
+    places=Places(count=INDEXED.shape),
+)
+def index_put_impl(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
     """Elements replaced, or added to, at indices."""
     return aten.index_put.default(x, indices, values, accumulate)
 
 
-@family("_convolution", clauses=("As convolution; benchmark, deterministic, cudnn_enabled and allow_tf32 say how, not "
-                                 "what.",), tags=frozenset({"convolution"}))
-def convolution_told_how(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-                         transposed: bool, output_padding: Any, groups: Any, *how: bool) -> Tensor:
+@family(
+    "_convolution",
+    clauses=("As convolution; benchmark, deterministic, cudnn_enabled and allow_tf32 say how, not what.",),
+    tags=frozenset({"convolution"}),
+)
+def convolution_told_how(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: Any,
+    *how: bool,
+) -> Tensor:
     """A convolution with switches of one library."""
     return aten.convolution.default(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
-@family("_slow_conv2d_backward.output_mask", clauses=("As convolution_backward, with dilation 1 and one group.",),
-        tags=frozenset({"convolution"}))
-def convolution_2d_backward(grad: Tensor, x: Tensor, weight: Tensor, kernel_size: Any, stride: Any, padding: Any,
-                            output_mask: Sequence[bool]) -> tuple[Any, ...]:
+@family(
+    "_slow_conv2d_backward.output_mask",
+    clauses=("As convolution_backward, with dilation 1 and one group.",),
+    tags=frozenset({"convolution"}),
+)
+def convolution_2d_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, kernel_size: Any, stride: Any, padding: Any, output_mask: Sequence[bool]
+) -> tuple[Any, ...]:
     """The gradients of a convolution over planes."""
     return aten.convolution_backward.default(
-        grad, x, weight, [weight.shape[0]], stride, padding, [1, 1], False, [0, 0], 1, output_mask)
+        grad, x, weight, [weight.shape[0]], stride, padding, [1, 1], False, [0, 0], 1, output_mask
+    )
 
 
-@family("_compute_linear_combination", clauses=(
-    "Result i is the sum over t of coefficients[i, t] * x[t].",), tags=frozenset({"contraction"}))
+@family(
+    "_compute_linear_combination",
+    clauses=("Result i is the sum over t of coefficients[i, t] * x[t].",),
+    tags=frozenset({"contraction"}),
+)
 def linear_combination(x: Tensor, coefficients: Tensor) -> Tensor:
     """Sums of the tensors along the first dimension, by rows of coefficients."""
     count, *shape = x.shape
     flat = aten.reshape.default(x, [count, x.numel() // count])
-    if x.dtype == torch.bool:                                   # matrices of bools have no product
+    if x.dtype == torch.bool:  # matrices of bools have no product
         total = aten.mm.default(coefficients.to(torch.int32), flat.to(torch.int32)).to(torch.bool)
     else:
         total = aten.mm.default(coefficients, flat)
     return aten.view.default(total, [coefficients.shape[0], *shape])
 
 
-@family("_masked_scale", clauses=("The result is x * mask * scale, rounded once.",), tags=frozenset({"pointwise"}),
-        cpu=None)
+@family(
+    "_masked_scale", clauses=("The result is x * mask * scale, rounded once.",), tags=frozenset({"pointwise"}), cpu=None
+)
 def masked_scale(x: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient of a dropout with its mask as small integers."""
     return (accurate(x) * mask.to(accurate(x).dtype) * scale).to(x.dtype)
@@ -129,15 +166,17 @@ def view_as_real_copy(x: Tensor) -> Tensor:
     return aten.clone.default(aten.view_as_real.default(x), memory_format=torch.contiguous_format)
 
 
-@family("view_as_complex_copy", clauses=("As view_as_complex, in memory of its own.",),
-    tags=frozenset({"shape"}))
+@family("view_as_complex_copy", clauses=("As view_as_complex, in memory of its own.",), tags=frozenset({"shape"}))
 def view_as_complex_copy(x: Tensor) -> Tensor:
     """Complex numbers of a last dimension of 2."""
     return aten.clone.default(aten.view_as_complex.default(x), memory_format=torch.contiguous_format)
 
 
-@family("_reshape_alias_copy", clauses=("As as_strided at the operand's first element, in memory of its own.",),
-        tags=frozenset({"shape"}))
+@family(
+    "_reshape_alias_copy",
+    clauses=("As as_strided at the operand's first element, in memory of its own.",),
+    tags=frozenset({"shape"}),
+)
 def reshape_alias_copy(x: Tensor, size: Any, stride: Any) -> Tensor:
     """The elements in other sizes."""
     return aten.clone.default(aten.as_strided.default(x, size, stride), memory_format=torch.contiguous_format)
@@ -150,6 +189,7 @@ def convert_unfused(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 # -- forward gradients ------------------------------------------------------------------------------------------------
+
 
 def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     half = x.shape[dim] // 2

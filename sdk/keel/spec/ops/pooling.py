@@ -1,4 +1,5 @@
 """Pooling: averages and maxima over windows of the last two or three dimensions, and their gradients."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ _TAGS = frozenset({"pooling"})
 
 # -- averages and maxima over windows of one size ---------------------------------------------------------------------
 
+
 def _windows(n: int) -> Iterator[tuple[list[int], list[int], list[int], bool]]:
     """kernel, stride, padding, ceil_mode"""
     yield [2] * n, [], [0] * n, False
@@ -56,6 +58,7 @@ def _average_samples(n: int) -> Any:
             yield Sample((x, [3] * n, [2] * n, [1] * n, False, True, 5))
         if dtype.is_floating_point:
             yield Sample((_special(n, dtype), [2] * n, [1] * n, [1] * n, False, True))
+
     return samples
 
 
@@ -68,14 +71,23 @@ def _special(n: int, dtype: torch.dtype) -> Tensor:
 def _average_backward_samples(n: int) -> Any:
     def samples(dtype: torch.dtype) -> Iterator[Sample]:
         def gradient(x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, ceil: bool, seed: int) -> Tensor:
-            shape = pooled(n).of({"self": TensorType.dense(dtype, x.shape), "kernel_size": kernel, "stride": stride,
-                                  "padding": padding, "ceil_mode": ceil})
+            shape = pooled(n).of(
+                {
+                    "self": TensorType.dense(dtype, x.shape),
+                    "kernel_size": kernel,
+                    "stride": stride,
+                    "padding": padding,
+                    "ceil_mode": ceil,
+                }
+            )
             return drawn(dtype, *map(int, shape), seed=seed)
+
         for x in _images(n, dtype):
             for window in _windows(n):
                 yield Sample((gradient(x, *window, 4), x, *window, False, None))
             window = ([3] * n, [2] * n, [1] * n, False)
             yield Sample((gradient(x, *window, 5), x, *window, True, 5))
+
     return samples
 
 
@@ -88,13 +100,15 @@ def _max_samples(n: int) -> Any:
         if dtype.is_floating_point:
             yield Sample((_special(n, dtype), [2] * n, [1] * n, [1] * n))
         yield Sample((torch.zeros(1, 1, *[4] * n, dtype=dtype), [2] * n))
+
     return samples
 
 
 _AVERAGE = (
     "The sum over a window is divided by divisor_override, else by the window's elements; those in the padding count "
     "only under count_include_pad, and those beyond it never.",
-    "Padding adds 0.", Clause("An infinity or NaN in a window makes its average one.", About.NONFINITE),
+    "Padding adds 0.",
+    Clause("An infinity or NaN in a window makes its average one.", About.NONFINITE),
     Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
 )
 _MAXIMUM = (
@@ -103,39 +117,65 @@ _MAXIMUM = (
     Clause("A window with a NaN gives NaN, and the place of one of its NaNs.", About.NONFINITE),
     "Indices count row-major in the plane of the last dimensions, without padding.",
 )
-_HALF = Requires("padding-at-most-half", "padding is at most half the kernel.", lambda args: all(
-    2 * p <= k for p, k in zip(_pair(args["padding"]), _pair(args["kernel_size"]), strict=True)))
+_HALF = Requires(
+    "padding-at-most-half",
+    "padding is at most half the kernel.",
+    lambda args: all(2 * p <= k for p, k in zip(_pair(args["padding"]), _pair(args["kernel_size"]), strict=True)),
+)
 
 
 def _pair(values: Any) -> list[Any]:
     given = list(values) if isinstance(values, list | tuple) else [values]
-    return given * 3 if len(given) == 1 else [*given, *given[:3 - len(given)]]
+    return given * 3 if len(given) == 1 else [*given, *given[: 3 - len(given)]]
 
 
 for _n in (2, 3):
     _image = as_image("self", ranks=(4,)) if _n == 2 else DENSE
     family.primitive(
-        f"avg_pool{_n}d", f"avg_pool{_n}d", doc=f"Averages over windows of the last {_n} dimensions.",
-        clauses=_AVERAGE, out=(Out(SAME, pooled(_n), _image),), dtypes=(*FLOATS, torch.int64),
-        samples=_average_samples(_n), requires=(_HALF,), tags=_TAGS,
-        budget={d: Budget(times=2.0) for d in FLOATS} | {torch.int64: Budget(ulps=0)})
+        f"avg_pool{_n}d",
+        f"avg_pool{_n}d",
+        doc=f"Averages over windows of the last {_n} dimensions.",
+        clauses=_AVERAGE,
+        out=(Out(SAME, pooled(_n), _image),),
+        dtypes=(*FLOATS, torch.int64),
+        samples=_average_samples(_n),
+        requires=(_HALF,),
+        tags=_TAGS,
+        budget={d: Budget(times=2.0) for d in FLOATS} | {torch.int64: Budget(ulps=0)},
+    )
     family.primitive(
-        f"avg_pool{_n}d_backward", f"avg_pool{_n}d_backward",
-        doc=f"The gradient of avg_pool{_n}d with respect to its input.", clauses=(
+        f"avg_pool{_n}d_backward",
+        f"avg_pool{_n}d_backward",
+        doc=f"The gradient of avg_pool{_n}d with respect to its input.",
+        clauses=(
             "Each element is the sum of its share, grad over the divisor, in every window that it lies in.",
-            Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32)),
-        out=(Out(SAME, shape_of("self"), _image),), dtypes=FLOATS, samples=_average_backward_samples(_n),
-        requires=(_HALF,), budget={d: Budget(times=2.0) for d in FLOATS}, tags=_TAGS)
+            Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
+        ),
+        out=(Out(SAME, shape_of("self"), _image),),
+        dtypes=FLOATS,
+        samples=_average_backward_samples(_n),
+        requires=(_HALF,),
+        budget={d: Budget(times=2.0) for d in FLOATS},
+        tags=_TAGS,
+    )
     _image = as_image("self")
     family.primitive(
-        f"max_pool{_n}d_with_indices", f"max_pool{_n}d_with_indices",
-        doc=f"The largest element of each window of the last {_n} dimensions, and where it is.", clauses=_MAXIMUM,
-        out=(Out(SAME, pooled(_n), _image), Out(INT64, pooled(_n), _image)), dtypes=(*FLOATS, torch.int64),
-        samples=_max_samples(_n), requires=(_HALF,), tags=_TAGS,
-        budget={d: Budget(ulps=0) for d in (*FLOATS, torch.int64)}, numerics=Numerics(results=Results.CHOSEN))
+        f"max_pool{_n}d_with_indices",
+        f"max_pool{_n}d_with_indices",
+        doc=f"The largest element of each window of the last {_n} dimensions, and where it is.",
+        clauses=_MAXIMUM,
+        out=(Out(SAME, pooled(_n), _image), Out(INT64, pooled(_n), _image)),
+        dtypes=(*FLOATS, torch.int64),
+        samples=_max_samples(_n),
+        requires=(_HALF,),
+        tags=_TAGS,
+        budget={d: Budget(ulps=0) for d in (*FLOATS, torch.int64)},
+        numerics=Numerics(results=Results.CHOSEN),
+    )
 
 
 # -- planes -----------------------------------------------------------------------------------------------------------
+
 
 def _plane(x: Tensor, n: int) -> Tensor:
     """The last ``n`` dimensions as one."""
@@ -154,6 +194,7 @@ def _unpooled(n: int, maximum: str) -> Any:
     def backward(grad: Tensor, x: Tensor, *rest: Any, indices: Tensor | None = None) -> Tensor:
         places = indices if indices is not None else rest[-1]
         return _put(grad, places, x.shape, n)
+
     backward.__doc__ = f"The gradient of {maximum} with respect to its input."
     return backward
 
@@ -162,7 +203,8 @@ _GIVEN = ("Each gradient is added at the index of its window's largest element, 
 for _n in (2, 3):
     for _name in (f"max_pool{_n}d_with_indices", f"adaptive_max_pool{_n}d", f"fractional_max_pool{_n}d"):
         family(f"{_name}_backward", clauses=_GIVEN, name=f"{_name}_backward", tags=_TAGS | UNORDERED)(
-            _unpooled(_n, _name))
+            _unpooled(_n, _name)
+        )
 
 
 def _unpool(n: int) -> Any:
@@ -171,15 +213,22 @@ def _unpool(n: int) -> Any:
         zeros = aten.full.default([*x.shape[:-n], prod(output_size)], 0, dtype=x.dtype, device=x.device)
         put = aten.scatter.src(zeros, zeros.dim() - 1, _plane(indices, n), _plane(x, n))
         return aten.view.default(put, shape)
+
     decompose.__doc__ = f"Every element at its index in the plane of the last {n} dimensions."
     return decompose
 
 
 for _n in (2, 3):
-    family(f"max_unpool{_n}d", name=f"max_unpool{_n}d", tags=_TAGS, clauses=(
-        "Every element is put at its index in a plane of output_size; all else is 0.",
-        "Of several elements with one index, one is kept.", "An index outside the plane is an error.",
-    ))(_unpool(_n))
+    family(
+        f"max_unpool{_n}d",
+        name=f"max_unpool{_n}d",
+        tags=_TAGS,
+        clauses=(
+            "Every element is put at its index in a plane of output_size; all else is 0.",
+            "Of several elements with one index, one is kept.",
+            "An index outside the plane is an error.",
+        ),
+    )(_unpool(_n))
 
 
 # -- windows by the size of the result --------------------------------------------------------------------------------
@@ -193,8 +242,9 @@ def _adaptive_average(n: int) -> Any:
     def decompose(x: Tensor, output_size: Sizes) -> Tensor:
         sizes = x.shape[-n:]
         if all(isinstance(v, int) and v > 0 for v in (*sizes, *output_size)) and all(
-                s % o == 0 for s, o in zip(sizes, output_size, strict=True)):
-            value = accurate(x) if n == 3 else x               # of 16-bit floats, eager on CPU has two dimensions only
+            s % o == 0 for s, o in zip(sizes, output_size, strict=True)
+        ):
+            value = accurate(x) if n == 3 else x  # of 16-bit floats, eager on CPU has two dimensions only
             return pool(value, [s // o for s, o in zip(sizes, output_size, strict=True)]).to(x.dtype)
         out = accurate(x)
         first = x.dim() - n
@@ -205,6 +255,7 @@ def _adaptive_average(n: int) -> Any:
             out = _total(out, d, aten.clamp_max.default(places, size - 1), inside)
             out = out / along((end - start).to(out.dtype), d, out.dim())
         return out.to(x.dtype)
+
     decompose.__doc__ = f"Averages over as many windows of the last {n} dimensions as asked for."
     return decompose
 
@@ -229,6 +280,7 @@ def _adaptive_average_backward(n: int) -> Any:
             inside = aten.bitwise_and.Tensor(aten.lt.Scalar(windows, outs), aten.le.Tensor(read(start, 0, within), own))
             out = _total(out, d, within, inside)
         return out.to(x.dtype)
+
     decompose.__doc__ = f"The gradient of adaptive_avg_pool{n}d with respect to its input."
     return decompose
 
@@ -249,6 +301,7 @@ def _adaptive_maximum(n: int) -> Any:
             place = here if place is None else place * size + here
         assert place is not None
         return _chosen(_taps_last(taken, n), _taps_last(place, n))
+
     decompose.__doc__ = f"The largest element of each of as many windows of the last {n} dimensions as asked for."
     return decompose
 
@@ -258,7 +311,7 @@ def _taps_last(x: Tensor, n: int) -> Tensor:
     first = x.dim() - 2 * n
     order = [*range(first), *range(first, x.dim(), 2), *range(first + 1, x.dim(), 2)]
     moved = aten.permute.default(x, order)
-    return aten.reshape.default(moved, [*moved.shape[:first + n], prod(moved.shape[first + n:])])
+    return aten.reshape.default(moved, [*moved.shape[: first + n], prod(moved.shape[first + n :])])
 
 
 def _chosen(taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,19 +323,31 @@ def _chosen(taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
 
 
 for _n in (2, 3):
-    family(f"_adaptive_avg_pool{_n}d", name=f"adaptive_avg_pool{_n}d", clauses=(
-        _ADAPTIVE, "The result is the average of each window."), tags=_TAGS)(_adaptive_average(_n))
-    family(f"_adaptive_avg_pool{_n}d_backward", name=f"adaptive_avg_pool{_n}d_backward", clauses=(
-        _ADAPTIVE, "Each element is the sum of its share, grad over the window's elements, in every window that it "
-        "lies in."), tags=_TAGS)(_adaptive_average_backward(_n))
-    family(f"adaptive_max_pool{_n}d", name=f"adaptive_max_pool{_n}d", clauses=(_ADAPTIVE, *_MAXIMUM),
-           tags=_TAGS)(_adaptive_maximum(_n))
+    family(
+        f"_adaptive_avg_pool{_n}d",
+        name=f"adaptive_avg_pool{_n}d",
+        clauses=(_ADAPTIVE, "The result is the average of each window."),
+        tags=_TAGS,
+    )(_adaptive_average(_n))
+    family(
+        f"_adaptive_avg_pool{_n}d_backward",
+        name=f"adaptive_avg_pool{_n}d_backward",
+        clauses=(
+            _ADAPTIVE,
+            "Each element is the sum of its share, grad over the window's elements, in every window that it lies in.",
+        ),
+        tags=_TAGS,
+    )(_adaptive_average_backward(_n))
+    family(f"adaptive_max_pool{_n}d", name=f"adaptive_max_pool{_n}d", clauses=(_ADAPTIVE, *_MAXIMUM), tags=_TAGS)(
+        _adaptive_maximum(_n)
+    )
 
 
 # -- windows at random ------------------------------------------------------------------------------------------------
 
+
 def _fractional(n: int) -> Any:
-    order = range(n) if n == 3 else (1, 0)                   # eager's samples of two dimensions are width, height
+    order = range(n) if n == 3 else (1, 0)  # eager's samples of two dimensions are width, height
 
     def decompose(x: Tensor, kernel_size: Sizes, output_size: Sizes, random_samples: Tensor) -> tuple[Tensor, Tensor]:
         lone = x.dim() == n + 1
@@ -291,7 +356,7 @@ def _fractional(n: int) -> Any:
         place: Tensor | None = None
         for k, (size, outs, taps) in enumerate(zip(sizes, output_size, kernel_size, strict=True)):
             sample = aten.select.int(random_samples, 2, order[k])
-            starts = _starts(sample, size, outs, taps)                                      # [batch, channels, outs]
+            starts = _starts(sample, size, outs, taps)  # [batch, channels, outs]
             at = aten.unsqueeze.default(starts, 3) + count(taps, x)
             shape = [batch, channels, *[1] * (2 * n)]
             shape[2 + k], shape[2 + n + k] = outs, taps
@@ -303,8 +368,10 @@ def _fractional(n: int) -> Any:
         taken = aten.view.default(aten.gather.default(_plane(images, n), 2, flat), shape)
         best, found = _chosen(taken, aten.view.default(flat, shape))
         return (aten.squeeze.dim(best, 0), aten.squeeze.dim(found, 0)) if lone else (best, found)
-    decompose.__doc__ = f"The largest element of each of as many windows of the last {n} dimensions as asked for, at " \
-                        "random places."
+
+    decompose.__doc__ = (
+        f"The largest element of each of as many windows of the last {n} dimensions as asked for, at random places."
+    )
     return decompose
 
 
@@ -312,8 +379,10 @@ def _starts(sample: Tensor, size: Any, outs: Any, taps: Any) -> Tensor:
     """Where windows begin, in arithmetic of the samples' dtype: trunc((o + u) alpha) - trunc(u alpha), the last at the
     end, with alpha = (size - taps) / (outs - 1).
     """
+
     def number(value: Any) -> Tensor:
         return aten.full.default([], value, dtype=sample.dtype, device=sample.device)
+
     u, o = aten.unsqueeze.default(sample, 2), count(outs, sample)
     last = aten.eq.Scalar(o, outs - 1)
     alpha = number(size - taps) / aten.clamp_min.default(number(outs - 1), 1)
@@ -322,16 +391,35 @@ def _starts(sample: Tensor, size: Any, outs: Any, taps: Any) -> Tensor:
 
 
 for _n in (2, 3):
-    family(f"fractional_max_pool{_n}d", name=f"fractional_max_pool{_n}d", clauses=(
-        "With u the plane's sample for a dimension (of two dimensions, the first sample is the width's) and alpha = "
-        "(size - kernel) / (outs - 1), window o begins at trunc((o + u) alpha) - trunc(u alpha), the last at size - "
-        "kernel.", "That arithmetic is done in the samples' dtype.", *_MAXIMUM), tags=_TAGS)(_fractional(_n))
+    family(
+        f"fractional_max_pool{_n}d",
+        name=f"fractional_max_pool{_n}d",
+        clauses=(
+            "With u the plane's sample for a dimension (of two dimensions, the first sample is the width's) "
+            "and alpha = "
+            "(size - kernel) / (outs - 1), window o begins at trunc((o + u) alpha) - trunc(u alpha), the last "
+            "at size - "
+            "kernel.",
+            "That arithmetic is done in the samples' dtype.",
+            *_MAXIMUM,
+        ),
+        tags=_TAGS,
+    )(_fractional(_n))
 
 
 # -- windows as columns -----------------------------------------------------------------------------------------------
 
-family.composite("im2col", "im2col", doc="Every window of an image as a column.", clauses=(
-    "Column o holds window o, channels first, then the kernel row-major; padding is 0.",), tags=_TAGS)
-family.composite("col2im", "col2im", doc="The sum of windows that overlap: the adjoint of im2col.", clauses=(
-    "Every element is the sum, in no specified order, of the columns' elements that im2col copies from it.",),
-                 tags=_TAGS | UNORDERED)
+family.composite(
+    "im2col",
+    "im2col",
+    doc="Every window of an image as a column.",
+    clauses=("Column o holds window o, channels first, then the kernel row-major; padding is 0.",),
+    tags=_TAGS,
+)
+family.composite(
+    "col2im",
+    "col2im",
+    doc="The sum of windows that overlap: the adjoint of im2col.",
+    clauses=("Every element is the sum, in no specified order, of the columns' elements that im2col copies from it.",),
+    tags=_TAGS | UNORDERED,
+)

@@ -5,6 +5,7 @@ follow ATen/native/UpSample.h, in float32 unless the argument is float64. Eager 
 devices have not and Keel does not follow: to the nearest element, gradients and images that double ignore a scale that
 says otherwise; and of uint8, cubic convolution is cut to its range after each dimension.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -24,9 +25,12 @@ family = Family("resampling")
 Tensor = torch.Tensor
 Sizes = Sequence[Any]
 _TAGS = frozenset({"resampling"})
-_RATIO = Clause("The ratio is (size - 1) / (outs - 1) with align_corners, else 1 / scale if a scale is given, else "
-                "size / outs; it and the places are computed in float32 unless the argument is float64.", About.FLOAT32,
-                parameters=("align_corners",))
+_RATIO = Clause(
+    "The ratio is (size - 1) / (outs - 1) with align_corners, else 1 / scale if a scale is given, else "
+    "size / outs; it and the places are computed in float32 unless the argument is float64.",
+    About.FLOAT32,
+    parameters=("align_corners",),
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def _adjoint(grad: Tensor, sizes: Sizes, align: bool, scales: Sizes, weigh: Weig
 
 def _gathered(shares: Tensor, dim: int, places: Tensor, size: Any) -> Tensor:
     """Zeros with ``shares`` added at ``places``, which stand for the dimensions from ``dim`` on."""
-    rest = shares.shape[dim + places.dim():]
+    rest = shares.shape[dim + places.dim() :]
     zeros = aten.full.default([*shares.shape[:dim], size, *rest], 0, dtype=shares.dtype, device=shares.device)
     return aten.index_put.default(zeros, [None] * dim + [places], shares, True)
 
@@ -105,6 +109,7 @@ def _zero(like: Tensor) -> Tensor:
 
 
 # -- the nearest element ----------------------------------------------------------------------------------------------
+
 
 def _nearest(line: _Line, like: Tensor, centred: bool) -> Tensor:
     """The place of each result, in float32 whatever the argument."""
@@ -132,22 +137,35 @@ def _nearest_pair(centred: bool) -> tuple[Callable[..., Tensor], Callable[..., T
         places = _places(input_size[-n:], output_size, scales, grad, centred)
         zeros = aten.full.default(list(input_size), 0, dtype=value.dtype, device=grad.device)
         return aten.index_put.default(zeros, [None] * (grad.dim() - n) + places, value, True).to(grad.dtype)
+
     return forward, backward
 
 
-for _name, _at, _centred in (("upsample_nearest", "floor(o * ratio)", False),
-                             ("upsample_nearest_exact", "floor((o + 1/2) * ratio)", True)):
-    _rule = (f"Element o of a dimension is the argument's at {_at}, at most its last; the ratio is 1 / scale if a "
-             "scale is given, else size / outs.", Clause("The place is computed in float32.", About.FLOAT32))
+for _name, _at, _centred in (
+    ("upsample_nearest", "floor(o * ratio)", False),
+    ("upsample_nearest_exact", "floor((o + 1/2) * ratio)", True),
+):
+    _rule = (
+        f"Element o of a dimension is the argument's at {_at}, at most its last; the ratio is 1 / scale if a "
+        "scale is given, else size / outs.",
+        Clause("The place is computed in float32.", About.FLOAT32),
+    )
     _overloads = [f"{'_' * _centred}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
     _forward, _backward = _nearest_pair(_centred)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
-    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS | UNORDERED, clauses=(
-        *_rule, "Each gradient is added at the place that its element was read from, in no specified order.",
-    ))(_backward)
+    family(
+        *(o.format("_backward") for o in _overloads),
+        name=f"{_name}_backward",
+        tags=_TAGS | UNORDERED,
+        clauses=(
+            *_rule,
+            "Each gradient is added at the place that its element was read from, in no specified order.",
+        ),
+    )(_backward)
 
 
 # -- weighted sums ----------------------------------------------------------------------------------------------------
+
 
 def _source(line: _Line, like: Tensor) -> Tensor:
     """Where each result lies among the argument's elements."""
@@ -185,6 +203,7 @@ def _cubic(line: _Line, like: Tensor) -> Taps:
 
 def _smooth(interp: int, window: Callable[[Tensor], Tensor]) -> Weigh:
     """``window`` stretched over as many elements as a result stands for, its weights adding up to 1."""
+
     def weigh(line: _Line, like: Tensor) -> Taps:
         stretch = torch.sym_max(line.ratio, 1.0)
         support = interp * 0.5 * stretch
@@ -198,6 +217,7 @@ def _smooth(interp: int, window: Callable[[Tensor], Tensor]) -> Weigh:
         total = aten.sum.dim_IntList(weights, [1], True)
         total = aten.masked_fill.Scalar(total, aten.eq.Scalar(total, 0), 1)
         return aten.clamp_max.default(places, line.size - 1), weights / total, inside
+
     return weigh
 
 
@@ -234,14 +254,18 @@ def _weighted_pair(weigh: Weigh) -> tuple[Callable[..., Tensor], Callable[..., T
 
     def backward(grad: Tensor, output_size: Sizes, input_size: Sizes, align_corners: bool, *scales: Any) -> Tensor:
         return _adjoint(grad, input_size, align_corners, scales, weigh)
+
     return forward, backward
 
 
 _INTERPOLATED = (
     _RATIO,
-    Clause("Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.",
-           About.HALF | About.FLOAT32),
-    Clause("Of uint8, the result is within 1 of the rounded one.", About.UINT8))
+    Clause(
+        "Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.",
+        About.HALF | About.FLOAT32,
+    ),
+    Clause("Of uint8, the result is within 1 of the rounded one.", About.UINT8),
+)
 
 
 def _between(elements: str) -> tuple[Clause, ...]:
@@ -250,36 +274,84 @@ def _between(elements: str) -> tuple[Clause, ...]:
 
 
 def _filtered(window: str) -> tuple[Clause, ...]:
-    weights = ("A result's weights are the window's at the distances of elements' middles from its own, (o + 1/2) * "
-               f"ratio, divided by max(ratio, 1), and their sum is 1; the window is {window}.")
+    weights = (
+        "A result's weights are the window's at the distances of elements' middles from its own, (o + 1/2) * "
+        f"ratio, divided by max(ratio, 1), and their sum is 1; the window is {window}."
+    )
     return Clause(weights), *_INTERPOLATED
 
 
 for _name, _overloads, _weigh, _doc, _clauses in (
-        ("upsample_linear", ["upsample_linear1d{}", "upsample_bilinear2d{}", "upsample_trilinear3d{}"], _linear,
-         "Linear interpolation.", _between(", at least 0: between the two elements around it.")),
-        ("upsample_cubic", ["upsample_bicubic2d{}"], _cubic, "Cubic convolution with a = -0.75.",
-         _between(": of the four elements around it, those outside being the outermost.")),
-        ("upsample_linear_aa", ["_upsample_bilinear2d_aa{}"], _smooth(2, _triangle),
-         "Linear interpolation that averages where it shrinks.", _filtered("max(1 - |x|, 0)")),
-        ("upsample_cubic_aa", ["_upsample_bicubic2d_aa{}"], _smooth(4, _keys),
-         "Cubic convolution with a = -0.5 that averages where it shrinks.", _filtered("Keys' cubic")),
-        ("upsample_lanczos_aa", ["_upsample_lanczos2d_aa{}"], _smooth(6, _lanczos),
-         "Lanczos interpolation that averages where it shrinks.", _filtered("sinc(x) sinc(x / 3) in [-3, 3)")),
+    (
+        "upsample_linear",
+        ["upsample_linear1d{}", "upsample_bilinear2d{}", "upsample_trilinear3d{}"],
+        _linear,
+        "Linear interpolation.",
+        _between(", at least 0: between the two elements around it."),
+    ),
+    (
+        "upsample_cubic",
+        ["upsample_bicubic2d{}"],
+        _cubic,
+        "Cubic convolution with a = -0.75.",
+        _between(": of the four elements around it, those outside being the outermost."),
+    ),
+    (
+        "upsample_linear_aa",
+        ["_upsample_bilinear2d_aa{}"],
+        _smooth(2, _triangle),
+        "Linear interpolation that averages where it shrinks.",
+        _filtered("max(1 - |x|, 0)"),
+    ),
+    (
+        "upsample_cubic_aa",
+        ["_upsample_bicubic2d_aa{}"],
+        _smooth(4, _keys),
+        "Cubic convolution with a = -0.5 that averages where it shrinks.",
+        _filtered("Keys' cubic"),
+    ),
+    (
+        "upsample_lanczos_aa",
+        ["_upsample_lanczos2d_aa{}"],
+        _smooth(6, _lanczos),
+        "Lanczos interpolation that averages where it shrinks.",
+        _filtered("sinc(x) sinc(x / 3) in [-3, 3)"),
+    ),
 ):
     _forward, _backward = _weighted_pair(_weigh)
     _forward.__doc__, _backward.__doc__ = _doc, f"The gradient of {_name} with respect to its input."
     family(*(o.format("") for o in _overloads), name=_name, clauses=_clauses, tags=_TAGS)(_forward)
-    family(*(o.format("_backward") for o in _overloads), name=f"{_name}_backward", tags=_TAGS | UNORDERED, clauses=(
-        "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
-        "order.",))(_backward)
+    family(
+        *(o.format("_backward") for o in _overloads),
+        name=f"{_name}_backward",
+        tags=_TAGS | UNORDERED,
+        clauses=(
+            "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
+            "order.",
+        ),
+    )(_backward)
 
 
 # -- elements in another order ----------------------------------------------------------------------------------------
 
-family.composite("pixel_shuffle", "pixel_shuffle", doc="Blocks of channels as blocks of pixels.", clauses=(
-    "Channel c * r * r + i * r + j at (h, w) goes to channel c at (h * r + i, w * r + j).",), tags=_TAGS)
-family.composite("pixel_unshuffle", "pixel_unshuffle", doc="The inverse of pixel_shuffle.", clauses=(
-    "Pixel (h * r + i, w * r + j) of channel c goes to channel c * r * r + i * r + j at (h, w).",), tags=_TAGS)
-family.composite("channel_shuffle", "channel_shuffle", doc="Channels in groups, transposed.", clauses=(
-    "Channel g * n + i of `groups` groups of n goes to i * groups + g.",), tags=_TAGS)
+family.composite(
+    "pixel_shuffle",
+    "pixel_shuffle",
+    doc="Blocks of channels as blocks of pixels.",
+    clauses=("Channel c * r * r + i * r + j at (h, w) goes to channel c at (h * r + i, w * r + j).",),
+    tags=_TAGS,
+)
+family.composite(
+    "pixel_unshuffle",
+    "pixel_unshuffle",
+    doc="The inverse of pixel_shuffle.",
+    clauses=("Pixel (h * r + i, w * r + j) of channel c goes to channel c * r * r + i * r + j at (h, w).",),
+    tags=_TAGS,
+)
+family.composite(
+    "channel_shuffle",
+    "channel_shuffle",
+    doc="Channels in groups, transposed.",
+    clauses=("Channel g * n + i of `groups` groups of n goes to i * groups + g.",),
+    tags=_TAGS,
+)

@@ -3,6 +3,7 @@
 A sample is a weighted sum of the elements around its place, which may lie anywhere: weights are functions of the place,
 so the gradient with respect to the grid is that of the weights times that of the place.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -99,11 +100,13 @@ def _lines(grid: Tensor, sizes: Sequence[Any], mode: int, padding: int, align: b
 
 def _cubic_slopes(t: Tensor, a: float = -0.75) -> list[Tensor]:
     """The slopes of the weights by the place."""
+
     def far(x: Tensor) -> Tensor:
         return (3 * a * x - 10 * a) * x + 8 * a
 
     def near(x: Tensor) -> Tensor:
         return (3 * (a + 2) * x - 2 * (a + 3)) * x
+
     return [far(t + 1), near(t), aten.neg.default(near(1 - t)), aten.neg.default(far(2 - t))]
 
 
@@ -125,8 +128,15 @@ def _taps(places: Sequence[Tensor], mode: int) -> list[_Tap]:
     found = []
     for choice in product(range(4 if mode == _BICUBIC else 2), repeat=len(places)):
         chosen = [weights[k][i] for k, i in enumerate(choice)]
-        found.append(_Tap(tuple(steps[k][i] for k, i in enumerate(choice)), prod(chosen[1:], start=chosen[0]), tuple(
-            prod([w for j, w in enumerate(chosen) if j != k], start=slopes[k][i]) for k, i in enumerate(choice))))
+        found.append(
+            _Tap(
+                tuple(steps[k][i] for k, i in enumerate(choice)),
+                prod(chosen[1:], start=chosen[0]),
+                tuple(
+                    prod([w for j, w in enumerate(chosen) if j != k], start=slopes[k][i]) for k, i in enumerate(choice)
+                ),
+            )
+        )
     return found
 
 
@@ -167,10 +177,16 @@ def _shared(weight: Tensor) -> Tensor:
 
 
 _CLAUSES = (
-    Clause("The grid's last dimension has coordinates, the last dimension's first: -1 and 1 are the middles of the "
-           "outermost elements with align_corners, else their outer edges.", parameters=("align_corners",)),
-    Clause("Interpolation 0 is linear between the elements around, 1 takes the nearest, ties to even, 2 is cubic "
-           "convolution with a = -0.75.", About.ZERO | About.HALFWAY),
+    Clause(
+        "The grid's last dimension has coordinates, the last dimension's first: -1 and 1 are the middles of the "
+        "outermost elements with align_corners, else their outer edges.",
+        parameters=("align_corners",),
+    ),
+    Clause(
+        "Interpolation 0 is linear between the elements around, 1 takes the nearest, ties to even, 2 is cubic "
+        "convolution with a = -0.75.",
+        About.ZERO | About.HALFWAY,
+    ),
     "Padding 0 reads 0 outside, 1 the outermost element, 2 reflects places at the borders that -1 and 1 stand for.",
     Clause("What a coordinate that is no finite number gives is not specified.", About.NONFINITE | About.UNSPECIFIED),
     Clause("16-bit floats are computed in float32, and rounded once.", About.HALF | About.FLOAT32),
@@ -192,14 +208,28 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
     return out.to(x.dtype)
 
 
-@family("grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward", clauses=(
-    "Each gradient is added to the elements that its sample was made of, times their weights, in no specified order.",
-    "The gradient of the grid is that of the weights by the place, times the place's by the coordinate, which is 0 "
-    "where padding holds a place at the border, and changes its sign with each reflection; of the nearest it is 0.",
-    "Where the input's output_mask is False its gradient is None.",
-), tags=_TAGS | UNORDERED)
-def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
-                          align_corners: bool, output_mask: Sequence[bool] = (True, True)) -> tuple[Any, Any]:
+@family(
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d_backward",
+    "_grid_sampler_2d_cpu_fallback_backward",
+    clauses=(
+        "Each gradient is added to the elements that its sample was made of, times their weights, in no "
+        "specified order.",
+        "The gradient of the grid is that of the weights by the place, times the place's by the coordinate, which is 0 "
+        "where padding holds a place at the border, and changes its sign with each reflection; of the nearest it is 0.",
+        "Where the input's output_mask is False its gradient is None.",
+    ),
+    tags=_TAGS | UNORDERED,
+)
+def grid_sampler_backward(
+    grad: Tensor,
+    x: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool] = (True, True),
+) -> tuple[Any, Any]:
     """Gradients with respect to the input and the grid."""
     sizes, flat, g = x.shape[2:], _plane(accurate(x)), accurate(grad)
     lines = _lines(accurate(grid), sizes, interpolation_mode, padding_mode, align_corners)
@@ -218,16 +248,25 @@ def grid_sampler_backward(grad: Tensor, x: Tensor, grid: Tensor, interpolation_m
     if interpolation_mode == _NEAREST:
         dgrid = aten.full.default(list(grid.shape), 0.0, dtype=grid.dtype, device=grid.device)
     else:
-        found = aten.stack.default([s * by for s, (_, by) in zip(slopes[::-1], lines[::-1], strict=True)
-                                    if s is not None], -1)
+        found = aten.stack.default(
+            [s * by for s, (_, by) in zip(slopes[::-1], lines[::-1], strict=True) if s is not None], -1
+        )
         dgrid = aten.view.default(found, list(grid.shape)).to(grid.dtype)
     return aten.view.default(dx, list(x.shape)).to(x.dtype) if output_mask[0] else None, dgrid
 
 
-@family("affine_grid_generator", tags=_TAGS, clauses=(
-    "Row i of theta gives coordinate i, as theta times (x, y, 1), or (x, y, z, 1).",
-    Clause("-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges; of one "
-           "element it is 0.", parameters=("align_corners",))))
+@family(
+    "affine_grid_generator",
+    tags=_TAGS,
+    clauses=(
+        "Row i of theta gives coordinate i, as theta times (x, y, 1), or (x, y, z, 1).",
+        Clause(
+            "-1 and 1 are the middles of the outermost elements with align_corners, else their outer edges; of one "
+            "element it is 0.",
+            parameters=("align_corners",),
+        ),
+    ),
+)
 def affine_grid_generator(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
     """The grid of places that an affine map of the result's coordinates gives."""
     sizes, maps = list(size[2:]), accurate(theta)
@@ -236,6 +275,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[Any], align_corners: boo
     def coefficient(k: int) -> Tensor:
         found: Tensor = aten.view.default(aten.select.int(maps, 2, k), [theta.shape[0], *[1] * rank, rank])
         return found
+
     grid = coefficient(rank)
     for d, n in enumerate(sizes):
         line = aten.view.default(_middles(n, align_corners, grid), [n if k == d else 1 for k in range(rank)] + [1])

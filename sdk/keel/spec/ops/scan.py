@@ -1,4 +1,5 @@
 """Scans: each element becomes the reduction of those up to it along a dimension."""
+
 from __future__ import annotations
 
 import torch
@@ -18,37 +19,79 @@ _NAN = Clause("NaN gives NaN from there on.", About.NONFINITE)
 _ORDER = "How partial results are associated is not specified, and may be another way at every call."
 
 for _name, _doc, _sentence, _numerics in (
-        ("cumsum", "The sum of the elements so far.",
-            Clause("Infinities of both signs give NaN from there on.", About.NONFINITE),
-            Numerics(results=Results.SUMS)),
-        ("cumprod", "The product of the elements so far.",
-            Clause("Zero times infinity gives NaN from there on.", About.NONFINITE), UNSTATED)):
+    (
+        "cumsum",
+        "The sum of the elements so far.",
+        Clause("Infinities of both signs give NaN from there on.", About.NONFINITE),
+        Numerics(results=Results.SUMS),
+    ),
+    (
+        "cumprod",
+        "The product of the elements so far.",
+        Clause("Zero times infinity gives NaN from there on.", About.NONFINITE),
+        UNSTATED,
+    ),
+):
     family.primitive(
-        _name, _name, doc=_doc, clauses=(
-            _NAN, _sentence,
-            Clause("Integers and bools are computed in int64 unless dtype says otherwise, and wrap around.",
-                   About.INTEGER_EDGE | About.INTEGRAL),
+        _name,
+        _name,
+        doc=_doc,
+        clauses=(
+            _NAN,
+            _sentence,
+            Clause(
+                "Integers and bools are computed in int64 unless dtype says otherwise, and wrap around.",
+                About.INTEGER_EDGE | About.INTEGRAL,
+            ),
             Clause("With dtype the elements are converted to it first.", parameters=("dtype",)),
-            Clause("16-bit floats are accumulated in float32 or better, and every result is rounded once.",
-                   About.HALF | About.FLOAT32),
+            Clause(
+                "16-bit floats are accumulated in float32 or better, and every result is rounded once.",
+                About.HALF | About.FLOAT32,
+            ),
             _ORDER,
-            Clause("A scalar counts as a row of one element.", About.SCALAR)),
-        out=(Out(chosen(summed(SAME)), shape_of("self"), DENSE),), dtypes=ALL, samples=one_dim(dtype=torch.float32),
-        tags=TAGS, budget={d: Budget(times=2.0) for d in ALL}, numerics=_numerics)
+            Clause("A scalar counts as a row of one element.", About.SCALAR),
+        ),
+        out=(Out(chosen(summed(SAME)), shape_of("self"), DENSE),),
+        dtypes=ALL,
+        samples=one_dim(dtype=torch.float32),
+        tags=TAGS,
+        budget={d: Budget(times=2.0) for d in ALL},
+        numerics=_numerics,
+    )
 for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
     family.primitive(
-        _name, _name, doc=f"The {_most} element so far, and its index.", clauses=(
+        _name,
+        _name,
+        doc=f"The {_most} element so far, and its index.",
+        clauses=(
             _NAN,
-            Clause("Of equal extremes, zeros of both signs among them, the index is that of the last; so it is of "
-                   "NaNs.", About.NONFINITE | About.ZERO | About.TIES),
-            Clause("A scalar gives itself and index 0.", About.SCALAR)),
-        out=(Out(SAME, shape_of("self"), DENSE), Out(INT64, shape_of("self"), DENSE)), dtypes=(*REALS, *BOOLS),
-        samples=one_dim(), tags=TAGS, budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
-        numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN))
+            Clause(
+                "Of equal extremes, zeros of both signs among them, the index is that of the last; so it is of NaNs.",
+                About.NONFINITE | About.ZERO | About.TIES,
+            ),
+            Clause("A scalar gives itself and index 0.", About.SCALAR),
+        ),
+        out=(Out(SAME, shape_of("self"), DENSE), Out(INT64, shape_of("self"), DENSE)),
+        dtypes=(*REALS, *BOOLS),
+        samples=one_dim(),
+        tags=TAGS,
+        budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
+        numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN),
+    )
 family.primitive(
-    "logcumsumexp", "logcumsumexp", doc="The logarithm of the sum of exponentials so far.", clauses=(
-        _NAN, Clause("-inf adds nothing: as long as all elements are -inf, so is the result.", About.NONFINITE),
+    "logcumsumexp",
+    "logcumsumexp",
+    doc="The logarithm of the sum of exponentials so far.",
+    clauses=(
+        _NAN,
+        Clause("-inf adds nothing: as long as all elements are -inf, so is the result.", About.NONFINITE),
         Clause("+inf gives +inf from there on, until a NaN.", About.NONFINITE),
-        Clause("It does not overflow where the result does not.", About.NONFINITE), _ORDER),
-    out=(Out(SAME, shape_of("self"), DENSE),), dtypes=(*FLOATS, *COMPLEX), samples=one_dim(), tags=TAGS,
-    budget={d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)})
+        Clause("It does not overflow where the result does not.", About.NONFINITE),
+        _ORDER,
+    ),
+    out=(Out(SAME, shape_of("self"), DENSE),),
+    dtypes=(*FLOATS, *COMPLEX),
+    samples=one_dim(),
+    tags=TAGS,
+    budget={d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)},
+)

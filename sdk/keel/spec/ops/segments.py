@@ -4,6 +4,7 @@ What the forward of ``embedding_bag`` saves is part of its meaning: which bag ea
 and with maximum which row each element came from. On a CPU the sum saves nothing in the case that its gradient does not
 need (float32 and float16 rows in order, no padding), and zeros for what does not matter; so do these decompositions.
 """
+
 from __future__ import annotations
 
 import math
@@ -50,8 +51,9 @@ class _Segments:
         """One element per segment; what is in none goes to a place of its own."""
         shape = [self.count + 1 if d == self.axis else n for d, n in enumerate(self.data.shape)]
         base = aten.full.default(shape, start, dtype=src.dtype, device=src.device)
-        found: Tensor = aten.slice.Tensor(aten.scatter_reduce.two(base, self.axis, self.of, src, how), self.axis, 0,
-                                          self.count)
+        found: Tensor = aten.slice.Tensor(
+            aten.scatter_reduce.two(base, self.axis, self.of, src, how), self.axis, 0, self.count
+        )
         return found
 
     def read(self, x: Tensor) -> Tensor:
@@ -64,15 +66,34 @@ class _Segments:
         return self._spread(self.lengths, shape).to(dtype)
 
 
-@family("segment_reduce.default", tags=TAGS | UNORDERED, clauses=(
-    Clause("reduce is sum, mean, prod, max or min; initial, where given, takes part, once.", parameters=("reduce",)),
-    Clause("An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial "
-           "is NaN.", About.EMPTY),
-    "Segments lie one after the other; lengths or offsets may differ from row to row.",
-    Clause("NaN gives NaN.", About.NONFINITE),
-    Clause("The order of the reduction is not specified.", About.UNSPECIFIED)))
-def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
-                   offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Tensor:
+@family(
+    "segment_reduce.default",
+    tags=TAGS | UNORDERED,
+    clauses=(
+        Clause(
+            "reduce is sum, mean, prod, max or min; initial, where given, takes part, once.", parameters=("reduce",)
+        ),
+        Clause(
+            "An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial "
+            "is NaN.",
+            About.EMPTY,
+        ),
+        "Segments lie one after the other; lengths or offsets may differ from row to row.",
+        Clause("NaN gives NaN.", About.NONFINITE),
+        Clause("The order of the reduction is not specified.", About.UNSPECIFIED),
+    ),
+)
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
     """Segments along an axis, reduced to one element each."""
     if lengths is None and offsets is None:
         return NotImplemented
@@ -85,13 +106,28 @@ def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, 
     return out.to(data.dtype)
 
 
-@family("_segment_reduce_backward.default", tags=TAGS | UNORDERED, clauses=(
-    "It is the gradient of segment_reduce with respect to data.",
-    "Where several elements are the extreme, a positive gradient is shared out equally, a negative one goes to each.",
-    "In a product each element's gradient is that of the segment times the product of all others.",
-    Clause("The order of multiplications is not specified.", About.UNSPECIFIED)))
-def segment_reduce_backward(grad: Tensor, output: Tensor, data: Tensor, reduce: str, *, lengths: Tensor | None = None,
-                            offsets: Tensor | None = None, axis: int = 0, initial: Any = None) -> Tensor:
+@family(
+    "_segment_reduce_backward.default",
+    tags=TAGS | UNORDERED,
+    clauses=(
+        "It is the gradient of segment_reduce with respect to data.",
+        "Where several elements are the extreme, a positive gradient is shared out equally, a negative one "
+        "goes to each.",
+        "In a product each element's gradient is that of the segment times the product of all others.",
+        Clause("The order of multiplications is not specified.", About.UNSPECIFIED),
+    ),
+)
+def segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    initial: Any = None,
+) -> Tensor:
     """The gradient of segment_reduce."""
     by = _Segments(data, lengths, offsets, axis % data.dim())
     wide, own = accurate(grad), accurate(data)
@@ -160,29 +196,48 @@ def _saves_nothing(weight: Tensor, scale: Tensor | None, padding_idx: int) -> bo
     return in_order and padding_idx < 0 and weight.dtype in (torch.float32, torch.float16)
 
 
-_BAGS = (Clause("mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag gives 0.", About.EMPTY,
-                parameters=("mode",)),
-         "The row padding_idx does not count.",
-         Clause("Bag i begins at offsets[i]; with include_last_offset the last offset is the end of all.",
-                parameters=("include_last_offset",)),
-         Clause("The order of additions is not specified.", About.UNSPECIFIED),
-         "The other results are the bag of each index, how many count in each bag, and with maximum the row that each "
-         "element came from.")
+_BAGS = (
+    Clause(
+        "mode is 0 for the sum, 1 for the mean, 2 for the maximum; an empty bag gives 0.",
+        About.EMPTY,
+        parameters=("mode",),
+    ),
+    "The row padding_idx does not count.",
+    Clause(
+        "Bag i begins at offsets[i]; with include_last_offset the last offset is the end of all.",
+        parameters=("include_last_offset",),
+    ),
+    Clause("The order of additions is not specified.", About.UNSPECIFIED),
+    "The other results are the bag of each index, how many count in each bag, and with maximum the row that each "
+    "element came from.",
+)
 
 
-_ROWS = ShapeRule("the elements of indices, and of a row", lambda args: (
-    args["indices"].numel, args["weight"].shape[1]))
-_ADDED = Places(count=ShapeRule("the elements of indices, and of a row of grad", lambda args: (
-    args["indices"].numel, args["grad"].shape[1])))
+_ROWS = ShapeRule(
+    "the elements of indices, and of a row", lambda args: (args["indices"].numel, args["weight"].shape[1])
+)
+_ADDED = Places(
+    count=ShapeRule(
+        "the elements of indices, and of a row of grad", lambda args: (args["indices"].numel, args["grad"].shape[1])
+    )
+)
 
 
 @family("_embedding_bag.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=_BAGS)
-def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
-                  sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
-                  padding_idx: int = -1) -> Saved:
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Saved:
     """Rows of a table reduced bag by bag, and what the gradient needs."""
     if weight.device.type != "cpu":
-        return NotImplemented                                  # other devices save other things
+        return NotImplemented  # other devices save other things
     count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
     bag, counts = _bag_of(indices, offsets), _counted(indices, padding_idx)
     rows = accurate(aten.index.Tensor(weight, [indices]))
@@ -203,8 +258,9 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
     return out.to(weight.dtype), saved, zeros, aten.clone.default(zeros)
 
 
-def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows: Tensor, sizes: Tensor, count: Any,
-              saved: Tensor) -> Saved:
+def _greatest(
+    weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows: Tensor, sizes: Tensor, count: Any, saved: Tensor
+) -> Saved:
     """The maximum of each bag, and the first row that has it. Eager compares each row with what it has so far, so that
     a NaN of a bag's first row stays, and others never come in.
     """
@@ -232,15 +288,33 @@ def _greatest(weight: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, rows
     return out.to(weight.dtype), saved, sizes, aten.where.self(filled, row, aten.full_like.default(row, 0))
 
 
-@family("_embedding_bag_forward_only.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=(
-    *_BAGS, Clause("Of the sum with include_last_offset, the counts and rows are as many as the offsets.",
-                   parameters=("include_last_offset",))))
-def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
-                               mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
-                               include_last_offset: bool = False, padding_idx: int = -1) -> Saved:
+@family(
+    "_embedding_bag_forward_only.default",
+    tags=TAGS | UNORDERED,
+    places=Places("weight", _ROWS),
+    clauses=(
+        *_BAGS,
+        Clause(
+            "Of the sum with include_last_offset, the counts and rows are as many as the offsets.",
+            parameters=("include_last_offset",),
+        ),
+    ),
+)
+def embedding_bag_forward_only(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Saved:
     """Rows of a table reduced bag by bag, where no gradient is wanted."""
-    found: Any = embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
-                               include_last_offset, padding_idx)
+    found: Any = embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
+    )
     if found is NotImplemented or not include_last_offset or mode != SUM:
         return found
     out, bag, *_ = found
@@ -248,27 +322,69 @@ def embedding_bag_forward_only(weight: Tensor, indices: Tensor, offsets: Tensor,
     return out, bag, zeros, aten.clone.default(zeros)
 
 
-@family("_embedding_bag_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
-    "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
-    Clause("With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
-           parameters=("scale_grad_by_freq",)),
-    Clause("The order of additions is not specified.", About.UNSPECIFIED)))
-def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
-                           maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
-                           per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
+@family(
+    "_embedding_bag_backward.default",
+    tags=TAGS | UNORDERED,
+    places=_ADDED,
+    clauses=(
+        "It is the gradient of embedding_bag with respect to its table, from what the forward saved.",
+        Clause(
+            "With scale_grad_by_freq each row's gradient is divided by how often it was taken.",
+            parameters=("scale_grad_by_freq",),
+        ),
+        Clause("The order of additions is not specified.", About.UNSPECIFIED),
+    ),
+)
+def embedding_bag_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: Any,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Tensor:
     """The gradient of embedding_bag with respect to the table."""
     if sparse:
         return NotImplemented
     bag = _bag_of(indices, offsets) if offset2bag.shape[0] == 0 else offset2bag
-    return embedding_bag_dense_backward(grad, indices, bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
-                                        mode, per_sample_weights, padding_idx)
+    return embedding_bag_dense_backward(
+        grad,
+        indices,
+        bag,
+        bag_size,
+        maximum_indices,
+        num_weights,
+        scale_grad_by_freq,
+        mode,
+        per_sample_weights,
+        padding_idx,
+    )
 
 
-@family("_embedding_bag_dense_backward.default", tags=TAGS | UNORDERED, places=_ADDED, clauses=(
-    "As embedding_bag_backward.", Clause("The order of additions is not specified.", About.UNSPECIFIED)))
-def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor,
-                                 maximum_indices: Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int,
-                                 per_sample_weights: Tensor | None, padding_idx: int = -1) -> Tensor:
+@family(
+    "_embedding_bag_dense_backward.default",
+    tags=TAGS | UNORDERED,
+    places=_ADDED,
+    clauses=("As embedding_bag_backward.", Clause("The order of additions is not specified.", About.UNSPECIFIED)),
+)
+def embedding_bag_dense_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: Any,
+    scale_grad_by_freq: bool,
+    mode: int,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Tensor:
     """The gradient of embedding_bag with respect to the table, whichever bag each index is in."""
     wide = accurate(grad)
     if mode == MAX:
@@ -290,10 +406,15 @@ def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, offset2bag: Tens
     return _rows_added(num_weights, indices, rows).to(grad.dtype)
 
 
-@family("_embedding_bag_per_sample_weights_backward.default", tags=TAGS, places=Places("weight", _ROWS), clauses=(
-    "It is the gradient of embedding_bag with respect to per_sample_weights, 0 for padding.",))
-def embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor,
-                                   mode: int, padding_idx: int = -1) -> Tensor:
+@family(
+    "_embedding_bag_per_sample_weights_backward.default",
+    tags=TAGS,
+    places=Places("weight", _ROWS),
+    clauses=("It is the gradient of embedding_bag with respect to per_sample_weights, 0 for padding.",),
+)
+def embedding_bag_weights_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int, padding_idx: int = -1
+) -> Tensor:
     """The gradient of embedding_bag with respect to the weights of its samples."""
     bag = _bag_of(indices, offsets) if offset2bag.shape[0] == 0 else offset2bag
     products = aten.index.Tensor(accurate(grad), [bag]) * aten.index.Tensor(accurate(weight), [indices])
@@ -301,10 +422,19 @@ def embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor
     return aten.where.self(_counted(indices, padding_idx), found, aten.full_like.default(found, 0.0)).to(grad.dtype)
 
 
-@family("embedding_renorm.default", tags=TAGS, places=Places(count=ShapeRule(
-    "the elements of indices, and of a row", lambda args: (args["indices"].numel, args["self"].shape[1]))), clauses=(
-    "Rows that indices name are multiplied by max_norm / (norm + 1e-7) if their norm is above max_norm.",
-    "Other rows stay."))
+@family(
+    "embedding_renorm.default",
+    tags=TAGS,
+    places=Places(
+        count=ShapeRule(
+            "the elements of indices, and of a row", lambda args: (args["indices"].numel, args["self"].shape[1])
+        )
+    ),
+    clauses=(
+        "Rows that indices name are multiplied by max_norm / (norm + 1e-7) if their norm is above max_norm.",
+        "Other rows stay.",
+    ),
+)
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """The table with rows that are taken scaled down to a norm."""
     taken = aten.reshape.default(indices, [indices.numel()])

@@ -1,4 +1,5 @@
 """Softmax, its logarithm, and their gradients, and weights with a norm of their own."""
+
 from __future__ import annotations
 
 import torch
@@ -12,27 +13,60 @@ family = Family("softmax")
 
 Tensor = torch.Tensor
 _TAGS = frozenset({"reduction"})
-_ROWS = (Clause("A row is the elements along dim; with a NaN or +inf in it, all of it is NaN.", About.NONFINITE),
-         Clause("The largest element is subtracted before exponentials are taken, so none overflows.", About.NONFINITE),
-         Clause("16-bit floats are computed in float32 and rounded once, or not at all under half_to_float.",
-                About.HALF | About.FLOAT32))
-family.composite("softmax", "_softmax", tags=_TAGS, doc="exp(x) over the sum of exp(x) along a dimension.", clauses=(
-    Clause("-inf gives 0.", About.NONFINITE), Clause("A row of nothing but -inf gives NaN.", About.NONFINITE), *_ROWS))
-family.composite("log_softmax", "_log_softmax", tags=_TAGS,
-                 doc="x minus the logarithm of the sum of exp(x) along a dimension.", clauses=(
-                     Clause("-inf gives -inf.", About.NONFINITE),
-                     Clause("A row of nothing but -inf gives NaN.", About.NONFINITE), *_ROWS))
-family.composite("safe_softmax", "_safe_softmax", tags=_TAGS,
-                 doc="softmax, but rows of nothing but -inf give 0.", clauses=(
-                     Clause("-inf gives 0, also where the whole row is -inf.", About.NONFINITE), *_ROWS[:2]))
-family.composite("log_softmax_backward", "_log_softmax_backward_data", tags=_TAGS, doc="The gradient of log_softmax.",
-                 clauses=("The gradient is grad - exp(output) * the row's sum of grad.",
-                          "It has input_dtype, rounded once."))
+_ROWS = (
+    Clause("A row is the elements along dim; with a NaN or +inf in it, all of it is NaN.", About.NONFINITE),
+    Clause("The largest element is subtracted before exponentials are taken, so none overflows.", About.NONFINITE),
+    Clause(
+        "16-bit floats are computed in float32 and rounded once, or not at all under half_to_float.",
+        About.HALF | About.FLOAT32,
+    ),
+)
+family.composite(
+    "softmax",
+    "_softmax",
+    tags=_TAGS,
+    doc="exp(x) over the sum of exp(x) along a dimension.",
+    clauses=(
+        Clause("-inf gives 0.", About.NONFINITE),
+        Clause("A row of nothing but -inf gives NaN.", About.NONFINITE),
+        *_ROWS,
+    ),
+)
+family.composite(
+    "log_softmax",
+    "_log_softmax",
+    tags=_TAGS,
+    doc="x minus the logarithm of the sum of exp(x) along a dimension.",
+    clauses=(
+        Clause("-inf gives -inf.", About.NONFINITE),
+        Clause("A row of nothing but -inf gives NaN.", About.NONFINITE),
+        *_ROWS,
+    ),
+)
+family.composite(
+    "safe_softmax",
+    "_safe_softmax",
+    tags=_TAGS,
+    doc="softmax, but rows of nothing but -inf give 0.",
+    clauses=(Clause("-inf gives 0, also where the whole row is -inf.", About.NONFINITE), *_ROWS[:2]),
+)
+family.composite(
+    "log_softmax_backward",
+    "_log_softmax_backward_data",
+    tags=_TAGS,
+    doc="The gradient of log_softmax.",
+    clauses=("The gradient is grad - exp(output) * the row's sum of grad.", "It has input_dtype, rounded once."),
+)
 
 
-@family("_softmax_backward_data", tags=_TAGS, clauses=(
-    "The gradient is output * (grad - the row's sum of output * grad).", "It has input_dtype, rounded once.",
-))
+@family(
+    "_softmax_backward_data",
+    tags=_TAGS,
+    clauses=(
+        "The gradient is output * (grad - the row's sum of output * grad).",
+        "It has input_dtype, rounded once.",
+    ),
+)
 def softmax_backward(grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
     """The gradient of softmax with respect to its input."""
     g, out = accurate(grad), accurate(output)
@@ -43,10 +77,14 @@ def _other(x: Tensor, dim: int) -> list[int]:
     return [d for d in range(x.dim()) if d != dim % x.dim()]
 
 
-@family("_weight_norm_interface", clauses=(
-    "The result is v * g / norm, with the norm of v over all dimensions but dim.",
-    Clause("The second result is that norm, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
-), tags=_TAGS)
+@family(
+    "_weight_norm_interface",
+    clauses=(
+        "The result is v * g / norm, with the norm of v over all dimensions but dim.",
+        Clause("The second result is that norm, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
+    ),
+    tags=_TAGS,
+)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     """A weight by its direction and its norm, and the norm of the direction as given."""
     value = accurate(v)
@@ -54,9 +92,11 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     return (value * (accurate(g) / norm)).to(v.dtype), norm.to(torch.promote_types(g.dtype, torch.float32))
 
 
-@family("_weight_norm_interface_backward", clauses=(
-    "The gradients are those of weight_norm for the given norm.",
-), tags=_TAGS)
+@family(
+    "_weight_norm_interface_backward",
+    clauses=("The gradients are those of weight_norm for the given norm.",),
+    tags=_TAGS,
+)
 def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Gradients with respect to the direction and the norm."""
     up, value, size, length = accurate(grad), accurate(v), accurate(norm), accurate(g)

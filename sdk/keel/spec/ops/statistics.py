@@ -3,6 +3,7 @@
 One pass over sums of squares cancels; two passes read the row twice while it is in cache. The second corrects for the
 rounding of the mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983).
 """
+
 from __future__ import annotations
 
 from math import prod
@@ -43,7 +44,7 @@ def _moments(x: torch.Tensor, dims: list[int] | None, correction: Any) -> tuple[
     count = prod([x.shape[d] for d in over]) if x.dim() else 1
     mean = aten.sum.dim_IntList(x, over, True) / count
     apart = x - mean
-    drift = aten.sum.dim_IntList(apart, over, True)          # 0 but for the rounding of the mean
+    drift = aten.sum.dim_IntList(apart, over, True)  # 0 but for the rounding of the mean
     squares = aten.sum.dim_IntList(apart * apart, over, True) - drift * drift / count
     freedom = count - (1 if correction is None else correction)
     if isinstance(freedom, int | float):
@@ -58,31 +59,35 @@ def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: tor
 _UPDATES = Numerics(updated_mean=True)
 _CLAUSES = (
     "The variance is the sum of squared deviations from the mean over (count - correction).",
-    Clause("The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
-           About.NONFINITE),
+    Clause(
+        "The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
+        About.NONFINITE,
+    ),
     Clause("NaN or inf among the elements gives NaN.", About.NONFINITE),
 )
 
 
 @family(aten.var_mean.correction, clauses=_CLAUSES, numerics=_UPDATES, unspecified=infinite(1))
-def var_mean(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
-             keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def var_mean(
+    x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Variance and mean over ``dim``."""
     var, mean = _moments(accurate(x), dim, correction)
     return (_dropped(x, dim, keepdim, var).to(x.dtype.to_real()), _dropped(x, dim, keepdim, mean).to(x.dtype))
 
 
 @family(aten.var.correction, clauses=_CLAUSES, numerics=_UPDATES)
-def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
-        keepdim: bool = False) -> torch.Tensor:
+def var(
+    x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
+) -> torch.Tensor:
     """Variance over ``dim``."""
     return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype.to_real())
 
 
-@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",),
-        numerics=_UPDATES)
-def std(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None,
-        keepdim: bool = False) -> torch.Tensor:
+@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",), numerics=_UPDATES)
+def std(
+    x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
+) -> torch.Tensor:
     """Standard deviation over ``dim``."""
     found = aten.sqrt.default(_moments(accurate(x), dim, correction)[0])
     return _dropped(x, dim, keepdim, found).to(x.dtype.to_real())

@@ -3,6 +3,7 @@
 Places are integers [out, taps], known from sizes alone, so that one gather and one fold over the taps do the work, and
 fuse. The places of a gradient are those of the results that an element had a part in.
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """The layers that nn.MultiheadAttention and nn.TransformerEncoderLayer become when nothing is to be differentiated."""
+
 from __future__ import annotations
 
 import math
@@ -13,8 +14,11 @@ aten = torch.ops.aten
 family = Family("transformer layers")
 Tensor = torch.Tensor
 
-_MASK = Clause("mask is true, or not 0, where nothing is to be seen; mask_type says what it is: 0 [queries, keys], 1 "
-               "[batch, keys], 2 of the scores' own sizes.", parameters=("mask",))
+_MASK = Clause(
+    "mask is true, or not 0, where nothing is to be seen; mask_type says what it is: 0 [queries, keys], 1 "
+    "[batch, keys], 2 of the scores' own sizes.",
+    parameters=("mask",),
+)
 _NOTHING_SEEN = Clause("A row of which nothing is to be seen is NaN.", About.NONFINITE)
 
 
@@ -35,9 +39,18 @@ def _hidden(mask: Tensor, like: Tensor, mask_type: int | None) -> Tensor:
     return mask
 
 
-@family("_masked_softmax",
-    clauses=(Clause("As softmax of x with -infinity where mask is true; over the last dimension unless dim is given.",
-                    About.NONFINITE), _MASK, _NOTHING_SEEN), tags=frozenset({"reduction"}))
+@family(
+    "_masked_softmax",
+    clauses=(
+        Clause(
+            "As softmax of x with -infinity where mask is true; over the last dimension unless dim is given.",
+            About.NONFINITE,
+        ),
+        _MASK,
+        _NOTHING_SEEN,
+    ),
+    tags=frozenset({"reduction"}),
+)
 def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
     """softmax over what is to be seen."""
     hidden = _hidden(mask, x, mask_type) if x.dim() == 4 else _true(mask)
@@ -45,14 +58,20 @@ def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: i
     return aten._softmax.default(seen, x.dim() - 1 if dim is None else dim, False)
 
 
-@family("_masked_softmax_backward", clauses=("As the gradient of softmax from its result; 0 where mask is true.",),
-        tags=frozenset({"reduction"}))
+@family(
+    "_masked_softmax_backward",
+    clauses=("As the gradient of softmax from its result; 0 where mask is true.",),
+    tags=frozenset({"reduction"}),
+)
 def masked_softmax_backward(grad: Tensor, output: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """The gradient of masked_softmax."""
     mask = _true(mask)
-    found = aten._softmax_backward_data.default(aten.masked_fill.Scalar(grad, mask, 0),
-                                                aten.masked_fill.Scalar(output, mask, 0),
-                                                output.dim() - 1 if dim is None else dim, output.dtype)
+    found = aten._softmax_backward_data.default(
+        aten.masked_fill.Scalar(grad, mask, 0),
+        aten.masked_fill.Scalar(output, mask, 0),
+        output.dim() - 1 if dim is None else dim,
+        output.dtype,
+    )
     return aten.masked_fill.Scalar(found, mask, 0)
 
 
@@ -62,10 +81,16 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return aten.permute.default(aten.reshape.default(x, [batch, length, heads, width // heads]), [0, 2, 1, 3])
 
 
-@family("_transform_bias_rescale_qkv", clauses=(
-    Clause("qkv is [batch, length, 3 * width]; the results are [batch, heads, length, width / heads].",
-           parameters=("qkv",)),
-    "To each its part of the bias is added; queries are divided by the square root of width / heads."))
+@family(
+    "_transform_bias_rescale_qkv",
+    clauses=(
+        Clause(
+            "qkv is [batch, length, 3 * width]; the results are [batch, heads, length, width / heads].",
+            parameters=("qkv",),
+        ),
+        "To each its part of the bias is added; queries are divided by the square root of width / heads.",
+    ),
+)
 def split_queries_keys_values(qkv: Tensor, qkv_bias: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     """Queries, keys and values by heads."""
     width = qkv.shape[2] // 3
@@ -82,17 +107,30 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return aten.view.default(out, [*batch, weight.shape[0]])
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, heads: int, weight: Tensor, bias: Tensor, mask: Tensor | None,
-               mask_type: int | None) -> tuple[Tensor, Tensor]:
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    mask_type: int | None,
+) -> tuple[Tensor, Tensor]:
     """(what the heads see, side by side; the weights that they see it by)"""
     width = query.shape[2]
-    given = [(t, aten.slice.Tensor(weight, 0, i * width, (i + 1) * width),
-              aten.slice.Tensor(bias, 0, i * width, (i + 1) * width)) for i, t in enumerate((query, key, value))]
+    given = [
+        (
+            t,
+            aten.slice.Tensor(weight, 0, i * width, (i + 1) * width),
+            aten.slice.Tensor(bias, 0, i * width, (i + 1) * width),
+        )
+        for i, t in enumerate((query, key, value))
+    ]
     q, k, v = (_heads(_linear(*g), heads) for g in given)
     q = q * (1 / math.sqrt(width // heads))
     scores = _products(q, aten.permute.default(k, [0, 1, 3, 2]))
-    weights = (aten._softmax.default(scores, 3, False) if mask is None
-               else masked_softmax(scores, mask, 3, mask_type))
+    weights = aten._softmax.default(scores, 3, False) if mask is None else masked_softmax(scores, mask, 3, mask_type)
     seen = aten.permute.default(_products(weights, v), [0, 2, 1, 3])
     return aten.reshape.default(seen, list(query.shape)), weights
 
@@ -103,15 +141,35 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
     return aten.view.default(aten.bmm.default(*flat), [batch, heads, rows, b.shape[3]])
 
 
-@family("_native_multi_head_attention", clauses=(
-    "Queries, keys and values are [batch, length, width], and multiplied by the first, second and third part of "
-    "qkv_weight.", "The weights are softmax(q k^T / sqrt(width / heads)), over what is to be seen.", _MASK,
-    Clause("The second result are the weights, averaged over heads if average_attn_weights; None without need_weights.",
-           parameters=("average_attn_weights",))))
-def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: int, qkv_weight: Tensor,
-                         qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor, mask: Tensor | None = None,
-                         need_weights: bool = True, average_attn_weights: bool = True,
-                         mask_type: int | None = None) -> tuple[Tensor, Tensor | None]:
+@family(
+    "_native_multi_head_attention",
+    clauses=(
+        "Queries, keys and values are [batch, length, width], and multiplied by the first, second and third part of "
+        "qkv_weight.",
+        "The weights are softmax(q k^T / sqrt(width / heads)), over what is to be seen.",
+        _MASK,
+        Clause(
+            "The second result are the weights, averaged over heads if average_attn_weights; None without "
+            "need_weights.",
+            parameters=("average_attn_weights",),
+        ),
+    ),
+)
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Attention of several heads, with the products before and after it."""
     seen, weights = _attention(query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type)
     if average_attn_weights:
@@ -119,18 +177,44 @@ def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, embed_dim: i
     return _linear(seen, proj_weight, proj_bias), weights if need_weights else None
 
 
-@family("_transformer_encoder_layer_fwd", clauses=(
-    Clause("With attention A, layer norms N1 and N2 and the two products F with relu or gelu between them: y = N1(x + "
-           "A(x)), then N2(y + F(y)); if norm_first, y = x + A(N1(x)), then y + F(N2(y)).", parameters=("norm_first",)),
-           _MASK))
-def transformer_encoder_layer(src: Tensor, embed_dim: int, num_heads: int, qkv_weight: Tensor, qkv_bias: Tensor,
-                              proj_weight: Tensor, proj_bias: Tensor, use_gelu: bool, norm_first: bool, eps: float,
-                              norm_weight_1: Tensor, norm_bias_1: Tensor, norm_weight_2: Tensor, norm_bias_2: Tensor,
-                              ffn_weight_1: Tensor, ffn_bias_1: Tensor, ffn_weight_2: Tensor, ffn_bias_2: Tensor,
-                              mask: Tensor | None = None, mask_type: int | None = None) -> Tensor:
+@family(
+    "_transformer_encoder_layer_fwd",
+    clauses=(
+        Clause(
+            "With attention A, layer norms N1 and N2 and the two products F with relu or gelu between them: y = N1(x + "
+            "A(x)), then N2(y + F(y)); if norm_first, y = x + A(N1(x)), then y + F(N2(y)).",
+            parameters=("norm_first",),
+        ),
+        _MASK,
+    ),
+)
+def transformer_encoder_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Tensor:
     """An encoder layer of a transformer, whole."""
+
     def normed(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return aten.native_layer_norm.default(x, [embed_dim], weight, bias, eps)[0]
+
     x = normed(src, norm_weight_1, norm_bias_1) if norm_first else src
     seen, _ = _attention(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type)
     x = src + _linear(seen, proj_weight, proj_bias)

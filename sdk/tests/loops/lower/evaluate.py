@@ -117,7 +117,7 @@ class _Run:
         self.space = (*definition.axes, *definition.folded)
         self.sizes = [size_of(a.size, symbols) for a in self.space]
         self.values: dict[int, Tensor] = {}
-        self.visible = 0                          # after a fold, what was computed inside it is gone
+        self.visible = 0  # after a fold, what was computed inside it is gone
 
     def results(self) -> list[Tensor]:
         for step in self.definition.steps:

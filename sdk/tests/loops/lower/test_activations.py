@@ -103,10 +103,16 @@ def test_gelu(approximate: str) -> None:
         compare(call, evaluate(lower(call), [ends]), one_by_one(gelu, ends))
 
 
-@pytest.mark.parametrize(("op", "parameters"), [
-    (aten.silu_backward.default, {}), (aten.mish_backward.default, {}),
-    (aten.gelu_backward.default, {"approximate": "tanh"}), (aten.gelu_backward.default, {})],
-    ids=["silu", "mish", "tanh", "gelu"])
+@pytest.mark.parametrize(
+    ("op", "parameters"),
+    [
+        (aten.silu_backward.default, {}),
+        (aten.mish_backward.default, {}),
+        (aten.gelu_backward.default, {"approximate": "tanh"}),
+        (aten.gelu_backward.default, {}),
+    ],
+    ids=["silu", "mish", "tanh", "gelu"],
+)
 def test_gradients_keep_their_digits(op: Any, parameters: dict[str, Any]) -> None:
     """Also where they are nearly 0, in ulps of the gradient and of what a rounding of x makes of it; as those that the
     operator set writes them out as.
@@ -116,6 +122,7 @@ def test_gradients_keep_their_digits(op: Any, parameters: dict[str, Any]) -> Non
 
     def true(x: torch.Tensor) -> torch.Tensor:
         return exact(torch.ones_like(x), x, **parameters)
+
     want = true(x.double())
     room = eps * (want.abs() + (true(x.double() * (1 + 1e-6)) - want).abs() / 1e-6)
     (got,) = evaluate(lower(call_of(op, (torch.ones_like(x), x), parameters, x)), [torch.ones_like(x), x])

@@ -107,6 +107,7 @@ def test_symbolic_lengths() -> None:
 
 def test_symbolic_values() -> None:
     """Apart from the lengths: some versions of PyTorch fix the sizes that these are called with."""
+
     def f(x: torch.Tensor) -> list[torch.Tensor]:
         n, m = x.shape
         return [aten.scalar_tensor(n, dtype=torch.float32), aten.full([n, 2], m), aten.add.Scalar(x, n)]

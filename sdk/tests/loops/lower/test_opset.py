@@ -1,4 +1,5 @@
 """Every rule gives what eager gives, on the samples of the operator set's declarations, in every dtype declared."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,8 +18,11 @@ from keel.types import Call
 from .calls import call_of, eager, tensors_in
 from .evaluate import evaluate
 
-LOWERED = [op for op in MEMBERS.values() if op.kind == "primitive" and op.samples is not None
-           and any(t in RULES for t in op.targets)]
+LOWERED = [
+    op
+    for op in MEMBERS.values()
+    if op.kind == "primitive" and op.samples is not None and any(t in RULES for t in op.targets)
+]
 INEXACT = frozenset({"fmod", "remainder"})
 """Operators for which eager's vectorised code gives NaN where x / y is beyond 2^31; its scalar code does not."""
 UNDEFINED = frozenset({"empty"})
@@ -52,8 +56,9 @@ def unlike(got: Tensor, want: Tensor, op: Op) -> str | None:
     budget = op.budget.get(want.dtype)
     ulps = 64.0 if budget is None or budget.ulps is None else 2 * budget.ulps + 2
     eps = torch.finfo(want.dtype).eps
-    near = torch.isclose(got, want, rtol=ulps * eps, atol=ulps * torch.finfo(want.dtype).smallest_normal,
-                         equal_nan=True)
+    near = torch.isclose(
+        got, want, rtol=ulps * eps, atol=ulps * torch.finfo(want.dtype).smallest_normal, equal_nan=True
+    )
     if op.name in INEXACT:
         near |= want.isnan() & got.isfinite()
     if budget is None or budget.ulps is None or "fma" in op.name:  # terms that cancel

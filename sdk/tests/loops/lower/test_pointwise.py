@@ -177,8 +177,10 @@ DIVISIONS = {
 @pytest.mark.parametrize("op", [aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default], ids=str)
 def test_truth_is_that_of_the_common_dtype(op: Any) -> None:
     """A number without dimensions may wrap to 0, or be too small for a float."""
-    for x, y in ((torch.tensor([0, 1], dtype=torch.int8), torch.tensor(-2 ** 63)),
-                 (torch.tensor([0.0, 1.0]), torch.tensor(1e-300, dtype=torch.float64))):
+    for x, y in (
+        (torch.tensor([0, 1], dtype=torch.int8), torch.tensor(-(2**63))),
+        (torch.tensor([0.0, 1.0]), torch.tensor(1e-300, dtype=torch.float64)),
+    ):
         check(op, x, y)
         assert torch.equal(decomposition_of(op)(x, y), op(x, y))
 
@@ -490,6 +492,7 @@ def test_a_size_that_may_be_one_is_not_taken_for_another() -> None:
     def answer(a: Dim, b: Dim, size: Dim) -> object:
         x, y, out = (TensorType.dense(torch.float32, (n, 3)) for n in (a, b, size))
         return lower(Call(aten.add.Tensor, (x, y), {}, (out,)))
+
     for sizes in ((4, late, 4), (late, 4, late), (given, late, given)):
         assert "only the run tells whether one of them is 1" in str(answer(*sizes))
     assert not isinstance(answer(late, late, late), str) and not isinstance(answer(late, 1, late), str)

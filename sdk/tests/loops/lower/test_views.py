@@ -135,12 +135,20 @@ def test_complex_numbers_are_moved(dtype: torch.dtype) -> None:
 
 def test_complex_numbers_are_not_computed_with() -> None:
     x = torch.randn(3, 4, dtype=torch.complex64)
-    assert lowered(aten.ones_like.default, x) == \
-        "aten.ones_like.default makes the complex number 1; loops have none but 0."
-    assert lowered(aten._to_copy.default, x.real, dtype=torch.complex64) == \
-        "aten._to_copy.default computes with complex numbers, which loops only move."
-    assert lowered(aten.unfold_backward.default, x.reshape(3, 2, 2), [3, 4], 1, 2, 2) == \
-        "aten.unfold_backward.default folds complex numbers, which loops only move."
-    assert lowered(aten.scatter_add.default, x, 0, torch.zeros(1, 4, dtype=torch.int64), x) == \
-        "aten.scatter_add.default computes with complex numbers, which loops only move."
+    assert (
+        lowered(aten.ones_like.default, x)
+        == "aten.ones_like.default makes the complex number 1; loops have none but 0."
+    )
+    assert (
+        lowered(aten._to_copy.default, x.real, dtype=torch.complex64)
+        == "aten._to_copy.default computes with complex numbers, which loops only move."
+    )
+    assert (
+        lowered(aten.unfold_backward.default, x.reshape(3, 2, 2), [3, 4], 1, 2, 2)
+        == "aten.unfold_backward.default folds complex numbers, which loops only move."
+    )
+    assert (
+        lowered(aten.scatter_add.default, x, 0, torch.zeros(1, 4, dtype=torch.int64), x)
+        == "aten.scatter_add.default computes with complex numbers, which loops only move."
+    )
     assert lowered(aten.isnan.default, x) == "aten.isnan.default has no loop form on complex64."
