@@ -43,8 +43,9 @@ check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile sdk/tests $(ARGS)
 
-house: $(STAMP)  ## print the figures of the code's structure, each a ceiling that may only fall
-	$(BIN)/python -m pytest -q -s -k 'figures or declarations' sdk/tests/test_house.py sdk/tests/test_operator_names.py
+house: $(STAMP)  ## print the figures of the code's structure and of its English, each a ceiling that may only fall
+	$(BIN)/python -m pytest -q -s -k 'figures or declarations' sdk/tests/test_house.py sdk/tests/test_operator_names.py \
+	  sdk/tests/test_english.py
 
 bless: $(STAMP)  ## rewrite golden files, then show what changed
 	$(BIN)/python -m pytest -q --bless $(ARGS) || true

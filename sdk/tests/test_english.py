@@ -1,0 +1,190 @@
+"""Plain English, as docs/maintainers/style.md asks for it: how often prose breaks a rule, per room, as a ceiling that
+may only fall.
+
+Prose is every docstring, comment and message of the code, and every document that is written by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from .source_files import ROOT, short
+
+CODE = ("sdk", "reference_backends", "conformance", "templates", "docs")
+"""Folders whose Python files are read, those of tests too."""
+UNREAD = ("docs/maintainers/style.md", "sdk/tests/test_english.py")
+"""Files that quote what they forbid."""
+GENERATED = "docs/spec/.keel-made"
+"""The list of the pages that ``keel spec docs`` writes; their prose is counted where it is declared."""
+
+_BRITISH = (
+    r"analys(?=e[dr]?\b|ing) artefact behaviour cancell(?=ed|ing) canonicalis capitalis catalogue centr(?=e[ds]?\b|ing)"
+    r" colour discretis emphasis(?=e|ing) equalis factoris favour finalis formalis generalis grey(?=\b) honour"
+    r" initialis judgement labell(?=ed|ing) linearis localis materialis maximis memois minimis modell(?=ed|ing)"
+    r" neighbour normalis optimis(?!t) organis(?!m) parallelis penalis prioritis quantis randomis realis(?!t) recognis"
+    r" serialis specialis standardis summaris symbolis synchronis travell(?=ed|er|ing) utilis vectoris visualis"
+)
+_PERSONS = ("anybody", "anyone", "engineer", "one", "people", "reader", "somebody", "someone", "user", "vendor")
+RULES: Mapping[str, str] = {
+    "a relative clause without a head: who computes": "".join(rf"(?<!\b{person} )" for person in _PERSONS)
+    + r"\b[Ww]ho(?:ever)? (?!is\b)\w+s\b",
+    "a relative clause without a head: what computes nothing": r"\b[Ww]hat \w+s (?:nothing|none|no \w+)\b",
+    "of before what it belongs to: Of a view all": r"(?:^|[.:;] )Of (?:an?|all|each|every|it|no|the|them|those|what"
+    r"|which)\b",
+    "of which no": r"\bof (?:which|whom|what) (?:none|nothing|no)\b|\bof (?:those|such) of which\b",
+    "is none": r"\b(?:is|are|was|were) none\b",
+    "is no file": r"(?<![Hh]ere )\b(?:is|are) no"
+    r" (?!better|fewer|less|longer|more|other|reason|slower|such|use|way|worse)[a-z]+",
+    "has not, knows not": r"\b(?:has|have|had) not(?=[.,;:)])|\b(?:gives?|knows?|needs?|reads?|says?|takes?) not\b",
+    "anew, lest, upon": r"\b(?:anew|lest|hereof|save for|thereof|upon|wherein|whereof)\b",
+    "so many for a number": r"\b[Ss]o many\b",
+    "such as are": r"\bsuch as (?:are|is)\b",
+    "hears of, is told, tells nothing": r"\b(?:hears? of|heard of|(?:is|are) told|(?:tells?) nothing|nothing tells)\b",
+    "as it is found, one and the same": r"\bas it (?:is|was) found\b|\bone and the same\b|\bthe one or the other\b",
+    "a British spelling": r"\b(?:de|re|un)?-?(?:" + "|".join(_BRITISH.split()) + ")",
+    "a sentence of more than 45 words": r"(?:[^\s.:;!?|]+[,)\]]? ){45}",
+}
+"""A name for each rule, and the pattern of what breaks it."""
+
+CEILINGS = {
+    "conformance": 295,
+    "docs": 87,
+    "reference_backends": 28,
+    "sdk/keel": 256,
+    "sdk/keel/spec": 96,
+    "templates": 0,
+    "tests": 145,
+    "the root": 18,
+}
+"""How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""
+
+
+# -- prose ---------------------------------------------------------------------------------------------------
+
+
+def files() -> list[Path]:
+    generated = {ROOT / "docs" / "spec" / line for line in (ROOT / GENERATED).read_text().splitlines()[1:]}
+    code = (path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
+    pages = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    return [path for path in sorted({*code, *pages} - generated) if short(path) not in UNREAD]
+
+
+def of_code(text: str) -> Iterator[str]:
+    """The comments of Python, each run of lines as one, and every string that has words in it."""
+    run: list[str] = []
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield " ".join(run)
+                run = []
+            run.append(token.string.lstrip("# "))
+            last = token.start[0]
+    yield " ".join(run)
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Constant(value=str(string)) if len(string.split()) > 1:
+                yield from re.split(r"\n\s*\n", string)
+
+
+def of_page(text: str) -> Iterator[str]:
+    """The paragraphs, list items and cells of Markdown, without its code and where its links lead."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    yield from re.split(r"(?m)\n\s*\n|^\s*[*-] |^\s*\d+\. |\||^#+ ", text)
+
+
+def prose(path: Path) -> Iterator[str]:
+    """What a file says, a paragraph at a time and on one line; what stands in backquotes is code."""
+    text = path.read_text()
+    for paragraph in of_page(text) if path.suffix == ".md" else of_code(text):
+        yield re.sub(r"\s+", " ", re.sub(r"(`+)[^`]+\1", "`x`", paragraph)).strip()
+
+
+def broken(paragraph: str) -> list[tuple[str, str]]:
+    """The rules that a paragraph breaks, with where."""
+    return [(rule, found[0]) for rule, pattern in RULES.items() for found in re.finditer(pattern, paragraph)]
+
+
+# -- the figures ---------------------------------------------------------------------------------------------
+
+
+def room_of(path: Path) -> str:
+    """The longest room in ``CEILINGS`` that the file is in; the root has documents alone."""
+    if "tests" in path.parts:
+        return "tests"
+    name = short(path)
+    return max((room for room in CEILINGS if name.startswith(f"{room}/")), key=len, default="the root")
+
+
+def test_the_english_of_the_figures_gets_no_worse() -> None:
+    found = [(path, rule, where) for path in files() for text in prose(path) for rule, where in broken(text)]
+    rooms, rules = Counter(room_of(path) for path, _, _ in found), Counter(rule for _, rule, _ in found)
+    for room, count in rooms.most_common():
+        print(f"{count:6}  broken rules of English in {room}")
+    for rule, count in rules.most_common():
+        print(f"{count:6}  times {rule}")
+    risen = {room for room, count in rooms.items() if count > CEILINGS.get(room, 0)}
+    listed = [f"{short(path)}: {rule}: {where}" for path, rule, where in found if room_of(path) in risen]
+    assert not risen, "\n".join(listed)
+
+
+# -- what counts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule, sentence",
+    [
+        ("who computes", "Cases whose right results who computes nothing would have."),
+        ("what computes nothing", "It takes out what computes nothing."),
+        ("Of a view", "A view is free. Of a view all that counts is its base."),
+        ("of which no", "Ops of which no rule is known."),
+        ("is none", "Raises KeyError if there is none."),
+        ("is no file", "The path is no file."),
+        ("has not", "It prints what the other has not."),
+        ("anew", "The plan is drawn anew."),
+        ("so many", "It stops after so many rounds."),
+        ("such as are", "Backends such as are right in other ways."),
+        ("hears of", "A listener hears of it."),
+        ("as it is found", "Memory is read as it is found."),
+        ("British", "The behaviour of a normalisation."),
+        ("45 words", "And " * 50 + "so on."),
+    ],
+)
+def test_each_rule_is_recognized(rule: str, sentence: str) -> None:
+    found = [name for name, _ in broken(sentence)]
+    assert any(rule in name for name in found) and len({*found}) == 1
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A backend that computes nothing fails.",
+        "There is no file, and it is no longer needed.",
+        "The user who asks for it gets None. It has not been read.",
+        "An optimistic organism emphasizes realistic analyses.",
+        "Kernels such as matmul.",
+    ],
+)
+def test_plain_english_passes(sentence: str) -> None:
+    assert broken(sentence) == []
+
+
+def test_code_has_its_comments_and_messages_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text('"""Doc\nstring."""\nx = 1  # why it\n# is\ny = f"a message of {x} words, `anew`"\nz = "word"\n')
+    assert {text for text in prose(path) if text} == {"why it is", "Doc string.", "a message of", "words, `x`"}
+
+
+def test_pages_are_read_without_code_and_links(tmp_path: Path) -> None:
+    path = tmp_path / "p.md"
+    path.write_text("# Title\n\nSee [this](anew.md), `anew`.\n\n```\nanew\n```\n\n* one\n  item\n* two\n")
+    assert [text for text in prose(path) if text] == ["Title", "See [this], `x`.", "one item", "two"]
