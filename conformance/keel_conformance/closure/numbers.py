@@ -145,7 +145,7 @@ def discrete(mine: Left, eager: Left, exact: Left) -> Iterator[str]:
 
 def compared(mine: Left, eager: Left, exact: Left) -> Mapping[str, Comparison]:
     floats = [n for n, x in mine.items() if _continuous(x) and n in exact]
-    return compare(*({n: _parts(left[n]) for n in floats} for left in (mine, eager, exact)))
+    return compare(*({n: real(left[n]) for n in floats} for left in (mine, eager, exact)))
 
 
 def _continuous(x: Tensor) -> bool:
@@ -156,7 +156,7 @@ def dense(x: Tensor) -> Tensor:
     return x.to_dense() if x.layout != torch.strided else x
 
 
-def _parts(x: Tensor) -> Tensor:
+def real(x: Tensor) -> Tensor:
     """Real numbers; a complex tensor's as pairs."""
     x = dense(x)
     return torch.view_as_real(x.resolve_conj()) if x.dtype.is_complex else x
@@ -190,7 +190,7 @@ def motion(example: universe.Example, exact: Left, names: set[str], cotangents: 
             generator = torch.Generator().manual_seed(seed)
             near = leave(twin_.fn, [_moved(x, generator) for x in twin_.inputs], cotangents)
             for n in names:
-                a, b = _parts(near[n]), _parts(exact[n])
+                a, b = real(near[n]), real(exact[n])
                 if a.shape == b.shape:
                     apart = (a - b)[a.isfinite() & b.isfinite()]
                     farthest[n] = max(farthest[n], float(apart.square().sum()))
