@@ -54,6 +54,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", [ROOT / "docs" / "tour.md", *sorted((ROOT / "docs" / "maintainers").glob("*.md"))])
+def test_files_that_pages_for_maintainers_name_are_there(page: Path) -> None:
+    named = set(re.findall(r"`((?:sdk|conformance|reference_backends|docs|templates)/[\w./]+)`", page.read_text()))
+    assert not {name for name in named if not (ROOT / name).exists()}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_lines_fit(page: Path) -> None:
     long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith("|")]
