@@ -62,7 +62,7 @@ CEILINGS = {
     "sdk/keel/spec": 96,
     "templates": 0,
     "tests": 145,
-    "the root": 17,
+    "the root": 2,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""
 
