@@ -2,7 +2,7 @@
 
 The rest is in the public rooms: ``keel.plugin`` (all that a vendor writes), ``keel.loops`` (kernels as data),
 ``keel.opset`` (the operators), ``keel.testing`` (what a backend's tests need), ``keel.cost`` (data sheets),
-``keel.cache`` (what compilers made) and ``keel.serialise`` (graphs as files).
+``keel.cache`` (what compilers made) and ``keel.serialize`` (graphs as files).
 
 ``import keel`` loads neither PyTorch nor the rooms of Keel: a name loads its room when it is first used (PEP 562).
 The imports under ``TYPE_CHECKING`` say the same as the tables below to type checkers and editors.
@@ -125,7 +125,7 @@ _MOVED: Mapping[str, tuple[str, ...]] = {
     ),
     "keel.opset": ("MEMBERS", "OPSET", "About", "Clause", "Op", "bind", "decomposition_of", "overload_of"),
     "keel.plugin": ("API", "cuda_stream", "torch_compile_backend"),
-    "keel.serialise": ("load_graph", "save_graph"),
+    "keel.serialize": ("load_graph", "save_graph"),
     "keel.testing": (
         "Asked",
         "Batch",
@@ -142,7 +142,7 @@ _MOVED: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names that were public here, by the room where they are now.  They are found for one more release."""
-_ROOMS = ("cache", "cost", "loops", "opset", "plugin", "serialise", "testing")
+_ROOMS = ("cache", "cost", "loops", "opset", "plugin", "serialize", "testing")
 """The public rooms, which are loaded when they are first used, like names."""
 _MODULES: Mapping[str, str] = {
     **{room: f"keel.{room}" for room in _ROOMS},
@@ -152,6 +152,7 @@ _MODULES: Mapping[str, str] = {
     "documents": "keel.documents",
     "harvest": "keel.torch_adapter.harvest",
     "partition": "keel.partition",
+    "serialise": "keel.serialise",
     "universe": "keel.torch_adapter.universe",
 }
 """The public rooms, and what Keel's own tools use besides; nothing is promised of that."""

@@ -94,8 +94,8 @@ def test_an_exported_program_keeps_its_assertions(name: str, tmp_path: Path) -> 
     program = PROGRAMS[name]
     exported = torch.export.export(_Model(program.fn), program.kept)
     compiled = keel.compile_exported(exported, backends=["cpp"])
-    keel.serialise.save_graph(exported, file := tmp_path / "graph.keel")
-    loaded = keel.serialise.load_graph(file)
+    keel.serialize.save_graph(exported, file := tmp_path / "graph.keel")
+    loaded = keel.serialize.load_graph(file)
     for run in (compiled, loaded, keel.compile(loaded, backends=["interp"])):
         for inputs in (program.kept, program.broken) * 2:
             want, got = outcome(program.fn, inputs), outcome(run, inputs)

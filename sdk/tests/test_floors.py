@@ -38,6 +38,7 @@ FLOORS = (
     "extern_limits",
     "externs",
     "graph",
+    "serialize",
     "serialise",
     "partition",
     "schedule",

@@ -70,7 +70,7 @@ def test_a_name_that_moved_is_what_its_room_has() -> None:
         assert all(getattr(keel, name) is getattr(import_module(room), name) for name in names)
 
 
-@pytest.mark.parametrize("room", ["cache", "cost", "loops", "opset", "serialise", "testing"])
+@pytest.mark.parametrize("room", ["cache", "cost", "loops", "opset", "serialise", "serialize", "testing"])
 def test_no_submodule_takes_the_place_of_a_rooms_name(room: str) -> None:
     """Importing ``keel.loops.verify`` sets ``keel.loops.verify`` once: a module loaded later would hide the name."""
     module = import_module(f"keel.{room}")

@@ -18,7 +18,7 @@ from .loaders import LOADERS
 from .watch import Watch
 
 MODULES = (
-    "keel.serialise",
+    "keel.serialize",
     "keel.documents",
     "keel.loops.text",
     "keel.loops.index",

@@ -52,7 +52,7 @@ _GRAPH = one_of(
 LOADERS: Mapping[str, Loader] = {
     loader.name: loader
     for loader in (
-        Loader("graph", keel.serialise.load_graph, seeds.graphs, _GRAPH),
+        Loader("graph", keel.serialize.load_graph, seeds.graphs, _GRAPH),
         Loader("kernel", _kernel, seeds.kernels, one_of(of_words, of_words, of_bytes)),
         Loader("sheets", keel.cost.read_sheets, seeds.sheets, _DATA),
         Loader("waivers", lambda path: waivers.read(path, "acme"), seeds.waivers, one_of(of_words, of_bytes)),

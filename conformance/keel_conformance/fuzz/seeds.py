@@ -63,7 +63,7 @@ def graphs() -> list[bytes]:
 def _saved(graph: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="keel-fuzz-") as folder:
         file = Path(folder, "graph.keel")
-        keel.serialise.save_graph(graph, file)
+        keel.serialize.save_graph(graph, file)
         return file.read_bytes()
 
 

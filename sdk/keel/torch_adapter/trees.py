@@ -46,7 +46,7 @@ def tree_text(tree: Tree) -> str:
 
 
 def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
-    """The tree that data describe, which ``keel.serialise.trees`` took from a file.
+    """The tree that data describe, which ``keel.serialize.tree_specs`` took from a file.
 
     Classes are those alone that this process registered with PyTorch's pytree: named tuples and data classes, and what
     ``containers`` lists besides.  Nothing is imported.

@@ -12,14 +12,14 @@ from torch import fx
 
 from keel.documents import Item, Malformed, bad_file, parsed, shown
 from keel.errors import KeelError
-from keel.serialise.archive import members
-from keel.serialise.constants import unpacked
-from keel.serialise.entry import entry
-from keel.serialise.grammar import check, is_value_name
-from keel.serialise.pickled import unpickled
-from keel.serialise.trees import nested
-from keel.serialise.values import Data, NoForm, decode, decode_type, encode
-from keel.serialise.write import FORMAT, NUMBERS, SIZES, same
+from keel.serialize.archive import members
+from keel.serialize.codec import Data, NoForm, decode, decode_type, encode
+from keel.serialize.constants import unpacked
+from keel.serialize.grammar import check, is_value_name
+from keel.serialize.input_guard import entry
+from keel.serialize.pickled import unpickled
+from keel.serialize.save import FORMAT, NUMBERS, SIZES, same
+from keel.serialize.tree_specs import nested
 from keel.spec import MEMBERS
 from keel.spec.lock import overloads
 from keel.spec.versions import CURRENT, convert
@@ -43,7 +43,7 @@ _BARRED: Mapping[str, str] = {name: op.barred for op in MEMBERS.values() if op.b
 
 
 def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = ()) -> fx.GraphModule:
-    """The graph that ``keel.serialise.save_graph`` wrote: a functional graph of ATen operators with a value on every
+    """The graph that ``keel.serialize.save_graph`` wrote: a functional graph of ATen operators with a value on every
     node, its constants as parameters and buffers.
 
     An exported program is called as it was exported, and ends in copies to the inputs and buffers that it writes; any
@@ -65,7 +65,7 @@ def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = (
         raise bad_file(path, e, what=_WHAT) from e
 
 
-_WHAT = "It is no graph that keel.serialise.save_graph wrote."
+_WHAT = "It is no graph that keel.serialize.save_graph wrote."
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

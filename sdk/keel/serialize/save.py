@@ -22,11 +22,11 @@ from keel.graph.calls import is_call, where
 from keel.graph.negotiate import negotiate
 from keel.graph.verify import wrong
 from keel.plugin import Backend
-from keel.serialise.archive import MOST_TEXT, write
-from keel.serialise.constants import plain
-from keel.serialise.grammar import check, is_value_name
-from keel.serialise.trees import nested
-from keel.serialise.values import Data, NoForm, encode, encode_type
+from keel.serialize.archive import MOST_TEXT, write
+from keel.serialize.codec import Data, NoForm, encode, encode_type
+from keel.serialize.constants import plain
+from keel.serialize.grammar import check, is_value_name
+from keel.serialize.tree_specs import nested
 from keel.spec import OPSET
 from keel.spec.lock import overloads
 from keel.spec.versions import CURRENT, convert, version

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from keel import KeelError
-from keel.serialise import load_graph, save_graph
+from keel.serialize import load_graph, save_graph
 
 from .archives import changed
 

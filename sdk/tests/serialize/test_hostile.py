@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from keel import KeelError
-from keel.serialise import load_graph, save_graph
+from keel.serialize import load_graph, save_graph
 
 from ..soon import soon
 from .archives import changed, data_of, parts_of, put

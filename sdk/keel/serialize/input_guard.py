@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.serialise.values import Data, NoForm, decode, dtype_named
+from keel.serialize.codec import Data, NoForm, decode, dtype_named
 from keel.symbols import FUNCTIONS
 from keel.torch_adapter import Tree, flat, unflatten
 

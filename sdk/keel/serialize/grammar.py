@@ -16,8 +16,8 @@ import torch
 from torch import fx
 
 from keel.documents import Item, shown
-from keel.serialise import sizes
-from keel.serialise.values import DTYPES, LAYOUTS, MEMORY_FORMATS
+from keel.serialize import size_limits
+from keel.serialize.codec import DTYPES, LAYOUTS, MEMORY_FORMATS
 
 MOST_NODES, MOST_NESTED, MOST_GRAPHS = 1 << 18, 32, 8
 _LARGEST_SIZE = (1 << 63) - 1
@@ -164,7 +164,7 @@ class _Graph:
                 for size in (*shape, *strides, said["offset"]):
                     if isinstance(size.value, int):
                         size.integer(0, _LARGEST_SIZE)
-                    sizes.check(size, self.bits)
+                    size_limits.check(size, self.bits)
                 said["device"].like(_DEVICE, "a device, as cpu or cuda:0")
                 return
             case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
@@ -172,7 +172,7 @@ class _Graph:
                 if kind == "float" and isinstance(value.value, dict):
                     self.value(value, (), ())
                 else:
-                    sizes.check(value, self.bits)
+                    size_limits.check(value, self.bits)
                 return
         item.refuse("It is no type of a tensor." if tensor else "It is no type.")
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from keel.documents import Malformed
-from keel.serialise.archive import members
-from keel.serialise.constants import MOST
-from keel.serialise.values import DTYPES, Data
+from keel.serialize.archive import members
+from keel.serialize.codec import DTYPES, Data
+from keel.serialize.constants import MOST
 
 _STORAGES = {
     "FloatStorage": "float32",

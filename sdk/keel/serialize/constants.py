@@ -14,7 +14,7 @@ import torch
 
 from keel.documents import Item, Malformed
 from keel.errors import KeelError
-from keel.serialise.values import DTYPES
+from keel.serialize.codec import DTYPES
 
 MOST = 1 << 14
 """Tensors that a saved graph has."""

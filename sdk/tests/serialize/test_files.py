@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import keel
 from keel import KeelError
 from keel.graph.verify import wrong
-from keel.serialise import load_graph, save_graph
+from keel.serialize import load_graph, save_graph
 
 from .archives import changed, data_of
 
@@ -237,7 +237,7 @@ def test_files_that_do_not_load(change: Callable[..., None], code: str, why: str
 
 def test_damaged_files(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:40])
-    with pytest.raises(KeelError, match=r"\[bad-file\].*It is no graph that keel.serialise.save_graph wrote"):
+    with pytest.raises(KeelError, match=r"\[bad-file\].*It is no graph that keel.serialize.save_graph wrote"):
         load_graph(saved)
     with pytest.raises(KeelError, match="There is no file"):
         load_graph(saved.with_name("lost"))

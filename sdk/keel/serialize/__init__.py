@@ -1,6 +1,6 @@
 """Graphs as files: functional graphs of the operator set with their types, constants, and the opset's version."""
 
-from keel.serialise.read import load_graph
-from keel.serialise.write import save_graph
+from keel.serialize.load import load_graph
+from keel.serialize.save import save_graph
 
 __all__ = ["load_graph", "save_graph"]
