@@ -51,7 +51,7 @@ class Trial:
         if len(found) == 1 or all(v.holds for v in judge(found)):
             return judge(found)
         over = {v.name for v in judge(found) if not v.holds and v.same_classes}
-        times = [{n: judge([{n: draw[n]}])[0].times for n in over} for draw in found]
+        times = [{n: judge([{n: draw[n]}])[0].farthest for n in over} for draw in found]
         found = self._excused(measured, found, [{n for n in over if of[n] > 1} for of in times])
         often = {n for n in over if statistics.median(of[n] for of in times) > TIMES}
         if not often or not all(v.holds for v in judge(found)):

@@ -162,3 +162,23 @@ def test_what_kinks_do_not_explain_in_most_draws_is_wrong() -> None:
     unlike = replace(right, unexplained=3.0)
     assert judge([{"x": d} for d in (right, right, unlike)])[0].holds
     assert not judge([{"x": d} for d in (right, unlike, unlike)])[0].holds
+
+
+def test_what_is_zero_in_exact_arithmetic_is_compared_as_noise() -> None:
+    exact = torch.full((8,), 1e-18, dtype=torch.float64)
+    eager = torch.full((8,), 1e-9)
+    assert verdict(5 * eager, eager, exact).holds
+    assert not verdict(9 * eager, eager, exact).holds
+    assert not verdict(5 * eager, eager, torch.full((8,), 2e-9, dtype=torch.float64)).holds
+
+
+def test_samples_of_one_noise_are_alike() -> None:
+    """Each of twelve draws; elements that move together, as those of a gradient may."""
+    generator = torch.Generator().manual_seed(0)
+    zero = torch.full((4,), 1e-18, dtype=torch.float64)
+    ours, eager = (torch.randn(1000, 12, 1, generator=generator).expand(-1, -1, 4) * 1e-9 for _ in range(2))
+    over = [
+        not judge([compare({"x": a}, {"x": b}, {"x": zero}) for a, b in zip(*pair, strict=True)])[0].holds
+        for pair in zip(ours, eager, strict=True)
+    ]
+    assert not any(over)
