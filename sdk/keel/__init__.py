@@ -151,7 +151,8 @@ _MODULES: Mapping[str, str] = {
     "coverage": "keel.coverage",
     "documents": "keel.documents",
     "harvest": "keel.torch_adapter.harvest",
-    "partition": "keel.partition",
+    "partition": "keel.placement",
+    "placement": "keel.placement",
     "serialise": "keel.serialise",
     "universe": "keel.torch_adapter.universe",
 }

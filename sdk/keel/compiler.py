@@ -25,13 +25,13 @@ from keel.graph.repeat import once_only
 from keel.graph.segments import in_order, segments
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
-from keel.partition import certificate
-from keel.partition.answers import Answers, Fault
-from keel.partition.bill import PartBill, bill
-from keel.partition.choose import Choice, again, chosen
-from keel.partition.plan import Plan, Refusals
-from keel.partition.pricing import Pricing, sheets_of
 from keel.pins import pinned
+from keel.placement.audit import certificate
+from keel.placement.audit.itemized_cost import PartCost, itemize
+from keel.placement.placement import Plan, Refusals
+from keel.placement.select import Selection, replan, select_placement
+from keel.placement.solve.build_problem import Pricing, sheets_of
+from keel.placement.support_cache import Fault, SupportCache
 from keel.plugin import Backend
 from keel.runtime.fallback import compile_parts
 from keel.runtime.link import Linkable, link
@@ -113,11 +113,11 @@ class Compiled:
     untried: str = ""
 
     @cached_property
-    def bills(self) -> tuple[PartBill, ...] | None:
+    def bills(self) -> tuple[PartCost, ...] | None:
         """What each part costs by the data sheets; None where some backend has none. Counted when first asked for:
         composites are written out for it.  None, too, where a data sheet fails at these."""
         try:
-            return bill(self.gm, self.plan, self.constants)
+            return itemize(self.gm, self.plan, self.constants)
         except Fault:
             return None
 
@@ -168,8 +168,8 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
 def _placed(captured: Captured, settings: Settings, folder: Path | None, listen: Listener | None) -> Boxed:
     """The graph negotiated, placed, compiled and linked.  Raises ``Fault``."""
     constants, strict = frozenset(captured.constants), settings.strict
-    price, answers = pricing(settings, constants), Answers(settings.backends, strict=strict)
-    choice = chosen(captured, answers.backends, strict=strict, price=price)
+    price, answers = pricing(settings, constants), SupportCache(settings.backends, strict=strict)
+    choice = select_placement(captured, answers.backends, strict=strict, price=price)
     gm, plan = choice.gm, answers.of_the_user(choice.plan)
     dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
     verify(gm, "negotiation")
@@ -178,7 +178,7 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
 
     def anew(refusals: Refusals) -> Plan:
         found = answers.of_the_user(
-            again(gm, answers.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
+            replan(gm, answers.backends, refusals, strict=strict, price=price if plan.claim is not None else None)
         )
         _certify(gm, found, constants, answers)
         return found
@@ -194,10 +194,10 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
     return run
 
 
-def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers: Answers) -> None:
+def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers: SupportCache) -> None:
     """Raises KeelError[bad-plan], or ``Fault`` where an owner took a call before that it refuses now."""
     try:
-        certificate.check(gm, plan, constants)
+        certificate.verify_placement(gm, plan, constants)
     except certificate.Refused as refused:
         raise answers.contradiction(refused) or refused from None
 
@@ -205,12 +205,12 @@ def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers
 def _tried(
     captured: Captured,
     settings: Settings,
-    choice: Choice,
+    choice: Selection,
     compiled: Compiled,
     run: Boxed,
     folder: Path | None,
     listen: Listener | None,
-    answers: Answers,
+    answers: SupportCache,
 ) -> Boxed:
     """``run``, or what its first calls find to be faster: one backend alone."""
     rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)

@@ -20,8 +20,8 @@ from keel.errors import KeelWarning
 from keel.graph import calls as graph
 from keel.graph.left_out import refuse_left_out
 from keel.graph.negotiate import negotiate
-from keel.partition.assign import place
-from keel.partition.plan import Plan
+from keel.placement.place import place
+from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.refusals import CannotSay, answer
 from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form

@@ -14,11 +14,11 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
-from keel.partition.answers import Fault
-from keel.partition.assign import Price, place
-from keel.partition.bill import bill
-from keel.partition.plan import Plan
 from keel.pins import is_of
+from keel.placement.audit.itemized_cost import itemize
+from keel.placement.place import Price, place
+from keel.placement.placement import Plan
+from keel.placement.support_cache import Fault
 from keel.plugin import Backend, Refusal
 from keel.refusals import CannotSay, answer
 from keel.types import Call
@@ -128,7 +128,7 @@ def _asked_again(
 
 
 def _total(gm: fx.GraphModule, plan: Plan, constants: frozenset[str]) -> float | None:
-    bills = bill(gm, plan, constants)
+    bills = itemize(gm, plan, constants)
     return None if bills is None else sum(b.seconds for b in bills)
 
 

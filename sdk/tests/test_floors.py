@@ -11,7 +11,7 @@ import pytest
 
 import keel
 
-from .source_files import KEEL, OUTSIDE, ROOT, code, imports, short, sources
+from .source_files import KEEL, OUTSIDE, ROOT, code, imports, module_of, short, sources
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
@@ -40,7 +40,7 @@ FLOORS = (
     "graph",
     "serialize",
     "serialise",
-    "partition",
+    "placement",
     "schedule",
     "runtime",
     "loop_level",
@@ -99,6 +99,20 @@ def test_rooms_import_only_from_the_floors_below(room: str) -> None:
         if (reached := room_of(module, name)) is not None and reached not in allowed
     ]
     assert not upward, "\n".join(upward)
+
+
+def test_the_audit_of_placements_imports_nothing_of_the_solver() -> None:
+    """It checks what the solver made, so it shares no code with it; neither do the modules that it imports."""
+    files = {module_of(p): p for p in sources(KEEL / "placement")}
+    reached = {m for m in files if m.startswith("keel.placement.audit.")}
+    assert reached
+    todo = list(reached)
+    while todo:
+        for _, module, name in imports(files[todo.pop()]):
+            new = {m for m in (module, f"{module}.{name}") if m in files} - reached
+            reached |= new
+            todo += new
+    assert not sorted(m for m in reached if m.startswith("keel.placement.solve_placement"))
 
 
 def private_torch(path: Path) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from keel.cache.toolchain import stopped_with_this
 from keel.interrupts import is_interrupt
-from keel.partition.split import PartGraph
+from keel.placement.part_graphs import PartGraph
 from keel.plugin import Staged
 
 

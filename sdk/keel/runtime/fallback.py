@@ -11,8 +11,8 @@ from torch import fx
 from keel.errors import KeelError, KeelWarning, first_line
 from keel.graph.calls import where
 from keel.interrupts import is_interrupt
-from keel.partition.plan import Part, Plan, Refusals
-from keel.partition.split import PartGraph, split
+from keel.placement.part_graphs import PartGraph, build_part_graphs
+from keel.placement.placement import Part, Plan, Refusals
 from keel.plugin import Refusal
 from keel.runtime.beside import Outcome, beside
 from keel.runtime.checked import Promise, Run, always, every_call, first_call, promise
@@ -42,7 +42,7 @@ def compile_parts(
     lost: list[tuple[Part, KeelError]] = []
     while True:
         made: list[Linkable] = []
-        graphs = split(gm, plan)
+        graphs = build_part_graphs(gm, plan)
         promises = [promise(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
         for graph in graphs:
             graph.gm.meta |= meta or {}

@@ -13,7 +13,7 @@ from torch import fx
 
 from keel import Backend, KeelError, KeelWarning
 from keel.graph.calls import call_of
-from keel.partition import place
+from keel.placement import place
 from keel.runtime.fallback import compile_parts
 from keel.testing import refusal
 

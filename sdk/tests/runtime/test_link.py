@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from keel.errors import KeelError
-from keel.partition import place, split
+from keel.placement import build_part_graphs, place
 from keel.runtime.link import Linkable, link
 from keel.torch_adapter import tidied
 
@@ -25,7 +25,7 @@ BACKENDS = [takes("mm", name="mm"), takes("add", "mul", name="pointwise"), whole
 def linked(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Callable[[list[Any]], Any]:
     captured = tidied(trace(fn, *inputs, symbolic=symbolic), "inference")
     plan = place(captured.gm, BACKENDS)
-    parts = [Linkable(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in split(captured.gm, plan)]
+    parts = [Linkable(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in build_part_graphs(captured.gm, plan)]
     return link(captured.gm, parts, captured.constants)
 
 
@@ -46,7 +46,7 @@ def test_the_list_of_inputs_is_emptied_so_that_they_can_be_freed() -> None:
         return (y,)
 
     captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
-    first, last = split(captured.gm, place(captured.gm, BACKENDS))
+    first, last = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(
         captured.gm,
         [
@@ -89,7 +89,7 @@ def test_a_first_call_is_replaced_once_it_has_returned() -> None:
         return run
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
-    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
+    (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(captured.gm, [Linkable("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {})
     for _ in range(4):
         try:
@@ -107,7 +107,7 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
     next(n for n in captured.gm.graph.nodes if n.name == "add").meta["stack_trace"] = (
         '  File "/models/model.py", line 41, in forward\n    return (x @ w) + 1\n'
     )
-    first, last = split(captured.gm, place(captured.gm, BACKENDS))
+    first, last = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(
         captured.gm,
         [
@@ -135,7 +135,7 @@ def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> No
         raise raised
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
-    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
+    (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(captured.gm, [Linkable("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
     with pytest.raises(KeelError, match=f"What pointwise compiled of part p0(.|\n)*pointwise: {said}") as error:
         run([R(2)])
@@ -150,7 +150,7 @@ def test_what_the_user_stops_a_part_by_goes_through() -> None:
         signal.raise_signal(sent)
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
-    (part,) = split(captured.gm, place(captured.gm, BACKENDS))
+    (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(captured.gm, [Linkable("p0", slow, part.inputs, part.outputs, owner="pointwise")], {})
     before = signal.signal(signal.SIGTERM, stop)
     try:
@@ -170,7 +170,7 @@ def test_what_the_user_stops_a_part_by_goes_through() -> None:
 def test_nodes_and_parts_may_have_any_names(name: str) -> None:
     """A node's name comes from a program or a file: it becomes a variable's only if it can be one."""
     captured = tidied(trace(lambda x, w: ((x @ w) + w.shape[0], 3), R(2, 2), R(2, 2)), "inference")
-    parts = split(captured.gm, place(captured.gm, BACKENDS))
+    parts = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     names = {n.name: f"{name}{k or ''}" for k, n in enumerate(captured.gm.graph.nodes)}
     for node in captured.gm.graph.nodes:
         node.name = names[node.name]

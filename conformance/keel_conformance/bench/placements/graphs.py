@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from keel import partition, universe
+from keel import placement, universe
 
 from ..traffic import Block
 
@@ -114,13 +114,13 @@ FAMILIES: Mapping[str, Callable[[int], fx.GraphModule]] = {
 }
 
 
-def unsupported(units: partition.Units, seed: int = 0) -> set[str]:
+def unsupported(units: placement.CallGraph, seed: int = 0) -> set[str]:
     """The names of a tenth of the calls."""
     r = random.Random(seed)
     return {node.name for node in units.nodes if r.random() < UNSUPPORTED}
 
 
-def priced(units: partition.Units, backends: int, refused: set[str], seed: int = 0) -> partition.Problem:
+def priced(units: placement.CallGraph, backends: int, refused: set[str], seed: int = 0) -> placement.Problem:
     """What the calls cost on backends with a memory of their own each.
 
     The first is the fastest and refuses ``refused``; the second is the host, from where inputs come and where results
@@ -133,11 +133,11 @@ def priced(units: partition.Units, backends: int, refused: set[str], seed: int =
     compute[r.random(count) < UNSUPPORTED, 2] = np.inf
     makers, readers, sizes, ends = tensors_of(units)
     ways = (LATENCY + np.array(sizes) / BANDWIDTH)[:, None, None] * (1 - np.eye(backends))
-    moved = partition.tensors(makers, readers, ways, home=1, ends=ends, size=sizes)
-    return partition.problem(compute[:, :backends], units.needs, moved, launch=LAUNCH)
+    moved = placement.tensors(makers, readers, ways, home=1, ends=ends, size=sizes)
+    return placement.problem(compute[:, :backends], units.needs, moved, launch=LAUNCH)
 
 
-def tensors_of(units: partition.Units) -> tuple[list[int], list[list[int]], list[int], list[int]]:
+def tensors_of(units: placement.CallGraph) -> tuple[list[int], list[list[int]], list[int], list[int]]:
     """Of each unit one, of all bytes that it makes, and each input: makers, readers, bytes, where they must end."""
     graph = units.nodes[0].graph
     readers: dict[fx.Node, set[int]] = {}

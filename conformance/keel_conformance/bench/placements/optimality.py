@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keel import partition
+from keel import placement
 
 from ...report import Bar
 from ...workers.pool import Outcome
@@ -55,10 +55,10 @@ class Tally:
     above_bound: int = 0
     beyond: int = 0
 
-    def judge(self, problem: partition.Problem, *, launches: bool, uniform: bool) -> partition.Solution:
+    def judge(self, problem: placement.Problem, *, launches: bool, uniform: bool) -> placement.SolvedPlacement:
         """Costs count without what patterns save, so that none is negative."""
         oracle = Oracle(problem, launches)
-        solution = partition.solve(problem)
+        solution = placement.solve_placement(problem)
         cost = oracle.cost(solution.backend.tolist())
         least = oracle.better(cost)
         shift = sum(worth for *_, worth in oracle.savings)
@@ -161,7 +161,7 @@ def total(rows: Iterable[dict[str, Any]], key: str) -> int:
     return sum(int(row[key]) for row in rows)
 
 
-def _launched(solution: partition.Solution, oracle: Oracle) -> float:
+def _launched(solution: placement.SolvedPlacement, oracle: Oracle) -> float:
     """What the parts of the solution cost."""
     owners = dict(zip(solution.group, solution.backend.tolist(), strict=True))
     return sum(oracle.launch[b] for b in owners.values())

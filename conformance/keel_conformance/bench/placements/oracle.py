@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from keel import partition
+from keel import placement
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Tensor:
     place: list[int]
 
 
-def _tensors(t: partition.Tensors, place: list[int]) -> list[_Tensor]:
+def _tensors(t: placement.Tensors, place: list[int]) -> list[_Tensor]:
     readers = [t.reader[a:b].tolist() for a, b in zip(t.first[:-1], t.first[1:], strict=True)]
     return [
         _Tensor(*each, place)
@@ -50,7 +50,7 @@ def _tensors(t: partition.Tensors, place: list[int]) -> list[_Tensor]:
 class Oracle:
     """The costs of ``problem`` in microseconds, which they must be whole numbers of."""
 
-    problem: partition.Problem
+    problem: placement.Problem
     launches: bool = True
 
     def cost(self, labels: Sequence[int]) -> float:

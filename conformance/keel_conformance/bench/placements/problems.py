@@ -7,13 +7,13 @@ import random
 
 import numpy as np
 
-from keel import partition
+from keel import placement
 
 US = 1e-6
 """Costs are whole microseconds, so that ticks hold them without rounding."""
 
 
-def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> partition.Problem:
+def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> placement.Problem:
     """The problem of that seed: ties, zeros, refusals, tensors from and to places, several readers, backends of one
     place, units that stay together, patterns, traffic between backends, launch costs.
 
@@ -34,10 +34,10 @@ def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> par
     if r.random() < 0.4 and np.isfinite(compute[a] + compute[b]).any():
         together[a] = together[b]
     savings = [
-        partition.Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
+        placement.Saving(tuple(r.sample(range(units), 2)), r.randrange(backends), r.randint(0, top) * US)
         for _ in range(units > 1 and not uniform and r.random() < 0.4)
     ]
-    return partition.problem(
+    return placement.problem(
         compute,
         needs,
         moved,
@@ -49,7 +49,7 @@ def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> par
     )
 
 
-def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, uniform: bool) -> partition.Tensors:
+def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, uniform: bool) -> placement.Tensors:
     """One of each unit, and some that the graph is given."""
     units = len(needs)
     readers = [[v for v, wanted in enumerate(needs) if u in wanted] for u in range(units)]
@@ -60,7 +60,7 @@ def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, un
     ).reshape(count, places, places)
     if uniform:
         ways = np.broadcast_to(ways[:, :1, :1], ways.shape)
-    return partition.tensors(
+    return placement.tensors(
         [*range(units), *[-1] * len(given)],
         [*readers, *given],
         ways * US,
@@ -70,14 +70,14 @@ def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, un
     )
 
 
-def _passed(r: random.Random, needs: list[list[int]], backends: int, top: int) -> partition.Tensors:
+def _passed(r: random.Random, needs: list[list[int]], backends: int, top: int) -> placement.Tensors:
     """Traffic of loops with memory: some tensors, that each other backend that reads them pays for, and some inputs."""
     rows = [(u, [v for v, wanted in enumerate(needs) if u in wanted]) for u in range(len(needs))]
     rows = [(u if r.random() < 0.7 else -1, readers) for u, readers in rows if readers]
     ways = np.array(
         [[[r.randint(0, top) for _ in range(backends + 1)] for _ in range(backends + 1)] for _ in rows], float
     ).reshape(len(rows), backends + 1, backends + 1)
-    return partition.tensors(
+    return placement.tensors(
         [u for u, _ in rows],
         [readers for _, readers in rows],
         ways * US,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from keel import Backend, Call, KeelError, partition, universe
+from keel import Backend, Call, KeelError, placement, universe
 
 from ...graphs.draw import draw
 from ...graphs.nodes import Drawn, given, module
@@ -78,17 +78,17 @@ def _one(seed: int, runs: bool, found: dict[str, Any]) -> None:
     inputs = given(program, seed, 0)
     gm = _captured(program, inputs)
     backends, price = _drawn_backends(seed)
-    plan = partition.place(gm, backends, price=price)
+    plan = placement.place(gm, backends, price=price)
     digest = hashlib.sha256(str(plan).encode()).hexdigest()[:16]
     found["plans"].append(digest)
     found["parts"] += len(plan.parts)
     found["calls"] += sum(len(part.nodes) for part in plan.parts)
     found["mixed"] += len({part.owner.name for part in plan.parts}) > 1
     found["again"] += (repeats := seed % AGAIN == 0)
-    if repeats and str(partition.place(gm, backends, price=price)) != str(plan):
+    if repeats and str(placement.place(gm, backends, price=price)) != str(plan):
         found["unsteady"].append(seed)
     try:
-        partition.check(gm, plan)
+        placement.verify_placement(gm, plan)
     except KeelError:
         found["certificate"].append(seed)
         return
@@ -111,12 +111,12 @@ def _captured(program: Drawn, inputs: Sequence[Tensor]) -> fx.GraphModule:
     return seen[0]
 
 
-def _parts(gm: fx.GraphModule, plan: partition.Plan, inputs: Sequence[Tensor]) -> list[Any]:
+def _parts(gm: fx.GraphModule, plan: placement.Plan, inputs: Sequence[Tensor]) -> list[Any]:
     """What the parts compute, one after another."""
     values: dict[str, Any] = {
         node.name: x for node, x in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True)
     }
-    for part in partition.split(gm, plan):
+    for part in placement.build_part_graphs(gm, plan):
         results = part.part.owner.compile(part.gm)(*(values[name] for name in part.inputs))
         values.update(zip(part.outputs, results, strict=True))
     return [values[node.name] if isinstance(node, fx.Node) else node for node in gm.graph.output_node().args[0]]
@@ -150,7 +150,7 @@ class _Prices:
     def __init__(self, seed: int, backends: int) -> None:
         self.seed, self.backends, self.problem = seed, backends, None
 
-    def __call__(self, units: partition.Units, order: tuple[Backend, ...], taken: Any) -> partition.Problem:
+    def __call__(self, units: placement.CallGraph, order: tuple[Backend, ...], taken: Any) -> placement.Problem:
         r = random.Random(f"costs {self.seed}")
         count, top = len(units.nodes), r.choice((3, 30, 1000))
         compute = np.array([[r.randint(0, top) for _ in order] for _ in range(count)], float) * 1e-6
@@ -162,10 +162,10 @@ class _Prices:
             ).reshape(len(makers), places, places)
             * 1e-6
         )
-        moved = partition.tensors(
+        moved = placement.tensors(
             makers, readers, ways, home=0, ends=np.minimum(ends, 0), handover=r.choice((0, 0, 2)) * 1e-6
         )
-        self.problem = partition.problem(
+        self.problem = placement.problem(
             np.where(taken, compute, np.inf),
             units.needs,
             moved,
@@ -174,13 +174,13 @@ class _Prices:
         )
         return self.problem
 
-    def differs(self, gm: fx.GraphModule, plan: partition.Plan) -> bool:
+    def differs(self, gm: fx.GraphModule, plan: placement.Plan) -> bool:
         """Whether the plan does not cost what it says, or more than a backend alone that takes all calls."""
         assert self.problem is not None
         oracle = Oracle(self.problem, launches=False)
         numbers = {b.name: i for i, b in enumerate(plan.backends)}
         owner = {node: numbers[backend.name] for node, backend in plan.owner_of.items()}
-        labels = [owner[node.name] for node in partition.units_of(gm.graph).nodes]
+        labels = [owner[node.name] for node in placement.call_graph_of(gm.graph).nodes]
         cost = oracle.cost(labels) + sum(oracle.launch[numbers[part.owner.name]] for part in plan.parts)
         alone = [oracle.cost([b] * len(labels)) + oracle.launch[b] for b in numbers.values()]
         said = plan.claim.seconds * 1e6 if plan.claim is not None else -1.0

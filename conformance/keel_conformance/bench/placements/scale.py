@@ -18,7 +18,7 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from keel import Backend, Rule, Support, partition
+from keel import Backend, Rule, Support, placement
 
 from ...report import Bar
 from ...workers.pool import Outcome
@@ -53,18 +53,18 @@ def measure(job: Job) -> dict[str, Any]:
 
 def _placed(gm: fx.GraphModule) -> dict[str, Any]:
     """Seconds and findings of one graph."""
-    units = partition.units_of(gm.graph)
+    units = placement.call_graph_of(gm.graph)
     refused = unsupported(units)
     two, three = (priced(units, backends, refused) for backends in (2, 3))
     alone = replace(two, launch=np.zeros(2))
-    read, _ = _timed(lambda: partition.units_of(gm.graph), units)
-    without, fewest = _timed(lambda: partition.solve(alone), units)
-    solve, found = _timed(lambda: partition.solve(two), units)
-    more, other = _timed(lambda: partition.solve(three), units)
+    read, _ = _timed(lambda: placement.call_graph_of(gm.graph), units)
+    without, fewest = _timed(lambda: placement.solve_placement(alone), units)
+    solve, found = _timed(lambda: placement.solve_placement(two), units)
+    more, other = _timed(lambda: placement.solve_placement(three), units)
     plan = _plan(units, found)
-    check, _ = _timed(lambda: partition.check(gm, plan), units)
+    check, _ = _timed(lambda: placement.verify_placement(gm, plan), units)
     gc.collect()
-    split, parts = _timed(lambda: partition.split(gm, plan), units)
+    split, parts = _timed(lambda: placement.build_part_graphs(gm, plan), units)
     modules, _ = _timed(lambda: [part.gm for part in parts[:MODULES]], units, once=True)
     return {
         "calls": len(units.nodes),
@@ -83,7 +83,7 @@ def _placed(gm: fx.GraphModule) -> dict[str, Any]:
     }
 
 
-def _timed(work: Callable[[], Any], units: partition.Units, once: bool = False) -> tuple[float, Any]:
+def _timed(work: Callable[[], Any], units: placement.CallGraph, once: bool = False) -> tuple[float, Any]:
     """CPU seconds, and what came of it."""
     least, found = math.inf, None
     for _ in range(1 if once or len(units.nodes) >= LARGE else 5):
@@ -94,7 +94,7 @@ def _timed(work: Callable[[], Any], units: partition.Units, once: bool = False) 
     return least, found
 
 
-def _plan(units: partition.Units, found: partition.Solution) -> partition.Plan:
+def _plan(units: placement.CallGraph, found: placement.SolvedPlacement) -> placement.Plan:
     backends = [
         Backend(name=name, device="*", supports=Support((Rule(ops=("*",)),)), compile=lambda gm: gm.forward)
         for name in ("fast", "host")
@@ -102,9 +102,9 @@ def _plan(units: partition.Units, found: partition.Solution) -> partition.Plan:
     members: dict[int, list[int]] = {}
     for unit, group in enumerate(found.group):
         members.setdefault(group, []).append(unit)
-    return partition.Plan(
+    return placement.Plan(
         tuple(
-            partition.Part(f"p{group}", backends[found.backend[own[0]]], tuple(units.nodes[u].name for u in own))
+            placement.Part(f"p{group}", backends[found.backend[own[0]]], tuple(units.nodes[u].name for u in own))
             for group, own in sorted(members.items())
         ),
         tuple(backends),
@@ -124,7 +124,7 @@ class _Supported(OperatorSupportBase):
 
 
 def _beside(gm: fx.GraphModule) -> dict[str, Any]:
-    units = partition.units_of(gm.graph)
+    units = placement.call_graph_of(gm.graph)
     partitioner = CapabilityBasedPartitioner(gm, _Supported(unsupported(units)), allows_single_node_partition=True)
     seconds, found = _timed(partitioner.propose_partitions, units, once=True)
     return {"calls": len(units.nodes), "seconds": seconds, "partitions": len(found)}

@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 import keel
-from keel import Backend, KeelError, partition
+from keel import Backend, KeelError, placement
 
 from ...models import ModelCase, build
 from ..jobs import Job
@@ -144,7 +144,7 @@ def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
     """The backend, which notes what each of its parts is predicted to take, and what it takes."""
 
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
-        part = PartTime(backend.name, len(partition.units_of(gm.graph).nodes), predicted(gm, backend))
+        part = PartTime(backend.name, len(placement.call_graph_of(gm.graph).nodes), predicted(gm, backend))
         run = backend.compile(gm)
         timed.parts.append(part)
 
@@ -167,7 +167,7 @@ def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
 def predicted(gm: fx.GraphModule, backend: Backend) -> float:
     """Seconds of a graph on one backend, by its data sheet."""
     anything = replace(backend, supports=lambda call: None, last_resort=False)
-    claim = partition.place(gm, [anything], price=partition.Pricing(compete=True)).claim
+    claim = placement.place(gm, [anything], price=placement.Pricing(compete=True)).claim
     return 0.0 if claim is None else claim.seconds
 
 

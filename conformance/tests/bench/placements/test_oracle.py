@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keel import partition
+from keel import placement
 from keel_conformance.bench.jobs import Job, Selection
 from keel_conformance.bench.placements import optimality
 from keel_conformance.bench.placements.oracle import Oracle, cheapest_parts, fewest_parts
@@ -32,7 +32,7 @@ def test_the_search_finds_what_trying_all_finds(launches: bool) -> None:
 
 def test_costs_are_those_of_the_definition() -> None:
     #  0 -> 1, 0 -> 2: unit 0 on place 0, both readers on place 1, a result back on place 0, a pattern that is broken
-    moved = partition.tensors(
+    moved = placement.tensors(
         [0, 1, -1],
         [[1, 2], [], [2]],
         np.array([[0, 3], [5, 0]]) * 1e-6,
@@ -40,12 +40,12 @@ def test_costs_are_those_of_the_definition() -> None:
         ends=[-1, 0, -1],
         handover=2e-6,
     )
-    problem = partition.problem(
+    problem = placement.problem(
         np.array([[1, 9], [9, 1], [9, 1]]) * 1e-6,
         [[], [0], [0]],
         moved,
         launch=7e-6,
-        savings=[partition.Saving((0, 1), 1, 4e-6)],
+        savings=[placement.Saving((0, 1), 1, 4e-6)],
     )
     assert Oracle(problem, False).cost([0, 1, 1]) == (1 + 1 + 1) + (3 + 2) + (5 + 0) + 3
     assert Oracle(problem).cost([0, 1, 1]) == 16 + 2 * 7
@@ -98,14 +98,14 @@ def test_two_thousand_problems_are_asked_for() -> None:
 
 
 def test_a_wrong_solver_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    solve = partition.solve
+    solve = placement.solve_placement
 
-    def worse(problem: partition.Problem) -> partition.Solution:
+    def worse(problem: placement.Problem) -> placement.SolvedPlacement:
         found = solve(problem)
         first = np.where(np.isfinite(problem.compute[:, 0]), 0, problem.compute.argmin(axis=1))
         return replace(found, backend=first, group=tuple(range(len(first))))
 
-    monkeypatch.setattr(partition, "solve", worse)
+    monkeypatch.setattr(placement, "solve_placement", worse)
     job = Job("optimality", "2 backends", "keel", "", "", "tiny", "0-9")
     short = [bar.name for bar in optimality.bars({job: Outcome(optimality.measure(job))}) if bar.holds is False]
     assert any("dearer" in name for name in short) and any("says wrong" in name for name in short)
@@ -114,7 +114,7 @@ def test_a_wrong_solver_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_passes_between_backends_is_charged_by_backend() -> None:
     #  both backends compute on one place; backend 1 reads what backend 0 made, and both read what memory has
     ways = np.arange(9).reshape(1, 3, 3) * 1e-6
-    passed = partition.tensors([0, -1], [[1], [0, 1]], np.broadcast_to(ways, (2, 3, 3)), home=[-1, 2])
-    problem = partition.problem(np.ones((2, 2)) * 1e-6, [[], [0]], place=[0, 0], passed=passed)
+    passed = placement.tensors([0, -1], [[1], [0, 1]], np.broadcast_to(ways, (2, 3, 3)), home=[-1, 2])
+    problem = placement.problem(np.ones((2, 2)) * 1e-6, [[], [0]], place=[0, 0], passed=passed)
     assert Oracle(problem, False).cost([0, 1]) == 2 + 1 + (6 + 7)
     assert Oracle(problem, False).cost([1, 1]) == 2 + 0 + 7

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel import Backend, partition
+from keel import Backend, placement
 from keel_conformance.bench.jobs import Job, Selection
 from keel_conformance.bench.placements import programs
 from keel_conformance.bench.worker import environment
@@ -39,28 +39,28 @@ def test_a_backend_that_computes_something_else_is_seen(monkeypatch: pytest.Monk
 
 
 def test_a_plan_that_costs_more_than_one_backend_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = partition.place
+    place = placement.place
 
-    def dear(gm: Any, backends: Any, price: Any) -> partition.Plan:
+    def dear(gm: Any, backends: Any, price: Any) -> placement.Plan:
         good = place(gm, backends, price=price)
         one = tuple(
-            partition.Part(f"p{i}", good.backends[-1], (name,))
+            placement.Part(f"p{i}", good.backends[-1], (name,))
             for i, name in enumerate(n.name for n in gm.graph.nodes if n.name in good.owner_of)
         )
-        return partition.Plan(one, good.backends, good.refusals)
+        return placement.Plan(one, good.backends, good.refusals)
 
-    monkeypatch.setattr(partition, "place", dear)
+    monkeypatch.setattr(placement, "place", dear)
     assert short(programs.measure(JOB)) == ["random: plans that do not cost what is said, or more than a backend alone"]
 
 
 def test_a_plan_that_cannot_run_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = partition.place
+    place = placement.place
 
-    def backwards(gm: Any, backends: Any, price: Any) -> partition.Plan:
+    def backwards(gm: Any, backends: Any, price: Any) -> placement.Plan:
         good = place(gm, backends, price=price)
-        return partition.Plan(good.parts[::-1], good.backends, good.refusals)
+        return placement.Plan(good.parts[::-1], good.backends, good.refusals)
 
-    monkeypatch.setattr(partition, "place", backwards)
+    monkeypatch.setattr(placement, "place", backwards)
     assert "random: plans that the certificate refuses" in short(programs.measure(JOB))
 
 

@@ -6,7 +6,7 @@ import operator
 
 import pytest
 
-from keel import partition
+from keel import placement
 from keel_conformance.bench.jobs import Job, Selection
 from keel_conformance.bench.placements import scale
 from keel_conformance.bench.placements.graphs import FAMILIES, LATENCY, priced, unsupported
@@ -17,7 +17,7 @@ from keel_conformance.workers.pool import Outcome
 @pytest.mark.parametrize("calls", [30, 77])
 def test_graphs_have_as_many_calls_as_asked_for(family: str, calls: int) -> None:
     gm = FAMILIES[family](calls)
-    units = partition.units_of(gm.graph)
+    units = placement.call_graph_of(gm.graph)
     assert len(units.nodes) == calls
     gm.graph.lint()
     read = {n for node in gm.graph.nodes for n in node.all_input_nodes}
@@ -25,11 +25,11 @@ def test_graphs_have_as_many_calls_as_asked_for(family: str, calls: int) -> None
 
 
 def test_a_tenth_is_refused_and_every_tensor_has_its_way() -> None:
-    units = partition.units_of(FAMILIES["transformer"](400).graph)
+    units = placement.call_graph_of(FAMILIES["transformer"](400).graph)
     refused = unsupported(units)
     assert 20 <= len(refused) <= 60
     problem = priced(units, 3, refused)
-    found = partition.solve(problem)
+    found = placement.solve_placement(problem)
     assert not {units.nodes[u].name for u, b in enumerate(found.backend.tolist()) if b == 0} & refused
     t = problem.tensors
     inputs = units.nodes[0].graph.find_nodes(op="placeholder")

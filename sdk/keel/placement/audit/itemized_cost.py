@@ -1,0 +1,225 @@
+"""What a placement costs by the data sheets of its backends, part by part.
+
+It is counted from the graph and the parts alone, a call and a tensor at a time, and shares no code with what looked for
+the placement (``pricing`` says the same as a problem for solvers), so that the certificate can hold one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
+from keel.graph.calls import call_of, picked, type_of
+from keel.graph.patterns import found_in
+from keel.graph.pieces import pieces
+from keel.graph.typical import typical_sizes
+from keel.placement.fallback_cost import FALLBACK_COST
+from keel.placement.placement import Plan
+from keel.types import Call, TensorType
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """Seconds of a part: of its calls (``work``), of the tensors that it takes and gives and that come from or go to
+    other backends (``moves``), and to enter it (``launch``)."""
+
+    name: str
+    work: float
+    moves: float
+    launch: float
+
+    @property
+    def seconds(self) -> float:
+        return self.work + self.moves + self.launch
+
+
+def itemize(
+    gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *, apart: bool = False
+) -> tuple[PartCost, ...] | None:
+    """The bill of each part; None where a backend that is no last resort has no data sheet.
+
+    Sizes count as what they were while tracing.  A tensor that several backends take is charged to the first part that
+    reads it on each.  ``apart``: what loops read and write is charged to every part, for what one part had in a cache
+    the next one of the same backend reads again; solvers do not count that.
+    """
+    sheets = {b.name: b.cost or FALLBACK_COST for b in plan.backends if b.cost is not None or b.last_resort}
+    if len(sheets) < len(plan.backends):
+        return None
+    book = _Ledger(gm, plan, sheets, constants, apart)
+    work, moves = book.work(), book.moves()
+    return tuple(
+        PartCost(part.name, work[i], moves[i], sheets[part.owner.name].launch) for i, part in enumerate(plan.parts)
+    )
+
+
+class _Ledger:
+    def __init__(
+        self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str], apart: bool
+    ) -> None:
+        self.apart = apart
+        self.gm, self.plan, self.sheets, self.constants = gm, plan, sheets, constants
+        self.part = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
+        self.sizes = typical_sizes(gm.graph)
+        self.fusing = any(s.fuses for s in sheets.values())
+        self.returned = frozenset(gm.graph.output_node().all_input_nodes)
+        self.sums = [[0.0] * len(plan.parts) for _ in range(2)]
+        self.bytes = {node: self._bytes(node) for node in gm.graph.nodes}
+        self.looped = {node for node in gm.graph.nodes if _looped(node)} if self.fusing else set()
+
+    def calls(self) -> Iterator[tuple[fx.Node, Call]]:
+        for node in self.gm.graph.nodes:
+            if node.name in self.part and (call := call_of(node)) is not None:
+                yield node, call
+
+    def sheet(self, part: int) -> Cost:
+        return self.sheets[self.plan.parts[part].owner.name]
+
+    def work(self) -> list[float]:
+        """Calls, and what loops read and write in memory wherever their neighbours are."""
+        known: dict[object, float] = {}
+        for node, call in self.calls():
+            i = self.part[node.name]
+            key = (self.plan.parts[i].owner.name, call.key)
+            if key not in known:
+                known[key] = price(call, self.sheet(i), self.sizes, pieces(call, self.sizes)).alone
+            self.sums[0][i] += known[key]
+        for name, sheet in self.sheets.items():
+            for found in found_in(self.gm.graph, sheet.patterns):
+                parts = {self.part[node.name] for node in found.nodes}
+                i = min(parts)
+                if len(parts) == 1 and self.plan.parts[i].owner.name == name:
+                    chain = [
+                        InChain(c, inner, pieces(c, self.sizes))
+                        for node, inner in zip(found.calls, found.inner, strict=True)
+                        if (c := call_of(node)) is not None
+                    ]
+                    self.sums[0][i] -= saved(chain, found.pattern, sheet, self.sizes)
+        return self.sums[0]
+
+    def moves(self) -> list[float]:
+        for node in self.gm.graph.nodes:
+            if (maker := self._maker(node)) is not None or node.op == "placeholder":
+                self._links(node, maker)
+        if self.fusing:
+            for node, readers in self._roots().items():
+                self._loops(node, *readers)
+        images = any(convolves(c) for _, c in self.calls())
+        if any(across(sheet, images) for sheet in self.sheets.values()):
+            for node, (whole, picking) in self._roots().items():
+                self._border(node, [*whole, *picking], images and node.meta["val"].dim() >= IMAGE)
+        return self.sums[1]
+
+    def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
+        """A tensor on its way to other backends, which copy it or bring it into their layouts, or out of the graph."""
+        maker = self._maker(node)
+        if maker is None or _free(maker):
+            return
+        start, seen = self.part[maker.name], set[str | int]()
+        if any(u.op == "output" for u in readers):
+            self.sums[1][start] += self.bytes[node] * across(self.sheet(start), image)
+        for end in self._parts(readers):
+            if self._side(end) not in {self._side(start), *seen}:
+                seen.add(self._side(end))
+                for i in (start, end):
+                    self.sums[1][i] += self.bytes[node] * across(self.sheet(i), image)
+
+    def _maker(self, node: fx.Node) -> fx.Node | None:
+        """The call that makes a tensor."""
+        made = node.args[0] if node.op == "call_function" and node.name not in self.part else node
+        return made if isinstance(made, fx.Node) and made.name in self.part and self.bytes[node] else None
+
+    def _bytes(self, node: fx.Node) -> float:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return 0.0
+        call = call_of(node)
+        kind = call.out[0] if call is not None else type_of(value)
+        return size_of(kind, self.sizes) if isinstance(kind, TensorType) else 0.0
+
+    def _links(self, node: fx.Node, maker: fx.Node | None) -> None:
+        """The copies of one tensor to devices with memories of their own, and back."""
+        size = self.bytes[node]
+        if not size or node.name in self.constants:
+            return
+        start = None if maker is None else self._device(self.part[maker.name])
+        seen = {start}
+        for i in [*self._parts(node.users), *([-1] if node in self.returned else [])]:
+            end = None if i < 0 else self._device(i)
+            if end not in seen:
+                seen.add(end)
+                links = [self.sheets[name].link for name in (start, end) if name is not None]
+                payer = i if i >= 0 else self.part[maker.name] if maker is not None else 0
+                self.sums[1][payer] += sum(link.latency + size / link.bandwidth for link in links if link is not None)
+
+    def _device(self, part: int) -> str | None:
+        """The owner of a part, if it has a memory of its own."""
+        owner = self.plan.parts[part].owner.name
+        return owner if self.sheets[owner].link is not None else None
+
+    def _parts(self, users: Iterable[fx.Node]) -> list[int]:
+        return sorted(self.part[u.name] for u in users if u.name in self.part)
+
+    def _roots(self) -> dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]]:
+        """By each tensor that is no view: the calls, views left out, that read all of its memory (or the output), and
+        those that read it at places which are data."""
+        root: dict[fx.Node, fx.Node] = {}
+        found: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
+        for node in self.gm.graph.nodes:
+            maker = self._maker(node)
+            viewed = self._viewed(maker, root) if maker is not None else None
+            if maker is None and (node.op != "placeholder" or not self.bytes[node]):
+                continue
+            base = root[node] = node if viewed is None else root[viewed]
+            whole, picking = found.setdefault(base, ([], []))
+            for u in node.users:
+                if u.op == "output" or (u.name in self.part and not _free(u)):
+                    (picking if _picks(u, node) else whole).append(u)
+        return found
+
+    def _viewed(self, maker: fx.Node, root: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
+        return next((a for a in maker.all_input_nodes if a in root), None) if _free(maker) else None
+
+    def _loops(self, node: fx.Node, readers: list[fx.Node], picking: list[fx.Node]) -> None:
+        """What loops read and write of one tensor."""
+        size, maker = self.bytes[node], self._maker(node)
+        looped = self._parts(u for u in readers if u in self.looped)
+        first = {self._side(i): i for i in reversed(looped)}
+        own = None
+        if maker is not None and maker in self.looped:
+            i = self.part[maker.name]
+            own = self._side(i)
+            if any(u not in self.looped for u in readers) or not set(picking) <= set(readers):
+                self.sums[0][i] += self._stream(i, size)
+            else:
+                self.sums[1][i] += self._stream(i, size) * len(first.keys() - {own})
+        for owner, i in first.items():
+            if owner != own:
+                self.sums[1][i] += self._stream(i, size)
+
+    def _side(self, part: int) -> str | int:
+        """What parts have in common that pay once for a tensor."""
+        return part if self.apart else self.plan.parts[part].owner.name
+
+    def _stream(self, part: int, size: float) -> float:
+        sheet = self.sheet(part)
+        return size / sheet.bandwidth if sheet.fuses else 0.0
+
+
+def _free(node: fx.Node) -> bool:
+    call = call_of(node)
+    return call is not None and is_free(call)
+
+
+def _picks(user: fx.Node, node: fx.Node) -> bool:
+    """Whether a call reads the tensor at places that are data and nowhere else."""
+    call = call_of(user) if user.op == "call_function" else None
+    return call is not None and picked(user, picks(call)) is node
+
+
+def _looped(node: fx.Node) -> bool:
+    call = call_of(node) if node.op == "call_function" else None
+    return call is not None and fusable(call) and not is_free(call)

@@ -1,0 +1,82 @@
+"""A graph as index arrays: one unit per call, and which units each needs.
+
+What makes no work has no unit: inputs, constants, the picking of one result of several, and arithmetic on sizes (which
+is repeated wherever it is needed).  Dependencies run through them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torch import fx
+
+from keel.graph.assertions import asserts
+from keel.graph.calls import call_of
+from keel.torch_adapter import has_effect
+from keel.types import Call
+
+
+@dataclass(frozen=True)
+class CallGraph:
+    """``nodes`` make the calls, in graph order; ``needs[i]`` are the sorted numbers of the units that unit i waits
+    for: by its arguments, because their effects come first, or because they are assertions that stand before it."""
+
+    nodes: tuple[fx.Node, ...]
+    calls: tuple[Call, ...]
+    needs: tuple[tuple[int, ...], ...]
+    numbers: Mapping[fx.Node, int]
+
+    def maker(self, unit: int) -> int | None:
+        """The unit that makes the first operand; None where that is an input of the graph, or there is none."""
+        operand = next(iter(self.nodes[unit].all_input_nodes), None)
+        while operand is not None and is_getitem(operand):
+            operand = operand.all_input_nodes[0]
+        return self.numbers.get(operand) if operand else None
+
+    def readers(self) -> list[list[int]]:
+        """For each unit, those that wait for it."""
+        found: list[list[int]] = [[] for _ in self.needs]
+        for unit, wanted in enumerate(self.needs):
+            for u in wanted:
+                found[u].append(unit)
+        return found
+
+
+def call_graph_of(graph: fx.Graph) -> CallGraph:
+    """The units of the graph, in time and memory linear in its nodes and edges."""
+    nodes: list[fx.Node] = []
+    calls: list[Call] = []
+    needs: list[tuple[int, ...]] = []
+    sources: dict[fx.Node, tuple[int, ...]] = {}
+    effect: tuple[int, ...] = ()  # the last unit whose order shows
+    assertion: tuple[int, ...] = ()  # the last that all behind it wait for
+    for node in graph.nodes:
+        wanted = _union(sources[a] for a in node.all_input_nodes)
+        if (call := call_of(node)) is None:
+            sources[node] = wanted
+            continue
+        sources[node], wanted = (len(nodes),), _union((wanted, assertion))
+        if has_effect(call.op):
+            wanted, effect = _union((wanted, effect)), (len(nodes),)
+        if asserts(node):
+            assertion = (len(nodes),)
+        nodes.append(node)
+        calls.append(call)
+        needs.append(wanted)
+    return CallGraph(tuple(nodes), tuple(calls), tuple(needs), {node: i for i, node in enumerate(nodes)})
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """Whether the node takes one result of a call that has several."""
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def is_size_arithmetic(node: fx.Node) -> bool:
+    """Whether the node computes a size from sizes (or reads one off a tensor): no work for a backend."""
+    return node.op == "call_function" and not is_getitem(node) and call_of(node) is None
+
+
+def _union(sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({i for s in sets for i in s}))

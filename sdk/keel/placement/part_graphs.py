@@ -1,0 +1,208 @@
+"""Each part of a plan as a graph of its own.
+
+A part graph's placeholders are the tensors and sizes it needs from outside, its output is the tuple of what others need
+of it.  Arithmetic on sizes is repeated in every part that needs it, so a backend never waits for a number.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import fx
+
+from keel.placement.call_graph import is_getitem, is_size_arithmetic
+from keel.placement.placement import Part, Plan
+from keel.symbols import free_symbols, told
+from keel.torch_adapter import expression
+from keel.types import leaves
+
+MANY = 10_000
+"""Nodes of a graph that is large."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartGraph:
+    """A part, its graph, and the names (of nodes of the whole graph) of its placeholders and of its outputs, in order.
+
+    Unpacks as ``part, gm, inputs, outputs``.
+    """
+
+    part: Part
+    graph: fx.Graph
+    bodies: Mapping[str, torch.nn.Module]  # of higher-order operators, by attribute
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @cached_property
+    def gm(self) -> fx.GraphModule:
+        """The graph as a module.  Made when it is first asked for: FX writes and compiles Python for it, which takes
+        longer than all else that is done to split a graph."""
+        return fx.GraphModule(dict(self.bodies), self.graph, class_name=self.part.name)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter((self.part, self.gm, self.inputs, self.outputs))
+
+
+def build_part_graphs(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
+    """The parts of ``gm`` in launch order.
+
+    Nodes keep their names and ``meta`` (so fake values are shared, not copied).  Sizes that the graph itself returns
+    are left to the caller: every tensor and size they come from is an input of the graph or an output of some part.
+    """
+    part_of = _part_of(gm.graph, plan)
+    members, inputs = _members(gm, part_of, len(plan.parts))
+    if numbers := _numbers(gm.graph):
+        for nodes, given in zip(members, inputs, strict=True):
+            given |= _untold(numbers, nodes, given)
+    crossing = _crossing(gm.graph, inputs)
+    order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    made = []
+    with _no_collection(large=len(order) > MANY):
+        for i, part in enumerate(plan.parts):
+            own, needed = (sorted(nodes, key=order.__getitem__) for nodes in (members[i], inputs[i]))
+            made.append(_build(gm, part, own, needed, [n for n in own if n in crossing and n in part_of]))
+    return made
+
+
+@contextmanager
+def _no_collection(*, large: bool) -> Iterator[None]:
+    """Python looks for cycles again and again while millions of objects are made; here all of them are kept.
+
+    Freezing and thawing makes the objects old, so that they are not looked through right afterwards.  It is for large
+    graphs alone, since Python counts the objects that somebody else froze one by one.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            if large and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
+def sources(node: fx.Node) -> set[fx.Node]:
+    """What a value is made of when arithmetic on sizes is repeated: ``node`` itself, or where its sizes come from."""
+    if not is_size_arithmetic(node):
+        return {node}
+    found: set[fx.Node] = set()
+    seen, todo = {node}, [node]
+    while todo:
+        for a in todo.pop().all_input_nodes:
+            if not is_size_arithmetic(a):
+                found.add(a)
+            elif a not in seen:
+                seen.add(a)
+                todo.append(a)
+    return found
+
+
+def _part_of(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
+    """The part of each call and of the picks of its results."""
+    number = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
+    part_of: dict[fx.Node, int] = {}
+    for node in graph.nodes:
+        if node.name in number:
+            part_of[node] = number[node.name]
+        elif is_getitem(node) and node.all_input_nodes[0] in part_of:
+            part_of[node] = part_of[node.all_input_nodes[0]]
+    return part_of
+
+
+def _members(
+    gm: fx.GraphModule, part_of: Mapping[fx.Node, int], count: int
+) -> tuple[list[set[fx.Node]], list[set[fx.Node]]]:
+    """Per part: the nodes of its graph (its own, and the arithmetic it repeats), and those that become placeholders."""
+    members: list[set[fx.Node]] = [set() for _ in range(count)]
+    inputs: list[set[fx.Node]] = [set() for _ in range(count)]
+    for node, i in part_of.items():
+        members[i].add(node)
+        todo = list(node.all_input_nodes)
+        while todo:
+            a = todo.pop()
+            if part_of.get(a) == i or a in members[i] or a in inputs[i]:
+                continue
+            if is_size_arithmetic(a) or _is_graph(a, gm):
+                members[i].add(a)
+                todo.extend(a.all_input_nodes)
+            else:
+                inputs[i].add(a)
+    return members, inputs
+
+
+def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
+    """The inputs of the graph that are the value of a symbol each, by its name."""
+    values = ((n, n.meta.get("val")) for n in graph.find_nodes(op="placeholder"))
+    return {str(expression(v)): n for n, v in values if isinstance(v, torch.SymInt)}
+
+
+def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
+    """The ``numbers`` that sizes of a part hold and no input of it tells: one may have ``n // 2`` rows, none ``n``."""
+    given = [dim for n in inputs for dim in _sizes(n)]
+    held = {name for dim in (*given, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
+    if not held - {str(dim) for dim in given}:  # each is a size by itself, as nearly always
+        return set()
+    return {numbers[name] for name in held - told(given) if name in numbers}
+
+
+def _sizes(node: fx.Node) -> Iterator[Any]:
+    """The sizes of a value that have symbols, and a value that is a number with some itself."""
+    for value in leaves(node.meta.get("val")):
+        for n in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if isinstance(n, torch.SymInt):
+                yield expression(n)
+
+
+def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
+    """The nodes whose values some part, or the caller, needs from outside."""
+    wanted = set[fx.Node]().union(*inputs)
+    for result in graph.output_node().all_input_nodes:
+        wanted |= sources(result)
+    return wanted
+
+
+def _build(
+    gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node], outputs: list[fx.Node]
+) -> PartGraph:
+    # An attribute that is set on a node moves that in FX's tables, and creating one with arguments walks through them
+    # once more than setting them: half of the time that `node_copy` takes.
+    graph, copies, bodies = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
+    for node in inputs:
+        copies[node] = graph.create_node("placeholder", node.name, name=node.name)
+        copies[node].meta.update(node.meta)
+    for node in members:
+        if node.op == "get_attr":
+            bodies[str(node.target)] = _copied(gm.get_submodule(str(node.target)))
+        copies[node] = copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
+        copy.args = fx.map_arg(node.args, copies.__getitem__)
+        if node.kwargs:
+            copy.kwargs = fx.map_arg(node.kwargs, copies.__getitem__)
+        copy.meta.update(node.meta)
+    graph.output(tuple(copies[node] for node in outputs))
+    return PartGraph(part, graph, bodies, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
+
+
+def _copied(body: torch.nn.Module) -> torch.nn.Module:
+    """A body of the part's own, with the bodies inside it: whatever compiles the part may change it."""
+    if not isinstance(body, fx.GraphModule):
+        return body
+    copy = fx.GraphModule(body, deepcopy(body.graph), class_name=type(body).__name__)
+    for name, inner in body.named_children():
+        if isinstance(inner, fx.GraphModule) and hasattr(copy, name):
+            setattr(copy, name, _copied(inner))
+    copy.meta = dict(body.meta)
+    return copy
+
+
+def _is_graph(node: fx.Node, gm: fx.GraphModule) -> bool:
+    """Whether the node is the body of a higher-order operator, which travels with its call."""
+    return node.op == "get_attr" and isinstance(getattr(gm, str(node.target), None), fx.GraphModule)

@@ -1,0 +1,203 @@
+"""An owner for each call, and the plan that follows from it: by what it costs where that is known, else by order of
+preference.  Clustering, certificate and split are the same for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import fx
+
+from keel.errors import KeelError
+from keel.graph.calls import where
+from keel.placement.call_graph import CallGraph, call_graph_of
+from keel.placement.cluster import cluster, delay_to_consumers
+from keel.placement.placement import CostEstimate, Part, Plan, Refusals
+from keel.placement.solve.problem import Problem
+from keel.placement.solve.solver import SolvedPlacement, solve_placement
+from keel.plugin import Backend, Refusal
+from keel.refusals import refusal
+from keel.types import Call
+
+Price = Callable[[CallGraph, tuple[Backend, ...], NDArray[np.bool_]], Problem | None]
+"""What a placement of the units on the backends, in order of preference, would cost; ``taken[u, b]`` says whether
+backend b takes unit u.  None where some cost is not known."""
+
+
+def place(
+    gm: fx.GraphModule,
+    backends: Sequence[Backend],
+    refusals: Refusals | None = None,
+    *,
+    strict: bool = False,
+    price: Price | None = None,
+) -> Plan:
+    """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts; or, where there is
+    a ``price``, with the one that makes it all cheapest (see ``keel.placement.solve.solver.solve_placement``).
+
+    ``refusals`` are those already known; where a call has an entry, the first backend without a refusal there takes it.
+    Backends of last resort count after all others.  Raises KeelError[no-owner], and KeelError[no-room] where data
+    sheets give devices less memory than any placement that is found takes.
+    """
+    order = tuple(sorted(backends, key=lambda b: b.last_resort))
+    units = call_graph_of(gm.graph)
+    asked = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
+    solved = None if price is None else by_cost(units, asked, price)
+    if solved is not None:
+        found, given = solved
+        colours, groups = found.backend.tolist(), list(found.group)
+    else:
+        colour = {b.name: i for i, b in enumerate(order)}
+        colours = [colour[b.name] for b in by_order(units, asked)]
+        groups = cluster(colours, units.needs)
+    chained = {u for s in given.savings if s.chain for u in s.units} if solved is not None else set[int]()
+    movable = [m and u not in chained for u, m in enumerate(_movable(units))]
+    if solved is None or not np.isfinite(given.memory).any():  # else what waits might keep too much alive
+        groups = delay_to_consumers(groups, colours, units.needs, movable)
+    members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
+    for unit, group in enumerate(groups):
+        members[group].append(unit)
+    parts = tuple(
+        Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members)
+    )
+    claim = None
+    if solved is not None:  # sinking may have left fewer parts
+        launches = float(given.launch[[colours[us[0]] for us in members]].sum())
+        claim = CostEstimate(found.work + found.moves + launches, found.bound, found.tick)
+    return Plan(parts, order, asked.refusals, claim)
+
+
+class _Asked:
+    """What backends said, each asked once per distinct call."""
+
+    def __init__(self, backends: tuple[Backend, ...], refusals: dict[str, dict[str, Refusal]], strict: bool) -> None:
+        self.backends, self.refusals, self.strict = backends, refusals, strict
+        self.answers: dict[tuple[str, Any], Refusal | None] = {}
+        self.takers = {name: next((b.name for b in backends if b.name not in by), "") for name, by in refusals.items()}
+
+    def takes(self, backend: Backend, units: CallGraph, unit: int) -> bool:
+        node, call = units.nodes[unit], units.calls[unit]
+        if self.takers.get(node.name) == backend.name:
+            return True
+        by = self.refusals.setdefault(node.name, {})
+        if backend.name not in by and (why := self.ask(backend, call)):
+            by[backend.name] = why
+        return backend.name not in by
+
+    def ask(self, backend: Backend, call: Call) -> Refusal | None:
+        key = (backend.name, call.key)
+        if key not in self.answers:
+            self.answers[key] = refusal(backend, call, strict=self.strict)
+        return self.answers[key]
+
+
+def by_order(units: CallGraph, asked: _Asked) -> list[Backend]:
+    """The first backend that takes each call.
+
+    A view goes where its operand is made if that takes it, or else where it is read; a neighbour of last resort counts
+    after one that is not.
+    """
+    owners = [_first(units, unit, asked) for unit in range(len(units.nodes))]
+    unsettled: set[int] = set()
+    for unit, call in enumerate(units.calls):
+        if not is_view(call):
+            continue
+        made = units.maker(unit)
+        if (
+            made is not None
+            and made not in unsettled
+            and not owners[made].last_resort
+            and asked.takes(owners[made], units, unit)
+        ):
+            owners[unit] = owners[made]
+        else:
+            unsettled.add(unit)
+    readers = units.readers()
+    for unit in sorted(unsettled, reverse=True):
+        made = units.maker(unit)
+        neighbours = [owners[u] for u in (*readers[unit], *(() if made is None else (made,)))]
+        takers = [b for b in neighbours if asked.takes(b, units, unit)]
+        owners[unit] = next((b for b in takers if not b.last_resort), next(iter(takers), owners[unit]))
+    return owners
+
+
+def by_cost(units: CallGraph, asked: _Asked, price: Price) -> tuple[SolvedPlacement, Problem] | None:
+    """The cheapest placement that is found, and of what problem; None where there is no price.
+
+    Every backend is asked about every distinct call; what it refuses it does not get, whatever ``price`` says.
+    """
+    for unit in range(len(units.nodes)):
+        _first(units, unit, asked)
+    taken = np.array(
+        [[asked.takes(b, units, unit) for b in asked.backends] for unit in range(len(units.nodes))], bool
+    ).reshape(len(units.nodes), len(asked.backends))
+    given = price(units, asked.backends, taken)
+    if given is None:
+        return None
+    found = solve_placement(replace(given, compute=np.where(taken, given.compute, np.inf)))
+    if found.over:
+        short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(given, asked.backends, found))
+        raise KeelError(
+            "no-room",
+            f"no placement of the graph was found that fits into memory: {short} are missing.",
+            do="Raise `memory` in the data sheet, or add a backend on another device.",
+        )
+    return found, given
+
+
+def _places(given: Problem, backends: Sequence[Backend], found: SolvedPlacement) -> list[tuple[str, int]]:
+    """The names of the backends of each place that is too small, and the bytes missing."""
+    return [
+        (" and ".join(b.name for b, p in zip(backends, given.place.tolist(), strict=True) if p == place), extra)
+        for place, extra in sorted(found.over.items())
+    ]
+
+
+def is_view(call: Call) -> bool:
+    """Whether the result shares its operand's memory, so that the call is free wherever the operand lives."""
+    return bool(getattr(call.op, "is_view", False))
+
+
+def _first(units: CallGraph, unit: int, asked: _Asked) -> Backend:
+    for backend in asked.backends:
+        if asked.takes(backend, units, unit):
+            return backend
+    node = units.nodes[unit]
+    raise no_owner(node, units.calls[unit], asked.refusals[node.name], asked.backends)
+
+
+def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Sequence[Backend]) -> KeelError:
+    """The error for a call that every backend refuses."""
+    names = ", ".join(f'"{b.name}"' for b in backends)
+    return KeelError(
+        "no-owner",
+        f"no backend takes %{node.name} = {call}",
+        {who: str(sentence) for who, sentence in why.items()},
+        where=where(node),
+        do=f'Add a backend that takes it, for instance backends=[{names}, "eager"].',
+    )
+
+
+def _movable(units: CallGraph) -> list[bool]:
+    """Which calls may wait for their readers without more memory: those that read only inputs of the graph or other
+    such calls, and those whose result has at least the bytes that waiting keeps alive."""
+    movable: list[bool] = []
+    for node, wanted in zip(units.nodes, units.needs, strict=True):
+        kept, made = sum(_bytes(units.nodes[u]) for u in wanted), _bytes(node)
+        movable.append(all(movable[u] for u in wanted) or kept <= made < _UNKNOWN)
+    return movable
+
+
+_UNKNOWN = 1 << 62
+
+
+def _bytes(node: fx.Node) -> int:
+    """The memory of a call's result; ``_UNKNOWN`` unless it is one tensor of known size."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not isinstance(size := value.numel(), int):
+        return _UNKNOWN
+    return size * value.element_size()

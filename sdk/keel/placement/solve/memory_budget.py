@@ -1,0 +1,108 @@
+"""What a placement keeps alive on each place, and placements that keep less where that is too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from keel.placement.solve.problem import FORBIDDEN, Ints, Problem, Terms
+
+Placed = tuple[Ints, list[int]]
+"""The backend of each bundle, and the group of each unit."""
+_STEPS, _HALVINGS = 16, 6  # of the price: times four, then between two
+
+
+def fit_budget(
+    given: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
+) -> tuple[Ints, dict[int, int]]:
+    """The backend of each bundle in a placement that fits into every place, if one is found, and the bytes missing.
+
+    Where a place is too small, each byte that units make there gets a price, which rises until the placement that
+    ``solve`` finds fits, and then falls as long as it does: the same relaxation as for launches.  The cheapest
+    placement that fits is not always among those.
+    """
+    over = _over(given, terms, found)
+    weight = _made_in(given, terms, over)
+    heaviest = int(weight.max(initial=0))
+    if not heaviest:
+        return found[0], over
+
+    def at(price: float) -> tuple[Placed, dict[int, int]]:
+        charge = np.minimum(weight / heaviest * price, FORBIDDEN >> 1).astype(np.int64)
+        dearer = np.where(terms.cost < FORBIDDEN, np.minimum(terms.cost + charge, FORBIDDEN - 1), FORBIDDEN)
+        placed = solve(replace(terms, cost=dearer))
+        return placed, _over(given, terms, placed)
+
+    tried = [(found, over)]
+    low, high = 0.0, 1e3
+    for _ in range(_STEPS):
+        tried.append(at(high))
+        if not tried[-1][1]:
+            break
+        low, high = high, high * 4
+    else:
+        (labels, _), over = min(tried, key=lambda each: sum(each[1].values()))
+        return labels, over
+    (labels, _), over = tried[-1]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        placed, missing = at(middle)
+        if missing:
+            low = middle
+        else:
+            high, labels = middle, placed[0]
+    return labels, over
+
+
+def _over(given: Problem, terms: Terms, placed: Placed) -> dict[int, int]:
+    """The bytes by which places are too small."""
+    if not np.isfinite(given.memory).any():
+        return {}
+    used = peaks(given, terms.bundle, placed)
+    return {p: int(u - m) for p, (u, m) in enumerate(zip(used.tolist(), given.memory.tolist(), strict=True)) if u > m}
+
+
+def _made_in(given: Problem, terms: Terms, places: Iterable[int]) -> Ints:
+    """The bytes that each bundle makes on each backend of ``places``."""
+    weight = np.zeros(terms.cost.shape, np.int64)
+    made = given.tensors.maker >= 0
+    for b in np.nonzero(np.isin(given.place, list(places)))[0]:
+        np.add.at(weight[:, b], terms.bundle[given.tensors.maker[made]], given.tensors.size[made])
+    return weight
+
+
+def peaks(given: Problem, bundle: Ints, placed: Placed) -> Ints:
+    """The most bytes that are alive at once on each place.
+
+    Units run group by group and in order within.  A tensor is alive where it is made until everything that reads it has
+    run, and elsewhere from the first to the last unit there that reads it; what the graph is given, or has to leave
+    somewhere, is alive from the start, or to the end.
+    """
+    labels, groups = placed
+    t, units = given.tensors, len(given.compute)
+    if not units:
+        return np.zeros(len(given.memory), np.int64)
+    at = given.place[labels[bundle]]
+    position = np.empty(units, np.int64)
+    position[np.lexsort((np.arange(units), np.asarray(groups)))] = np.arange(units)
+    count, places = len(t.maker), len(given.memory)
+    made = t.maker >= 0
+    source = np.where(made, at[t.maker], t.home)
+    begin = np.where(made, position[t.maker], 0)
+    star = np.repeat(np.arange(count), np.diff(t.first))
+    first, last = np.full((count, places), units), np.full((count, places), -1)
+    np.minimum.at(first, (star, at[t.reader]), position[t.reader])
+    np.maximum.at(last, (star, at[t.reader]), position[t.reader])
+    rows = np.arange(count)
+    first[rows, source] = begin
+    last[rows, source] = np.maximum(last.max(axis=1, initial=-1), begin)
+    ending = rows[t.ends >= 0]
+    first[ending, t.ends[ending]] = np.minimum(first[ending, t.ends[ending]], last[ending, source[ending]])
+    last[ending, t.ends[ending]] = units - 1
+    alive = np.zeros((units + 1, places), np.int64)
+    which, where = np.nonzero(last >= 0)
+    np.add.at(alive, (first[which, where], where), t.size[which])
+    np.add.at(alive, (last[which, where] + 1, where), -t.size[which])
+    return np.asarray(np.cumsum(alive, axis=0).max(axis=0))

@@ -1,0 +1,240 @@
+"""The best mixture of two placements, by one minimum cut: exact for two backends, the step of the method for more.
+
+A tensor's transfer is charged once for all its readers on a place, so it is no sum over edges: it takes one more node
+of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from keel.placement.solve.problem import Ints, Stars, Terms, ways
+
+_BITS = 30  # of the capacities that one flow is found for
+_PASSES = 20  # in which nodes are decided before a flow is found
+_WORTH = 0.9  # the last pass is one that leaves more of the arcs
+
+
+def best_mix_of_two(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) -> Ints:
+    """A placement in which each bundle is where ``low`` or where ``high`` has it, no dearer than ``low``.
+
+    It is a cheapest one, and of these the one with the most from ``low``, where ``low`` and ``high`` have each one
+    backend (or leave the same ones elsewhere), or where ``high`` is one backend and all ways between places cost a
+    tensor the same; in general some charges are taken too high.  ``lean`` takes others too high: what it finds may be
+    better or worse.  A maximum flow: cubic in the worst case, near-linear on graphs of models as measured.
+    """
+    net = _Network(low, high)
+    both = np.arange(len(low))
+    net.weigh(both, terms.cost[both, high] - terms.cost[both, low])
+    for stars in terms.stars:
+        _charge(net, stars, low, high, lean)
+    _reward(net, terms, low, high)
+    return np.where(net.cut(), high, low)
+
+
+class _Network:
+    """A network between *low* (the start) and *high* (the end): an arc costs its ticks where its tail is low and its
+    head high, a node its tilt where it is high.  Bundles that are the same in both are left out."""
+
+    def __init__(self, low: Ints, high: Ints) -> None:
+        self.open = low != high
+        self.number = np.where(self.open, np.cumsum(self.open) - 1, -1)
+        self.size = self.bundles = int(self.open.sum())
+        self.tilts: list[tuple[Ints, Ints]] = []
+        self.arcs: list[tuple[Ints, Ints, Ints]] = []
+
+    def weigh(self, bundles: Ints, ticks: Ints) -> None:
+        """Charges ``ticks``, which may be negative, where a bundle is high."""
+        self.lean(self.number[bundles], ticks)
+
+    def lean(self, nodes: Ints, ticks: Ints) -> None:
+        """Charges ``ticks`` where a node is high.  Nodes below 0 stand for bundles that are left out."""
+        kept = (nodes >= 0) & (ticks != 0)
+        self.tilts.append((nodes[kept], ticks[kept]))
+
+    def more(self, count: int) -> Ints:
+        """Numbers of ``count`` new nodes."""
+        self.size += count
+        return np.arange(self.size - count, self.size)
+
+    def arc(self, tails: Ints, heads: Ints, ticks: Ints) -> None:
+        kept = (tails >= 0) & (heads >= 0) & (ticks > 0)
+        self.arcs.append((tails[kept], heads[kept], ticks[kept]))
+
+    def cut(self) -> Any:
+        """Which bundles are high: as few as are in some minimum cut."""
+        none = np.zeros(0, np.int64)
+        tails, heads, ticks = (np.concatenate(a) for a in zip((none, none, none), *self.arcs, strict=True))
+        tilt = np.zeros(self.size, np.int64)
+        for nodes, charge in self.tilts:
+            np.add.at(tilt, nodes, charge)
+        high = np.zeros(len(self.open), bool)
+        high[self.open] = _cut(tilt, tails, heads, ticks)[: self.bundles]
+        return high
+
+
+def _cut(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
+    """Which nodes are high in a minimum cut in which as few as possible are.
+
+    First, as often as it helps, a node goes where it is cheapest whatever its neighbours do, if there is such a side.
+    """
+    high = np.zeros(len(tilt), bool)
+    undecided = np.ones(len(tilt), bool)
+    for _ in range(_PASSES):
+        out, into = np.zeros_like(tilt), np.zeros_like(tilt)
+        np.add.at(out, tails, ticks)
+        np.add.at(into, heads, ticks)
+        falls, rises = undecided & (tilt >= out), undecided & (-tilt > into)
+        high |= rises
+        undecided &= ~(falls | rises)
+        left, reached = falls[tails], rises[heads]
+        np.add.at(tilt, heads[left], ticks[left])
+        np.add.at(tilt, tails[reached], -ticks[reached])
+        kept = undecided[tails] & undecided[heads]
+        if kept.sum() > len(kept) * _WORTH:
+            break
+        tails, heads, ticks = tails[kept], heads[kept], ticks[kept]
+    else:
+        kept = undecided[tails] & undecided[heads]
+    nodes = np.nonzero(undecided)[0]
+    if len(nodes):
+        number = np.cumsum(undecided) - 1
+        high[nodes] = _beyond(tilt[nodes], number[tails[kept]], number[heads[kept]], ticks[kept])
+    return high
+
+
+def _beyond(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
+    """The nodes beyond a minimum cut, as few as possible: those from which the end is reached in what is left."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
+    size = len(tilt)
+    falls, rises = np.nonzero(tilt > 0)[0], np.nonzero(tilt < 0)[0]
+    tails = np.concatenate([tails, np.full(len(falls), size), rises])
+    heads = np.concatenate([heads, falls, np.full(len(rises), size + 1)])
+    ticks = np.concatenate([ticks, tilt[falls], -tilt[rises]])
+    left = _drained(csr_matrix((ticks, (tails, heads)), shape=(size + 2, size + 2)), size)
+    beyond = np.zeros(size + 2, bool)
+    beyond[breadth_first_order(left.T.tocsr(), size + 1, return_predecessors=False)] = True
+    return beyond[:size]
+
+
+def _drained(left: Any, start: int) -> Any:
+    """What a maximum flow from ``start`` to the node after it leaves of each capacity.
+
+    SciPy's flow is of 32-bit numbers, and wraps without a word: larger capacities are drained by their leading bits
+    first, and then by what is left.
+    """
+    from scipy.sparse.csgraph import maximum_flow
+
+    shift = max(0, int(left.data.max(initial=0)).bit_length() - _BITS)
+    while True:
+        part = left.copy()
+        part.data = np.minimum(left.data >> shift, (1 << _BITS) - 1).astype(np.int32)
+        flow = maximum_flow(part, start, start + 1).flow.astype(np.int64)
+        flow.eliminate_zeros()
+        left = (left - flow * (1 << shift)).tocsr()
+        left.eliminate_zeros()
+        if not flow.nnz or int(left.data.max(initial=0)) >> shift < 1 << _BITS:
+            if shift == 0:
+                return left
+            shift = max(0, shift - 10)
+
+
+def _charge(net: _Network, stars: Stars, low: Ints, high: Ints, lean: bool) -> None:
+    if not len(stars.maker):
+        return
+    at_low, at_high = stars.place[low], stars.place[high]
+    from_low, from_high = ways(stars, at_low), ways(stars, at_high)  # [tensors, places]
+    count, places = from_low.shape
+    star, reader = stars.star, stars.reader
+    q_low, q_high = at_low[reader], at_high[reader]
+    stays = q_low == q_high
+    always = np.zeros((count, places), bool)
+    always[star[stays], q_low[stays]] = True
+    ending = stars.ends >= 0
+    always[ending, stars.ends[ending]] = True
+    made = stars.maker >= 0
+    net.weigh(stars.maker[made], ((from_high - from_low) * always).sum(axis=1)[made])
+    from_low, from_high = np.where(always, 0, from_low), np.where(always, 0, from_high)
+    star, reader, q_low, q_high = (a[~stays] for a in (star, reader, q_low, q_high))
+    lone = np.bincount(star, minlength=count)[star] == 1
+    _pairs(
+        net,
+        stars.maker[star[lone]],
+        reader[lone],
+        [[way[star[lone], q[lone]] for q in (q_low, q_high)] for way in (from_low, from_high)],
+        lean,
+    )
+    star, reader, q_low, q_high = (a[~lone] for a in (star, reader, q_low, q_high))
+    _fans(net, stars.maker, star * places + q_low, reader, from_low, from_high, False, lean)
+    _fans(net, stars.maker, star * places + q_high, reader, from_low, from_high, True, lean)
+
+
+def _pairs(net: _Network, maker: Ints, reader: Ints, ticks: list[list[Ints]], lean: bool) -> None:
+    """Tensors with one reader that may move: ``ticks[maker is high][reader is high]``."""
+    (e00, e01), (e10, e11) = ticks
+    excess = np.maximum(e00 + e11 - e01 - e10, 0)
+    e01, e10 = (e01, e10 + excess) if lean else (e01 + excess, e10)
+    made = maker >= 0
+    net.weigh(maker[made], (e10 - e00)[made])
+    net.weigh(reader, e11 - e10)
+    net.arc(_number(net, maker), net.number[reader], e01 + e10 - e00 - e11)
+
+
+def _fans(
+    net: _Network, makers: Ints, keys: Ints, reader: Ints, from_low: Ints, from_high: Ints, rising: bool, lean: bool
+) -> None:
+    """Tensors with several readers that may move.  ``keys`` are the tensor and the place to which each reader brings
+    it: where the reader is high if ``rising``, else where it is low.  A node of the network says that some reader does.
+    """
+    found, which = np.unique(keys, return_inverse=True)
+    paid_low, paid_high = from_low.ravel()[found], from_high.ravel()[found]
+    maker = makers[found // from_low.shape[1]]
+    node = net.more(len(found))
+    needed = np.minimum(paid_low, paid_high)
+    along, against = np.maximum(paid_high - paid_low, 0), np.maximum(paid_low - paid_high, 0)
+    whole = needed + along + against  # as good as a reader that must: more is never paid
+    if rising:  # paid by a high reader, and by a maker that stays low
+        along, against = against, along
+        net.arc(node[which], net.number[reader], whole[which])
+        net.arc(_number(net, maker), node, along)
+        net.lean(node, needed if lean else needed + against)
+    else:  # paid by a low reader, and by a maker that goes high
+        net.arc(net.number[reader], node[which], whole[which])
+        net.arc(node, _number(net, maker), along)
+        net.lean(node, -(needed if lean else needed + against))
+    if lean:
+        net.lean(_number(net, maker), against if rising else -against)
+
+
+def _number(net: _Network, maker: Ints) -> Ints:
+    """The nodes of makers, -1 for those that are left out or none."""
+    return np.where(maker >= 0, net.number[maker], -1)
+
+
+def _reward(net: _Network, terms: Terms, low: Ints, high: Ints) -> None:
+    w = terms.wholes
+    if not len(w.backend):
+        return
+    count, wanted = len(w.backend), w.backend[w.which]
+    in_low, in_high = low[w.member] == wanted, high[w.member] == wanted
+
+    def some(of: Any) -> Any:
+        return np.bincount(w.which[of], minlength=count) > 0
+
+    possible = ~some(~in_low & ~in_high) & ~(some(in_low & ~in_high) & some(in_high & ~in_low))
+    for own, other in ((in_low, in_high), (in_high, in_low)):
+        kept = possible & some(own & ~other)
+        number = np.where(kept, np.cumsum(kept) - 1, 0)
+        node = net.more(int(kept.sum()))
+        member = (own & ~other) & kept[w.which]
+        nodes, bundles = node[number[w.which[member]]], net.number[w.member[member]]
+        if own is in_low:
+            net.arc(nodes, bundles, w.worth[w.which[member]])
+            net.lean(node, w.worth[kept])
+        else:
+            net.arc(bundles, nodes, w.worth[w.which[member]])
+            net.lean(node, -w.worth[kept])

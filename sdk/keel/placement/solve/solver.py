@@ -1,0 +1,276 @@
+"""A placement with everything it costs: backends, parts, launches, memory; and a bound that says how good it is.
+
+Launches do not fit a cut: their number is that of the parts, the most changes of backend on any path.  But a change on
+one path does, and so does any average over paths: such a price on edges bounds the launches of every placement from
+below (Lagrangian duality: Geoffrion 1974), and what is best under it is a placement to try.  Prices follow the paths on
+which the placements found so far change most, one more path in each round (the subgradient method: Shor 1985).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from keel.placement.cluster import Users, cluster, owners, renumbered, users_of
+from keel.placement.solve.alpha_expansion import bound, expand_moves
+from keel.placement.solve.ilp import lp_bound, solve_ilp
+from keel.placement.solve.memory_budget import fit_budget
+from keel.placement.solve.problem import (
+    FORBIDDEN,
+    Ints,
+    Problem,
+    Saving,
+    Stars,
+    Terms,
+    contracted,
+    scaled,
+    value,
+)
+
+ROUNDS = ((1_000, 16), (5_000, 6), (20_000, 3), (1 << 62, 1))
+"""By the number of units: how many paths launches are priced on, and how often whole parts go over at most."""
+PATIENCE = 3
+"""After so many paths that improve neither the placement nor, by a thousandth, the bound, no more are tried."""
+NEAR = 10
+"""A placement that is dearer than its bound by less than ``2**-NEAR`` of its cost is not looked past."""
+LINEAR = 300
+"""Up to so many bundles the bound for three and more backends comes from a linear program."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedPlacement:
+    """``backend[u]`` and ``group[u]`` of each unit; groups are parts in an order in which they can run.
+
+    ``seconds`` are what it all costs: ``work`` of the units, ``moves`` between places and backends less what patterns
+    save, and ``launches`` of the parts.  No placement costs less than ``bound``.  ``over`` says by how many bytes
+    places are too small for it.  ``tick`` are the seconds that each price was rounded to.
+    """
+
+    backend: Ints
+    group: tuple[int, ...]
+    work: float
+    moves: float
+    launches: float
+    bound: float
+    over: dict[int, int]
+    tick: float = 1e-12
+
+    @property
+    def seconds(self) -> float:
+        return self.work + self.moves + self.launches
+
+    @property
+    def gap(self) -> float:
+        """By how much of itself the cost may be above the least."""
+        return max(0.0, 1 - self.bound / self.seconds) if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """What units wait for, which wait for them, and which save time in one part."""
+
+    needs: Sequence[Sequence[int]]
+    users: Users
+    chains: Sequence[Saving] = ()
+
+    def __len__(self) -> int:
+        return len(self.needs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    labels: Ints
+    groups: list[int]
+    ticks: int
+    launches: int
+
+
+def solve_placement(given: Problem, *, exact: bool = False) -> SolvedPlacement:
+    """A placement of every unit.  Same problem, same placement.
+
+    For two backends without launch costs it is the cheapest there is, in the fewest parts.  Otherwise it
+    is the best of those found on the way to ``bound``; ``exact`` finds the cheapest by integer programming, for a few
+    dozen units.  Where places have limits, work there is made dearer by the byte until what is alive there at once
+    fits; ``over`` is not empty where nothing found does.
+    """
+    terms = scaled(given)
+    order = _Order(given.needs, users_of(given.needs), [s for s in given.savings if s.chain])
+
+    def again(dearer: Terms) -> tuple[Ints, list[int]]:
+        placed, _ = _joint(dearer, order, False)
+        return placed.labels, placed.groups
+
+    found, floor = _joint(terms, order, exact)
+    labels, over = fit_budget(given, terms, (found.labels, found.groups), again)
+    if labels is not found.labels:
+        found = _parted(terms, order, labels)
+    work = int(terms.cost[np.arange(len(labels)), labels].sum())
+    return SolvedPlacement(
+        labels[terms.bundle],
+        tuple(found.groups),
+        work * terms.tick,
+        (found.ticks - found.launches - work) * terms.tick,
+        found.launches * terms.tick,
+        min(floor, found.ticks) * terms.tick,
+        over,
+        terms.tick,
+    )
+
+
+def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
+    """The best placement found, and a bound in ticks."""
+    best = _parted(terms, order, expand_moves(terms))
+    if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all() and len(np.unique(best.labels)) <= 2:
+        return best, best.ticks  # there is no other, and none has cheaper parts
+    least = bound(terms) if terms.backends > 2 else value(terms, best.labels)
+    if terms.backends > 2 and len(terms.cost) <= LINEAR and best.ticks - best.launches > least:
+        least = max(least, lp_bound(terms))
+    if not len(terms.cost):
+        return best, least
+    if terms.launch.any():
+        least += int(terms.launch.min())
+        best, least = _with_launches(terms, order, best, least)
+    if exact and best.ticks > least:
+        best = _exactly(terms, order, best, least)
+        least = best.ticks
+    return best, least
+
+
+def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tuple[_Found, int]:
+    rounds = next(r for size, r in ROUNDS if len(order) <= size)
+    last = best
+    if rounds > 1:
+        best = _merged(terms, order, best)
+    passed: Counter[tuple[int, int]] = Counter()
+    idle = 0
+    for r in range(1, rounds + 1):
+        before = best.ticks, least
+        passed.update(_dearest_path(terms, order, last))
+        priced = _on_paths(terms, passed, r)
+        last = _parted(terms, order, expand_moves(priced, best.labels))
+        least = max(least, value(priced, last.labels) if terms.backends == 2 else bound(priced))
+        better = min(best, last, key=lambda f: f.ticks) if rounds == 1 else last
+        best = min(best, _merged(terms, order, better), key=lambda f: f.ticks)
+        idle = 0 if best.ticks < before[0] or least - before[1] > least >> 10 else idle + 1
+        if best.ticks - least <= abs(best.ticks) >> NEAR or idle == PATIENCE:
+            break
+    return best, least
+
+
+def _parted(terms: Terms, order: _Order, labels: Ints) -> _Found:
+    colours = labels[terms.bundle].tolist()
+    launch = terms.launch.tolist()
+    groups = _in_one(cluster(colours, order.needs, launch, order.users), colours, order.chains)
+    launches = sum(launch[c] for c in owners(groups, colours))
+    return _Found(labels, groups, value(terms, labels) + launches, launches)
+
+
+def _in_one(groups: list[int], colours: Sequence[int], chains: Sequence[Saving]) -> list[int]:
+    """The groups, with all of a chain that its backend has in the group of its last unit: what nobody else waits for
+    may run as late as that."""
+    for chain in chains:
+        if all(colours[u] == chain.backend for u in chain.units):
+            for u in chain.units:
+                groups[u] = groups[chain.units[-1]]
+    return renumbered(groups) if chains else groups
+
+
+def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int, int]]:
+    """The edges of a path on which a placement pays the most launches; the first edge comes from -1."""
+    colours, launch = found.labels[terms.bundle].tolist(), terms.launch.tolist()
+    paid = [launch[c] for c in colours]
+    came = [-1] * len(order)
+    for v, wanted in enumerate(order.needs):
+        c, most = colours[v], paid[v]
+        for u in wanted:
+            if (now := paid[u] + (launch[c] if colours[u] != c else 0)) >= most:
+                most, came[v] = now, u
+        paid[v] = most
+    v = max(range(len(paid)), key=paid.__getitem__)
+    path = []
+    while v >= 0:
+        path.append((came[v], v))
+        v = came[v]
+    return path
+
+
+def _on_paths(terms: Terms, passed: Counter[tuple[int, int]], rounds: int) -> Terms:
+    """The terms with the launches of the average of ``rounds`` paths on their edges and first units.
+
+    Prices are rounded down, so that no placement pays more for them than for its parts.
+    """
+    first = [(v, n) for (u, v), n in passed.items() if u < 0]
+    cost = terms.cost.copy()
+    for v, n in first:
+        cost[terms.bundle[v]] += terms.launch * n // rounds
+    edges = np.array([(u, v, n) for (u, v), n in passed.items() if u >= 0], np.int64).reshape(-1, 3)
+    price = terms.launch[None] * edges[:, 2:] // rounds
+    return replace(
+        terms,
+        cost=np.minimum(cost, FORBIDDEN),
+        stars=(*terms.stars, _links(terms.bundle[edges[:, 0]], terms.bundle[edges[:, 1]], price)),
+    )
+
+
+def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
+    """Charges of ``price[i, b]`` where reader i is on backend b and maker i on another."""
+    other = makers != readers
+    makers, readers, price = makers[other], readers[other], price[other]
+    count, backends = len(makers), price.shape[1]
+    nowhere = np.full(count, -1)
+    return Stars(
+        np.arange(backends),
+        makers,
+        np.arange(count),
+        readers,
+        price[:, None, :] * ~np.eye(backends, dtype=bool),
+        nowhere,
+        nowhere,
+    )
+
+
+def _merged(terms: Terms, order: _Order, found: _Found) -> _Found:
+    """The placement after whole parts went over to other backends as long as that helps: the best set of parts at once
+    for two backends, since parts in a row that change hands cost a launch each, which is a cut again."""
+    for _ in range(next(r for size, r in ROUNDS if len(order) <= size)):
+        into = _together(found.groups, terms.bundle, len(terms.cost))
+        coarse = contracted(terms, into)
+        part = np.zeros(max(found.groups) + 1, np.int64)
+        part[found.groups] = into[terms.bundle]
+        cost = coarse.cost.copy()
+        cost[part[0]] += terms.launch
+        price = np.broadcast_to(terms.launch, (len(part) - 1, terms.backends))
+        coarse = replace(
+            coarse, cost=np.minimum(cost, FORBIDDEN), stars=(*coarse.stars, _links(part[:-1], part[1:], price))
+        )
+        start = np.zeros(len(coarse.cost), np.int64)
+        start[into] = found.labels
+        now = _parted(terms, order, expand_moves(coarse, start)[into])
+        if now.ticks >= found.ticks:
+            return found
+        found = now
+    return found
+
+
+def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
+    """For each bundle the number of its set, where groups, and bundles, are not to be taken apart."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = bundles + max(groups) + 1
+    links = coo_array((np.ones(len(groups), np.int8), (bundle, np.asarray(groups) + bundles)), shape=(count, count))
+    numbers = connected_components(links, directed=False)[1][:bundles]
+    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+
+
+def _exactly(terms: Terms, order: _Order, best: _Found, least: int) -> _Found:
+    """The optimum, which has no more parts than what ``best`` leaves room for above the bound."""
+    cheapest = int(terms.launch.min())
+    spare = best.ticks - least + cheapest
+    most = min(len(order), spare // cheapest) if cheapest else len(order)
+    most = max(most, len(set(best.groups))) if not cheapest else most
+    labels = solve_ilp(terms, order.needs, max(1, int(most)))
+    return best if labels is None else min(best, _parted(terms, order, labels), key=lambda f: f.ticks)

@@ -1,0 +1,183 @@
+"""What backends answer while one graph is placed: each question is asked once, and each fault is told once.
+
+A backend whose answers are not to be relied on costs no more than itself: one that cannot say whether it takes a call
+does not get it, one that contradicts itself is left out of the graph, and one whose data sheet raises counts as one
+without.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+from keel.cost import LONGEST, Cost
+from keel.errors import KeelError, KeelWarning, message_of
+from keel.interrupts import is_interrupt
+from keel.placement.audit.certificate import Refused
+from keel.placement.placement import Plan
+from keel.plugin import Backend, Refusal
+from keel.refusals import CannotSay, answer
+from keel.types import Call
+
+
+class Fault(Exception):
+    """A backend is at fault, and the graph can be placed again without what it said.  ``error`` is what ``strict``
+    makes of it; ``sheet`` says that it is its data sheet that is not to be relied on."""
+
+    def __init__(self, backend: str, error: KeelError, *, sheet: bool = False) -> None:
+        super().__init__(str(error))
+        self.backend, self.error, self.sheet = backend, error, sheet
+
+    @property
+    def instead(self) -> str:
+        """What is done instead, in a sentence."""
+        return (
+            f"The graph is placed as if {self.backend} had no data sheet."
+            if self.sheet
+            else f"The graph is compiled without {self.backend}."
+        )
+
+    def without(self, backends: Sequence[Backend]) -> tuple[Backend, ...]:
+        """The backends without this one, or with it and no data sheet."""
+        if self.sheet:
+            return tuple(replace(b, cost=None) if b.name == self.backend else b for b in backends)
+        return tuple(b for b in backends if b.name != self.backend)
+
+
+class SupportCache:
+    """The backends of one graph, with a memory: ``backends`` ask the user's own each question once, and the functions
+    of their data sheets, too."""
+
+    def __init__(self, backends: Sequence[Backend], *, strict: bool = False) -> None:
+        self.asked_for, self.strict = tuple(backends), strict
+        self._known: dict[tuple[str, Any], Refusal | None] = {}
+        self._wrong: dict[tuple[str, str], list[CannotSay]] = {}
+
+    @cached_property
+    def backends(self) -> tuple[Backend, ...]:
+        return tuple(replace(own, supports=self._supports(own), cost=self._sheets[own.name]) for own in self.asked_for)
+
+    @cached_property
+    def _sheets(self) -> dict[str, Cost | None]:
+        return {own.name: None if own.cost is None else _remembering(own.name, own.cost) for own in self.asked_for}
+
+    def _supports(self, own: Backend) -> Callable[[Call], Refusal | None]:
+        def supports(call: Call) -> Refusal | None:
+            key = own.name, call.key
+            if key not in self._known:
+                self._known[key] = self._answer(own, call)
+            return self._known[key]
+
+        return supports
+
+    def _answer(self, own: Backend, call: Call) -> Refusal | None:
+        try:
+            return answer(own, call)
+        except CannotSay as error:
+            if self.strict:
+                raise
+            kind = error.raised.partition(":")[0]  # the rest often names the call
+            self._wrong.setdefault((own.name, kind), []).append(error)
+            return error.refusal
+
+    def of_the_user(self, plan: Plan) -> Plan:
+        """The plan with the backends that the user gave, which have no memory: its certificate asks them afresh."""
+        own = {b.name: replace(b, cost=self._sheets[b.name]) for b in self.asked_for}
+        return replace(
+            plan,
+            backends=tuple(own[b.name] for b in plan.backends),
+            parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts),
+        )
+
+    def tell(self) -> None:
+        """Warns of the backends that could not say what they take, once for each and each kind of exception."""
+        wrong, self._wrong = self._wrong, {}
+        for (name, _), errors in wrong.items():
+            first = errors[0]
+            if len(errors) > 1:
+                first.what = (
+                    f"{name} could not say whether it takes {len(errors)} calls, the first of which is "
+                    f"{first.what.partition(' takes ')[2]}"
+                )
+            warnings.warn(str(first), KeelWarning, stacklevel=3)
+
+    def contradiction(self, refused: Refused) -> Fault | None:
+        """What an owner that refuses a call now is, if it took it before; None if it never did."""
+        if refused.call is None or self._known.get((refused.owner, refused.call.key), refused) is not None:
+            return None
+        return Fault(
+            refused.owner,
+            KeelError(
+                "refuse-raised",
+                f"{refused.owner} contradicts itself: it took {refused.call}, and refuses it when it is asked again.",
+                {refused.owner: str(refused.why)},
+                refused.line,
+                "This is a defect of the plugin: its `supports` says the same of equal calls. Leave it out, "
+                "or report it.",
+            ),
+        )
+
+
+def _remembering(name: str, cost: Cost) -> Cost:
+    """The data sheet with functions that are asked once about each call, and checked."""
+    return (
+        replace(
+            cost,
+            seconds={op: _Seconds(name, op, given) if callable(given) else given for op, given in cost.seconds.items()},
+        )
+        if cost.seconds
+        else cost
+    )
+
+
+@dataclass(eq=False)
+class _Seconds:
+    """What a data sheet's function says of calls.  Raises ``Fault``."""
+
+    backend: str
+    operator: str
+    function: Callable[[Call], float]
+
+    def __post_init__(self) -> None:
+        self._known: dict[Any, float] = {}
+
+    def __call__(self, call: Call) -> float:
+        if call.key not in self._known:
+            self._known[call.key] = self._asked(call)
+        return self._known[call.key]
+
+    def _asked(self, call: Call) -> float:
+        try:
+            seconds = self.function(call)
+        except BaseException as raised:
+            if is_interrupt(raised):
+                raise
+            raise self._fault(call, f"It raised {type(raised).__name__}: {message_of(raised)}") from raised
+        if isinstance(seconds, bool) or not isinstance(seconds, Real):
+            raise self._fault(call, f"It returned {type(seconds).__name__}, not a number.")
+        try:
+            number = float(seconds)
+        except OverflowError:
+            number = math.inf
+        if not 0 <= number <= LONGEST:
+            raise self._fault(call, f"It returned {number:g}.")
+        return number
+
+    def _fault(self, call: Call, why: str) -> Fault:
+        return Fault(
+            self.backend,
+            KeelError(
+                "cost-raised",
+                f"{self.backend} could not say how long {call} takes.",
+                {self.backend: why},
+                do=f"This is a defect of its data sheet: the function for {self.operator} in `seconds` "
+                f"returns a number of "
+                "seconds, at least 0.",
+            ),
+            sheet=True,
+        )
