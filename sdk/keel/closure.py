@@ -15,7 +15,7 @@ from torch import __version__, fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
-from keel.graph.negotiate import negotiate, outside
+from keel.graph.legalize import negotiate, outside
 from keel.graph.verify import verify
 from keel.plugin import Backend
 from keel.spec import OPSET, is_normal

@@ -20,9 +20,9 @@ from keel.discovery import resolve
 from keel.errors import KeelError, KeelWarning
 from keel.extras import missing, require
 from keel.graph.deterministic import fill_fresh_memory, is_filled
-from keel.graph.left_out import refuse_inputs, warn_of, without_types
-from keel.graph.repeat import once_only
-from keel.graph.segments import in_order, segments
+from keel.graph.eager_segments import in_order, segments
+from keel.graph.opset_check import refuse_inputs, warn_of, without_types
+from keel.graph.purity import once_only
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.pins import pinned

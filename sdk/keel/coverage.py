@@ -18,8 +18,8 @@ from keel.compiler import Compiled, Settings, compile_graph
 from keel.discovery import resolve
 from keel.errors import KeelWarning
 from keel.graph import calls as graph
-from keel.graph.left_out import refuse_left_out
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
+from keel.graph.opset_check import refuse_left_out
 from keel.placement.place import place
 from keel.placement.placement import Plan
 from keel.plugin import Backend

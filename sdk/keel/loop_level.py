@@ -13,7 +13,7 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
-from keel.graph.typical import typical_sizes
+from keel.graph.size_hints import typical_sizes
 from keel.loops.checks import NEEDS, written_out
 from keel.loops.define import Definition, Place
 from keel.loops.expand import expand, missing, missing_fold

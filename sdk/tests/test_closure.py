@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from keel import closure, universe
-from keel.graph.negotiate import negotiate, outside
+from keel.graph.legalize import negotiate, outside
 from keel.plugin import Backend
 from keel.torch_adapter import Captured
 

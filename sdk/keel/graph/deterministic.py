@@ -11,7 +11,7 @@ import torch
 import torch.utils.deterministic
 from torch import Tensor, fx
 
-from keel.graph.expand import expand
+from keel.graph.decompose import expand
 from keel.types import leaves
 
 aten = torch.ops.aten

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from keel.graph.assertions import asserts
+from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of
 from keel.torch_adapter import has_effect
 from keel.types import Call

@@ -23,7 +23,7 @@ from torch import fx
 
 from keel.cost import slowed
 from keel.errors import KeelError
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.call_graph import CallGraph
 from keel.placement.fallback_cost import FALLBACK_COST

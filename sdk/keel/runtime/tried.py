@@ -79,7 +79,7 @@ class Trial:
 
     The others, and all that they hold, are then let go of.  ``failed`` are plans that could not be compiled.  A rival
     of the first candidate that raises in its first run is out, and the first candidate does that call; so the graph
-    must be one that may run again (``keel.graph.repeat``).  All else that is raised passes through, and the next call
+    must be one that may run again (``keel.graph.purity``).  All else that is raised passes through, and the next call
     tries again.  A call that is recorded for a CUDA graph, in which nothing can be waited for, and one that is made
     while another is timed run the first candidate and count for nothing.
     """

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.assertions import asserts
+from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, type_of, types_of, where
 from keel.loops.define import Definition, Read
 from keel.loops.hosted import hosted_type

@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from keel.documents import MOST_MARKS, Item, Malformed, marks
 from keel.errors import KeelError
 from keel.graph.calls import is_call, where
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
 from keel.graph.verify import wrong
 from keel.plugin import Backend
 from keel.serialize.archive import MOST_TEXT, write

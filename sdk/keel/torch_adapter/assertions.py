@@ -7,7 +7,7 @@ all that relies on the size takes the *result* of that assertion. So the order i
 can lose.
 
 A number that is only known to lie within bounds keeps its symbol. Its assertion is moved directly behind the numbers
-that it is about, and what stands behind an assertion waits for it (see ``keel.graph.assertions``).
+that it is about, and what stands behind an assertion waits for it (see ``keel.graph.assertion_calls``).
 """
 
 from __future__ import annotations

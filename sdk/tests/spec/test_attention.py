@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.graph.expand import expand
+from keel.graph.decompose import expand
 from keel.spec import MEMBERS, decomposition_of
 from keel.torch_adapter.recorder import fake_mode_of
 

@@ -10,7 +10,7 @@ import torch
 
 from keel import Backend, Call, Refusal, aten_externs
 from keel.graph.calls import call_of
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
 from keel.loops.lower import lower
 from keel.torch_adapter import Captured, capture
 from keel_conformance.models import NAMES, build

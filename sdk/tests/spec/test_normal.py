@@ -10,7 +10,7 @@ import torch
 
 from keel import Backend
 from keel.graph.calls import call_of
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
 from keel.spec import OPSET, is_normal
 from keel.spec.samples import drawn
 from keel.torch_adapter import Captured, capture

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from keel.graph.calls import is_call
-from keel.graph.expand import expand
+from keel.graph.decompose import expand
 from keel.spec import decomposition_of
 from keel.torch_adapter import fake_mode_of
 

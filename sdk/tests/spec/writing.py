@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.graph.expand import expand
+from keel.graph.decompose import expand
 from keel.spec import decomposition_of
 from keel.torch_adapter import fake_mode_of
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from keel.cost import Cost, size_of
 from keel.graph.calls import call_of, type_of
-from keel.graph.typical import typical_sizes
+from keel.graph.size_hints import typical_sizes
 from keel.placement.placement import Plan
 from keel.types import TensorType
 

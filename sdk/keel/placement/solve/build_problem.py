@@ -28,9 +28,9 @@ from torch import fx
 
 from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
 from keel.graph.calls import picked, type_of
+from keel.graph.leaf_calls import pieces
 from keel.graph.patterns import found_in
-from keel.graph.pieces import pieces
-from keel.graph.typical import typical_sizes
+from keel.graph.size_hints import typical_sizes
 from keel.placement.call_graph import CallGraph, is_getitem
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.solve.problem import Floats, Ints, Problem, Saving, Tensors, problem, tensors

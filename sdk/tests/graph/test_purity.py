@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.graph.repeat import once_only
+from keel.graph.purity import once_only
 
 X = torch.ones(1, 2, 4, 4)
 aten = torch.ops.aten

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from keel.graph.calls import types_of
-from keel.graph.expand import expand
+from keel.graph.decompose import expand
 from keel.torch_adapter import NotRecorded
 from keel.torch_adapter.recorder import fake_mode_of
 

@@ -7,7 +7,7 @@ import sympy
 import torch
 
 from keel.cost import Cost, price
-from keel.graph.pieces import pieces
+from keel.graph.leaf_calls import pieces
 from keel.types import Call, TensorType
 
 aten = torch.ops.aten

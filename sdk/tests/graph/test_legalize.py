@@ -12,9 +12,9 @@ from torch import Tensor, fx
 
 from keel import closure, universe
 from keel.errors import KeelError
-from keel.graph import negotiate as room
+from keel.graph import legalize as room
 from keel.graph.calls import types_of
-from keel.graph.negotiate import negotiate
+from keel.graph.legalize import negotiate
 from keel.graph.verify import verify
 from keel.torch_adapter import Captured, decomposition_of, tidied
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 from keel import Backend
 from keel.compiler import Settings, compile_graph
-from keel.graph.segments import segments
+from keel.graph.eager_segments import segments
 from keel.torch_adapter import Captured
 
 from ..line import trace

@@ -17,8 +17,8 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import bases, call_of, is_call, where
-from keel.graph.expand import Lookup, expand
-from keel.graph.left_out import refuse_left_out, why_undone
+from keel.graph.decompose import Lookup, expand
+from keel.graph.opset_check import refuse_left_out, why_undone
 from keel.plugin import Backend, Refusal
 from keel.refusals import refusal
 from keel.spec import broken, descent, evens
