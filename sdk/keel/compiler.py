@@ -33,9 +33,9 @@ from keel.placement.select import Selection, replan, select_placement
 from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.placement.support_cache import Fault, SupportCache
 from keel.plugin import Backend
-from keel.runtime.fallback import compile_parts
+from keel.runtime.autotune import Candidate, Tried, deciding, devices_of, reason
+from keel.runtime.compile_parts import compile_parts
 from keel.runtime.link import Linkable, link
-from keel.runtime.tried import Candidate, Tried, deciding, devices_of, reason
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped

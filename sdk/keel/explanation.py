@@ -15,7 +15,7 @@ from keel.extras import require
 from keel.graph.calls import call_of, where
 from keel.plugin import Backend
 from keel.reports import GraphReport, PartReport, RefusalReport
-from keel.runtime.tried import LONGEST
+from keel.runtime.autotune import LONGEST
 from keel.what_if import Step, merged, next_steps, suppose
 
 

@@ -19,7 +19,7 @@ from keel.compiler import compile_graph, read_settings
 from keel.errors import KeelError
 from keel.graph.calls import bases, type_of
 from keel.plugin import Backend
-from keel.runtime.checked import bind, mismatch, strides_of
+from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, settled
 from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keel.runtime.tried import Tried
+from keel.runtime.autotune import Tried
 from keel.what_if import Step
 
 

@@ -20,7 +20,7 @@ import keel
 from keel import Backend, Cost, KeelError
 from keel.compiler import Compiled, DynamoBackend, read_settings
 from keel.explain_page import page
-from keel.runtime import tried
+from keel.runtime import autotune
 
 from .line import takes, whole
 
@@ -60,7 +60,7 @@ def fresh() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(tried, "perf_counter", lambda: found.now)
+    monkeypatch.setattr(autotune, "perf_counter", lambda: found.now)
     return found
 
 
@@ -80,7 +80,7 @@ def agreeing(run: Callable[..., Any]) -> Callable[[], None]:
 
 def settle(run: Callable[[], Any], heard: list[Compiled]) -> list[Compiled]:
     """Calls until all is decided; what was heard of each graph last."""
-    for _ in range(3 * tried.LONGEST):
+    for _ in range(3 * autotune.LONGEST):
         run()
         last = {id(compiled.captured): compiled for compiled in heard}
         if not any(compiled.open for compiled in last.values()):
@@ -215,7 +215,7 @@ def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
         x = torch.ones(next(rows), 64)
         torch.testing.assert_close(run(x, W), model(x, W))
 
-    for _ in range(2 * tried.LONGEST):  # of the graph for any number; that for 64 rows is left
+    for _ in range(2 * autotune.LONGEST):  # of the graph for any number; that for 64 rows is left
         call()
     assert [c.open for c in heard] == [True, True, False] and owners(heard[-1]) == {"b"}
 
@@ -266,7 +266,7 @@ def test_graphs_are_recorded_once_they_are_decided(clock: Clock) -> None:
         placement="measured",
         mode="reduce-overhead",
     )
-    for _ in range(4 * tried.ROUNDS):
+    for _ in range(4 * autotune.ROUNDS):
         x = torch.randn(4, 8, device="cuda")
         torch.compiler.cudagraph_mark_step_begin()
         got, want = run(x), twin(x)
@@ -276,4 +276,4 @@ def test_graphs_are_recorded_once_they_are_decided(clock: Clock) -> None:
             y.square().sum().backward()
         torch.testing.assert_close(layer[0].weight.grad, twin[0].weight.grad)
     # Each graph runs once to warm up and in every round by either, a few times to be recorded, and is replayed then.
-    assert clock.calls.count("a") == 2 * (1 + tried.ROUNDS) and clock.calls.count("b") <= 2 * (4 + tried.ROUNDS)
+    assert clock.calls.count("a") == 2 * (1 + autotune.ROUNDS) and clock.calls.count("b") <= 2 * (4 + autotune.ROUNDS)

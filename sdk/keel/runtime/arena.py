@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from keel.runtime.index_errors import recorded
 from keel.runtime.launch_program import LaunchProgram
-from keel.runtime.trouble import recorded
 from keel.schedule.memory import Lifetime, pack
 from keel.symbols import evaluate
 from keel.torch_adapter import without_modes

@@ -14,6 +14,7 @@ from keel.loops.ir import Kernel
 from keel.plugin import Launcher
 from keel.runtime.arena import Arenas, arena, lasting
 from keel.runtime.host_arithmetic import HostArithmetic
+from keel.runtime.index_errors import outside, settling
 from keel.runtime.launch_program import (
     Allocate,
     Assert,
@@ -49,7 +50,6 @@ from keel.runtime.python_source import (
     method,
     tuple_of,
 )
-from keel.runtime.trouble import outside, settling
 from keel.schedule.tensors import Slot
 from keel.symbols import bounds
 from keel.types import SymType

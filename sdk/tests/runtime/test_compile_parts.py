@@ -14,7 +14,7 @@ from torch import fx
 from keel import Backend, KeelError, KeelWarning
 from keel.graph.calls import call_of
 from keel.placement import place
-from keel.runtime.fallback import compile_parts
+from keel.runtime.compile_parts import compile_parts
 from keel.testing import refusal
 
 from ..line import takes, trace, whole

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError, KeelWarning
-from keel.runtime.checked import Promise, Run, bind, mismatch, strides_of
+from keel.runtime.contract_checks import Promise, Run, bind, mismatch, strides_of
 from keel.types import TensorType, Type
 
 

@@ -14,10 +14,10 @@ from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
 from keel.plugin import Refusal
-from keel.runtime.beside import Outcome, beside
-from keel.runtime.checked import Promise, Run, always, every_call, first_call, promise
+from keel.runtime.contract_checks import Promise, Run, always, every_call, first_call, promise
 from keel.runtime.link import Linkable
-from keel.runtime.mended import Mended
+from keel.runtime.parallel_compile import Outcome, beside
+from keel.runtime.result_casts import Mended
 from keel.torch_adapter import asks_again
 
 Again = Callable[[Refusals], Plan]

@@ -18,7 +18,7 @@ from torch import fx
 
 from keel import Backend, KeelError, KeelWarning, Staged
 from keel.graph.calls import call_of
-from keel.runtime import beside
+from keel.runtime import parallel_compile
 
 from ..line import takes, whole
 from .test_fallback import compiled
@@ -31,7 +31,7 @@ def made(x: torch.Tensor) -> tuple[torch.Tensor]:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel_compile, "_cores", lambda: 2)
 
 
 def staged(name: str, *ops: str, finish: Callable[[fx.GraphModule], Any], begun: list[str] | None = None) -> Backend:

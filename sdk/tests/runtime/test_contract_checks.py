@@ -11,7 +11,7 @@ from torch import Tensor
 
 import keel
 from keel import Backend, KeelError
-from keel.runtime.checked import every_call, first_call, promise
+from keel.runtime.contract_checks import every_call, first_call, promise
 
 from ..line import takes, trace, whole
 

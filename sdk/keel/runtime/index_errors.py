@@ -14,7 +14,7 @@ import torch
 
 from keel.errors import BadIndex
 from keel.loops.dims import evaluate, show_dim
-from keel.runtime.checked import always
+from keel.runtime.contract_checks import always
 from keel.schedule.tensors import Site
 
 Look = Sequence[int]

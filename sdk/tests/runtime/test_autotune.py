@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from keel.errors import KeelError
-from keel.runtime import tried
-from keel.runtime.tried import LONGEST, Candidate, Trial, Tried, fastest, reason
+from keel.runtime import autotune
+from keel.runtime.autotune import LONGEST, Candidate, Trial, Tried, fastest, reason
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(tried, "perf_counter", lambda: found.now)
+    monkeypatch.setattr(autotune, "perf_counter", lambda: found.now)
     return found
 
 
@@ -61,7 +61,7 @@ def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_le
     alive = [weakref.ref(plan.run) for plan in plans]
     run = Trial(plans, [Tried(("c",), 1.1, why="It could not.")])
     del plans
-    for i in range(2 + 2 * tried.ROUNDS):
+    for i in range(2 + 2 * autotune.ROUNDS):
         assert not run.decided and not clock.heard
         given = [1, i]
         assert run(given) == [1, i, clock.log[-1]] and len(clock.log) == i + 1
@@ -79,21 +79,21 @@ def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_le
 
 def test_turns_go_there_and_back_after_one_that_warms_up(clock: Clock) -> None:
     found = clock.tried(clock.plan("a", 1.0, 9.0, 1.0), clock.plan("b", 1.0, 9.0, 1.0))
-    assert "".join(clock.log) == "ab" + "abba" * (tried.ROUNDS // 2) + "ab" * (tried.ROUNDS % 2)
-    assert [t.seconds for t in found] == [(1.0,) * tried.ROUNDS] * 2
+    assert "".join(clock.log) == "ab" + "abba" * (autotune.ROUNDS // 2) + "ab" * (autotune.ROUNDS % 2)
+    assert [t.seconds for t in found] == [(1.0,) * autotune.ROUNDS] * 2
 
 
 def test_who_is_clearly_slower_drops_out_and_others_go_on_while_it_is_open(clock: Clock) -> None:
     noisy = [0.1, 0.1, 0.12, 0.09, 0.11] * 5
     found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)), clock.plan("c", 1.0, 0.2))
-    assert [len(t.seconds) for t in found] == [tried.MOST, tried.MOST, tried.ROUNDS]
-    assert fastest([*found[:2], replace(found[2], seconds=(0.01,) * tried.ROUNDS)]) < 2
+    assert [len(t.seconds) for t in found] == [autotune.MOST, autotune.MOST, autotune.ROUNDS]
+    assert fastest([*found[:2], replace(found[2], seconds=(0.01,) * autotune.ROUNDS)]) < 2
 
 
 def test_after_long_enough_no_more_is_asked_for(clock: Clock) -> None:
-    noisy = [tried.SECONDS / 20 * x for x in (1.0, 1.0, 1.2, 0.9, 1.1) * 5]
+    noisy = [autotune.SECONDS / 20 * x for x in (1.0, 1.0, 1.2, 0.9, 1.1) * 5]
     found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)))
-    assert tried.ROUNDS < len(found[0].seconds) < tried.MOST
+    assert autotune.ROUNDS < len(found[0].seconds) < autotune.MOST
 
 
 def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.Mo
         clock.log.append("|")
         clock.now += 1.0  # what was launched takes a second
 
-    monkeypatch.setattr(tried, "wait", settle)
+    monkeypatch.setattr(autotune, "wait", settle)
     (one, _) = clock.tried(clock.plan("a", 1.0, 0.0), clock.plan("b", 1.0, 0.0))
     assert "".join(clock.log[:6]) == "|a||b|" and one.took == 1.0
 
@@ -188,12 +188,12 @@ def test_several_threads_decide_once(clock: Clock) -> None:
 
 def test_a_recorded_call_decides_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = [True]
-    monkeypatch.setattr(tried, "recording", lambda devices: recorded[0])
+    monkeypatch.setattr(autotune, "recording", lambda devices: recorded[0])
     run = Trial([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
     for _ in range(LONGEST):
         assert run([]) == ["a"] and not run.decided
     recorded[0] = False
-    for _ in range(2 + 2 * tried.ROUNDS):
+    for _ in range(2 + 2 * autotune.ROUNDS):
         run([])
     assert run.decided and run([]) == ["b"] and len(clock.heard) == 1
 
@@ -219,10 +219,10 @@ def test_accelerators_are_waited_for_and_nothing_else(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
     for here in (None, torch.device("cuda")):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda here=here: here)
-        tried.wait([cpu, gpu, torch.device("meta")])
+        autotune.wait([cpu, gpu, torch.device("meta")])
     assert waited == [gpu]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert tried.recording([cpu, gpu]) and not tried.recording([cpu])
+    assert autotune.recording([cpu, gpu]) and not autotune.recording([cpu])
 
 
 def test_a_reason_is_one_line() -> None:
