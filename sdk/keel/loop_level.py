@@ -24,8 +24,8 @@ from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
-from keel.schedule.plan import Schedule, schedule
-from keel.schedule.tensors import read
+from keel.schedule.schedule import Schedule, schedule
+from keel.schedule.tensor_graph import read
 from keel.symbols import HostNumbers, evaluate, free_symbols
 from keel.torch_adapter import is_assertion, real_tensors
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType

@@ -15,7 +15,7 @@ import torch
 
 from keel.runtime.index_errors import recorded
 from keel.runtime.launch_program import LaunchProgram
-from keel.schedule.memory import Lifetime, pack
+from keel.schedule.memory_plan import Lifetime, pack
 from keel.symbols import evaluate
 from keel.torch_adapter import without_modes
 from keel.types import Dim

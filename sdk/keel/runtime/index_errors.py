@@ -15,7 +15,7 @@ import torch
 from keel.errors import BadIndex
 from keel.loops.dims import evaluate, show_dim
 from keel.runtime.contract_checks import always
-from keel.schedule.tensors import Site
+from keel.schedule.tensor_graph import Site
 
 Look = Sequence[int]
 """What was recorded, by site: 0 for nothing."""

@@ -10,7 +10,7 @@ from keel.plugin import Launcher
 from keel.runtime.launch_builder import build_program
 from keel.runtime.launch_printer import python_function
 from keel.runtime.launch_verify import verify_program
-from keel.schedule.plan import Schedule
+from keel.schedule.schedule import Schedule
 
 
 def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:

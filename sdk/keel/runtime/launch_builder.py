@@ -32,8 +32,8 @@ from keel.runtime.launch_program import (
     TakeArena,
 )
 from keel.runtime.launch_symbols import LaunchSymbols
-from keel.schedule.plan import Launch, Schedule
-from keel.schedule.tensors import External, Site, Slot
+from keel.schedule.schedule import Launch, Schedule
+from keel.schedule.tensor_graph import External, Site, Slot
 from keel.types import TensorType, leaves, symbols_of
 
 

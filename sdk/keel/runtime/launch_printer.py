@@ -50,7 +50,7 @@ from keel.runtime.python_source import (
     method,
     tuple_of,
 )
-from keel.schedule.tensors import Slot
+from keel.schedule.tensor_graph import Slot
 from keel.symbols import bounds
 from keel.types import SymType
 

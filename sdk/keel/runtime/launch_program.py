@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keel.loops.ir import Kernel
-from keel.schedule.tensors import Site
+from keel.schedule.tensor_graph import Site
 from keel.types import Dim, SymType, TensorType
 
 # -- where a symbol's value is read ---------------------------------------------------------------------

@@ -18,9 +18,9 @@ from keel.loops.ir import Apply
 from keel.plugin import Limits
 from keel.schedule.emit import Coords, Group, Placed, Space
 from keel.schedule.fuel import Fuel
-from keel.schedule.tensors import Defined, External, Tensors
-from keel.schedule.unify import Digits, NoSolution, Solution
-from keel.schedule.unit_order import UnitOrder
+from keel.schedule.match_loops import Digits, NoSolution, Solution
+from keel.schedule.tensor_graph import Defined, External, Tensors
+from keel.schedule.topological_order import UnitOrder
 from keel.types import Dim, TensorType, product
 
 CHEAP = frozenset(

@@ -29,7 +29,7 @@ from keel.runtime.launch_program import (
     TakeArena,
 )
 from keel.runtime.launch_verify import verify_program
-from keel.schedule.plan import Schedule
+from keel.schedule.schedule import Schedule
 from keel.torch_adapter import tidied
 
 from ..line import trace

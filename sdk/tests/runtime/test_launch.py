@@ -12,7 +12,7 @@ from keel.loop_level import compile_part
 from keel.runtime.launch_printer import CHUNK, fit
 from keel.runtime.launch_program import CallLibrary, LaunchProgram, LayOut, Return
 from keel.runtime.launch_verify import verify_program
-from keel.schedule.tensors import Slot
+from keel.schedule.tensor_graph import Slot
 from keel.types import SymType, TensorType
 
 

@@ -27,7 +27,7 @@ from keel.runtime.launch_program import (
     SizeOf,
 )
 from keel.runtime.launch_verify import verify_program
-from keel.schedule.tensors import Slot
+from keel.schedule.tensor_graph import Slot
 from keel.types import SymType, TensorType
 
 from .programs import function_of, program_of

@@ -11,7 +11,7 @@ import torch
 import keel
 import keel_interp
 from keel.loop_level import compile_part, refuse, schedule_part
-from keel.schedule.plan import Launch, Schedule
+from keel.schedule.schedule import Launch, Schedule
 
 
 @pytest.fixture

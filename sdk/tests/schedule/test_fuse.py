@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keel.plugin import Limits
 from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import fuse
-from keel.schedule.plan import Launch
+from keel.schedule.schedule import Launch
 
 
 def wanting(*shape):

@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from keel.loop_level import hints_of
 from keel.loops.lower import lower
-from keel.schedule.tensors import Tensors, read
+from keel.schedule.tensor_graph import Tensors, read
 from keel.torch_adapter import record
 
 

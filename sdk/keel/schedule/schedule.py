@@ -12,9 +12,9 @@ from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import Fusion, fuse
-from keel.schedule.order import canonical
-from keel.schedule.split import split
-from keel.schedule.tensors import Defined, External, Tensor, Tensors
+from keel.schedule.loop_order import canonical
+from keel.schedule.split_reduction import split
+from keel.schedule.tensor_graph import Defined, External, Tensor, Tensors
 from keel.types import Dim, TensorType
 
 Hint = Callable[[Dim], int]

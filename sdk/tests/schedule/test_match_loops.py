@@ -1,7 +1,7 @@
 import pytest
 
 from keel.loops.index import Axis, index, unflatten
-from keel.schedule.unify import Digits, NoSolution, Solution, radix
+from keel.schedule.match_loops import Digits, NoSolution, Solution, radix
 from keel.types import symbol
 
 a, b, c = Axis("a", 4), Axis("b", 12), Axis("c", 64)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keel.schedule.memory import ALIGNMENT, Lifetime, pack
+from keel.schedule.memory_plan import ALIGNMENT, Lifetime, pack
 
 lifetimes = st.lists(
     st.builds(

@@ -2,7 +2,7 @@ import torch
 
 from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Reduce, Scan, Store
-from keel.schedule.order import canonical
+from keel.schedule.loop_order import canonical
 
 f32 = torch.float32
 

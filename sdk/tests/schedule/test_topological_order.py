@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keel.schedule.unit_order import UnitOrder
+from keel.schedule.topological_order import UnitOrder
 
 
 class Unit:
