@@ -51,6 +51,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 def golden_folder(test: Path) -> Path:
-    """``sdk/tests/loops/test_text.py`` keeps its goldens in ``sdk/tests/golden/loops/test_text``."""
+    """``sdk/tests/loops/test_parser.py`` keeps its goldens in ``sdk/tests/golden/loops/test_parser``."""
     tests = next(folder for folder in test.parents if folder.name == "tests")
     return tests / "golden" / test.relative_to(tests).with_suffix("")

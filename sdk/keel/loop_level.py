@@ -14,10 +14,10 @@ from torch import fx
 from keel import dump
 from keel.errors import KeelError
 from keel.graph.size_hints import typical_sizes
-from keel.loops.checks import NEEDS, written_out
-from keel.loops.define import Definition, Place
-from keel.loops.expand import expand, missing, missing_fold
+from keel.loops.bounds_checks import NEEDS, written_out
+from keel.loops.builder import Definition, Place
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
+from keel.loops.legalize_scalars import expand, missing, missing_fold
 from keel.loops.lower import lower
 from keel.loops.verify import verify
 from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source, Staged

@@ -10,11 +10,11 @@ import torch
 from keel.documents import shown
 from keel.errors import KeelError
 from keel.loop_level import fitted
-from keel.loops.dims import evaluate
 from keel.loops.index import bounds_of
 from keel.loops.interpret import interpret
 from keel.loops.ir import Check, Kernel, Load, Position, Store, walk
-from keel.loops.text import parse
+from keel.loops.parser import parse
+from keel.loops.symbolic_sizes import evaluate
 from keel.loops.verify import verify
 from keel.plugin import Backend, LoopTarget, Source
 

@@ -16,7 +16,7 @@ from torch import fx
 from keel.cost import Cost
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS, ByKind, ScalarText
+from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
 from keel.registration import (
     FAMILIES,
     bad,

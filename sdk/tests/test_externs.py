@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel import aten_externs
-from keel.loops.define import Definition
+from keel.loops.builder import Definition
 from keel.loops.lower import lower
 from keel.opset import MEMBERS
 from keel.types import Call, TensorType

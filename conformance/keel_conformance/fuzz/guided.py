@@ -20,7 +20,7 @@ from .watch import Watch
 MODULES = (
     "keel.serialize",
     "keel.documents",
-    "keel.loops.text",
+    "keel.loops.parser",
     "keel.loops.index",
     "keel.cost",
     "keel.registration",

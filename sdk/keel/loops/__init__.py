@@ -1,8 +1,6 @@
 """The loop level: kernels as frozen data, printed, parsed, verified, interpreted."""
 
 from keel.errors import BadIndex
-from keel.loops.dims import evaluate, non_negative
-from keel.loops.expand import Program, combination, expand
 from keel.loops.index import (
     Axis,
     Div,
@@ -36,10 +34,12 @@ from keel.loops.ir import (
     show,
     walk,
 )
+from keel.loops.legalize_scalars import Program, combination, expand
 from keel.loops.monoids import MONOIDS, Monoid
-from keel.loops.scalars import SCALARS, ByKind, Scalar, ScalarText, scalar_text
+from keel.loops.parser import parse
+from keel.loops.scalar_ops import SCALARS, ByKind, Scalar, ScalarText, scalar_text
 from keel.loops.size_text import size_text
-from keel.loops.text import parse
+from keel.loops.symbolic_sizes import evaluate, non_negative
 from keel.loops.verify import verify
 from keel.types import DTYPE_NAMES
 

@@ -16,7 +16,7 @@ from math import gcd
 
 import sympy
 
-from keel.loops.dims import join_terms, non_negative, positive, show_dim, tidy
+from keel.loops.symbolic_sizes import join_terms, non_negative, positive, show_dim, tidy
 from keel.types import Dim, as_dim
 
 

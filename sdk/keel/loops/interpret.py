@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from keel.errors import KeelError
-from keel.loops.dims import evaluate
-from keel.loops.folds import fold, identity, scan
 from keel.loops.index import Axis, Div, Index, Loaded, Mod
 from keel.loops.ir import Apply, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, StoreMode
-from keel.loops.meaning import WIDE_UNSIGNED, compute
+from keel.loops.scalar_semantics import WIDE_UNSIGNED, compute
+from keel.loops.symbolic_sizes import evaluate
+from keel.loops.torch_monoids import fold, identity, scan
 from keel.types import Dim
 
 POINTS = 1 << 17

@@ -15,9 +15,9 @@ from typing import Literal
 import sympy
 import torch
 
-from keel.loops.dims import assumed, show_dim
 from keel.loops.index import Axis, Index, dims_of
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.symbolic_sizes import assumed, show_dim
 from keel.types import DTYPE_NAMES, Dim, symbols_of
 
 Role = Literal["in", "out", "inout"]
@@ -223,7 +223,7 @@ def dtypes_of(body: tuple[Stmt, ...]) -> dict[int, torch.dtype]:
     return dtypes
 
 
-# -- its text, which keel.loops.text reads back -------------------------------------------------------------------
+# -- its text, which keel.loops.parser reads back -------------------------------------------------------------------
 
 
 def show(kernel: Kernel) -> str:

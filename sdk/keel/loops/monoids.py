@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from keel.loops.scalars import Domain
+from keel.loops.scalar_ops import Domain
 
 Literal = bool | int | float
 

@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 
 from keel.errors import KeelError
-from keel.loops.dims import tidy
+from keel.loops.symbolic_sizes import tidy
 from keel.types import Dim
 
 FORMS: Mapping[str, str] = {

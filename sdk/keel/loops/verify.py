@@ -14,7 +14,6 @@ import sympy
 import torch
 
 from keel.errors import KeelError
-from keel.loops.dims import non_negative, positive
 from keel.loops.index import Axis, Index, axes_of, bounds, loaded_of
 from keel.loops.ir import (
     Apply,
@@ -35,7 +34,8 @@ from keel.loops.ir import (
     walk,
 )
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS, Domain
+from keel.loops.scalar_ops import SCALARS, Domain
+from keel.loops.symbolic_sizes import non_negative, positive
 from keel.types import DTYPE_NAMES, Dim
 
 FLOATS = frozenset((torch.float32, torch.float64))

@@ -14,7 +14,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import bases, type_of, where
-from keel.loops.dims import evaluate
+from keel.loops.symbolic_sizes import evaluate
 from keel.types import Dim, SymType, TensorType, Type, leaves
 
 Run = Callable[..., Sequence[Any]]

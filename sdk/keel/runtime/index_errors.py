@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from keel.errors import BadIndex
-from keel.loops.dims import evaluate, show_dim
+from keel.loops.symbolic_sizes import evaluate, show_dim
 from keel.runtime.contract_checks import always
 from keel.schedule.tensor_graph import Site
 

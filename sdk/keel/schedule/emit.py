@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.loops.define import SMALL_FLOATS, Place, Read, Step
+from keel.loops.builder import SMALL_FLOATS, Place, Read, Step
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
 from keel.loops.ir import Apply, Buffer, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
 from keel.schedule.tensor_graph import Defined, Site, Tensors

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from keel.loops.define import Read
+from keel.loops.builder import Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
 from keel.loops.ir import Apply
 from keel.plugin import Limits

@@ -18,8 +18,8 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, type_of, types_of, where
-from keel.loops.define import Definition, Read
-from keel.loops.hosted import hosted_type
+from keel.loops.builder import Definition, Read
+from keel.loops.host_symbols import hosted_type
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.spec import bind

@@ -60,7 +60,7 @@ def test_beside_every_backend_it_runs_eagerly_with_a_sentence(
     with pytest.warns(KeelWarning, match=rf"(?s)in eager PyTorch: .*is {named}, and opset 1.0 leaves out") as heard:
         got = keel.compile(program, backends=[backend])(x)
     [said] = [str(w.message) for w in heard if isinstance(w.message, KeelWarning)]
-    assert "test_left_out.py" in said and line in said
+    assert "test_opset_check.py" in said and line in said
     want = program(x)
     assert got.dtype == want.dtype and torch.equal(got.to(torch.complex64), want.to(torch.complex64))
 
@@ -73,7 +73,7 @@ def test_under_strict_it_is_refused(program: Callable[..., Any], named: str, lin
         keel.compile(program, backends=["interp"], strict=True)(torch.ones(3))
     error = raised.value
     assert error.code == "out-of-opset" and f"is {named}, and opset 1.0 leaves out" in error.what
-    assert error.where is not None and "test_left_out.py" in error.where and line in error.where
+    assert error.where is not None and "test_opset_check.py" in error.where and line in error.where
     assert error.do and error.reasons and error.reasons["because"]
 
 

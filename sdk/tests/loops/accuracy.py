@@ -8,9 +8,9 @@ import mpmath
 import torch
 from torch import Tensor
 
-from keel.loops.expand import Program
 from keel.loops.ir import Const
-from keel.loops.meaning import compute
+from keel.loops.legalize_scalars import Program
+from keel.loops.scalar_semantics import compute
 
 Meaning = Callable[[str, tuple[Tensor, ...], torch.dtype], Tensor]
 

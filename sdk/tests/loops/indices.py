@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from keel.loops.dims import evaluate, symbol
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, floordiv, index, mod
+from keel.loops.symbolic_sizes import evaluate, symbol
 from keel.types import Dim
 
 S0, S1 = symbol("s0"), symbol("s1")

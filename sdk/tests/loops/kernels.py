@@ -11,13 +11,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from keel.loops.dims import evaluate
-from keel.loops.folds import combine, identity
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, flatten, index, mod
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
-from keel.loops.meaning import compute
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.scalar_semantics import compute
+from keel.loops.symbolic_sizes import evaluate
+from keel.loops.torch_monoids import combine, identity
 from keel.loops.verify import DOMAINS
 from keel.types import Dim, contiguous_strides, product
 

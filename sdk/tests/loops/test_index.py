@@ -9,7 +9,6 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keel.loops.dims import evaluate
 from keel.loops.index import (
     ZERO,
     Axis,
@@ -31,6 +30,7 @@ from keel.loops.index import (
     substitute,
     unflatten,
 )
+from keel.loops.symbolic_sizes import evaluate
 from keel.types import Dim, contiguous_strides
 
 from .indices import LOADED, S0, S1, SPACES, build, trees, value_at, value_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keel.errors import KeelError
 from keel.loops.interpret import interpret
-from keel.loops.text import parse
+from keel.loops.parser import parse
 from keel.loops.verify import verify
 from keel.types import DTYPES_BY_NAME
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from keel.loops.folds import State, combine, fold, identity, scan
 from keel.loops.monoids import MONOIDS, highest, lowest
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.torch_monoids import State, combine, fold, identity, scan
 from keel.loops.verify import DOMAINS
 from keel.types import DTYPE_NAMES
 

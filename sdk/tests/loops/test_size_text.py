@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keel.errors import KeelError
-from keel.loops.dims import evaluate, symbol
 from keel.loops.size_text import size_text
+from keel.loops.symbolic_sizes import evaluate, symbol
 
 S, T = symbol("s0"), symbol("s1")
 LEAVES = st.sampled_from([S, T]) | st.integers(-5, 9).map(sympy.Integer)

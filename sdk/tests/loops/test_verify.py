@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 
 from keel.errors import KeelError
-from keel.loops.dims import symbol
 from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Store
-from keel.loops.text import parse
+from keel.loops.parser import parse
+from keel.loops.symbolic_sizes import symbol
 from keel.loops.verify import verify
 
 from ..soon import soon

@@ -21,7 +21,7 @@ from keel.graph.calls import call_of
 from keel.runtime import parallel_compile
 
 from ..line import takes, whole
-from .test_fallback import compiled
+from .test_compile_parts import compiled
 
 
 def made(x: torch.Tensor) -> tuple[torch.Tensor]:
@@ -144,8 +144,8 @@ def test_an_interrupt_leaves_no_compiler_behind(tmp_path: Path) -> None:
     compiler.chmod(0o755)
     text = (
         "import torch, keel\n"
-        "from keel.runtime import beside\n"
-        "beside._cores = lambda: 2\n"
+        "from keel.runtime import parallel_compile\n"
+        "parallel_compile._cores = lambda: 2\n"
         "def f(x): return ((x.exp() + 1) @ x).exp() + 1\n"
         "keel.compile(f, backends=['cpp', 'eager'], pins={'aten.mm': 'eager'})(torch.ones(4, 4))\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel.loops.dims import symbol
+from keel.loops.symbolic_sizes import symbol
 from keel.spec import MEMBERS, broken
 from keel.types import Call, TensorType
 

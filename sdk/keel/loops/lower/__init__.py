@@ -8,47 +8,47 @@ from typing import Any
 import sympy
 import torch
 
-from keel.loops.define import Definition, NoLoopForm, Rule, define
-from keel.loops.hosted import hosted
+from keel.loops.builder import Definition, NoLoopForm, Rule, define
+from keel.loops.host_symbols import hosted
 from keel.symbols import HostNumbers
 from keel.types import DTYPE_NAMES, Call, SymType, TensorType, leaves, symbols_of
 
 from . import (
     activations,
     arithmetic,
-    choice,
     creation,
+    data_movement,
     indexing,
+    pooling,
     reductions,
-    scatters,
-    shaping,
+    scatter,
+    select,
     unary,
     views,
-    windows,
 )
 
 RULES: Mapping[Any, Rule] = {
     **unary.RULES,
     **arithmetic.RULES,
-    **choice.RULES,
+    **select.RULES,
     **activations.RULES,
     **creation.RULES,
     **views.RULES,
-    **shaping.RULES,
+    **data_movement.RULES,
     **reductions.RULES,
-    **windows.RULES,
+    **pooling.RULES,
     **indexing.RULES,
-    **scatters.RULES,
+    **scatter.RULES,
 }
 
 MOVING = frozenset(
     (
         *views.RULES,
-        *shaping.RULES,
+        *data_movement.RULES,
         *indexing.RULES,
         *creation.RULES,
-        *scatters.RULES,
-        *choice.CHOOSING,
+        *scatter.RULES,
+        *select.CHOOSING,
         *unary.COPYING,
     )
 )

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value
+from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .arguments import bounds, lift, literal, out_dtype, refuse, store
+from .rule_arguments import bounds, lift, literal, out_dtype, refuse, store
 
 aten = torch.ops.aten
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value
+from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .arguments import Argument, lift, literal, math_dtype, out_dtype, overloads, refuse, rounded, store
+from .rule_arguments import Argument, lift, literal, math_dtype, out_dtype, overloads, refuse, rounded, store
 
 aten = torch.ops.aten
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Number, Rule, Value
+from keel.loops.builder import Builder, Number, Rule, Value
 from keel.types import Dim
 
-from .arguments import exact, literal, out_dtype, refuse, store
+from .rule_arguments import exact, literal, out_dtype, refuse, store
 
 aten = torch.ops.aten
 prims = torch.ops.prims

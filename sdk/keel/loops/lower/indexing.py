@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Number, Operand, Rule, Value
-from keel.loops.dims import positive
+from keel.loops.builder import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index, unflatten
+from keel.loops.symbolic_sizes import positive
 from keel.types import Dim
 
-from .arguments import canonical, literal, out_dtype, refuse, store
+from .rule_arguments import canonical, literal, out_dtype, refuse, store
 
 aten = torch.ops.aten
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value
+from keel.loops.builder import Builder, Operand, Rule, Value
 from keel.loops.index import Index, flatten
 from keel.types import contiguous_strides, product
 
-from .arguments import canonical, canonical_all, out_dtype, refuse, store
+from .rule_arguments import canonical, canonical_all, out_dtype, refuse, store
 
 aten = torch.ops.aten
 

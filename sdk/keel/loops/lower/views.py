@@ -8,12 +8,12 @@ from typing import Any
 import sympy
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value, reshaped
-from keel.loops.dims import non_negative, positive
+from keel.loops.builder import Builder, Operand, Rule, Value, reshaped
 from keel.loops.index import Index, floordiv, mod
+from keel.loops.symbolic_sizes import non_negative, positive
 from keel.types import Dim, as_dim
 
-from .arguments import canonical, math_dtype, overloads, refuse, store
+from .rule_arguments import canonical, math_dtype, overloads, refuse, store
 from .unary import identity
 
 aten = torch.ops.aten

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.loops.define import Definition
+from keel.loops.builder import Definition
 from keel.loops.lower import lower
 from keel.symbols import HostNumbers
 from keel.symbols import evaluate as value_of

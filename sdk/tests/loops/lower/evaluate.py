@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel.loops.define import Definition, Place, Read, Step, Update
-from keel.loops.dims import evaluate as size_of
+from keel.loops.builder import Definition, Place, Read, Step, Update
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, loaded_of
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
+from keel.loops.symbolic_sizes import evaluate as size_of
 
 
 def _fmod(x: Tensor, y: Tensor) -> Tensor:

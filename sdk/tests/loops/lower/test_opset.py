@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel.loops.define import Definition
+from keel.loops.builder import Definition
 from keel.loops.lower import RULES, lower
 from keel.spec import MEMBERS, Op
 from keel.spec.normal import overload_of

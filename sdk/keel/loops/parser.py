@@ -16,7 +16,6 @@ import sympy
 import torch
 
 from keel.errors import KeelError
-from keel.loops.dims import symbol, tidy
 from keel.loops.index import Axis, Index, Loaded, floordiv, index, mod
 from keel.loops.ir import (
     Apply,
@@ -39,7 +38,8 @@ from keel.loops.ir import (
     note,
 )
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.symbolic_sizes import symbol, tidy
 from keel.types import DTYPES_BY_NAME, Dim
 
 # -- reading -------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ import sympy
 import torch
 
 from keel.errors import KeelError
-from keel.loops.dims import positive, tidy
 from keel.loops.index import Axis, Index, Loaded, bounds_of, flatten, index, unflatten
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.symbolic_sizes import positive, tidy
 from keel.symbols import FloatOfBits
 from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
 

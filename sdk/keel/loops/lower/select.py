@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value
+from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .arguments import Argument, bounds, exact, lift, out_dtype, overloads, refuse, result_dtype, rounded, store
+from .rule_arguments import Argument, bounds, exact, lift, out_dtype, overloads, refuse, result_dtype, rounded, store
 
 aten = torch.ops.aten
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from keel.errors import KeelError
-from keel.loops.checks import NEEDS, written_out
+from keel.loops.bounds_checks import NEEDS, written_out
 from keel.loops.interpret import interpret
 from keel.loops.ir import Check, show, walk
-from keel.loops.scalars import SCALARS
-from keel.loops.text import parse
+from keel.loops.parser import parse
+from keel.loops.scalar_ops import SCALARS
 from keel.loops.verify import verify
 
 HEAD = "kernel k(at: i64[5], on: b8[5], x: f32[s0], trouble: inout i64[2]) -> (out: f32[5]) where s0 >= 0:\n"

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 
 from keel.errors import KeelError
-from keel.loops.dims import symbol
 from keel.loops.index import Axis, Loaded, index
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Store, show
-from keel.loops.text import parse
+from keel.loops.parser import parse
+from keel.loops.symbolic_sizes import symbol
 
 from ..soon import soon
 from .indices import SPACES, build, trees

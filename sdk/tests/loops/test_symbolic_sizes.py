@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keel.errors import KeelError
-from keel.loops.dims import assumed, evaluate, non_negative, positive, show_dim, symbol, tidy
+from keel.loops.symbolic_sizes import assumed, evaluate, non_negative, positive, show_dim, symbol, tidy
 from keel.types import Dim
 
 S, T, U = symbol("s0"), symbol("s1"), symbol("u0", "any")

@@ -8,11 +8,11 @@ from typing import Any
 import sympy
 import torch
 
-from keel.loops.define import Builder, Number, Operand, Rule, Value
+from keel.loops.builder import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index, flatten, floordiv, mod, unflatten
 from keel.types import Dim, as_dim, contiguous_strides
 
-from .arguments import canonical, exact, literal, out_dtype, refuse, store
+from .rule_arguments import canonical, exact, literal, out_dtype, refuse, store
 from .views import diagonal_at, position_of, start_of
 
 aten = torch.ops.aten

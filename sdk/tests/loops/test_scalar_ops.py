@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel.loops.scalars import ByKind, kind_of, scalar_text
+from keel.loops.scalar_ops import ByKind, kind_of, scalar_text
 
 NAMES = {torch.bool: "bool", torch.int32: "int", torch.float32: "float"}
 

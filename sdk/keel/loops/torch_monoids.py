@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel.loops.meaning import WIDE_UNSIGNED, compute
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS
+from keel.loops.scalar_ops import SCALARS
+from keel.loops.scalar_semantics import WIDE_UNSIGNED, compute
 
 State = tuple[Tensor, ...]
 Dtypes = tuple[torch.dtype, ...]

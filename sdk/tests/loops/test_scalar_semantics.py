@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keel.loops.meaning import compute
+from keel.loops.scalar_semantics import compute
 
 INF, NAN, MOST, LEAST = math.inf, math.nan, torch.finfo(torch.float64).max, 5e-324
 

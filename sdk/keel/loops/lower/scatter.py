@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from keel.loops.define import Builder, Number, Operand, Rule, Value
+from keel.loops.builder import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index
 from keel.loops.ir import StoreMode
 
-from .arguments import canonical, literal, refuse, store
 from .indexing import indexed
+from .rule_arguments import canonical, literal, refuse, store
 
 aten = torch.ops.aten
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from keel.errors import KeelError
-from keel.loops.expand import Program, _kinds, combination, compiled, expand, missing
 from keel.loops.expansions import EXPANSIONS, Expansion
 from keel.loops.interpret import interpret
 from keel.loops.ir import Apply, Kernel, show, walk
-from keel.loops.meaning import compute
+from keel.loops.legalize_scalars import Program, _kinds, combination, compiled, expand, missing
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS, ByKind
-from keel.loops.text import parse
+from keel.loops.parser import parse
+from keel.loops.scalar_ops import SCALARS, ByKind
+from keel.loops.scalar_semantics import compute
 from keel.loops.verify import DOMAINS, verify
 from keel.types import DTYPE_NAMES
 
@@ -200,7 +200,7 @@ def written(op: str, dtype: torch.dtype) -> Program:
 
 
 def _renumbered(body: list, arity: int) -> Program:
-    from keel.loops.expand import _numbered
+    from keel.loops.legalize_scalars import _numbered
 
     return _numbered(body, arity, (9,))
 

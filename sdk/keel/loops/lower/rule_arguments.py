@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import torch
 
+from keel.loops.builder import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
 from keel.loops.clamp_bounds import keeps_all, keeps_none
-from keel.loops.define import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
 from keel.types import Dim, TensorType
 
 Argument: TypeAlias = Operand | Number | Dim

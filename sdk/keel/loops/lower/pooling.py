@@ -9,12 +9,12 @@ from typing import Any
 import sympy
 import torch
 
-from keel.loops.define import Builder, Operand, Rule, Value
+from keel.loops.builder import Builder, Operand, Rule, Value
 from keel.loops.index import Index, flatten, floordiv
 from keel.loops.monoids import lowest
 from keel.types import Dim, as_dim, contiguous_strides
 
-from .arguments import out_dtype, refuse, store
+from .rule_arguments import out_dtype, refuse, store
 
 aten = torch.ops.aten
 NOWHERE = torch.iinfo(torch.int64).max

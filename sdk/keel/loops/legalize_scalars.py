@@ -17,7 +17,7 @@ from keel.errors import KeelError
 from keel.loops.expansions import EXPANSIONS, MACROS, Expansion, Kind
 from keel.loops.ir import Apply, Const, Kernel, Loop, Reduce, Scan, Stmt, results_of, walk
 from keel.loops.monoids import MONOIDS
-from keel.loops.scalars import SCALARS, ByKind, Domain, kind_of
+from keel.loops.scalar_ops import SCALARS, ByKind, Domain, kind_of
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME
 
 Step = Const | Apply
