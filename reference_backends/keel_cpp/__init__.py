@@ -2,10 +2,10 @@
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_cpp.build import build
+from keel_cpp.cost_model import COST
+from keel_cpp.op_table import DTYPES, REDUCTIONS, SCALARS
 from keel_cpp.probe import probe
 from keel_cpp.render import render
-from keel_cpp.sheet import COST
-from keel_cpp.tables import DTYPES, REDUCTIONS, SCALARS
 
 # A fold at the top of a kernel is cut into chunks by the renderer, so one independent fold is enough.
 LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)

@@ -19,8 +19,8 @@ import torch
 from keel import KeelError, Launcher, Source
 from keel.cache import compile_library
 from keel.loops import Kernel
+from keel_cpp.emitter import prelude
 from keel_cpp.probe import COMPILER, cpu, probe
-from keel_cpp.text import prelude
 
 # Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and
 # errno, which nobody reads, need not be right.  Loops are never peeled to an alignment, for then

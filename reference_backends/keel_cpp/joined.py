@@ -29,7 +29,7 @@ from keel.loops import (
     results_of,
     walk,
 )
-from keel_cpp.facts import for_lanes, has_loops, innermost, survey, used_by
+from keel_cpp.analysis import for_lanes, has_loops, innermost, survey, used_by
 from keel_cpp.statements import Address, Picked
 
 

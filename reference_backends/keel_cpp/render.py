@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from keel import Dim
 from keel.loops import Axis, Kernel, Loop, Reduce, Stmt
-from keel_cpp.columns import Columns, columns
-from keel_cpp.facts import (
+from keel_cpp.accumulators import Fold
+from keel_cpp.analysis import (
     across,
     for_lanes,
     has_loops,
@@ -29,11 +29,11 @@ from keel_cpp.facts import (
     vectorises,
     work,
 )
-from keel_cpp.folds import Fold
+from keel_cpp.column_blocks import Columns, columns
+from keel_cpp.emitter import Text
+from keel_cpp.index_text import size_text
 from keel_cpp.joined import joined
-from keel_cpp.sizes import size_text
-from keel_cpp.tables import STORED
-from keel_cpp.text import Text
+from keel_cpp.op_table import STORED
 
 GRAIN = 1 << 17
 """Scalar operations below which threads cost more than they give; parallel() in prelude.h has the same number."""

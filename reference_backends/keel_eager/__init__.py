@@ -1,8 +1,8 @@
 """The backend of last resort: every graph already runs in PyTorch, operator by operator, on any device."""
 
 from keel import Backend, Rule, Support
+from keel_eager.cost_model import COST
 from keel_eager.redraws import runnable
-from keel_eager.sheet import COST
 
 backend = Backend(
     name="eager", device="*", supports=Support((Rule(ops=("*",)),)), compile=runnable, last_resort=True, cost=COST

@@ -6,7 +6,7 @@ import torch
 
 from keel import Backend, Call, Cost, KeelError, Rule, Support
 from keel.plugin import torch_compile_backend
-from keel_foreign.sheets import SHEETS
+from keel_foreign.cost_models import SHEETS
 
 _MASKS = (torch.bool, torch.uint8)
 

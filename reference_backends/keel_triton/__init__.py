@@ -2,10 +2,10 @@
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_triton.build import build
+from keel_triton.cost_model import COST
+from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 from keel_triton.probe import probe
 from keel_triton.render import render
-from keel_triton.sheet import COST
-from keel_triton.tables import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 
 # A thousand rows fill the machine, a block of threads each; a thread likes to load four floats at a time.
 LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024)

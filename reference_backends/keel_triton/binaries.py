@@ -21,7 +21,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key
 
 from keel.cache import Cache
-from keel_triton import assembly
+from keel_triton import ptx_fixes
 
 CACHE = Cache("triton", ".json")
 METADATA = ("name", "shared", "num_warps", "num_ctas", "global_scratch_size", "profile_scratch_size")
@@ -69,7 +69,7 @@ def _compiled(source: Source, target: GPUTarget, options: Mapping[str, Any]) -> 
     made = triton.compile(source, target=target, options=dict(options))
     for folder in {Path(path).parent for path in made.metadata_group.values()}:
         shutil.rmtree(folder, ignore_errors=True)
-    return assembly.assembled(made, target, options)
+    return ptx_fixes.assembled(made, target, options)
 
 
 def _key(source: Source, target: GPUTarget, options: Mapping[str, Any]) -> list[str]:
@@ -81,7 +81,7 @@ def _key(source: Source, target: GPUTarget, options: Mapping[str, Any]) -> list[
 
 @lru_cache(maxsize=1)
 def _assembly() -> str:
-    return inspect.getsource(assembly)
+    return inspect.getsource(ptx_fixes)
 
 
 def _packed(kernel: Any) -> bytes:

@@ -15,9 +15,9 @@ import torch
 from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
 from keel.plugin import cuda_stream
-from keel_triton.blocks import Blocks, choose
+from keel_triton.block_sizes import Blocks, choose
 from keel_triton.driver import Run, runner
-from keel_triton.plan import NARROW, Launch, plan, reach
+from keel_triton.launch_plan import NARROW, Launch, plan, reach
 
 SIZES = 256  # how many sets of sizes a launcher keeps its compiled functions for
 
@@ -27,7 +27,7 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
 
     Raises KeelError[build-failed] when a launcher is first called, if Triton rejects its source.
     """
-    from keel_triton.compiled import interpreting
+    from keel_triton.kernel_cache import interpreting
 
     modules = _modules(sources)
     if interpreting():
@@ -51,7 +51,7 @@ def load(text: str) -> ModuleType:
 
     Triton, debuggers and tracebacks read the source of its functions where Python keeps lines of files.
     """
-    from keel_triton.compiled import interpreting
+    from keel_triton.kernel_cache import interpreting
 
     name = f"keel_triton_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     module = ModuleType(name)
@@ -59,7 +59,7 @@ def load(text: str) -> ModuleType:
     linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
     exec(compile(text, module.__file__, "exec"), module.__dict__)
     if interpreting():
-        from keel_triton.interpreted import libdevice
+        from keel_triton.libdevice_shim import libdevice
 
         module.__dict__["libdevice"] = libdevice
     return module
@@ -94,7 +94,7 @@ def constants(launch: Launch, blocks: Sequence[Blocks]) -> tuple[tuple[str, int]
 
 def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
     """Runs the functions through Triton's interpreter, on tensors wherever they are."""
-    from keel_triton.compiled import Variant, constants_of
+    from keel_triton.kernel_cache import Variant, constants_of
 
     def launch(*args: Any) -> None:
         buffers, sizes = (
@@ -123,7 +123,7 @@ class _Launchable:
 
     def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Any]:
         """(launch, programs, int parameters, compiled kernel to be) of each launch that has programs at these sizes."""
-        from keel_triton.compiled import Variant, compiler
+        from keel_triton.kernel_cache import Variant, compiler
 
         found = []
         for one in plan(self.kernel):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from keel.loops import Kernel
-from keel_triton.body import body
-from keel_triton.indices import product_text
-from keel_triton.plan import Launch, plan
+from keel_triton.emitter import body
+from keel_triton.index_text import product_text
+from keel_triton.launch_plan import Launch, plan
 
 HEADER = """import triton
 import triton.language as tl

@@ -11,8 +11,8 @@ import pytest
 from keel import Source
 from keel_cpp import target
 from keel_cpp.build import flags, unit
+from keel_cpp.emitter import prelude
 from keel_cpp.probe import COMPILER, cpu
-from keel_cpp.text import prelude
 
 from .kernels import TEXTS, kernel, sizes_of
 

@@ -15,9 +15,9 @@ import torch
 import keel
 from keel import Source
 from keel_triton import backend, target
-from keel_triton.blocks import Blocks
+from keel_triton.block_sizes import Blocks
 from keel_triton.build import build, constants, load, settle
-from keel_triton.plan import plan
+from keel_triton.launch_plan import plan
 from keel_triton.render import render
 
 from .kernels import kernel

@@ -97,7 +97,7 @@ def test_launches_are_captured_in_a_graph() -> None:
 
 def test_machine_code_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from keel_triton import binaries
-    from keel_triton.compiled import compiler
+    from keel_triton.kernel_cache import compiler
 
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     k = kernel("in_place", N=3, M=5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from keel.loops import Loop, Store, walk
-from keel_triton.order import arranged, by_stride, tiled
-from keel_triton.phases import Piece, launches
+from keel_triton.axis_order import arranged, by_stride, tiled
+from keel_triton.launch_split import Piece, launches
 
 from .kernels import kernel
 

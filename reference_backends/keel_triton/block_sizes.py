@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from keel.loops import Loop, evaluate
-from keel_triton.plan import Part, blocks, padded, steps
+from keel_triton.launch_plan import Part, blocks, padded, steps
 
 PROGRAMS = 264  # two programs per multiprocessor
 TILE = 4096  # the largest tile of rows by lanes

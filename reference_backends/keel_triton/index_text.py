@@ -13,7 +13,7 @@ import torch
 
 from keel import Dim, KeelError
 from keel.loops import Axis, Div, Index, Loaded, Mod, bounds, non_negative
-from keel_triton.tables import DTYPES
+from keel_triton.op_table import DTYPES
 
 INDEX_TYPES = {"int32": torch.int32, "int64": torch.int64}
 

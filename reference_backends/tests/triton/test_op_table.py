@@ -6,30 +6,30 @@ import pytest
 import torch
 
 from keel.loops import MONOIDS, SCALARS
-from keel_triton import tables
-from keel_triton.folds import function, identities
+from keel_triton import op_table
+from keel_triton.combiners import function, identities
 
 
 def test_every_scalar_op_but_one_is_there() -> None:
-    assert set(tables.SCALARS) <= set(SCALARS)
-    assert set(SCALARS) - set(tables.SCALARS) == {"digamma"}
+    assert set(op_table.SCALARS) <= set(SCALARS)
+    assert set(SCALARS) - set(op_table.SCALARS) == {"digamma"}
 
 
 def test_every_monoid_can_be_folded() -> None:
-    assert set(tables.REDUCTIONS) <= set(MONOIDS)
+    assert set(op_table.REDUCTIONS) <= set(MONOIDS)
     for name, monoid in MONOIDS.items():
         floats = (torch.float32, torch.int64)[: monoid.arity] if "arg" in name else (torch.float32,) * monoid.arity
         dtypes = (torch.bool,) if name in ("any", "all") else (torch.int32,) if name == "xor" else floats
         assert function(name, dtypes).startswith("@triton.jit\ndef ")
 
 
-@pytest.mark.parametrize("name", tables.REDUCTIONS)
+@pytest.mark.parametrize("name", op_table.REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.int64, torch.bool], ids=str)
 def test_identities_are_those_of_the_monoids(name: str, dtype: torch.dtype) -> None:
     (text,) = identities(name, (dtype,))
     (value,) = MONOIDS[name].identity((dtype,))
     inner = text.removeprefix("tl.full([], ").rpartition(",")[0]
-    assert eval(inner) == value and text.endswith(f"{tables.DTYPES[dtype]})")
+    assert eval(inner) == value and text.endswith(f"{op_table.DTYPES[dtype]})")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_identities_are_those_of_the_monoids(name: str, dtype: torch.dtype) -> N
     ],
 )
 def test_literals(value: float, dtype: torch.dtype, text: str) -> None:
-    assert tables.literal(value, dtype) == text
+    assert op_table.literal(value, dtype) == text
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_literals(value: float, dtype: torch.dtype, text: str) -> None:
     ],
 )
 def test_casts(source: torch.dtype, result: torch.dtype, text: str) -> None:
-    assert tables.apply("cast", ("v",), source, result) == text
+    assert op_table.apply("cast", ("v",), source, result) == text
 
 
 def test_what_triton_rounds_loosely_is_not_used() -> None:
-    assert tables.apply("div", ("a", "b"), torch.float32, torch.float32) == "tl.div_rn(a, b)"
-    assert tables.apply("div", ("a", "b"), torch.float64, torch.float64) == "a / b"
-    assert tables.apply("sqrt", ("a",), torch.float32, torch.float32) == "tl.sqrt_rn(a)"
+    assert op_table.apply("div", ("a", "b"), torch.float32, torch.float32) == "tl.div_rn(a, b)"
+    assert op_table.apply("div", ("a", "b"), torch.float64, torch.float64) == "a / b"
+    assert op_table.apply("sqrt", ("a",), torch.float32, torch.float32) == "tl.sqrt_rn(a)"

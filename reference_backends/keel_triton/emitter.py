@@ -34,12 +34,12 @@ from keel.loops import (
     results_of,
     walk,
 )
-from keel_triton.folds import combined, function, identities, name
-from keel_triton.hazards import Memory, apart
-from keel_triton.indices import Var, index_text, merged, narrowed, product_text, runs, size_text, tight
-from keel_triton.phases import indices, reads
-from keel_triton.plan import UNROLLED, Launch, length, mode, padded
-from keel_triton.tables import ATOMIC_ADD, DTYPES, REDUCTIONS, apply, literal
+from keel_triton.barriers import Memory, apart
+from keel_triton.combiners import combined, function, identities, name
+from keel_triton.index_text import Var, index_text, merged, narrowed, product_text, runs, size_text, tight
+from keel_triton.launch_plan import UNROLLED, Launch, length, mode, padded
+from keel_triton.launch_split import indices, reads
+from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, apply, literal
 
 X, R = frozenset("x"), frozenset("r")
 NONE = frozenset[str]()

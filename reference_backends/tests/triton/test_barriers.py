@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keel.loops import Loop
-from keel_triton.hazards import Memory, apart
+from keel_triton.barriers import Memory, apart
 
 from ..kernels import sized
 

@@ -32,8 +32,8 @@ from keel.loops import (
     evaluate,
     walk,
 )
-from keel_triton.order import arranged, by_stride, tiled
-from keel_triton.phases import Body, launches
+from keel_triton.axis_order import arranged, by_stride, tiled
+from keel_triton.launch_split import Body, launches
 
 Mode = Literal["block", "steps", "serial"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keel.loops import Loop, Store, walk
-from keel_triton.phases import Piece, launches
+from keel_triton.launch_split import Piece, launches
 
 from ..kernels import sized
 from .kernels import kernel

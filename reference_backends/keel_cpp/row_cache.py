@@ -27,9 +27,9 @@ from keel.loops import (
     Store,
     results_of,
 )
-from keel_cpp.facts import Facts, for_lanes, has_loops, in_order, is_small, used_by
+from keel_cpp.analysis import Facts, for_lanes, has_loops, in_order, is_small, used_by
+from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Address
-from keel_cpp.tables import COSTS
 
 LONGEST = 4096
 """Elements of a row that are kept, at most."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
-from keel_cpp.facts import axes_used, folds_of, has_loops, is_small, unrolls, used_by, vectorises
-from keel_cpp.folds import Fold
-from keel_cpp.sizes import size_text
-from keel_cpp.tables import STORED, loaded
-from keel_cpp.text import Text
+from keel_cpp.accumulators import Fold
+from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, used_by, vectorises
+from keel_cpp.emitter import Text
+from keel_cpp.index_text import size_text
+from keel_cpp.op_table import STORED, loaded
 
 WIDTH = 128
 """Columns of a block, at most: 512 bytes of float in a row of memory, and as much for each accumulator."""

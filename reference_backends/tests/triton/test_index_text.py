@@ -11,7 +11,7 @@ import torch
 
 from keel import Dim
 from keel.loops import Axis, Index, Loaded, index
-from keel_triton.indices import Var, index_text, merged, narrowed, product_text, runs, size_text
+from keel_triton.index_text import Var, index_text, merged, narrowed, product_text, runs, size_text
 
 A, B, C = Axis("a", 3), Axis("b", 5), Axis("c", 7)
 S = sympy.Symbol("s0", integer=True, positive=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keel.loops import Loop
-from keel_triton.plan import NARROW, Part, mode, plan, reach
+from keel_triton.launch_plan import NARROW, Part, mode, plan, reach
 
 from ..kernels import sized
 from .kernels import kernel

@@ -14,8 +14,8 @@ from triton.backends.compiler import GPUTarget
 
 from keel import KeelError
 from keel_triton.binaries import Binary, Source, binary
-from keel_triton.plan import Launch
-from keel_triton.tables import POINTEES
+from keel_triton.launch_plan import Launch
+from keel_triton.op_table import POINTEES
 
 # Products are not contracted with sums and libdevice keeps subnormals: results are those of the operators one by one.
 OPTIONS = {"num_stages": 1, "enable_fp_fusion": False, "enable_reflect_ftz": False, "sanitize_overflow": False}

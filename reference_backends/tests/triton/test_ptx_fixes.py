@@ -11,7 +11,7 @@ import torch
 
 import keel
 from keel_triton.build import build, constants, load, settle
-from keel_triton.plan import plan
+from keel_triton.launch_plan import plan
 from keel_triton.render import render
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
@@ -96,7 +96,7 @@ def disassembled(cubin: Path) -> str:
 
 
 def test_a_sum_in_the_upper_half_keeps_what_is_added(tmp_path: Path) -> None:
-    from keel_triton.assembly import unpacked
+    from keel_triton.ptx_fixes import unpacked
 
     ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
     single = unpacked(UPPER)
@@ -123,7 +123,7 @@ def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> None:
-    from keel_triton.assembly import ordered
+    from keel_triton.ptx_fixes import ordered
 
     ptx, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
     ptx.write_text(ordered(comparison(made, how, number)))
@@ -141,7 +141,7 @@ def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> No
     ],
 )
 def test_other_comparisons_stay(made: str, how: str, number: str) -> None:
-    from keel_triton.assembly import ordered
+    from keel_triton.ptx_fixes import ordered
 
     ptx = comparison(made, how, number)
     assert ordered(ptx) == ptx
@@ -153,7 +153,7 @@ def test_kernels_compare_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def _compiled(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The machine code of a kernel of one launch."""
-    from keel_triton.compiled import Variant, compile_now
+    from keel_triton.kernel_cache import Variant, compile_now
 
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton-cache"))

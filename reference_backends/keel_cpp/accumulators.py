@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 
 from keel.loops import MONOIDS, SCALARS, Reduce, Scan
-from keel_cpp.tables import DTYPES, REDUCTIONS, STORED, applied, literal, loaded
+from keel_cpp.op_table import DTYPES, REDUCTIONS, STORED, applied, literal, loaded
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from keel_triton.blocks import PROGRAMS, choose
-from keel_triton.plan import blocks, plan
+from keel_triton.block_sizes import PROGRAMS, choose
+from keel_triton.launch_plan import blocks, plan
 
 from .kernels import kernel
 

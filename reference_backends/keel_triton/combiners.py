@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from keel.loops import DTYPE_NAMES, MONOIDS, SCALARS, Monoid
-from keel_triton.tables import DTYPES, REDUCTIONS, apply, literal
+from keel_triton.op_table import DTYPES, REDUCTIONS, apply, literal
 
 Dtypes = tuple[torch.dtype, ...]
 

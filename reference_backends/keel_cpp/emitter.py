@@ -27,12 +27,12 @@ from keel.loops import (
     Stmt,
     Store,
 )
-from keel_cpp.facts import Facts, checks_in, folds_of
-from keel_cpp.folds import Fold
-from keel_cpp.rows import Place, kept_rows
-from keel_cpp.sizes import NARROW, index_text, size_text
+from keel_cpp.accumulators import Fold
+from keel_cpp.analysis import Facts, checks_in, folds_of
+from keel_cpp.index_text import NARROW, index_text, size_text
+from keel_cpp.op_table import DTYPES, STORED, applied, literal, loaded
+from keel_cpp.row_cache import Place, kept_rows
 from keel_cpp.statements import Address, Picked
-from keel_cpp.tables import DTYPES, STORED, applied, literal, loaded
 
 KEYWORDS = frozenset(
     (

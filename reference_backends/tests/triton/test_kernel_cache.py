@@ -11,7 +11,7 @@ import pytest
 import keel
 from keel import KeelError
 from keel_triton.build import constants, load, settle
-from keel_triton.plan import plan
+from keel_triton.launch_plan import plan
 from keel_triton.render import render
 
 from .kernels import TEXTS, kernel
@@ -30,7 +30,7 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(name: str, static: bool, aligned: bool = True) -> list:
-    from keel_triton.compiled import Variant, compile_now
+    from keel_triton.kernel_cache import Variant, compile_now
 
     sizes = {s: v for s, v in SIZES.items() if re.search(rf"\b{s}\b", TEXTS[name])}
     k = kernel(name, **{s: v if static else None for s, v in sizes.items()})
@@ -97,7 +97,7 @@ def test_nothing_is_read_from_tritons_own_cache(tmp_path: Path) -> None:
     assert not [p for p in (tmp_path / "triton-cache").rglob("*") if p.is_file()]
     k = kernel("broadcast", N=4096, M=768)
     (one,) = plan(k)
-    from keel_triton.compiled import OPTIONS, Variant, source_of
+    from keel_triton.kernel_cache import OPTIONS, Variant, source_of
 
     blocks, _, _ = settle(k, one, {})
     variant = Variant(constants(one, blocks), blocks[0].warps)
@@ -115,7 +115,7 @@ def test_nothing_is_read_from_tritons_own_cache(tmp_path: Path) -> None:
 
 
 def test_compilations_run_side_by_side_and_are_shared() -> None:
-    from keel_triton.compiled import Compiler, Variant
+    from keel_triton.kernel_cache import Compiler, Variant
 
     compiler, started = Compiler(), []
     for name in ("broadcast", "in_place", "permuted"):
@@ -131,7 +131,7 @@ def test_compilations_run_side_by_side_and_are_shared() -> None:
 
 def test_one_source_is_compiled_for_each_dtype_that_it_is_of() -> None:
     """That of a copy says nothing of what it copies."""
-    from keel_triton.compiled import Compiler, Variant
+    from keel_triton.kernel_cache import Compiler, Variant
 
     compiler, modules, loads = Compiler(), set(), set()
     for dtype in ("f64", "i16", "i8"):
@@ -150,7 +150,7 @@ def test_one_source_is_compiled_for_each_dtype_that_it_is_of() -> None:
 
 
 def test_a_source_that_triton_rejects() -> None:
-    from keel_triton.compiled import Variant, compile_now
+    from keel_triton.kernel_cache import Variant, compile_now
 
     (one,) = plan(kernel("in_place", N=8, M=8))
     bad = render(kernel("in_place", N=8, M=8)).replace("tl.store(", "tl.stash(")

@@ -31,9 +31,9 @@ from keel.loops import (
     results_of,
     walk,
 )
-from keel_cpp.sizes import is_positive
+from keel_cpp.index_text import is_positive
+from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Picked
-from keel_cpp.tables import COSTS
 
 Straight = Const | Position | Load | Check | Apply | Reduce | Scan | Store
 SMALL = 16
